@@ -6,12 +6,11 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "base/lock.h"
 #include "command.h"
 #include "edit/history.h"
 #include "mount/channel.h"
 #include "mount/holder.h"
-#include "tree/tree.h"
+#include "tree/history.h"
 
 static int failed(const char *operand, const struct err *e)
 {
@@ -36,57 +35,6 @@ static void print_warning(int priority, const char *line)
 
 /* ---- a model that is not mounted ---- */
 
-/* A call that waits for another thread. */
-struct waiting {
-    struct live_wait wait; /* first */
-    struct lock lock;
-    struct cond over;
-    bool answered;
-    int result;
-};
-
-static void on_done(struct live_wait *w, int result)
-{
-    struct waiting *x = (struct waiting *)w;
-    lock_take(&x->lock);
-    x->answered = true;
-    x->result = result;
-    cond_signal(&x->over);
-    lock_drop(&x->lock);
-}
-
-static int set_and_wait(struct tree *t, uint64_t node, const char *number)
-{
-    struct waiting x = {.wait = {.done = on_done}};
-    lock_init(&x.lock);
-    cond_init(&x.over);
-    int r = tree_setxattr(t, node, TREE_XATTR_UNDO, number, strlen(number), &x.wait);
-    if (r == LIVE_PARKED) {
-        lock_take(&x.lock);
-        while (!x.answered)
-            (void)lock_wait(&x.lock, &x.over, NULL);
-        lock_drop(&x.lock);
-        r = x.result;
-    }
-    cond_destroy(&x.over);
-    lock_destroy(&x.lock);
-    return r;
-}
-
-static int undo_tree(struct tree *t, const char *number, struct buf *said, struct err *e)
-{
-    struct tree_entry folder;
-    if (!tree_writable(t))
-        return err_set(e, -EROFS, "it cannot be edited: %s", tree_why_not(t));
-    int r = tree_lookup(t, INO_ROOT, "metadata", &folder);
-    if (r == 0)
-        r = set_and_wait(t, folder.node, number);
-    size_t begin = said->len;
-    if (tree_getxattr(t, folder.node, TREE_XATTR_UNDO, said) < 0 || said->len == begin)
-        buf_str(said, strerror(r < 0 ? -r : ENODATA));
-    return r < 0 ? err_set(e, r, "%.*s", (int)said->len, (const char *)said->data) : 0;
-}
-
 static int undo_file(const char *operand, const char *number, struct buf *said, struct err *e)
 {
     struct tree *t = NULL;
@@ -101,7 +49,8 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
     int r = tree_open(operand, &o, &t, e);
     if (r < 0)
         return r;
-    r = undo_tree(t, number, said, e);
+    r = tree_writable(t) ? tree_undo(t, strtoull(number, NULL, 10), said, e)
+                         : err_set(e, -EROFS, "it cannot be edited: %s", tree_why_not(t));
     (void)tree_finish(t);
     tree_close(t);
     return r;
@@ -110,17 +59,22 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
 int command_undo(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
+    CLEANUP(channel_close) struct channel c;
     struct err e = {0};
-    char *folder = NULL;
-    const char *number = a->value ? a->value : "";
-    int r = channel_find(a->operand[0], &folder, &e);
+    char verb[64];
+    const char *number = a->value ? a->value : "0";
+    (void)snprintf(verb, sizeof(verb), "undo %s", number);
+    int r = channel_open(a->operand[0], &c, &e);
     if (r == 0)
-        r = folder ? channel_undo(folder, number, &said, &e)
-                   : undo_file(a->operand[0], number, &said, &e);
-    free(folder);
+        r = c.daemon ? channel_ask(&c, verb, &said, &e)
+                     : undo_file(a->operand[0], number, &said, &e);
+    if (r == -ETIMEDOUT && c.daemon)
+        (void)strncat(e.msg,
+                      "; if it goes on, the undo may still be done (ggufs --history shows it)",
+                      sizeof(e.msg) - strlen(e.msg) - 1);
     if (r < 0)
         return failed(a->operand[0], &e);
-    done(a->operand[0], (const char *)said.data, said.len);
+    done(a->operand[0], buf_text(&said), said.len - (said.len && buf_text_end(&said)[-1] == '\n'));
     return 0;
 }
 
@@ -142,11 +96,11 @@ static int list_file(const char *operand, struct buf *out, struct err *e)
     return r;
 }
 
-static int list(const char *operand, const char *folder)
+static int list(const char *operand, const struct channel *c)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    int r = folder ? channel_history(folder, &text, &e) : list_file(operand, &text, &e);
+    int r = c->daemon ? channel_ask(c, "history", &text, &e) : list_file(operand, &text, &e);
     if (r < 0)
         return failed(operand, &e);
     command_print(&text);
@@ -166,11 +120,12 @@ static int clear_file(const char *operand, struct err *e)
     return r;
 }
 
-static int clear(const char *operand, const char *folder)
+static int clear(const char *operand, const struct channel *c)
 {
     static const char line[] = "the history is forgotten";
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
     struct err e = {0};
-    int r = folder ? channel_clear(folder, &e) : clear_file(operand, &e);
+    int r = c->daemon ? channel_ask(c, "clear", &said, &e) : clear_file(operand, &e);
     if (r < 0)
         return failed(operand, &e);
     done(operand, line, sizeof(line) - 1);
@@ -179,11 +134,9 @@ static int clear(const char *operand, const char *folder)
 
 int command_history(const struct command_args *a)
 {
+    CLEANUP(channel_close) struct channel c;
     struct err e = {0};
-    char *folder = NULL;
-    if (channel_find(a->operand[0], &folder, &e) < 0)
+    if (channel_open(a->operand[0], &c, &e) < 0)
         return failed(a->operand[0], &e);
-    int status = a->value ? clear(a->operand[0], folder) : list(a->operand[0], folder);
-    free(folder);
-    return status;
+    return a->value ? clear(a->operand[0], &c) : list(a->operand[0], &c);
 }

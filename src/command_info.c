@@ -9,23 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "check/header.h"
 #include "check/report.h"
 #include "check/summary.h"
 #include "shelf/models.h"
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
+#include "text/table.h"
 
 static int open_model(const struct model_path *m, struct header *h, struct summary *s,
                       struct err *e)
 {
     int r = m->error ? err_set(e, m->error, "%s", m->why) : header_open(m->path, h, e);
     if (r == 0)
-        *s = (struct summary){h->g, base_name(m->path), h->shards, h->missing};
+        *s = (struct summary){h->g, path_name(m->path), h->shards, h->missing};
     return r;
 }
 
@@ -65,90 +61,56 @@ static int print_text(const struct models *all, size_t i)
 
 /* ---- a table ---- */
 
-enum { COLUMNS_MAX = 16 };
+/* Longer names push the rest of their lines to the right: all fits a terminal of 100 columns but for them. */
+enum { NAME_MOST = 40 };
 
-struct table {
-    struct buf *cell; /* owned: rows * columns, each a text; the first column is the path */
-    size_t columns, rows;
-    bool *failed; /* owned: for each row; the second cell has the reason */
-};
-
-/* Columns of a terminal that a text takes: bytes that continue a character do not count. */
-static size_t width(const struct buf *text)
+/* The name without the folder that was asked for, if that is one. */
+static const char *short_label(const struct model_path *m, const char *folder)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < text->len; i++)
-        n += (text->data[i] & 0xc0) != 0x80;
-    return n;
+    const char *label = model_label(m);
+    size_t n = folder ? strlen(folder) : 0;
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    if (n == 0 || strncmp(label, folder, n) != 0 || label[n] != '/' || label[n + 1] == '\0')
+        return label;
+    return label + n + 1;
 }
 
-static void fill_row(struct table *t, size_t row, const struct model_path *m)
+static int add_row(const struct model_path *m, const char *folder, struct buf *lines)
 {
     struct header h = {0};
     struct summary s;
     struct err e = {0};
-    struct buf *cell = &t->cell[row * t->columns];
-    report_path(&cell[0], model_label(m));
-    t->failed[row] = open_model(m, &h, &s, &e) < 0;
-    if (t->failed[row])
-        buf_printf(&cell[1], "error: %s", e.msg);
-    for (size_t i = 1; i < t->columns && !t->failed[row]; i++)
-        summary_cell(&s, i - 1, &cell[i]);
-    header_free(&h);
-}
-
-static void fill_head(struct table *t)
-{
-    buf_str(&t->cell[0], "MODEL");
-    for (size_t i = 1; i < t->columns; i++)
-        buf_str(&t->cell[i], summary_head(i - 1));
-}
-
-/* Columns are as wide as their widest cell; errors, which are long, span all columns. */
-static void print_table(const struct table *t)
-{
-    size_t most[COLUMNS_MAX] = {0};
-    for (size_t row = 0; row < t->rows; row++)
-        for (size_t i = 0; i < t->columns && !(t->failed[row] && i); i++) {
-            size_t n = width(&t->cell[row * t->columns + i]);
-            most[i] = n > most[i] ? n : most[i];
-        }
-    for (size_t row = 0; row < t->rows; row++) {
-        const struct buf *cell = &t->cell[row * t->columns];
-        size_t last = t->failed[row] ? 1 : t->columns - 1;
-        for (size_t i = 0; i <= last; i++) {
-            command_print(&cell[i]);
-            int pad = i < last ? (int)(most[i] - width(&cell[i])) + 2 : 0;
-            (void)printf("%*s", pad, "");
-        }
-        (void)putchar('\n');
+    int r = open_model(m, &h, &s, &e);
+    report_path(lines, short_label(m, folder));
+    if (r < 0)
+        buf_printf(lines, "\terror: %s", e.msg);
+    for (size_t i = 0; r == 0 && summary_head(i); i++) {
+        buf_char(lines, '\t');
+        summary_cell(&s, i, lines);
     }
+    buf_char(lines, '\n');
+    header_free(&h);
+    return r;
 }
 
-static int table(const struct models *all)
+static int table(const struct models *all, const char *folder)
 {
-    struct table t = {.columns = 1, .rows = all->n + 1};
+    CLEANUP(buf_free) struct buf lines = BUF_INIT, out = BUF_INIT;
     int r = 0;
-    while (t.columns < COLUMNS_MAX && summary_head(t.columns - 1))
-        t.columns++;
-    t.cell = calloc(t.rows * t.columns, sizeof(*t.cell));
-    t.failed = calloc(t.rows, sizeof(*t.failed));
-    if (t.cell && t.failed) {
-        fill_head(&t);
-        for (size_t i = 0; i < all->n; i++) {
-            fill_row(&t, i + 1, &all->model[i]);
-            r = t.failed[i + 1] ? -1 : r;
-        }
-        print_table(&t);
-    } else {
+    buf_str(&lines, "MODEL");
+    for (size_t i = 0; summary_head(i); i++)
+        buf_printf(&lines, "\t%s", summary_head(i));
+    buf_char(&lines, '\n');
+    for (size_t i = 0; i < all->n; i++)
+        r |= add_row(&all->model[i], folder, &lines);
+    if (!buf_error(&lines))
+        text_table(&lines, "llrrlr", NAME_MOST, &out);
+    if (buf_error(&lines) || print(&out) < 0) {
         (void)fputs("ggufs: no memory\n", stderr);
         r = -1;
     }
-    for (size_t i = 0; t.cell && i < t.rows * t.columns; i++)
-        buf_free(&t.cell[i]);
-    free(t.cell);
-    free(t.failed);
-    return r;
+    return r < 0 ? -1 : 0;
 }
 
 /* ---- JSON ---- */
@@ -210,7 +172,7 @@ int command_info(const struct command_args *a)
     else if (command_has(a, OPTION_JSON))
         r = json(&all);
     else if (all.folders)
-        r = table(&all);
+        r = table(&all, a->n == 1 ? a->operand[0] : NULL);
     else
         for (size_t i = 0; i < all.n; i++)
             r = print_text(&all, i) < 0 ? -1 : r;

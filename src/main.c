@@ -11,7 +11,6 @@
 #include "derive/picture.h"
 #include "command.h"
 #include "usage.h"
-#include "mount/passing.h"
 #include "mount/session.h"
 
 /* Files that need a library do not exist in a build without it. */
@@ -22,8 +21,6 @@ static void print_version(void)
     (void)printf("sha256, hashes: %s\n", sha256 ? sha256 : "not in this build (libcrypto)");
     (void)printf("heatmap.png: %s%s\n", pictures ? "zlib " : "",
                  pictures ? pictures : "not in this build (zlib)");
-    (void)printf("passthrough: %s\n", passing_built() ? "for root, from Linux 6.9 on"
-                                                      : "not in this build (libfuse 3.17)");
 }
 
 static int run(struct mnt_options *o)

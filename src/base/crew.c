@@ -90,17 +90,19 @@ static void time_remove(struct crew *c, struct crew_job *j)
 
 /* ---- the queue ---- */
 
+/* Those that run beside others are the first. */
 static void enqueue(struct crew *c, struct crew_job *j)
 {
     if (j->state == CREW_TIMED)
         time_remove(c, j);
     j->state = CREW_QUEUED;
-    j->next = NULL;
-    if (c->last)
-        c->last->next = j;
-    else
+    j->next = j->beside ? c->first : NULL;
+    if (j->beside || !c->last)
         c->first = j;
-    c->last = j;
+    else
+        c->last->next = j;
+    if (!j->next)
+        c->last = j;
 }
 
 static struct crew_job *dequeue(struct crew *c)
@@ -205,7 +207,7 @@ static void *work(void *arg)
         /* Just before the next turn: all that are due by then, in the order of their times. */
         while (!held && c->n_timed && !when_before(&now, &c->timed[0]->at))
             enqueue(c, c->timed[0]);
-        if (c->first && !held)
+        if (c->first && (!held || c->first->beside))
             take_turn(c, &now);
         else
             more = wait_for_work(c, held);

@@ -55,7 +55,7 @@ void crew_leave(struct crew *c, struct crew_job *j);
  */
 int crew_do(struct crew *c, struct crew_job *j,
             bool (*turn)(struct crew_job *j, struct timespec *again));
-/* The same of a turn that takes long: no other job waits for it. */
+/* The same of a turn that takes long: it waits for no other job's turn, and none for it. */
 int crew_do_beside(struct crew *c, struct crew_job *j,
                    bool (*turn)(struct crew_job *j, struct timespec *again));
 /* Every job that joined has left. What crew_do() has begun is not waited for. May be NULL. */

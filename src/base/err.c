@@ -40,13 +40,10 @@ int err_prefix(struct err *e, int code, const char *fmt, ...)
     return code;
 }
 
-/* Bytes of the printable sequence at p, 0 if it must be escaped. U+0080..U+009F are controls. */
+/* Bytes of the printable sequence at p, 0 if it must be escaped. */
 static size_t printable(const uint8_t *p, size_t n)
 {
-    size_t len = utf8_len(p, n);
-    if (len == 1)
-        return p[0] >= 0x20 && p[0] != 0x7f ? 1 : 0;
-    return len == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : len;
+    return n > 0 && (p[0] < 0x20 || utf8_hidden(p, n)) ? 0 : utf8_len(p, n);
 }
 
 const char *show_in(char *dst, size_t room, const void *bytes, size_t n)

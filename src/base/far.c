@@ -11,6 +11,8 @@
 
 /* The kernel takes no more at a time: its usual readahead, which a file system may raise, not lower. */
 #define PIECE ((uint64_t)128 << 10)
+/* The requests of one readahead overtake each other by so much. */
+#define SLACK ((uint64_t)2 << 20)
 
 /* As statfs(2) returns them; linux/magic.h has only some. */
 static const uint32_t far_types[] = {
@@ -47,20 +49,33 @@ void far_exact(int fd, bool exact)
     (void)posix_fadvise(fd, 0, 0, exact ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
 }
 
-void far_init(struct runs *r, const struct map *m)
+void far_init(const struct map *m)
 {
-    runs_init(r, 0, FAR_AHEAD);
     if (m->size > 0)
         (void)madvise((void *)(uintptr_t)m->data, (size_t)m->size, MADV_RANDOM);
 }
 
-void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end)
+static bool continues(uint64_t next, uint64_t off)
 {
-    uint64_t from;
+    return (off > next ? off - next : next - off) <= SLACK;
+}
+
+uint64_t far_want(struct far_run *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end)
+{
     if (off > m->size || n > m->size - off)
-        return;
-    uint64_t upto = runs_note(r, off, n, min_u64(end, m->size), m->size, &from);
-    for (; off < upto; off += PIECE)
-        (void)posix_fadvise(m->fd, (off_t)off, (off_t)min_u64(PIECE, upto - off),
-                            POSIX_FADV_WILLNEED);
+        return off;
+    uint64_t next = atomic_load(&r->next), upto = atomic_load(&r->upto), ask = off + n;
+    uint64_t have = continues(next, off) ? atomic_load(&r->have) : 0;
+    uint64_t ahead = min_u64(have, FAR_AHEAD);
+    if (have == 0)
+        next = upto = off;
+    next = max_u64(next, off + n);
+    if (upto < next + ahead / 2)
+        upto = ask = max_u64(off + n, min_u64(next + ahead, min_u64(end, m->size)));
+    atomic_store(&r->next, next);
+    atomic_store(&r->have, have + n);
+    atomic_store(&r->upto, upto);
+    for (uint64_t at = off; at < ask; at += PIECE)
+        (void)posix_fadvise(m->fd, (off_t)at, (off_t)min_u64(PIECE, ask - at), POSIX_FADV_WILLNEED);
+    return ask;
 }

@@ -14,8 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <stdatomic.h>
+
 #include "base/map.h"
-#include "base/runs.h"
 
 /* Bytes that are fetched ahead, at most. */
 #define FAR_AHEAD ((uint64_t)2 << 20)
@@ -28,13 +29,21 @@ bool far_file(int fd);
 /* Have exactly what pread(2) asks for read from fd, or what the kernel finds right. */
 void far_exact(int fd, bool exact);
 
-/* For a mapping of a file that is far: what is read of it in order. */
-void far_init(struct runs *r, const struct map *m);
+/* What is read of a mapping in order. Where threads overtake each other, less is fetched ahead. */
+struct far_run {
+    atomic_uint_least64_t next; /* the furthest end of a read */
+    atomic_uint_least64_t have; /* bytes that were read in order up to there */
+    atomic_uint_least64_t upto; /* the end of what was asked for */
+};
+
+/* For a mapping of a file that is far. */
+void far_init(const struct map *m);
 
 /*
- * Note a read of bytes [off, off + n) of a part that ends at `end`, and ask the kernel for the pages,
- * of these or of more. Does not wait for them. Any thread.
+ * A read of bytes [off, off + n) of a part that ends at `end` follows: ask the kernel for these pages, and,
+ * behind reads in order, for as much more as was read, at most FAR_AHEAD, of the same part. Does not wait
+ * for them. Any thread. Returns the end of what was asked for.
  */
-void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end);
+uint64_t far_want(struct far_run *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end);
 
 #endif

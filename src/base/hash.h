@@ -24,6 +24,12 @@ uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
 uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
+/* The hash of a number of our own: nobody can choose some that collide. */
+static inline uint64_t hash_number(uint64_t number)
+{
+    return (number + 1) * 0x9e3779b97f4a7c15u >> 32;
+}
+
 /* Return the XXH64 (Collet, 2014) of n bytes: several times as fast, for finding what changed. It
  * does not protect against bytes that were made to have the same hash. */
 uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
@@ -46,5 +52,32 @@ void index_insert(struct index *ix, uint64_t hash, uint32_t number);
 struct probe index_probe(const struct index *ix, uint64_t hash);
 /* Get the next number whose hash may match. False: no more numbers. */
 bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
+
+/*
+ * A table of links that lie in what they find, which can be removed. The caller compares.
+ *
+ *     for (struct link *l = table_first(&t, hash); l; l = table_next(l)) ...
+ *
+ * Threads: the caller's lock.
+ */
+struct link {
+    struct link *next;
+    uint64_t hash;
+};
+
+struct table {
+    struct link **bucket; /* owned; a power of two */
+    size_t room, n;
+};
+
+/* 0, -ENOMEM. */
+int table_add(struct table *t, struct link *l, uint64_t hash);
+void table_remove(struct table *t, const struct link *l);
+struct link *table_first(const struct table *t, uint64_t hash);
+struct link *table_next(const struct link *l);
+/* All of them, in any order: the first for NULL, NULL behind the last. */
+struct link *table_each(const struct table *t, const struct link *l);
+/* What it finds stays. */
+void table_free(struct table *t);
 
 #endif

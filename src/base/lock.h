@@ -71,15 +71,8 @@ static inline void lock_unmark(struct lock *l)
 
 #else
 
-static inline void lock_mark(struct lock *l)
-{
-    (void)l;
-}
-
-static inline void lock_unmark(struct lock *l)
-{
-    (void)l;
-}
+#define lock_mark(l) ((void)(l))
+#define lock_unmark(l) ((void)(l))
 
 #endif
 

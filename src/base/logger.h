@@ -8,8 +8,6 @@
 #ifndef BASE_LOGGER_H
 #define BASE_LOGGER_H
 
-#include <stdarg.h>
-
 struct logger {
     void (*line)(int priority, const char *line); /* syslog(3)'s levels. NULL: lines are dropped */
     const char *label; /* not owned; "LABEL: " comes first. May be NULL */
@@ -17,7 +15,5 @@ struct logger {
 
 void logger_log(const struct logger *l, int priority, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void logger_vlog(const struct logger *l, int priority, const char *fmt, va_list ap)
-    __attribute__((format(printf, 3, 0)));
 
 #endif

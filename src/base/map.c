@@ -41,8 +41,7 @@ int map_check(const struct map *m, uint64_t end)
         end = m->own;
     if (fstat(m->fd, &st) < 0 || st.st_size < 0)
         return -EIO;
-    const uint64_t size = (uint64_t)st.st_size, there = size - min_u64(m->base, size);
-    return there < end ? -EIO : 0;
+    return (uint64_t)st.st_size < end ? -EIO : 0;
 }
 
 /* Where the thread's guarded read continues after SIGBUS; NULL outside of map_guard(). */

@@ -43,15 +43,8 @@ static inline void order_after(void *object)
 
 #else
 
-static inline void order_before(void *object)
-{
-    (void)object;
-}
-
-static inline void order_after(void *object)
-{
-    (void)object;
-}
+#define order_before(object) ((void)(object))
+#define order_after(object) ((void)(object))
 
 #endif
 

@@ -14,6 +14,8 @@
 /* Threads of a machine with more processors are limited by its memory, not by them. */
 enum { THREADS_MOST = 64 };
 
+enum { LINE = 64 }; /* bytes of a line of the processor's cache */
+
 struct shared {
     const struct units *c;
     const struct units_watch *watch;
@@ -65,7 +67,7 @@ static bool take(struct shared *s, uint64_t *unit)
 static void work(struct shared *s, bool first)
 {
     uint64_t unit;
-    void *room = malloc(s->c->room ? s->c->room : 1);
+    void *room = aligned_alloc(LINE, (s->c->room / LINE + 1) * LINE);
     lock_take(&s->lock);
     if (!room && first)
         fail(s, 0, -ENOMEM);

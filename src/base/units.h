@@ -28,7 +28,7 @@ struct units_watch {
 
 struct units {
     uint64_t n;
-    /* 0 or an error. `room` is memory of the thread, of `room` bytes, aligned for any type. */
+    /* 0 or an error. `room` is memory of the thread, of `room` bytes, aligned to 64. */
     int (*unit)(void *arg, uint64_t unit, void *room);
     /* The first unit from `unit` on that has something to do; NULL: each has. Called by one thread at
      * a time. */

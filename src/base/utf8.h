@@ -26,4 +26,22 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
     return len;
 }
 
+/*
+ * Length of the sequence at p if no terminal is to see it: controls (U+007F to U+009F), what ends a line or turns the
+ * direction of text (U+2028 to U+202E, U+2066 to U+2069). 0: any other.
+ */
+static inline size_t utf8_hidden(const uint8_t *p, size_t n)
+{
+    if (n > 0 && p[0] == 0x7f)
+        return 1;
+    if (n > 1 && p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+        return 2;
+    if (n < 3 || p[0] != 0xe2)
+        return 0;
+    return (p[1] == 0x80 && p[2] >= 0xa8 && p[2] <= 0xae) ||
+                   (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
+               ? 3
+               : 0;
+}
+
 #endif

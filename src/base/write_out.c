@@ -2,31 +2,68 @@
 /* Bytes on their way to the disk: see write_out.h. */
 #include "base/write_out.h"
 
-#include "base/errand.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/crew.h"
+#include "base/lock.h"
+
+/* Milliseconds after which the ranges of other files do not wait for one: a disk may hang. */
+#define PATIENCE 100
+
+/* Ranges that wait or are on their way: more would only be late. */
+#define MOST 8
+
+static struct lock crew_lock = LOCK_INIT;
+static struct crew
+    *crew; /* protected by it; NULL until it is needed; never freed: it may be at work at the end */
+static atomic_uint waiting;
 
 struct range {
-    struct errand errand; /* first: begin() gets its address */
+    struct crew_job job; /* first: begin() gets its address */
     const struct sys *sys;
     int fd;
     uint64_t off, n;
+    void *owner;
+    void (*release)(void *owner);
 };
 
-static struct errands errands = ERRANDS_INIT("write out");
-
-static void begin(struct errand *e)
+static bool begin(struct crew_job *j, struct timespec *again)
 {
-    const struct range *r = (const struct range *)e;
+    struct range *r = (struct range *)j;
+    (void)again;
     sys_begin_sync(r->sys, r->fd, r->off, r->n);
+    (void)atomic_fetch_sub(&waiting, 1);
+    r->release(r->owner);
+    free(r);
+    return false;
+}
+
+static bool send(const struct range *range)
+{
+    struct range *r = malloc(sizeof(*r));
+    lock_take(&crew_lock);
+    bool there = r && (crew || crew_make("write out", PATIENCE, &crew) == 0);
+    lock_drop(&crew_lock);
+    if (there)
+        *r = *range;
+    if (there && crew_do(crew, &r->job, begin) == 0)
+        return true;
+    free(r);
+    return false;
 }
 
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
                void (*release)(void *owner))
 {
-    const struct range r = {.errand = {.run = begin, .owner = owner, .release = release},
-                            .sys = s,
-                            .fd = fd,
-                            .off = off,
-                            .n = n};
-    if (!s->begin_sync || !errand_send(&errands, &r.errand, sizeof(r)))
+    const struct range r = {
+        .sys = s, .fd = fd, .off = off, .n = n, .owner = owner, .release = release};
+    if (!s->begin_sync) {
         release(owner);
+        return;
+    }
+    if (atomic_fetch_add(&waiting, 1) < MOST && send(&r))
+        return;
+    (void)atomic_fetch_sub(&waiting, 1);
+    release(owner);
 }

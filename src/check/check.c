@@ -55,11 +55,6 @@ static const struct {
 
 #define RULES (sizeof(rules) / sizeof(rules[0]))
 
-const char *check_rule_id(size_t i)
-{
-    return i < RULES ? rules[i].id : NULL;
-}
-
 const char *check_any_rule_id(size_t i)
 {
     static const char *const others[] = {CHECK_STRUCTURE, CHECK_VALUES, NULL};

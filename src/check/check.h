@@ -62,9 +62,8 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg);
 /* Report that an interrupted edit was applied in memory before the check. */
 void check_tell_journal(const char *label, check_sink *sink, void *arg);
 
-/* The ids of the rules, in the order in which they are applied; NULL past the last. */
-const char *check_rule_id(size_t i);
-/* The same, followed by the ids of findings that no row of the table makes. */
+/* The ids of the rules, in the order in which they are applied, and those of findings that no row of the table
+ * makes; NULL past the last. */
 const char *check_any_rule_id(size_t i);
 #define CHECK_STRUCTURE "structure" /* refused by the parser; an interrupted edit */
 #define CHECK_VALUES "values"       /* scan.h */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "check/part.h"
 #include "check/scan.h"
 #include "model/merge.h"
@@ -181,7 +182,7 @@ static void apply_file(struct job *j, const struct part *p)
 {
     struct check_model m = {.g = p->g,
                             .src = &p->m.src,
-                            .file = part_name(p->m.path),
+                            .file = path_name(p->m.path),
                             .label = p->m.path,
                             .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                             .shards = j->split.n,
@@ -205,7 +206,7 @@ static void apply_whole(struct job *j)
     else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
         unusable(j, &j->set, first->m.path, &e);
     apply(j, &(struct check_model){.g = merged ? merged : first->g,
-                                   .file = part_name(first->m.path),
+                                   .file = path_name(first->m.path),
                                    .label = first->m.path,
                                    .scope = CHECK_WHOLE,
                                    .shards = merged ? j->n : 0});

@@ -280,12 +280,3 @@ bool file_size_fits(struct text label, const struct params *p)
         return experts == p->experts && near(params, p->one);
     return near(params, p->total) || near(params, p->one);
 }
-
-bool file_shard_parse(struct text shard, uint64_t *number, uint64_t *count)
-{
-    if (shard.len != 2 * SHARD_DIGITS + 4)
-        return false;
-    *number = whole((struct text){shard.at, SHARD_DIGITS});
-    *count = whole((struct text){shard.at + SHARD_DIGITS + 4, SHARD_DIGITS});
-    return true;
-}

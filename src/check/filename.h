@@ -51,8 +51,6 @@ bool file_name_parse(const char *name, struct file_name *ret);
 
 /* "8x7B-Word4k": experts 8 (0: not given), params 7e9. False if it is not a size label. */
 bool file_size_parse(struct text label, uint64_t *experts, double *params);
-/* "00003-of-00009". False if it is not a shard. */
-bool file_shard_parse(struct text shard, uint64_t *number, uint64_t *count);
 
 /* True if a label is close to the number of parameters: writers round, and count differently. */
 bool file_size_fits(struct text label, const struct params *p);

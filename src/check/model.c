@@ -191,6 +191,9 @@ static void check_experts(struct checker *c)
     if (fact_arch_uint(c->g, "expert_used_count", &used) && (used > all || (all && used == 0)))
         report(c, CHECK_ERROR, where_key(c->g, fact_arch_key(c->g, "expert_used_count"), where),
                "%" PRIu64 " of %" PRIu64 " experts", used, all);
+    else if (all && fact_arch_key(c->g, "expert_used_count") == UINT32_MAX)
+        report(c, CHECK_ERROR, "metadata",
+               "of %" PRIu64 " experts no key expert_used_count says how many are used", all);
     if (fact_arch_uint(c->g, "expert_group_count", &groups) && groups && (all == 0 || all % groups))
         report(c, CHECK_ERROR, where_key(c->g, fact_arch_key(c->g, "expert_group_count"), where),
                "%" PRIu64 " groups of %" PRIu64 " experts", groups, all);
@@ -217,7 +220,8 @@ static void check_turned(struct checker *c)
 /* Readers of these want four, for what is not text. */
 static void check_sections(struct checker *c)
 {
-    static const char archs[] = "qwen2vl qwen3tts qwen3vl qwen3vlmoe qwen35 qwen35moe";
+    static const char archs[] =
+        "ernie4_5 ernie4_5-moe glm-dsa glm4 qwen2vl qwen3tts qwen3vl qwen3vlmoe qwen35 qwen35moe";
     char where[WHERE_MAX];
     uint32_t key = fact_arch_key(c->g, "rope.dimension_sections");
     if (key == UINT32_MAX || !needs_list(archs, fact_text(c->g, "general.architecture")))

@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-const char *part_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 void tell_err(struct checker *c, const struct err *e)
 {
     char where[sizeof(e->msg)];

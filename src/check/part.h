@@ -19,8 +19,6 @@ struct part {
 int part_open(const char *path, struct checker *structure, struct part *ret, struct err *e);
 void part_free(struct part *p);
 
-/* The path without folders. */
-const char *part_name(const char *path);
 /* Report a line "WHERE: WHY" as an error. */
 void tell_err(struct checker *c, const struct err *e);
 

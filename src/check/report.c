@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "check/filename.h"
 
 void report_path(struct buf *out, const char *name)
@@ -82,8 +83,7 @@ cJSON *report_name(const char *file)
 
 static void add_name(struct report *r, const char *file)
 {
-    const char *slash = strrchr(file, '/');
-    cJSON *name = report_name(slash ? slash + 1 : file);
+    cJSON *name = report_name(path_name(file));
     if (name && cJSON_AddItemToObject(r->file, "name", name))
         return;
     cJSON_Delete(name);

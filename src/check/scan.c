@@ -2,7 +2,7 @@
 /*
  * NaN and infinity in tensors: see scan.h.
  *
- * Tensors are cut into pieces, which the threads take one after another. A piece is decoded in
+ * Tensors are cut into pieces, the units of base/units.h. A piece is decoded in
  * chunks that stay in the first-level cache, where one quick pass checks that all values are
  * finite. Only chunks that fail it are counted value by value.
  */
@@ -10,19 +10,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "base/thread.h"
-#include "base/lock.h"
 #include "base/bytes.h"
+#include "base/lock.h"
+#include "base/units.h"
 #include "check/rule.h"
 #include "quant/types.h"
 
 /* Elements: multiples of every block (QUANT_MAX_BLOCK_LEN). */
-enum { CHUNK = 6144, PIECE = 192 * CHUNK, THREADS_MOST = 256 };
+enum { CHUNK = 6144, PIECE = 192 * CHUNK };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 /* ---- scales ---- */
@@ -162,12 +159,11 @@ static int scan_piece(void *arg)
 struct work {
     const struct scan *scan;
     struct scan_result *found;
-    struct lock lock;
-    /* Protected by lock: */
-    uint32_t tensor; /* the next piece */
-    uint64_t first;
-    uint64_t done, total; /* bytes */
-    int err;
+    uint64_t *
+        begin; /* owned: the number of each tensor's first piece; at last how many pieces there are */
+    uint64_t total;   /* bytes */
+    struct lock lock; /* protects what is found, and: */
+    uint64_t done;    /* bytes */
 };
 
 static bool in_file(const struct map *m, const struct gguf_tensor *t)
@@ -189,60 +185,61 @@ static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct 
     return !r->unread && t->n_elem && !is_integer(type->id);
 }
 
-/* Get the next piece; false: no more pieces. Call under the lock. */
-static bool next_piece(struct work *w, struct piece *p)
-{
-    const struct gguf *g = w->scan->g;
-    for (; w->tensor < g->n_tensors && !w->err; w->tensor++, w->first = 0) {
-        const struct gguf_tensor *t = &g->tensor[w->tensor];
-        if (w->first == t->n_elem || !scannable(w->scan, t, &w->found[w->tensor]))
-            continue;
-        *p = (struct piece){.type = gguf_type(t),
-                            .big = g->fmt.big,
-                            .data = w->scan->map->data + t->off,
-                            .first = w->first,
-                            .n = min_u64(PIECE, t->n_elem - w->first),
-                            .room = p->room};
-        w->first += p->n;
-        return true;
-    }
-    return false;
-}
-
-/* Call under the lock. Pieces of a tensor may end in any order. */
-static void add_piece(struct work *w, uint32_t tensor, const struct piece *p, int err)
+/* Pieces of a tensor may end in any order. */
+static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
 {
     struct scan_result *r = &w->found[tensor];
     const struct scan_result *f = &p->found;
+    LOCKED(&w->lock);
     bool had = r->nan || r->inf || r->scales, has = f->nan || f->inf || f->scales;
     if (has)
         r->first = had ? min_u64(r->first, f->first) : f->first;
     r->nan += f->nan;
     r->inf += f->inf;
     r->scales += f->scales;
-    w->err = w->err ? w->err : err;
     w->done += p->n / p->type->block_len * p->type->block_bytes;
-    if (w->scan->progress)
-        w->scan->progress(w->scan->arg, w->done, w->total);
 }
 
-static void *worker(void *arg)
+/* The tensor that a piece is of: the last that begins at it or before, as those without pieces come first. */
+static uint32_t tensor_of(const struct work *w, uint64_t piece)
+{
+    uint32_t lo = 0, hi = w->scan->g->n_tensors;
+    while (hi - lo > 1) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (w->begin[mid] <= piece)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static int scan_unit(void *arg, uint64_t unit, void *room)
 {
     struct work *w = arg;
-    struct piece p = {.room = aligned_alloc(64, CHUNK * sizeof(float))};
+    const uint32_t i = tensor_of(w, unit);
+    const struct gguf_tensor *t = &w->scan->g->tensor[i];
+    struct piece p = {.type = gguf_type(t),
+                      .big = w->scan->g->fmt.big,
+                      .data = w->scan->map->data + t->off,
+                      .first = (unit - w->begin[i]) * PIECE,
+                      .room = room};
+    p.n = min_u64(PIECE, t->n_elem - p.first);
+    int r = map_guard(scan_piece, &p);
+    if (r == 0)
+        add_piece(w, i, &p);
+    return r;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct work *w = arg;
+    (void)done;
+    (void)all;
     lock_take(&w->lock);
-    if (!p.room)
-        w->err = -ENOMEM;
-    while (next_piece(w, &p)) {
-        uint32_t tensor = w->tensor;
-        lock_drop(&w->lock);
-        int r = map_guard(scan_piece, &p);
-        lock_take(&w->lock);
-        add_piece(w, tensor, &p, r);
-    }
+    uint64_t bytes = w->done;
     lock_drop(&w->lock);
-    free(p.room);
-    return NULL;
+    w->scan->progress(w->scan->arg, bytes, w->total);
 }
 
 /* The number of bytes to scan; *end is the end of the last one in the file. */
@@ -266,29 +263,27 @@ uint64_t scan_bytes(const struct scan *s)
     return measure(s, &end);
 }
 
-static unsigned thread_count(const struct scan *s, uint64_t total)
-{
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t n = s->threads ? s->threads : cpus > 0 ? (uint64_t)cpus : 1;
-    n = min_u64(n, total / PIECE + 1);
-    return (unsigned)min_u64(n, THREADS_MOST);
-}
-
 int scan_run(const struct scan *s, struct scan_result *found)
 {
-    struct thread thread[THREADS_MOST];
+    const uint32_t n = s->g->n_tensors;
     uint64_t end = 0;
-    unsigned n = 0;
     struct work w = {.scan = s, .found = found, .total = measure(s, &end)};
-    unsigned want = thread_count(s, w.total) - 1;
+    const struct units_watch watch = {.progress = s->progress ? progress : NULL, .arg = &w};
+    w.begin = calloc((size_t)n + 1, sizeof(*w.begin));
+    if (!w.begin)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t elements =
+            scannable(s, &s->g->tensor[i], &found[i]) ? s->g->tensor[i].n_elem : 0;
+        w.begin[i + 1] = w.begin[i] + elements / PIECE + (elements % PIECE != 0);
+    }
     lock_init(&w.lock);
-    while (n < want && thread_start(&thread[n], worker, &w) == 0)
-        n++;
-    (void)worker(&w);
-    while (n > 0)
-        thread_join(&thread[--n]);
+    const struct units c = {
+        .n = w.begin[n], .unit = scan_unit, .arg = &w, .room = CHUNK * sizeof(float)};
+    int r = c.n ? units_run(&c, &watch) : 0;
     lock_destroy(&w.lock);
-    return w.err ? w.err : map_check(s->map, end);
+    free(w.begin);
+    return r < 0 ? r : map_check(s->map, end);
 }
 
 static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result *f)

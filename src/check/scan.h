@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NaN and infinity in the tensors of a mapped model: every value is decoded and checked, by a given
- * number of threads. Decoding takes most of the time.
+ * NaN and infinity in the tensors of a mapped model: every value is decoded and checked, by all
+ * processors. Decoding takes most of the time.
  *
- *     struct scan s = {.g = g, .map = &map, .threads = 4};
+ *     struct scan s = {.g = g, .map = &map};
  *     struct scan_result *found = calloc(g->n_tensors, sizeof(*found));
  *     r = scan_run(&s, found);
  *     scan_tell(g, path, found, sink, arg);
@@ -27,8 +27,7 @@ struct scan_result {
 struct scan {
     const struct gguf *g;
     const struct map *map; /* the file */
-    unsigned threads;      /* 0: one for each CPU */
-    /* Called now and then with the bytes done, by any thread, one at a time. May be NULL. */
+    /* Called now and then with the bytes done, by the thread that called scan_run(). May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
 };

@@ -53,6 +53,7 @@ static const struct {
     {'u', "attention.value_residual_mix_lora_rank", NULL},
     {'v', "attention.value_length_mla", NULL},
     {'w', "wkv.head_size", NULL},
+    {'x', "attention.indexer.key_length", NULL},
     {'y', "attention.gate_lora_rank", NULL},
 };
 
@@ -280,6 +281,15 @@ static const struct need_shape *row_of(struct text arch, const char *name)
     return row;
 }
 
+/* Beside the weights of some types lies a scale, of stacked experts one for each. */
+static const struct need_shape *scale_row(const char *name)
+{
+    static const struct need_shape one = {"", "1", NULL}, each = {"", "X", NULL};
+    const char *last = strrchr(name, '.');
+    bool scale = last && (strcmp(last, ".scale~") == 0 || strcmp(last, ".input_scale~") == 0);
+    return !scale ? NULL : strstr(name, "_exps.") ? &each : &one;
+}
+
 static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
 {
     const struct gguf_tensor *tensor = &c->g->tensor[i];
@@ -288,7 +298,7 @@ static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
     char name[NEED_NAME_MAX];
     const struct need_shape *row = NULL;
     if (needs_name(gguf_name(c->g, tensor), tensor->name_len, &t.number, name))
-        row = row_of(l->arch, name);
+        row = strstr(name, "scale~") ? scale_row(name) : row_of(l->arch, name);
     if (!row || !row->dims[0])
         return;
     for (int window = 0; window <= l->windows; window++) {

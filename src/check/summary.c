@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The facts that `info` and --info show: see summary.h. */
-#include "check/fact.h"
+#include "check/summary.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,9 +10,428 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
+#include "check/cache.h"
 #include "check/filename.h"
 #include "check/report.h"
 #include "gguf/keys.h"
+#include "model/facts.h"
+#include "text/number.h"
+#include "text/table.h"
+
+struct fact {
+    const char *label;  /* NULL: only in JSON */
+    const char *member; /* of the object; NULL: only as a line */
+    const char *key;    /* that the functions look up */
+    /* The value, in one line or more; it writes nothing if the model has none. NULL: the number. */
+    void (*text)(const struct summary *s, const struct fact *f, struct buf *out);
+    /* The member's value, if that is a number; false if the model has none. */
+    bool (*number)(const struct summary *s, const struct fact *f, uint64_t *ret);
+    /* The member's value, if that is neither the number nor the text. *ret stays NULL: the model has
+     * none. 0, -ENOMEM. */
+    int (*json)(const struct summary *s, const struct fact *f, cJSON **ret);
+    size_t at, width; /* parsed_number: a field of struct gguf */
+};
+
+static void show_text(struct text t, struct buf *out)
+{
+    char shown[SHOW_MAX];
+    buf_str(out, show(shown, t.at, t.len));
+}
+
+/* ---- size ---- */
+
+/* Of the data alone, without header and padding. False: there are no weights. */
+static bool bits(const struct gguf *g, char dst[32])
+{
+    double bytes = 0, n = 0;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        bytes += (double)g->tensor[i].nbytes;
+        n += (double)g->tensor[i].n_elem;
+    }
+    if (n > 0)
+        (void)snprintf(dst, 32, "%.2f", 8 * bytes / n);
+    return n > 0;
+}
+
+void summary_size(struct buf *out, uint64_t bytes)
+{
+    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    for (; v >= 1024 && u < sizeof(unit) / sizeof(unit[0]) - 1; u++)
+        v /= 1024;
+    buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
+}
+
+static void bits_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    char digits[32];
+    (void)f;
+    if (bits(s->g, digits))
+        buf_str(out, digits);
+}
+
+static int bits_json(const struct summary *s, const struct fact *f, cJSON **ret)
+{
+    char digits[32];
+    (void)f;
+    if (!bits(s->g, digits))
+        return 0;
+    *ret = cJSON_CreateRaw(digits); /* as many digits as in the line */
+    return *ret ? 0 : -ENOMEM;
+}
+
+/* Of a mix of types: the letter at the end of "Q4_K_M". */
+static const char *mix_size(const char *name, size_t n)
+{
+    if (n < 4 || memcmp(name + n - 4, "_K_", 3) != 0)
+        return NULL;
+    return name[n - 1] == 'S' ? "small" : name[n - 1] == 'M' ? "medium" : "large";
+}
+
+/* "Q4_K_M (mostly Q4_K, medium)" */
+static void file_type_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    const char *name = fact_file_type(s->g);
+    uint64_t id;
+    if (!name) {
+        if (fact_uint(s->g, f->key, &id))
+            buf_printf(out, "unknown (%" PRIu64 ")", id);
+        return;
+    }
+    size_t n = strlen(name);
+    const char *mix = mix_size(name, n);
+    if (strcmp(name, "F32") == 0)
+        buf_str(out, "F32 (all of it)");
+    else
+        buf_printf(out, "%s (mostly %.*s%s%s)", name, (int)(n - (mix ? 2 : 0)), name,
+                   mix ? ", " : "", mix ? mix : "");
+}
+
+static void layers_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    uint64_t n;
+    if (fact_arch_uint(s->g, f->key, &n))
+        buf_printf(out, "%" PRIu64, n);
+    else if (fact_arch_key(s->g, f->key) != UINT32_MAX)
+        buf_str(out, "by layer");
+}
+
+/* ---- attention ---- */
+
+/* A key, and what it is called in a line. */
+struct named {
+    const char *key, *what;
+};
+
+/* "base 500000, scaling yarn": the keys that there are, of the architecture those that begin with a dot. */
+static void add_named(const struct gguf *g, const struct named *part, size_t n, struct buf *out)
+{
+    const char *between = "";
+    for (size_t i = 0; i < n; i++) {
+        struct gguf_value v;
+        uint32_t kv = part[i].key[0] == '.' ? fact_arch_key(g, part[i].key + 1) : UINT32_MAX;
+        if (kv != UINT32_MAX)
+            v = gguf_value(g, &g->kv[kv]);
+        else if (part[i].key[0] == '.' || !fact_value(g, part[i].key, &v))
+            continue;
+        if (v.type == GGUF_ARRAY)
+            continue;
+        buf_printf(out, "%s%s%s", between, part[i].what, part[i].what[0] ? " " : "");
+        between = ", ";
+        if (v.type == GGUF_STRING)
+            show_text((struct text){(const char *)v.data, (size_t)v.len}, out);
+        else
+            text_scalar(out, &v, &float_names_text);
+    }
+}
+
+static void rope_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    static const struct named part[] = {
+        {".rope.freq_base", "base"},
+        {".rope.scaling.type", "scaling"},
+        {".rope.scaling.factor", "factor"},
+        {".rope.scale_linear", "linear scale"},
+        {".rope.scaling.original_context_length", "original context"},
+        {".rope.dimension_count", "dimensions"},
+    };
+    (void)f;
+    add_named(s->g, part, COUNT(part), out);
+}
+
+static void sampling_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    static const struct named part[] = {
+        {"general.sampling.temp", "temp"},
+        {"general.sampling.top_k", "top_k"},
+        {"general.sampling.top_p", "top_p"},
+        {"general.sampling.min_p", "min_p"},
+        {"general.sampling.xtc_probability", "xtc_probability"},
+        {"general.sampling.xtc_threshold", "xtc_threshold"},
+        {"general.sampling.penalty_last_n", "penalty_last_n"},
+        {"general.sampling.penalty_repeat", "penalty_repeat"},
+        {"general.sampling.mirostat", "mirostat"},
+        {"general.sampling.mirostat_tau", "mirostat_tau"},
+        {"general.sampling.mirostat_eta", "mirostat_eta"},
+        {"general.sampling.sequence", "sequence"},
+    };
+    (void)f;
+    add_named(s->g, part, COUNT(part), out);
+}
+
+/* "importances imatrix.gguf, of wiki.train.raw, chunks 125, entries 112" */
+static void quantised_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    static const struct named part[] = {
+        {"quantize.imatrix.file", "importances"},
+        {"quantize.imatrix.dataset", "of"},
+        {"quantize.imatrix.chunks_count", "chunks"},
+        {"quantize.imatrix.entries_count", "entries"},
+    };
+    (void)f;
+    add_named(s->g, part, COUNT(part), out);
+}
+
+/* ---- what kind of file it is ---- */
+
+static void add_datasets(const struct gguf *g, struct buf *out)
+{
+    struct gguf_value v, item;
+    if (!fact_value(g, "imatrix.datasets", &v) || v.type != GGUF_ARRAY || v.elem != GGUF_STRING)
+        return;
+    struct gguf_walk w = gguf_walk(&v);
+    for (unsigned i = 0; i < 4 && gguf_next(&w, &item); i++) {
+        buf_str(out, i ? ", " : " of ");
+        show_text((struct text){(const char *)item.data, (size_t)item.len}, out);
+    }
+    if (v.count > 4)
+        buf_printf(out, " and %" PRIu64 " more", v.count - 4);
+}
+
+/* "adapter, lora, alpha 16", "importance matrix of wiki.train.raw, chunks 125, of 512 tokens" */
+static void type_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    static const struct named adapter[] = {{"adapter.type", ""}, {"adapter.lora.alpha", "alpha"}};
+    static const struct named projector[] = {{"clip.projector_type", ""},
+                                             {"clip.vision.projector_type", "vision"},
+                                             {"clip.audio.projector_type", "audio"}};
+    static const struct named chunks[] = {{"imatrix.chunk_count", "chunks"},
+                                          {"imatrix.chunk_size", "of tokens"}};
+    CLEANUP(buf_free) struct buf more = BUF_INIT;
+    struct text type = fact_text(s->g, f->key);
+    const char *name = NULL;
+    if (text_is(type, "adapter")) {
+        add_named(s->g, adapter, COUNT(adapter), &more);
+    } else if (text_is(type, "imatrix")) {
+        name = "importance matrix";
+        add_named(s->g, chunks, COUNT(chunks), &more);
+    } else if (text_is(type, "mmproj") ||
+               text_is(fact_text(s->g, "general.architecture"), "clip")) {
+        name = "projector";
+        add_named(s->g, projector, COUNT(projector), &more);
+    } else if (!type.at) {
+        name = "model";
+    }
+    if (name)
+        buf_str(out, name);
+    else
+        show_text(type, out);
+    add_datasets(s->g, out);
+    buf_str(out, more.len ? ", " : "");
+    buf_add(out, more.data, more.len);
+}
+
+/* "8, 2 used, 1 shared" */
+static void experts_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    uint64_t n, used;
+    if (!fact_arch_uint(s->g, f->key, &n) || n == 0)
+        return;
+    buf_printf(out, "%" PRIu64, n);
+    if (fact_arch_uint(s->g, "expert_used_count", &used))
+        buf_printf(out, ", %" PRIu64 " used", used);
+    if (fact_arch_uint(s->g, "expert_shared_count", &used))
+        buf_printf(out, ", %" PRIu64 " shared", used);
+}
+
+static bool kv_token(const struct summary *s, const struct fact *f, uint64_t *ret)
+{
+    struct cache c;
+    (void)f;
+    bool has = cache_of(s->g, &c);
+    *ret = has ? c.token : 0;
+    return has;
+}
+
+static bool kv_context(const struct summary *s, const struct fact *f, uint64_t *ret)
+{
+    struct cache c;
+    (void)f;
+    bool has = cache_of(s->g, &c) && c.whole;
+    *ret = has ? c.whole : 0;
+    return has;
+}
+
+static void kv_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    uint64_t n;
+    if (!kv_token(s, f, &n))
+        return;
+    summary_size(out, n);
+    buf_str(out, " per token");
+    if (kv_context(s, f, &n)) {
+        buf_str(out, ", ");
+        summary_size(out, n);
+        buf_str(out, " at full context");
+    }
+    buf_str(out, " (F16)");
+}
+
+/* ---- tokens ---- */
+
+static const struct special {
+    const char *name, *key;
+} specials[] = {
+    {"bos", "tokenizer.ggml.bos_token_id"},       {"eos", "tokenizer.ggml.eos_token_id"},
+    {"eot", "tokenizer.ggml.eot_token_id"},       {"eom", "tokenizer.ggml.eom_token_id"},
+    {"unk", "tokenizer.ggml.unknown_token_id"},   {"sep", "tokenizer.ggml.seperator_token_id"},
+    {"sep", "tokenizer.ggml.separator_token_id"}, {"pad", "tokenizer.ggml.padding_token_id"},
+    {"cls", "tokenizer.ggml.cls_token_id"},       {"mask", "tokenizer.ggml.mask_token_id"},
+};
+
+struct token {
+    bool has;
+    uint64_t id;
+    struct text text; /* at NULL: the vocabulary has none of this number */
+};
+
+/* Ids and texts of the special tokens that the model names: one walk over the vocabulary. */
+static void find_special(const struct gguf *g, struct token dst[COUNT(specials)])
+{
+    struct gguf_value v, item;
+    uint64_t most = 0;
+    for (size_t i = 0; i < COUNT(specials); i++) {
+        dst[i] = (struct token){.text = {NULL, 0}};
+        dst[i].has = fact_uint(g, specials[i].key, &dst[i].id);
+        most = dst[i].has ? max_u64(most, dst[i].id) : most;
+    }
+    if (!fact_value(g, "tokenizer.ggml.tokens", &v) || v.type != GGUF_ARRAY ||
+        v.elem != GGUF_STRING)
+        return;
+    struct gguf_walk w = gguf_walk(&v);
+    for (uint64_t at = 0; at <= most && gguf_next(&w, &item); at++)
+        for (size_t i = 0; i < COUNT(specials); i++)
+            if (dst[i].has && dst[i].id == at)
+                dst[i].text = (struct text){(const char *)item.data, (size_t)item.len};
+}
+
+/* "bos <s> (1), eos </s> (2)" */
+static void special_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    struct token token[COUNT(specials)];
+    const char *between = "";
+    (void)f;
+    find_special(s->g, token);
+    for (size_t i = 0; i < COUNT(specials); i++) {
+        if (!token[i].has)
+            continue;
+        buf_printf(out, "%s%s ", between, specials[i].name);
+        if (token[i].text.at)
+            show_text(token[i].text, out);
+        buf_printf(out, "%s(%" PRIu64 ")", token[i].text.at ? " " : "", token[i].id);
+        between = ", ";
+    }
+}
+
+static bool add_token(cJSON *to, const char *name, const struct token *t)
+{
+    char shown[SHOW_MAX], digits[32];
+    cJSON *row = cJSON_CreateObject();
+    if (!row || !cJSON_AddItemToObject(to, name, row)) {
+        cJSON_Delete(row);
+        return false;
+    }
+    (void)snprintf(digits, sizeof(digits), "%" PRIu64, t->id);
+    return cJSON_AddRawToObject(row, "id", digits) &&
+           (!t->text.at ||
+            cJSON_AddStringToObject(row, "text", show(shown, t->text.at, t->text.len)));
+}
+
+static int special_json(const struct summary *s, const struct fact *f, cJSON **ret)
+{
+    struct token token[COUNT(specials)];
+    cJSON *all = cJSON_CreateObject();
+    bool ok = all != NULL, any = false;
+    (void)f;
+    find_special(s->g, token);
+    for (size_t i = 0; i < COUNT(specials) && ok; i++) {
+        if (!token[i].has || cJSON_HasObjectItem(all, specials[i].name))
+            continue;
+        ok = add_token(all, specials[i].name, &token[i]);
+        any = true;
+    }
+    if (ok && any)
+        *ret = all;
+    else
+        cJSON_Delete(all);
+    return ok ? 0 : -ENOMEM;
+}
+
+static bool has_template(const struct gguf *g)
+{
+    return fact_text(g, "tokenizer.chat_template").len > 0;
+}
+
+static void template_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    (void)f;
+    buf_str(out, has_template(s->g) ? "yes" : "no");
+}
+
+static int template_json(const struct summary *s, const struct fact *f, cJSON **ret)
+{
+    (void)f;
+    *ret = cJSON_CreateBool(has_template(s->g));
+    return *ret ? 0 : -ENOMEM;
+}
+
+/* ---- origin ---- */
+
+/* Merges have several base models; a line is for people. */
+enum { BASE_MODELS_MOST = 8 };
+
+static void base_models(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    char key[64];
+    const char *between = "";
+    (void)f;
+    for (unsigned i = 0; i < BASE_MODELS_MOST; i++) {
+        (void)snprintf(key, sizeof(key), "general.base_model.%u.name", i);
+        struct text name = fact_text(s->g, key);
+        (void)snprintf(key, sizeof(key), "general.base_model.%u.repo_url", i);
+        if (!name.at)
+            name = fact_text(s->g, key);
+        if (!name.at)
+            continue;
+        buf_str(out, between);
+        between = ", ";
+        show_text(name, out);
+    }
+}
+
+static void source_text(const struct summary *s, const struct fact *f, struct buf *out)
+{
+    static const char *const key[] = {"general.source.repo_url", "general.source.url",
+                                      "general.source.huggingface.repository", "general.repo_url",
+                                      "general.url"};
+    struct text t = {NULL, 0};
+    (void)f;
+    for (size_t i = 0; i < COUNT(key) && t.len == 0; i++)
+        t = fact_text(s->g, key[i]);
+    if (t.len)
+        show_text(t, out);
+}
 
 /* ---- texts of the header, made safe for a terminal ---- */
 
@@ -69,8 +488,9 @@ static bool size(const struct summary *s, const struct fact *f, uint64_t *ret)
 static void whole_size_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
     (void)f;
-    fact_size_text(out, s->g->file_size);
-    buf_printf(out, " (%" PRIu64 " bytes)", s->g->file_size);
+    summary_size(out, s->g->file_size);
+    if (s->g->file_size >= 1024)
+        buf_printf(out, " (%" PRIu64 " bytes)", s->g->file_size);
 }
 
 static bool missing(const struct summary *s, const struct fact *f, uint64_t *ret)
@@ -110,7 +530,7 @@ static void vocabulary_text(const struct summary *s, const struct fact *f, struc
         buf_printf(out, ", %s", show(shown, pre.at, pre.len));
 }
 
-/* "32", "32 (8 of keys and values)"; a model may have another number in each layer. */
+/* "32", "32 (8 KV)"; a model may have another number in each layer. */
 static void heads_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
     uint64_t heads, kv;
@@ -121,7 +541,7 @@ static void heads_text(const struct summary *s, const struct fact *f, struct buf
     else
         buf_printf(out, "%" PRIu64, heads);
     if (fact_arch_uint(s->g, "attention.head_count_kv", &kv))
-        buf_printf(out, " (%" PRIu64 " of keys and values)", kv);
+        buf_printf(out, " (%" PRIu64 " KV)", kv);
 }
 
 static bool shards(const struct summary *s, const struct fact *f, uint64_t *ret)
@@ -139,6 +559,15 @@ static bool parsed_number(const struct summary *s, const struct fact *f, uint64_
     return true;
 }
 
+/* Without the reserve, which is nobody's business but the file's. */
+static bool keys(const struct summary *s, const struct fact *f, uint64_t *ret)
+{
+    struct gguf_value v;
+    (void)f;
+    *ret = s->g->n_kv - fact_value(s->g, KEY_RESERVE, &v);
+    return true;
+}
+
 static bool reserve(const struct summary *s, const struct fact *f, uint64_t *ret)
 {
     struct gguf_value v;
@@ -153,7 +582,7 @@ static void reserve_text(const struct summary *s, const struct fact *f, struct b
 {
     uint64_t bytes;
     if (reserve(s, f, &bytes))
-        fact_size_text(out, bytes);
+        summary_size(out, bytes);
     else
         buf_str(out, "none");
 }
@@ -162,6 +591,7 @@ static void reserve_text(const struct summary *s, const struct fact *f, struct b
 
 static void types_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
+    CLEANUP(buf_free) struct buf lines = BUF_INIT, rows = BUF_INIT;
     struct share share[SHARES_MAX];
     size_t n = fact_shares(s->g, share);
     double all = 0;
@@ -169,14 +599,18 @@ static void types_text(const struct summary *s, const struct fact *f, struct buf
     for (size_t i = 0; i < n; i++)
         all += (double)share[i].bytes;
     for (size_t i = 0; i < n; i++) {
-        if (i)
-            buf_printf(out, "\n%-*s", SUMMARY_LABEL, "");
-        fact_type_name(share[i].first, out);
-        buf_printf(out, "  %" PRIu64 " tensor%s, ", share[i].tensors,
+        fact_type_name(share[i].first, &lines);
+        buf_printf(&lines, "\t%" PRIu64 " tensor%s\t", share[i].tensors,
                    share[i].tensors == 1 ? "" : "s");
-        fact_size_text(out, share[i].bytes);
-        buf_printf(out, ", %.1f%%", all > 0 ? 100 * (double)share[i].bytes / all : 0);
+        summary_size(&lines, share[i].bytes);
+        buf_printf(&lines, "\t%.1f%%\n", all > 0 ? 100 * (double)share[i].bytes / all : 0);
     }
+    text_table(&lines, "lrrr", SIZE_MAX, &rows);
+    for (size_t i = 0; i + 1 < rows.len; i++)
+        if (rows.data[i] == '\n')
+            buf_printf(out, "\n%-*s", SUMMARY_LABEL, "");
+        else
+            buf_char(out, (char)rows.data[i]);
 }
 
 static bool add_number(cJSON *to, const char *member, uint64_t n)
@@ -269,38 +703,41 @@ static const struct fact facts[] = {
     {NULL,              "name",           "general.name",            shown_text,          NULL,        NULL, 0, 0},
     {"architecture",    NULL,             "general.architecture",    shown_or_dash,       NULL,        NULL, 0, 0},
     {NULL,              "architecture",   "general.architecture",    shown_text,          NULL,        NULL, 0, 0},
+    {"type",            "type",           "general.type",            type_text,           NULL,        NULL, 0, 0},
     {"parameters",      "parameters",     NULL,                      parameters_text,     parameters,  NULL, 0, 0},
     {"size",            "size",           NULL,                      whole_size_text,     size,        NULL, 0, 0},
     {"missing",         "missing",        NULL,                      missing_text,        missing,     NULL, 0, 0},
-    {"bits per weight", "bits_per_weight", NULL,                      fact_bits_text,      NULL,        fact_bits_json, 0, 0},
-    {"file type",       "file_type",      "general.file_type",       fact_file_type_text, NULL,        NULL, 0, 0},
+    {"bits per weight", "bits_per_weight", NULL,                      bits_text,      NULL,        bits_json, 0, 0},
+    {"file type",       "file_type",      "general.file_type",       file_type_text, NULL,        NULL, 0, 0},
     {"types",           "types",          NULL,                      types_text,          NULL,        types_json, 0, 0},
+    {"quantised",       "quantised",      NULL,                      quantised_text,      NULL,        NULL, 0, 0},
     {"context length",  "context_length", "context_length",          NULL,                arch_number, NULL, 0, 0},
     {"layers",          "layers",         "block_count",             NULL,                arch_number, NULL, 0, 0},
     {"embedding",       "embedding",      "embedding_length",        NULL,                arch_number, NULL, 0, 0},
-    {"feed-forward",    "feed_forward",   "feed_forward_length",     fact_layers_text,    arch_number, NULL, 0, 0},
+    {"feed-forward",    "feed_forward",   "feed_forward_length",     layers_text,    arch_number, NULL, 0, 0},
     {"heads",           "heads",          "attention.head_count",    heads_text,          arch_number, NULL, 0, 0},
     {NULL,              "heads_kv",       "attention.head_count_kv", NULL,                arch_number, NULL, 0, 0},
-    {"rope",            "rope",           NULL,                      fact_rope_text,      NULL,        NULL, 0, 0},
-    {"experts",         "experts",        "expert_count",            fact_experts_text,   arch_number, NULL, 0, 0},
+    {"rope",            "rope",           NULL,                      rope_text,      NULL,        NULL, 0, 0},
+    {"experts",         "experts",        "expert_count",            experts_text,   arch_number, NULL, 0, 0},
     {NULL,              "experts_used",   "expert_used_count",       NULL,                arch_number, NULL, 0, 0},
-    {"kv cache",        "kv_cache_token", NULL,                      fact_kv_text,        fact_kv_token, NULL, 0, 0},
-    {NULL,              "kv_cache_context", NULL,                      NULL,                fact_kv_context, NULL, 0, 0},
+    {"kv cache",        "kv_cache_token", NULL,                      kv_text,        kv_token, NULL, 0, 0},
+    {NULL,              "kv_cache_context", NULL,                      NULL,                kv_context, NULL, 0, 0},
     {"vocabulary",      "vocabulary",     NULL,                      vocabulary_text,     vocabulary,  NULL, 0, 0},
     {NULL,              "tokenizer",      "tokenizer.ggml.model",    shown_text,          NULL,        NULL, 0, 0},
-    {"special tokens",  "special_tokens", NULL,                      fact_special_text,   NULL,        fact_special_json, 0, 0},
-    {"chat template",   "chat_template",  NULL,                      fact_template_text,  NULL,        fact_template_json, 0, 0},
+    {"special tokens",  "special_tokens", NULL,                      special_text,   NULL,        special_json, 0, 0},
+    {"chat template",   "chat_template",  NULL,                      template_text,  NULL,        template_json, 0, 0},
+    {"sampling",        "sampling",       NULL,                      sampling_text,       NULL,        NULL, 0, 0},
     {"license",         "license",        "general.license",         shown_text,          NULL,        NULL, 0, 0},
     {"author",          "author",         "general.author",          shown_text,          NULL,        NULL, 0, 0},
-    {"base model",      "base_model",     NULL,                      fact_base_models,    NULL,        NULL, 0, 0},
-    {"source",          "source",         NULL,                      fact_source_text,    NULL,        NULL, 0, 0},
+    {"base model",      "base_model",     NULL,                      base_models,    NULL,        NULL, 0, 0},
+    {"source",          "source",         NULL,                      source_text,    NULL,        NULL, 0, 0},
     {"file",            NULL,             NULL,                      file_text,           NULL,        NULL, 0, 0},
     {"file name says",  "file_name",      NULL,                      file_name_text,      NULL,        file_name_json, 0, 0},
     {"shards",          "shards",         NULL,                      NULL,                shards,      NULL, 0, 0},
     {"format",          NULL,             NULL,                      format_text,         NULL,        NULL, 0, 0},
     {NULL,             "version",        NULL,                      NULL,            PARSED(fmt.version)},
     {NULL,             "byte_order",     NULL,                      byte_order,      NULL,        NULL, 0, 0},
-    {"keys",           "keys",           NULL,                      NULL,            PARSED(n_kv)},
+    {"keys",           "keys",           NULL,                      NULL,            keys, NULL, 0, 0},
     {"tensors",        "tensors",        NULL,                      NULL,            PARSED(n_tensors)},
     {"alignment",      "alignment",      NULL,                      NULL,            PARSED(alignment)},
     {"data offset",    "data_offset",    NULL,                      NULL,            PARSED(data_off)},
@@ -322,6 +759,30 @@ static void value_text(const struct summary *s, const struct fact *f, struct buf
         buf_printf(out, "%" PRIu64, n);
 }
 
+/* Break what was written since `begin`, a line, behind commas where it is longer than a terminal's 100 columns. */
+static void wrap(struct buf *out, size_t begin)
+{
+    CLEANUP(buf_free) struct buf line = BUF_INIT;
+    if (buf_error(out) || out->measure || memchr(out->data + begin, '\n', out->len - begin))
+        return;
+    buf_add(&line, out->data + begin, out->len - begin);
+    out->len = begin;
+    for (size_t at = 0, n; at < line.len; at += n) {
+        const uint8_t *from = line.data + at;
+        const size_t left = line.len - at, most = 100 - SUMMARY_LABEL;
+        n = left;
+        for (size_t i = 2; i < left && text_columns(from, left) > most; i++) {
+            bool far = from[i - 2] == ',' && from[i - 1] == ' ' && text_columns(from, i) > most + 1;
+            if (far && n < left)
+                break;
+            n = from[i - 2] == ',' && from[i - 1] == ' ' ? i : n;
+        }
+        buf_add(out, from, n < left ? n - 1 : n);
+        if (n < left)
+            buf_printf(out, "\n%-*s", SUMMARY_LABEL, "");
+    }
+}
+
 void summary_text(const struct summary *s, struct buf *out)
 {
     for (size_t i = 0; i < COUNT(facts); i++) {
@@ -333,6 +794,7 @@ void summary_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%-*s", SUMMARY_LABEL, label);
         size_t behind = out->len;
         value_text(s, &facts[i], out);
+        wrap(out, behind);
         if (out->len == behind)
             out->len = before; /* it has none of these */
         else
@@ -396,7 +858,9 @@ static void params_cell(const struct summary *s, struct buf *out)
 
 static void size_cell(const struct summary *s, struct buf *out)
 {
-    fact_size_text(out, s->g->file_size);
+    summary_size(out, s->g->file_size);
+    if (s->missing)
+        buf_str(out, ", incomplete");
 }
 
 /* What the model says, else the type that has the most bytes. */
@@ -422,19 +886,12 @@ static void arch_cell(const struct summary *s, struct buf *out)
     shown_text(s, &(struct fact){.key = "general.architecture"}, out);
 }
 
-static void name_cell(const struct summary *s, struct buf *out)
-{
-    shown_text(s, &(struct fact){.key = "general.name"}, out);
-    if (s->missing)
-        buf_str(out, out->len ? " (incomplete)" : "(incomplete)");
-}
-
 static const struct {
     const char *head;
     void (*cell)(const struct summary *s, struct buf *out);
 } columns[] = {
     {"ARCHITECTURE", arch_cell}, {"PARAMETERS", params_cell}, {"SIZE", size_cell},
-    {"TYPE", type_cell},         {"CONTEXT", context_cell},   {"NAME", name_cell},
+    {"TYPE", type_cell},         {"CONTEXT", context_cell},
 };
 
 const char *summary_head(size_t i)

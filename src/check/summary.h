@@ -27,6 +27,8 @@ struct summary {
 uint64_t summary_missing(const struct gguf *g);
 
 void summary_text(const struct summary *s, struct buf *out);
+/* "4.2 GiB", or plain bytes below 1 KiB. */
+void summary_size(struct buf *out, uint64_t bytes);
 
 /* Add a member for each fact. 0, -ENOMEM. */
 int summary_json(const struct summary *s, cJSON *object);

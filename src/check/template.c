@@ -147,6 +147,46 @@ static void look_at_tokens(struct looked *l, struct text t, const struct gguf_va
                    show(shown, found[i].at, found[i].len));
 }
 
+static bool writes(struct text t, const void *what, size_t n)
+{
+    return n > 0 && memmem(t.at, t.len, what, n);
+}
+
+/* The end of a turn: the variable, a token that the model names, or one that llama.cpp takes for it by its text. */
+static void look_at_end(struct looked *l, struct text t, const struct gguf_value *tokens)
+{
+    static const char *const known[] = {"eos_token",
+                                        "<|eot_id|>",
+                                        "<|im_end|>",
+                                        "<|end|>",
+                                        "<end_of_turn>",
+                                        "<|endoftext|>",
+                                        "<|eom_id|>",
+                                        "<EOT>",
+                                        "<turn|>",
+                                        "<|return|>",
+                                        "<end_of_utterance>",
+                                        "\xef\xbd\x9c"
+                                        "end\xe2\x96\x81of\xe2\x96\x81sentence"};
+    static const char *const named[] = {"tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id"};
+    struct gguf_value item;
+    uint64_t id[COUNT(named)], at = 0;
+    bool any = false;
+    for (size_t i = 0; i < COUNT(known); i++)
+        if (writes(t, known[i], strlen(known[i])))
+            return;
+    for (size_t i = 0; i < COUNT(named); i++)
+        any |= fact_uint(l->c->g, named[i], &id[i]) || (id[i] = UINT64_MAX, false);
+    for (struct gguf_walk w = gguf_walk(tokens); any && gguf_next(&w, &item); at++)
+        for (size_t i = 0; i < COUNT(named); i++)
+            if (id[i] == at && writes(t, item.data, (size_t)item.len))
+                return;
+    if (any)
+        report(l->c, CHECK_WARNING, l->where, "never writes a token that ends a turn");
+}
+
 int rule_template(struct checker *c)
 {
     static const char key[] = "tokenizer.chat_template";
@@ -165,6 +205,8 @@ int rule_template(struct checker *c)
         look_at_blocks(&l);
         if (has)
             look_at_tokens(&l, t, &tokens);
+        if (has)
+            look_at_end(&l, t, &tokens);
     }
     return 0;
 }

@@ -196,7 +196,8 @@ int rule_known_name(struct checker *c)
     }
     if (n)
         report(c, CHECK_NOTE, where_tensor(c->g, first, where),
-               "%" PRIu32 " of %" PRIu32 " tensor names are not in the specification's list", n,
-               c->g->n_tensors);
+               n == 1 ? "the specification does not list this name"
+                      : "the specification does not list this name, nor %" PRIu32 " more",
+               n - 1);
     return 0;
 }

@@ -78,6 +78,9 @@ int rule_tokenizer(struct checker *c)
         return 0;
     if (!model.at && (has || needs_know(fact_text(c->g, "general.architecture"))))
         report(c, CHECK_ERROR, "metadata", "the required key %s is missing", model_key);
+    uint64_t rows;
+    if (text_is(model, "no_vocab") && !fact_arch_uint(c->g, "vocab_size", &rows))
+        report(c, CHECK_ERROR, "metadata", "without a vocabulary the key vocab_size is required");
     if (!model.at || text_is(model, "no_vocab") || text_is(model, "none"))
         return 0;
     if (!needs_list(models, model))

@@ -2,146 +2,45 @@
 /* Results that are kept: see kept.h. */
 #include "derive/kept.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Tensors of a page: of a model of a million few may ever be looked at. */
-enum { PAGE = 256 };
-
-struct kept_tensor {
-    uint32_t version;
-    bool hashed, measured; /* of this version */
+/* The results of one state of a tensor. */
+struct state {
+    struct link link; /* first */
+    struct kept_key key;
+    bool hashed, measured;
     uint8_t hash[DIGEST_BYTES];
     struct moments moments;
     struct blob *blob[2]; /* text and picture, in the list of those that are kept; or NULL */
-    unsigned holds;
-    struct kept_tensor *other; /* owned: the same tensor in another state, which is held */
 };
 
-static struct blob **blob_of(struct kept_tensor *t, enum derived what)
+static struct blob **blob_of(struct state *t, enum derived what)
 {
     return &t->blob[what == DERIVED_PICTURE];
 }
 
-static void drop_blob(struct kept *k, struct kept_tensor *t, enum derived what);
-
-/* ---- hashes and moments ---- */
-
-static struct kept_tensor *find(const struct kept *k, struct kept_key key)
+static struct state *find(const struct kept *k, struct kept_key key)
 {
-    size_t page = key.id / PAGE;
-    struct kept_tensor *t = page < k->pages ? k->page[page] : NULL;
-    t = t ? &t[key.id % PAGE] : NULL;
-    while (t && t->version != key.version)
-        t = t->other;
-    return t;
+    struct link *l = table_first(&k->all, hash_number(key.id));
+    while (l && (((struct state *)l)->key.id != key.id ||
+                 ((struct state *)l)->key.version != key.version))
+        l = table_next(l);
+    return (struct state *)l;
 }
 
-static void drop_blobs(struct kept *k, struct kept_tensor *t)
+/* The same, made if needed. NULL: no memory. */
+static struct state *make(struct kept *k, struct kept_key key)
 {
-    drop_blob(k, t, DERIVED_STATS);
-    drop_blob(k, t, DERIVED_PICTURE);
-}
-
-/* The place is for another state from now on; what is held moves beside it. 0, -ENOMEM. */
-static int turn_over(struct kept *k, struct kept_tensor *t, uint32_t version)
-{
-    struct kept_tensor *other = t->other;
-    if (t->holds) {
-        other = malloc(sizeof(*other));
-        if (!other)
-            return -ENOMEM;
-        *other = *t;
-    } else {
-        drop_blobs(k, t);
-    }
-    *t = (struct kept_tensor){.version = version, .other = other};
-    return 0;
-}
-
-/* The place of a tensor's state. NULL: no memory. */
-static struct kept_tensor *make(struct kept *k, struct kept_key key)
-{
-    size_t page = key.id / PAGE;
-    if (page >= k->pages) {
-        size_t n = page + page / 2 + 1;
-        struct kept_tensor **more = realloc(k->page, n * sizeof(*more));
-        if (!more)
-            return NULL;
-        memset(more + k->pages, 0, (n - k->pages) * sizeof(*more));
-        k->page = more;
-        k->pages = n;
-    }
-    if (!k->page[page] && !(k->page[page] = calloc(PAGE, sizeof(struct kept_tensor))))
-        return NULL;
-    struct kept_tensor *t = find(k, key);
-    if (t)
+    struct state *t = find(k, key);
+    if (t || (t = calloc(1, sizeof(*t))) == NULL)
         return t;
-    t = &k->page[page][key.id % PAGE];
-    return turn_over(k, t, key.version) < 0 ? NULL : t;
-}
-
-void kept_hold(struct kept *k, struct kept_key key)
-{
-    struct kept_tensor *t = find(k, key);
-    assert(t);
-    t->holds++;
-}
-
-void kept_let_go(struct kept *k, struct kept_key key)
-{
-    struct kept_tensor *t = find(k, key), *place;
-    assert(t && t->holds);
-    if (--t->holds)
-        return;
-    place = &k->page[key.id / PAGE][key.id % PAGE];
-    while (place != t && place->other != t)
-        place = place->other;
-    if (place == t)
-        return;
-    place->other = t->other;
-    drop_blobs(k, t);
+    t->key = key;
+    if (table_add(&k->all, &t->link, hash_number(key.id)) == 0)
+        return t;
     free(t);
-}
-
-bool kept_sha256(const struct kept *k, struct kept_key key, uint8_t dst[DIGEST_BYTES])
-{
-    const struct kept_tensor *t = find(k, key);
-    if (!t || !t->hashed)
-        return false;
-    memcpy(dst, t->hash, DIGEST_BYTES);
-    return true;
-}
-
-bool kept_moments(const struct kept *k, struct kept_key key, struct moments *dst)
-{
-    const struct kept_tensor *t = find(k, key);
-    if (!t || !t->measured)
-        return false;
-    *dst = t->moments;
-    return true;
-}
-
-int kept_put_sha256(struct kept *k, struct kept_key key, const uint8_t hash[DIGEST_BYTES])
-{
-    struct kept_tensor *t = make(k, key);
-    if (!t)
-        return -ENOMEM;
-    memcpy(t->hash, hash, DIGEST_BYTES);
-    t->hashed = true;
-    return 0;
-}
-
-int kept_put_moments(struct kept *k, struct kept_key key, const struct moments *m)
-{
-    struct kept_tensor *t = make(k, key);
-    if (!t)
-        return -ENOMEM;
-    t->moments = *m;
-    t->measured = true;
-    return 0;
+    return NULL;
 }
 
 /* ---- texts and pictures ---- */
@@ -170,7 +69,7 @@ static void link_blob(struct kept *k, struct blob *b)
     k->bytes += b->bytes.len;
 }
 
-static void drop_blob(struct kept *k, struct kept_tensor *t, enum derived what)
+static void drop_blob(struct kept *k, struct state *t, enum derived what)
 {
     struct blob *b = *blob_of(t, what);
     if (!b)
@@ -182,7 +81,7 @@ static void drop_blob(struct kept *k, struct kept_tensor *t, enum derived what)
 
 struct blob *kept_blob(struct kept *k, struct kept_key key, enum derived what)
 {
-    struct kept_tensor *t = find(k, key);
+    struct state *t = find(k, key);
     struct blob *b = t ? *blob_of(t, what) : NULL;
     if (!b)
         return NULL;
@@ -194,7 +93,7 @@ struct blob *kept_blob(struct kept *k, struct kept_key key, enum derived what)
 
 int kept_put_blob(struct kept *k, struct kept_key key, enum derived what, struct buf *bytes)
 {
-    struct kept_tensor *t = make(k, key);
+    struct state *t = make(k, key);
     struct blob *b = t ? calloc(1, sizeof(*b)) : NULL;
     if (!b)
         return -ENOMEM;
@@ -211,9 +110,51 @@ int kept_put_blob(struct kept *k, struct kept_key key, enum derived what, struct
     return 0;
 }
 
+/* ---- hashes and moments ---- */
+
+bool kept_sha256(const struct kept *k, struct kept_key key, uint8_t dst[DIGEST_BYTES])
+{
+    const struct state *t = find(k, key);
+    if (!t || !t->hashed)
+        return false;
+    memcpy(dst, t->hash, DIGEST_BYTES);
+    return true;
+}
+
+bool kept_moments(const struct kept *k, struct kept_key key, struct moments *dst)
+{
+    const struct state *t = find(k, key);
+    if (!t || !t->measured)
+        return false;
+    *dst = t->moments;
+    return true;
+}
+
+int kept_put_sha256(struct kept *k, struct kept_key key, const uint8_t hash[DIGEST_BYTES])
+{
+    struct state *t = make(k, key);
+    if (!t)
+        return -ENOMEM;
+    memcpy(t->hash, hash, DIGEST_BYTES);
+    t->hashed = true;
+    return 0;
+}
+
+int kept_put_moments(struct kept *k, struct kept_key key, const struct moments *m)
+{
+    struct state *t = make(k, key);
+    if (!t)
+        return -ENOMEM;
+    t->moments = *m;
+    t->measured = true;
+    return 0;
+}
+
+/* ---- all ---- */
+
 bool kept_has(const struct kept *k, struct kept_key key, enum derived what)
 {
-    struct kept_tensor *t = find(k, key);
+    struct state *t = find(k, key);
     if (!t)
         return false;
     if (what == DERIVED_SHA256 || what == DERIVED_MOMENTS)
@@ -221,12 +162,30 @@ bool kept_has(const struct kept *k, struct kept_key key, enum derived what)
     return *blob_of(t, what);
 }
 
+static void drop(struct kept *k, struct state *t)
+{
+    drop_blob(k, t, DERIVED_STATS);
+    drop_blob(k, t, DERIVED_PICTURE);
+    table_remove(&k->all, &t->link);
+    free(t);
+}
+
+void kept_forget_others(struct kept *k, struct kept_key key,
+                        bool (*needed)(void *arg, struct kept_key other), void *arg)
+{
+    struct link *next;
+    for (struct link *l = table_first(&k->all, hash_number(key.id)); l; l = next) {
+        struct state *t = (struct state *)l;
+        next = table_next(l);
+        if (t->key.id == key.id && t->key.version != key.version && !needed(arg, t->key))
+            drop(k, t);
+    }
+}
+
 void kept_free(struct kept *k)
 {
-    while (k->newest)
-        drop_blob(k, find(k, k->newest->key), k->newest->what);
-    for (size_t i = 0; i < k->pages; i++)
-        free(k->page[i]); /* nothing is held any more */
-    free((void *)k->page);
+    for (struct link *l; (l = table_each(&k->all, NULL)) != NULL;)
+        drop(k, (struct state *)l);
+    table_free(&k->all);
     *k = KEPT_NONE;
 }

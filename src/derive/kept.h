@@ -3,8 +3,8 @@
  * What was computed of tensors, kept for as long as the model is open: hashes and moments of all
  * tensors, and of the texts and pictures those that were used last, KEPT_BYTES in all.
  *
- * Results belong to a state of a tensor (struct kept_key). Of each tensor one state is kept, the one that
- * was computed last, and others for as long as a caller holds them.
+ * Results belong to a state of a tensor (struct kept_key). Other states than the newest stay for as long as
+ * a wish needs them: kept_forget_others().
  *
  * Threads: the caller has a lock.
  */
@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "base/hash.h"
 #include "derive/digest.h"
 #include "derive/stats.h"
 
@@ -37,22 +38,14 @@ struct blob {
 
 void blob_unref(struct blob *b); /* may be NULL */
 
-struct kept_tensor;
-
 struct kept {
-    struct kept_tensor **page; /* owned: by id, as far as there are results */
-    size_t pages;
+    struct table all;             /* of each state of a tensor that has results, by id */
     struct blob *newest, *oldest; /* references */
     size_t bytes;                 /* of blobs */
 };
 
 #define KEPT_NONE ((struct kept){0})
 void kept_free(struct kept *k);
-
-/* Hold a state that is kept: its hash and moments stay until it is let go of as often. Its text and picture
- * may go before. */
-void kept_hold(struct kept *k, struct kept_key key);
-void kept_let_go(struct kept *k, struct kept_key key);
 
 bool kept_has(const struct kept *k, struct kept_key key, enum derived what);
 /* False: it is not kept. */
@@ -65,5 +58,8 @@ struct blob *kept_blob(struct kept *k, struct kept_key key, enum derived what);
 int kept_put_sha256(struct kept *k, struct kept_key key, const uint8_t hash[DIGEST_BYTES]);
 int kept_put_moments(struct kept *k, struct kept_key key, const struct moments *m);
 int kept_put_blob(struct kept *k, struct kept_key key, enum derived what, struct buf *bytes);
+/* Forget the other states of this tensor, but for those that are needed. */
+void kept_forget_others(struct kept *k, struct kept_key key,
+                        bool (*needed)(void *arg, struct kept_key other), void *arg);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "base/bytes.h"
 #include "derive/stats.h"
-#include "derive/stats_text.h"
 
 void hashes_line(const struct snapshot *g, uint32_t i, const char hex[DIGEST_HEX], struct buf *out)
 {

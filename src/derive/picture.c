@@ -2,7 +2,9 @@
 /* Tensors as pictures: see picture.h. */
 #include "derive/picture.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -89,11 +91,12 @@ void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uin
     *end = min_u64(*end, p->n);
 }
 
-/* ---- means ---- */
+/* ---- values ---- */
 
 struct sums {
-    double sum[PICTURE_MOST];
+    double squares[PICTURE_MOST];
     uint64_t n[PICTURE_MOST];
+    bool broken[PICTURE_MOST]; /* has a value that is not finite */
 };
 
 /* n values of one grid row, from column `at` on. */
@@ -105,14 +108,13 @@ static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64
             ++*x;
         size_t end = (size_t)min_u64(n, part(p->columns, *x + 1, p->width) - at);
         double sum = 0;
-        uint64_t count = 0;
+        s->n[*x] += end - i;
         for (; i < end; i++)
-            if (isfinite(v[i])) {
-                sum += (double)v[i];
-                count++;
-            }
-        s->sum[*x] += sum;
-        s->n[*x] += count;
+            if (isfinite(v[i]))
+                sum += (double)v[i] * (double)v[i];
+            else
+                s->broken[*x] = true;
+        s->squares[*x] += sum;
     }
 }
 
@@ -138,8 +140,8 @@ static void add_values(const struct picture *p, struct sums *s, uint32_t *x, uin
     }
 }
 
-void picture_means(const struct picture *p, const struct quant_type *type, bool big,
-                   const uint8_t *data, uint64_t unit, float *room, float *mean)
+void picture_pixels(const struct picture *p, const struct quant_type *type, bool big,
+                    const uint8_t *data, uint64_t unit, float *room, float *pixel)
 {
     struct slice slice = slice_of(p, unit);
     struct sums s;
@@ -152,9 +154,11 @@ void picture_means(const struct picture *p, const struct quant_type *type, bool 
         floats_read(type, big, data, at, n, room);
         add_values(p, &s, &x, at, room, n);
     }
-    mean += (size_t)slice.y * p->width;
+    pixel += (size_t)slice.y * p->width;
     for (x = slice.first; x < slice.end; x++)
-        mean[x] = s.n[x] ? (float)(s.sum[x] / (double)s.n[x]) : NAN;
+        pixel[x] = s.broken[x] ? INFINITY
+                   : s.n[x]    ? (float)sqrt(s.squares[x] / (double)s.n[x])
+                               : NAN;
 }
 
 /* ---- PNG ---- */
@@ -191,34 +195,72 @@ size_t picture_size(const struct picture *p)
 
 #ifdef GGUFS_ZLIB
 
-static uint8_t shade(double v)
+static uint32_t bits_of(float v)
 {
-    return (uint8_t)lround(255 * v);
+    uint32_t ret;
+    memcpy(&ret, &v, sizeof(ret));
+    return ret;
 }
 
-/* v: in [-1, 1], or NaN. */
-static void colour(uint8_t dst[3], double v)
+/*
+ * Number `rank` of the pixels that are above 0 and finite, in order of size: their bits are in the same
+ * order. First the upper half is found, then the lower one.
+ */
+static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
 {
-    if (isnan(v)) {
-        memset(dst, 128, 3);
+    uint32_t found = 0;
+    for (int shift = 16; shift >= 0; shift -= 16) {
+        memset(count, 0, (1 << 16) * sizeof(*count));
+        for (size_t i = 0; i < n; i++)
+            if (pixel[i] > 0 && isfinite(pixel[i]) &&
+                (shift || bits_of(pixel[i]) >> 16 == found >> 16))
+                count[bits_of(pixel[i]) >> shift & 0xffff]++;
+        uint32_t at = 0;
+        while (rank >= count[at])
+            rank -= count[at++];
+        found |= at << shift;
+    }
+    float ret;
+    memcpy(&ret, &found, sizeof(ret));
+    return ret;
+}
+
+/* The 99.9th percentile of the pixels above 0, where all but the largest are; 0: none is. -1: no memory. */
+static double brightest(const float *pixel, size_t n)
+{
+    size_t bright = 0;
+    for (size_t i = 0; i < n; i++)
+        bright += pixel[i] > 0 && isfinite(pixel[i]);
+    if (bright == 0)
+        return 0;
+    uint32_t *count = malloc((1 << 16) * sizeof(*count));
+    double ret = count ? (double)ranked(pixel, n, count, (bright - 1) * 999 / 1000) : -1;
+    free(count);
+    return ret;
+}
+
+static void colour(uint8_t dst[3], float v, double most)
+{
+    static const uint8_t ramp[][3] = {{0, 0, 4},     {87, 16, 110},   {188, 55, 84},
+                                      {249, 142, 9}, {252, 255, 164}, {252, 255, 164}};
+    static const uint8_t none[] = {128, 128, 128}, broken[] = {0, 200, 0}, beyond[] = {0, 255, 255};
+    if (!isfinite(v) || (double)v > 2 * most) {
+        memcpy(dst, isnan(v) ? none : isinf(v) ? broken : beyond, 3);
         return;
     }
-    uint8_t rest = shade(1 - fabs(v));
-    dst[0] = v < 0 ? rest : 255;
-    dst[1] = rest;
-    dst[2] = v > 0 ? rest : 255;
+    double place = most > 0 ? 4 * fmin((double)v / most, 1) : 0;
+    for (int i = 0; i < 3; i++) {
+        double low = ramp[(int)place][i], high = ramp[(int)place + 1][i];
+        dst[i] = (uint8_t)lround(low + (high - low) * (place - (int)place));
+    }
 }
 
-static void paint(const struct picture *p, const float *mean, uint8_t *dst)
+static void paint(const struct picture *p, const float *pixel, double most, uint8_t *dst)
 {
-    float most = 0;
-    size_t n = (size_t)p->width * p->height;
-    for (size_t i = 0; i < n; i++)
-        most = fabsf(mean[i]) > most ? fabsf(mean[i]) : most;
     for (uint32_t y = 0; y < p->height; y++) {
         *dst++ = 0;
-        for (uint32_t x = 0; x < p->width; x++, dst += 3, mean++)
-            colour(dst, most > 0 ? (double)*mean / (double)most : (double)*mean);
+        for (uint32_t x = 0; x < p->width; x++, dst += 3)
+            colour(dst, *pixel++, most);
     }
 }
 
@@ -251,16 +293,17 @@ static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
     buf_uint(out, adler32(1, pixels, (uInt)n), 4, true);
 }
 
-void picture_png(const struct picture *p, const float *mean, struct buf *out)
+void picture_png(const struct picture *p, const float *pixel, struct buf *out)
 {
     CLEANUP(buf_free) struct buf pixels = BUF_INIT;
     size_t n = pixels_size(p);
     uint8_t *at = buf_extend(&pixels, n);
-    if (!at) {
-        out->err = buf_error(&pixels);
+    double most = brightest(pixel, (size_t)p->width * p->height);
+    if (!at || most < 0) {
+        out->err = -ENOMEM;
         return;
     }
-    paint(p, mean, at);
+    paint(p, pixel, most, at);
     buf_add(out, "\x89PNG\r\n\x1a\n", SIGNATURE);
     size_t begin = chunk_begin(out, "IHDR", HEADER);
     buf_uint(out, p->width, 4, true);
@@ -275,10 +318,10 @@ void picture_png(const struct picture *p, const float *mean, struct buf *out)
 
 #else
 
-void picture_png(const struct picture *p, const float *mean, struct buf *out)
+void picture_png(const struct picture *p, const float *pixel, struct buf *out)
 {
     (void)p;
-    (void)mean;
+    (void)pixel;
     out->err = -1;
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A tensor as a picture (PNG, 8-bit RGB, not compressed, so that its size is known): each pixel
- * shows the mean of the finite values of its block.
+ * shows the root mean square of the finite values of its block.
  *
  * The grid of values: of two dimensions the rows and columns; of more, the leading ones below each
  * other; of one, rows of about the square root (the last may end early). It is divided into
  * PICTURE_MOST by PICTURE_MOST blocks at most, as even as they can be.
  *
- *     -largest mean      0      largest mean      no finite value
- *     blue             white         red               grey
+ * From 0 to the 99.9th percentile of the pixels above 0: black, purple, red, orange, pale yellow. Cyan: more than
+ * twice that. Green: NaN or an infinity. Grey: no value.
  *
  * Needs zlib, for its checksums. Threads: pure functions.
  */
@@ -44,14 +44,14 @@ uint64_t picture_units(const struct picture *p);
 void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end);
 
 /*
- * The means of a unit's pixels into mean[height * width], NaN for missing values. `data` is the tensor's
- * first block; `room` has PICTURE_ROOM floats. May run under map_guard().
+ * What a unit's pixels show into pixel[height * width]: NaN without values, INFINITY with one that is not
+ * finite. `data` is the tensor's first block; `room` has PICTURE_ROOM floats. May run under map_guard().
  */
 enum { PICTURE_ROOM = 4096 };
-void picture_means(const struct picture *p, const struct quant_type *type, bool big,
-                   const uint8_t *data, uint64_t unit, float *room, float *mean);
+void picture_pixels(const struct picture *p, const struct quant_type *type, bool big,
+                    const uint8_t *data, uint64_t unit, float *room, float *pixel);
 
-/* The file, from the means of all pixels. */
-void picture_png(const struct picture *p, const float *mean, struct buf *out);
+/* The file, from all pixels. */
+void picture_png(const struct picture *p, const float *pixel, struct buf *out);
 
 #endif

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics of values: see stats.h. Texts: stats_text.c. */
+/* Statistics of values: see stats.h. */
 #include "derive/stats.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "model/facts.h"
 #include "quant/quant.h"
+#include "text/number.h"
 
 /* Move the finite values to the front, count the others. Returns how many are left. */
 static size_t leave_finite(struct moments *m, float *x, size_t n)
@@ -67,19 +72,274 @@ float moments_absmax(const struct moments *m)
     return -m->min > m->max ? -m->min : m->max;
 }
 
-void bins_add(struct bins *b, float *x, size_t n, float absmax)
+static double deviation(const struct moments *m)
 {
-    struct moments others = MOMENTS_NONE;
-    if (HOST_BIG || !all_finite(x, n))
-        n = leave_finite(&others, x, n);
-    if (absmax > 0)
-        quant_bins(x, n, absmax, b->count);
-    else
-        b->count[STATS_BINS / 2] += n;
+    return sqrt(m->squares / (double)m->n);
 }
 
-void bins_join(struct bins *b, const struct bins *next)
+/* ---- the second pass ---- */
+
+int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t)
 {
-    for (size_t i = 0; i < STATS_BINS; i++)
-        b->count[i] += next->count[i];
+    *a = (struct alive){.columns = t->n_dims > 0 ? gguf_dim(g, t, 0) : 1,
+                        .rows = t->n_dims > 1 ? gguf_dim(g, t, 1) : 1};
+    if (t->n_elem == 0)
+        return 0;
+    a->matrices = t->n_elem / a->columns / a->rows;
+    if (a->rows > 1 && a->columns > 1) {
+        uint64_t words = a->matrices * a->rows / 32 + 1;
+        a->row = calloc(words + a->matrices * a->columns / 32 + 1, sizeof(*a->row));
+        if (!a->row)
+            return -ENOMEM;
+        a->column = a->row + words;
+    }
+    return 0;
+}
+
+void alive_free(struct alive *a)
+{
+    free(a->row);
+}
+
+static uint64_t dead(const atomic_uint *word, uint64_t n)
+{
+    uint64_t ret = n;
+    for (uint64_t i = 0; i <= n / 32; i++)
+        ret -= (uint64_t)__builtin_popcount(atomic_load_explicit(&word[i], memory_order_relaxed));
+    return ret;
+}
+
+/* n values of a row, from column `at` of all matrices on. Words that are full need no look. */
+static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
+{
+    for (size_t i = 0, some; i < n; i += some) {
+        unsigned from = (unsigned)((at + i) % 32), found = 0;
+        some = (size_t)min_u64(n - i, 32 - from);
+        atomic_uint *w = &word[(at + i) / 32];
+        unsigned lack = ~atomic_load_explicit(w, memory_order_relaxed) & UINT32_MAX >> (32 - some)
+                                                                                           << from;
+        for (size_t k = 0; lack && k < some; k++)
+            found |= (unsigned)(x[i + k] != 0) << (from + k);
+        if (lack & found)
+            (void)atomic_fetch_or_explicit(w, found, memory_order_relaxed);
+    }
+}
+
+/* n values from number `at` on. */
+static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
+{
+    uint64_t row = at / a->columns, column = at % a->columns;
+    for (size_t some; n > 0; row++, column = 0, x += some, n -= some) {
+        some = (size_t)min_u64(n, a->columns - column);
+        mark_columns(a->column, row / a->rows * a->columns + column, x, some);
+        size_t i = 0;
+        while (i < some && x[i] == 0)
+            i++;
+        if (i < some)
+            (void)atomic_fetch_or_explicit(&a->row[row / 32], 1u << row % 32, memory_order_relaxed);
+    }
+}
+
+void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
+                size_t n)
+{
+    struct moments others = MOMENTS_NONE;
+    const bool finite = !HOST_BIG && all_finite(x, n);
+    const struct quant_extremes e = finite ? quant_extremes(x, n) : (struct quant_extremes){0};
+    const float most = moments_absmax(all);
+    if (!s->first && (!finite || e.max == most || -e.min == most))
+        for (size_t i = 0; i < n && !s->first; i++)
+            s->first = fabsf(x[i]) == most ? at + i + 1 : 0;
+    if (a->row)
+        mark_alive(a, x, at, n);
+    n = finite ? n : leave_finite(&others, x, n);
+    if (all->squares > 0)
+        quant_bins(x, n, all->mean, deviation(all), s->count);
+    else
+        s->count[QUANT_BINS / 2] += n;
+    s->fourth += quant_sum_fourth(x, n, all->mean);
+}
+
+void spread_join(struct spread *s, const struct spread *next)
+{
+    for (size_t i = 0; i < QUANT_BINS; i++)
+        s->count[i] += next->count[i];
+    s->fourth += next->fourth;
+    s->first = s->first ? s->first : next->first;
+}
+
+/* ---- as text ---- */
+
+/* Columns. A double takes at most 24 ("-2.2250738585072014e-308"), a float 15, a count 20. */
+enum { NAME = 14, VALUE = 28, DOUBLE = 24, COUNT = 20, BAR = 40, FLOAT = 15 };
+/* Of the histogram: below -4 deviations, quarters, above. */
+enum { LINES = 1 + 32 + 1 };
+
+_Static_assert(15 * (NAME + VALUE + 1) + LINES * (DOUBLE + 1 + COUNT + 1 + BAR + 1) == STATS_TEXT,
+               "the size of `stats`");
+
+/* Spaces until `width` bytes have been written since `from`. */
+static void pad(struct buf *out, size_t from, size_t width)
+{
+    while (out->len - from < width)
+        buf_char(out, ' ');
+}
+
+static void real_line(struct buf *out, const char *name, double v)
+{
+    size_t from = out->len;
+    buf_printf(out, "%-*s", NAME, name);
+    text_f64(out, v, &float_names_text);
+    pad(out, from, NAME + VALUE);
+    buf_char(out, '\n');
+}
+
+/* A float as short as it can be. */
+static void float_line(struct buf *out, const char *name, float v)
+{
+    size_t from = out->len;
+    buf_printf(out, "%-*s", NAME, name);
+    text_f32(out, v, &float_names_text);
+    pad(out, from, NAME + VALUE);
+    buf_char(out, '\n');
+}
+
+static void count_line(struct buf *out, const char *name, uint64_t n)
+{
+    buf_printf(out, "%-*s%-*" PRIu64 "\n", NAME, name, VALUE, n);
+}
+
+/* NumPy's index of value i, as `shape` has its numbers; "-" if it has too many of them. */
+static void index_line(struct buf *out, const char *name, const struct gguf *g,
+                       const struct gguf_tensor *t, uint64_t i, bool any)
+{
+    uint64_t index[GGUF_MAX_DIMS] = {0};
+    size_t from = out->len;
+    buf_printf(out, "%-*s", NAME, name);
+    size_t at = out->len;
+    for (uint32_t d = 0; any && d < t->n_dims; i /= gguf_dim(g, t, d++))
+        index[d] = i % gguf_dim(g, t, d);
+    for (uint32_t d = any ? t->n_dims : 0; d-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", index[d], d ? " " : "");
+    if (out->len == at || out->len > from + NAME + VALUE) {
+        out->len = at;
+        buf_char(out, '-');
+    }
+    pad(out, from, NAME + VALUE);
+    buf_char(out, '\n');
+}
+
+/* Any count has a bar; the largest has all of it. */
+static size_t bar(uint64_t n, uint64_t most)
+{
+    size_t ret = (size_t)ceil((double)n / (double)most * BAR);
+    return ret < BAR ? ret : BAR;
+}
+
+static void bin_lines(struct buf *out, const struct moments *m, const struct spread *s)
+{
+    double std = m->n ? deviation(m) : 0;
+    uint64_t most = 1, count[LINES] = {0};
+    for (int i = 0; i < QUANT_BINS; i++) {
+        int line = i - (QUANT_BINS - LINES) / 2;
+        line = line < 0 ? 0 : line < LINES ? line : LINES - 1;
+        count[line] += s->count[i];
+        most = max_u64(most, count[line]);
+    }
+    for (int i = 0; i < LINES; i++) {
+        size_t from = out->len;
+        double edge = i == 0 ? -INFINITY : m->mean + std * (i - LINES / 2) / 4;
+        text_f64(out, edge == 0 ? 0 : edge, &float_names_text);
+        pad(out, from, DOUBLE + 1);
+        buf_printf(out, "%*" PRIu64 " ", COUNT, count[i]);
+        from = out->len;
+        for (size_t n = bar(count[i], most); n > 0; n--)
+            buf_char(out, '#');
+        pad(out, from, BAR);
+        buf_char(out, '\n');
+    }
+}
+
+void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
+                const struct spread *s, const struct alive *a, struct buf *out)
+{
+    bool any = m->n > 0;
+    double n = (double)m->n, variance = m->squares / n;
+    count_line(out, "elements", m->n + m->nan + m->inf);
+    float_line(out, "min", any ? m->min : NAN);
+    float_line(out, "max", any ? m->max : NAN);
+    real_line(out, "mean", any ? m->mean : NAN);
+    real_line(out, "std", any ? deviation(m) : NAN);
+    real_line(out, "rms", any ? sqrt(variance + m->mean * m->mean) : NAN);
+    real_line(out, "kurtosis", any && variance > 0 ? s->fourth / n / variance / variance - 3 : NAN);
+    float_line(out, "absmax", any ? moments_absmax(m) : NAN);
+    index_line(out, "absmax_at", g, t, s->first - 1, s->first > 0);
+    count_line(out, "beyond_6_std", s->count[0] + s->count[QUANT_BINS - 1]);
+    count_line(out, "zeros", m->zeros);
+    /* Of one row, or one column, each value is the other. */
+    count_line(out, "zero_rows",
+               a->row            ? dead(a->row, a->matrices * a->rows)
+               : a->columns == 1 ? m->zeros
+                                 : any && m->zeros == t->n_elem);
+    count_line(out, "zero_columns",
+               a->row         ? dead(a->column, a->matrices * a->columns)
+               : a->rows == 1 ? m->zeros
+                              : any && m->zeros == t->n_elem);
+    count_line(out, "nan", m->nan);
+    count_line(out, "inf", m->inf);
+    bin_lines(out, m, s);
+}
+
+/* ---- stats.tsv ---- */
+
+void stats_head(struct buf *out)
+{
+    buf_str(out, "name\ttype\telements\tshape\tmin\tmax\tmean\tstd\tabsmax\tzeros\tnan\tinf\n");
+}
+
+/* What min, max, mean, std, absmax, zeros, nan and inf take at most, with a tab before each. */
+static size_t fields_most(const struct gguf_tensor *t)
+{
+    return 3 * (1 + FLOAT) + 2 * (1 + DOUBLE) + 3 * (1 + digits_u64(t->n_elem));
+}
+
+static void before_fields(const struct gguf *g, const struct gguf_tensor *t, struct buf *out)
+{
+    show_all(out, gguf_name(g, t), t->name_len);
+    buf_char(out, '\t');
+    fact_type_name(t, out);
+    buf_printf(out, "\t%" PRIu64 "\t", t->n_elem);
+    fact_shape(g, t, " ", out);
+}
+
+size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t)
+{
+    bool values = quant_has_values(gguf_type(t), g->fmt.big);
+    struct buf m = BUF_MEASURE;
+    before_fields(g, t, &m);
+    return m.len + (values ? fields_most(t) : 8) + 1;
+}
+
+void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
+                struct buf *out)
+{
+    size_t from = out->len, size = stats_line_size(g, t);
+    before_fields(g, t, out);
+    if (m) {
+        bool any = m->n > 0;
+        const float single[] = {m->min, m->max, moments_absmax(m)};
+        const double twice[] = {m->mean, any ? deviation(m) : 0};
+        for (size_t i = 0; i < 5; i++) {
+            buf_char(out, '\t');
+            if (i == 2 || i == 3)
+                text_f64(out, any ? twice[i - 2] : NAN, &float_names_text);
+            else
+                text_f32(out, any ? single[i < 2 ? i : 2] : NAN, &float_names_text);
+        }
+        buf_printf(out, "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, m->zeros, m->nan, m->inf);
+    } else {
+        buf_str(out, "\t\t\t\t\t\t\t\t");
+    }
+    pad(out, from, size - 1);
+    buf_char(out, '\n');
 }

@@ -3,100 +3,129 @@
 #include "derive/table.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "model/facts.h"
+#include "text/table.h"
 
-struct widths {
-    size_t name, type, shape, off, bytes; /* columns of a terminal */
+/* Tensors of all blocks that do the same: their name without the block's number. */
+enum { ROLES_MOST = 256, TYPES_MOST = 8, ROLE_LEN = 64 };
+
+struct role {
+    char name[ROLE_LEN];
+    struct {
+        const struct gguf_tensor *first;
+        uint64_t tensors;
+    } type[TYPES_MOST];
+    uint64_t bytes;
 };
 
-/* Bytes that continue a character take no column. */
-static size_t columns(const uint8_t *p, size_t n)
+static void share(uint64_t bytes, double all, struct buf *out)
 {
-    size_t ret = 0;
-    for (size_t i = 0; i < n; i++)
-        ret += (p[i] & 0xc0) != 0x80;
-    return ret;
+    buf_printf(out, "%.2f%%", all > 0 ? 100 * (double)bytes / all : 0);
 }
 
-/* What was written since `from`, padded to the column; then what divides columns. */
-static void pad(struct buf *line, size_t from, size_t width)
+/* "blk.7.attn_q.weight" is "attn_q". */
+static void role_name(const struct gguf *g, const struct gguf_tensor *t, char dst[ROLE_LEN])
 {
-    size_t n = line->data ? columns(line->data + from, line->len - from) : 0;
-    for (n = n < width ? width - n : 0; n > 0; n--)
-        buf_char(line, ' ');
-    buf_str(line, "  ");
-}
-
-static size_t widest(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Short texts of a tensor, made in `room`, which is reused. */
-static void measure(const struct snapshot *g, uint32_t i, struct buf *room, struct widths *w)
-{
-    const struct gguf_tensor *t = &g->gguf->tensor[i];
-    size_t shard;
-    room->len = 0;
-    show_all(room, gguf_name(g->gguf, t), t->name_len);
-    size_t name = room->data ? columns(room->data, room->len) : 0;
-    if (name <= TABLE_NAME_MOST)
-        w->name = widest(w->name, name);
-    room->len = 0;
-    fact_type_name(t, room);
-    w->type = widest(w->type, room->len);
-    room->len = 0;
-    fact_shape(g->gguf, t, " ", room);
-    if (room->len <= TABLE_NAME_MOST)
-        w->shape = widest(w->shape, room->len);
-    w->off = widest(w->off, digits_u64(snapshot_offset(g, i, &shard)));
-    w->bytes = widest(w->bytes, digits_u64(t->nbytes));
-}
-
-static void head(const struct snapshot *g, const struct widths *w, struct buf *out)
-{
-    buf_printf(out, "%-*s  %-*s  %-*s  %*s  %*s%s\n", (int)w->name, "NAME", (int)w->type, "TYPE",
-               (int)w->shape, "SHAPE", (int)w->off, "OFFSET", (int)w->bytes, "BYTES",
-               g->shards ? "  SHARD" : "");
-}
-
-static void line(const struct snapshot *g, uint32_t i, const struct widths *w, struct buf *room,
-                 struct buf *out)
-{
-    const struct gguf_tensor *t = &g->gguf->tensor[i];
-    size_t shard;
-    uint64_t off = snapshot_offset(g, i, &shard);
-    room->len = 0;
-    show_all(room, gguf_name(g->gguf, t), t->name_len);
-    pad(room, 0, w->name);
-    size_t at = room->len;
-    fact_type_name(t, room);
-    pad(room, at, w->type);
-    at = room->len;
-    fact_shape(g->gguf, t, " ", room);
-    pad(room, at, w->shape);
-    buf_printf(room, "%*" PRIu64 "  %*" PRIu64, (int)w->off, off, (int)w->bytes, t->nbytes);
-    if (g->shards) {
-        buf_str(room, "  ");
-        show_all(room, g->shards->name[shard], strlen(g->shards->name[shard]));
+    static const char weight[] = ".weight";
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    show_all(&name, gguf_name(g, t), t->name_len);
+    buf_char(&name, '\0');
+    *dst = '\0';
+    if (buf_error(&name))
+        return;
+    (void)snprintf(dst, ROLE_LEN, "%s", name.len > ROLE_LEN ? "(others)" : (const char *)name.data);
+    char *block = strstr(dst, "blk."), *end = strstr(dst, weight);
+    if (end && end[strlen(weight)] == '\0')
+        *end = '\0';
+    if (block && (block == dst || block[-1] == '.')) {
+        size_t digits = strspn(block + 4, "0123456789");
+        if (digits && block[4 + digits] == '.')
+            memmove(block, block + 5 + digits, strlen(block + 5 + digits) + 1);
     }
-    buf_char(room, '\n');
-    buf_add(out, room->data, room->len);
+}
+
+/* Counts a tensor. What does not fit is counted with the last. */
+static void add_role(struct role *role, size_t *n, const struct gguf *g,
+                     const struct gguf_tensor *t)
+{
+    char name[ROLE_LEN];
+    size_t i = 0, k = 0;
+    role_name(g, t, name);
+    while (i < *n && strcmp(role[i].name, name) != 0)
+        i++;
+    if (i == ROLES_MOST)
+        (void)snprintf(role[--i].name, ROLE_LEN, "(others)");
+    else if (i == *n)
+        (void)snprintf(role[(*n)++].name, ROLE_LEN, "%s", name);
+    while (k < TYPES_MOST - 1 && role[i].type[k].first &&
+           role[i].type[k].first->type_id != t->type_id)
+        k++;
+    role[i].type[k].first = role[i].type[k].first ? role[i].type[k].first : t;
+    role[i].type[k].tensors++;
+    role[i].bytes += t->nbytes;
+}
+
+/* "ffn_down  16 x Q6_K, 16 x Q4_K  26.10%" */
+static void add_roles(const struct gguf *g, double all, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf lines = BUF_INIT, room = BUF_INIT;
+    struct role *role = (struct role *)(void *)buf_extend(&room, ROLES_MOST * sizeof(*role));
+    size_t n = 0;
+    if (!role) {
+        out->err = buf_error(&room);
+        return;
+    }
+    memset(role, 0, ROLES_MOST * sizeof(*role));
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        add_role(role, &n, g, &g->tensor[i]);
+    buf_str(&lines, "ROLE\tTENSORS\tBYTES\tSHARE\n");
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(&lines, "%s\t", role[i].name);
+        for (size_t k = 0; k < TYPES_MOST && role[i].type[k].first; k++) {
+            buf_printf(&lines, "%s%" PRIu64 " x ", k ? ", " : "", role[i].type[k].tensors);
+            fact_type_name(role[i].type[k].first, &lines);
+        }
+        buf_printf(&lines, "\t%" PRIu64 "\t", role[i].bytes);
+        share(role[i].bytes, all, &lines);
+        buf_char(&lines, '\n');
+    }
+    if (buf_error(&lines))
+        out->err = buf_error(&lines);
+    else
+        text_table(&lines, "llrr", TABLE_NAME_MOST, out);
 }
 
 void table_text(const struct snapshot *g, struct buf *out)
 {
-    CLEANUP(buf_free) struct buf room = BUF_INIT;
-    struct widths w = {4, 4, 5, 6, 5}; /* of the head */
-    uint32_t n = g->gguf->n_tensors;
-    for (uint32_t i = 0; i < n; i++)
-        measure(g, i, &room, &w);
-    head(g, &w, out);
-    for (uint32_t i = 0; i < n && !buf_error(&room); i++)
-        line(g, i, &w, &room, out);
-    if (buf_error(&room) && !out->err)
-        out->err = buf_error(&room);
+    CLEANUP(buf_free) struct buf lines = BUF_INIT;
+    double all = 0;
+    size_t shard;
+    for (uint32_t i = 0; i < g->gguf->n_tensors; i++)
+        all += (double)g->gguf->tensor[i].nbytes;
+    buf_printf(&lines, "NAME\tTYPE\tSHAPE\tBYTES\tSHARE%s\n", g->shards ? "\tSHARD" : "");
+    for (uint32_t i = 0; i < g->gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->gguf->tensor[i];
+        show_all(&lines, gguf_name(g->gguf, t), t->name_len);
+        buf_char(&lines, '\t');
+        fact_type_name(t, &lines);
+        buf_char(&lines, '\t');
+        fact_shape(g->gguf, t, " ", &lines);
+        buf_printf(&lines, "\t%" PRIu64 "\t", t->nbytes);
+        share(t->nbytes, all, &lines);
+        (void)snapshot_offset(g, i, &shard);
+        if (g->shards)
+            buf_printf(&lines, "\t%zu", shard + 1);
+        buf_char(&lines, '\n');
+    }
+    if (buf_error(&lines)) {
+        out->err = out->err ? out->err : buf_error(&lines);
+        return;
+    }
+    text_table(&lines, g->shards ? "lllrrr" : "lllrr", TABLE_NAME_MOST, out);
+    buf_char(out, '\n');
+    add_roles(g->gguf, all, out);
 }

@@ -8,12 +8,11 @@
 
 #include "base/bytes.h"
 #include "derive/floats.h"
-#include "derive/stats_text.h"
 
 /* Bytes hashed, and values measured, in a unit: some milliseconds. Values: whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
 #define MEASURED ((uint64_t)1024 * STATS_STRETCH)
-/* Each unit has a result of its own until all are joined: 16 MiB of bins at most. */
+/* Each unit has a result of its own until all are joined: 20 MiB at most. */
 #define UNITS_MOST ((uint64_t)1 << 16)
 
 static const struct gguf_tensor *tensor_of(const struct task *t)
@@ -58,25 +57,25 @@ static int begin_moments(struct task *t)
     return t->part ? 0 : -ENOMEM;
 }
 
-static int begin_bins(struct task *t)
+static int begin_spread(struct task *t)
 {
     t->phase = 1;
     t->units = measured_units(t);
-    t->bins = calloc(t->units + 1, sizeof(*t->bins));
-    return t->bins ? 0 : -ENOMEM;
+    t->spread = calloc(t->units + 1, sizeof(*t->spread));
+    return t->spread ? alive_begin(&t->alive, t->view.snap->gguf, tensor_of(t)) : -ENOMEM;
 }
 
 static int begin_picture(struct task *t)
 {
     t->picture = picture_of(t->view.snap->gguf, tensor_of(t));
     t->units = picture_units(&t->picture);
-    t->mean = malloc((size_t)t->picture.height * t->picture.width * sizeof(*t->mean));
-    return t->mean ? 0 : -ENOMEM;
+    t->pixel = malloc((size_t)t->picture.height * t->picture.width * sizeof(*t->pixel));
+    return t->pixel ? 0 : -ENOMEM;
 }
 
 int task_begin(struct task *t, const struct moments *known)
 {
-    if (!store_data(t->view.store, t->tensor, 0, tensor_of(t)->nbytes))
+    if (store_there(t->view.store, t->tensor, tensor_of(t)->nbytes) < tensor_of(t)->nbytes)
         return -EIO;
     if (known)
         t->moments = *known;
@@ -86,7 +85,7 @@ int task_begin(struct task *t, const struct moments *known)
     case DERIVED_MOMENTS:
         return begin_moments(t);
     case DERIVED_STATS:
-        return known ? begin_bins(t) : begin_moments(t);
+        return known ? begin_spread(t) : begin_moments(t);
     case DERIVED_PICTURE:
         return begin_picture(t);
     }
@@ -127,7 +126,7 @@ static void measure_unit(const struct unit *u)
         if (u->t->phase == 0)
             moments_add(&u->t->part[u->no], u->room, n);
         else
-            bins_add(&u->t->bins[u->no], u->room, n, moments_absmax(&u->t->moments));
+            spread_add(&u->t->spread[u->no], &u->t->alive, &u->t->moments, u->room, at, n);
     }
 }
 
@@ -143,29 +142,27 @@ static int run(void *arg)
         measure_unit(u);
         break;
     case DERIVED_PICTURE:
-        picture_means(&u->t->picture, u->type, u->big, u->data, u->no, u->room, u->t->mean);
+        picture_pixels(&u->t->picture, u->type, u->big, u->data, u->no, u->room, u->t->pixel);
         break;
     }
     return 0;
 }
 
-/* Announce the bytes that a unit reads. */
-static void want_unit(const struct unit *u)
+/* Bytes [*first, *end) of the tensor are those that a unit reads. */
+static void unit_bytes(const struct unit *u, uint64_t *first, uint64_t *end)
 {
     const struct task *t = u->t;
-    uint64_t first, end;
     if (t->what == DERIVED_SHA256) {
-        first = u->no * HASHED;
-        end = min_u64(first + HASHED, tensor_of(t)->nbytes);
-    } else {
-        if (t->what == DERIVED_PICTURE)
-            picture_values(&t->picture, u->no, &first, &end);
-        else
-            unit_values(t, u->no, &first, &end);
-        quant_extent(u->type, sizeof(float), first * sizeof(float),
-                     (size_t)(end - first) * sizeof(float), &first, &end);
+        *first = u->no * HASHED;
+        *end = min_u64(*first + HASHED, tensor_of(t)->nbytes);
+        return;
     }
-    store_want(t->view.store, t->tensor, first, end, tensor_of(t)->nbytes);
+    if (t->what == DERIVED_PICTURE)
+        picture_values(&t->picture, u->no, first, end);
+    else
+        unit_values(t, u->no, first, end);
+    quant_extent(u->type, sizeof(float), *first * sizeof(float),
+                 (size_t)(*end - *first) * sizeof(float), first, end);
 }
 
 /* A page that was cut in two reads as zeros: the length is looked at afterwards. */
@@ -175,12 +172,18 @@ int task_unit(struct task *t, uint64_t unit, float room[TASK_ROOM])
     struct unit u = {.t = t,
                      .type = gguf_type(tensor),
                      .big = t->view.snap->gguf->fmt.big,
-                     .data = store_data(t->view.store, t->tensor, 0, 0),
                      .no = unit,
                      .room = room};
-    want_unit(&u);
-    int err = map_guard(run, &u), cut = store_check(t->view.store, t->tensor, tensor->nbytes);
-    return err < 0 ? err : cut;
+    uint64_t first, end;
+    uint8_t *copy;
+    unit_bytes(&u, &first, &end);
+    int r = store_bytes(t->view.store, t->tensor, first, end, tensor->nbytes, &copy, &u.data);
+    if (r < 0)
+        return r;
+    u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first); /* others are not touched */
+    r = map_guard(run, &u);
+    free(copy);
+    return r < 0 ? r : store_check(t->view.store, t->tensor, first, end);
 }
 
 /* ---- phases ---- */
@@ -192,16 +195,16 @@ static int end_moments(struct task *t)
         moments_join(&t->moments, &t->part[i]);
     if (t->what == DERIVED_MOMENTS)
         return 0;
-    int r = begin_bins(t);
+    int r = begin_spread(t);
     return r < 0 ? r : 1;
 }
 
-static int end_bins(struct task *t)
+static int end_spread(struct task *t)
 {
-    struct bins all = {{0}};
+    struct spread all = {0};
     for (uint64_t i = 0; i < t->units; i++)
-        bins_join(&all, &t->bins[i]);
-    stats_text(&t->moments, &all, &t->bytes);
+        spread_join(&all, &t->spread[i]);
+    stats_text(t->view.snap->gguf, tensor_of(t), &t->moments, &all, &t->alive, &t->bytes);
     return buf_error(&t->bytes);
 }
 
@@ -212,9 +215,9 @@ int task_phase(struct task *t)
         return digest_end(t->digest, t->hash);
     case DERIVED_MOMENTS:
     case DERIVED_STATS:
-        return t->phase == 0 ? end_moments(t) : end_bins(t);
+        return t->phase == 0 ? end_moments(t) : end_spread(t);
     case DERIVED_PICTURE:
-        picture_png(&t->picture, t->mean, &t->bytes);
+        picture_png(&t->picture, t->pixel, &t->bytes);
         return buf_error(&t->bytes);
     }
     return -EINVAL;
@@ -241,8 +244,9 @@ void task_free(struct task *t)
 {
     digest_free(t->digest);
     free(t->part);
-    free(t->bins);
-    free(t->mean);
+    free(t->spread);
+    alive_free(&t->alive);
+    free(t->pixel);
     buf_free(&t->bytes);
     view_free(&t->view);
     free(t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The computation of one result of one tensor, in units. Private to work_run.c.
+ * The computation of one result of one tensor, in units. Private to work.c.
  *
  *     task_begin()  ->  task_unit() of each unit of the phase  ->  task_phase()  -> ... -> task_keep()
  *
@@ -9,8 +9,6 @@
  */
 #ifndef DERIVE_TASK_H
 #define DERIVE_TASK_H
-
-#include <time.h>
 
 #include "derive/kept.h"
 #include "derive/picture.h"
@@ -25,10 +23,8 @@ struct task {
     /* Protected by the lock of the work: */
     uint64_t units, given, ended; /* of the phase */
     bool closing;                 /* task_phase() runs */
-    bool given_up;
-    bool aside;            /* nobody wants it for now: no units are begun */
-    struct timespec until; /* aside: when it is given up, by CLOCK_MONOTONIC */
-    bool small;            /* goes before others */
+    bool begun;                   /* a unit was given out */
+    bool small;                   /* goes before others */
     int err;
     /* What follows belongs to the units and phases. */
     bool serial;
@@ -37,9 +33,10 @@ struct task {
     uint8_t hash[DIGEST_BYTES];
     struct moments *part; /* owned: of each unit */
     struct moments moments;
-    struct bins *bins; /* owned: of each unit */
+    struct spread *spread; /* owned: of each unit */
+    struct alive alive;
     struct picture picture;
-    float *mean; /* owned: of each pixel */
+    float *pixel; /* owned: see picture_pixels() */
     struct buf bytes;
 };
 
@@ -64,7 +61,7 @@ void task_free(struct task *t);
 /* A unit of the phase can be begun. */
 static inline bool task_has_unit(const struct task *t)
 {
-    if (t->closing || t->given_up || t->aside || t->err)
+    if (t->closing || t->err)
         return false;
     return t->serial ? t->given == t->ended && t->given < t->units : t->given < t->units;
 }
@@ -72,8 +69,7 @@ static inline bool task_has_unit(const struct task *t)
 /* All of the phase is done, or what runs of a task that failed. */
 static inline bool task_may_close(const struct task *t)
 {
-    bool stopped = t->given_up || t->err;
-    return !t->closing && t->given == t->ended && (stopped || t->ended == t->units);
+    return !t->closing && t->given == t->ended && (t->err || t->ended == t->units);
 }
 
 #endif

@@ -13,8 +13,8 @@
  * one computation. A tensor is computed in units that take milliseconds. Threads exist only while
  * there is work: as many as processors, and one for each other model at work. They take units of all
  * that is wanted in turn, those of small tensors first, so that a small wish does not wait for a large
- * one. What nobody wants any more is put aside for some seconds, and then given up: a program reads
- * again after a signal.
+ * one. A wish that is interrupted is only taken off: what was begun of a tensor is computed to its end and kept, so
+ * that a program that reads again after a signal goes on where it was.
  *
  * Results are kept (kept.h). A failure is not: missing data, a cut file or want of memory fails
  * those that wait, and is tried again when it is wanted again.
@@ -47,8 +47,8 @@ struct work_waiter {
 };
 
 /*
- * Tensors [first, last) of the view, those that have no values left out where values are needed. What
- * a waiter has waited for stays kept until its done() returns, whatever others want meanwhile.
+ * Tensors [first, last) of the view, those that have no values left out where values are needed. Hashes and
+ * moments that a waiter has waited for stay kept until its done() returns, whatever others want meanwhile.
  */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
               uint32_t last, const struct work_waiter *waiter);
@@ -62,9 +62,5 @@ bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum de
 bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[DIGEST_BYTES]);
 bool work_moments(struct work *w, const struct view *v, uint32_t i, struct moments *dst);
 struct blob *work_blob(struct work *w, const struct view *v, uint32_t i, enum derived what);
-
-/* How often a tensor was computed, and the threads there are; for tests. */
-uint64_t work_count(struct work *w);
-unsigned work_threads(struct work *w);
 
 #endif

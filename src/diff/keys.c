@@ -24,6 +24,8 @@ static bool same_form(const struct gguf_value *a, const struct gguf_value *b)
            a->fmt->nul == b->fmt->nul;
 }
 
+static bool value_same(const struct gguf_value *a, const struct gguf_value *b);
+
 static bool same_array(const struct gguf_value *a, const struct gguf_value *b)
 {
     struct gguf_value x, y;
@@ -42,7 +44,8 @@ static bool same_array(const struct gguf_value *a, const struct gguf_value *b)
     return true;
 }
 
-bool value_same(const struct gguf_value *a, const struct gguf_value *b)
+/* Of the same type and content. NaNs are the same if their bits are. */
+static bool value_same(const struct gguf_value *a, const struct gguf_value *b)
 {
     if (a->type != b->type)
         return false;

@@ -11,9 +11,6 @@
 #include "diff/pair.h"
 #include "diff/sequence.h"
 
-/* Of the same type and content. NaNs are the same if their bits are. */
-bool value_same(const struct gguf_value *a, const struct gguf_value *b);
-
 /* The keys of two models: pairs_make(), and what differs is DIFF_CHANGED. 0, -ENOMEM. */
 int keys_compare(const struct gguf *a, const struct gguf *b, const struct pair_filter *filter,
                  struct pairs *ret);

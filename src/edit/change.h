@@ -39,7 +39,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "edit/content.h"
+#include "model/content.h"
 #include "gguf/gguf.h"
 #include "model/ids.h"
 
@@ -77,12 +77,11 @@ struct edit_slot {
     char *name; /* owned; not NUL-terminated */
     size_t name_len;
     uint64_t hash;
-    struct edit_value *value;     /* of a key: a reference; NULL: the base's */
-    struct edit_content *content; /* of a tensor: the same */
+    struct edit_value *value;       /* of a key: a reference; NULL: the base's */
+    struct tensor_content *content; /* of a tensor: the same */
     uint64_t rank;
     uint32_t old;  /* number in the base; EDIT_NONE: a new one */
     uint32_t next; /* slot in the same bucket */
-    uint64_t born; /* rises with each slot of the process */
     bool gone;     /* removed */
     bool named;    /* found by its name */
     bool again;    /* a tensor that was removed, and another one added under its name */
@@ -91,8 +90,7 @@ struct edit_slot {
 struct edit_undo;
 
 struct edit_change {
-    const struct gguf *base;  /* must outlive the change */
-    const struct gguf *whole; /* the same: the model whose tensors are edited, see edit_base */
+    const struct gguf *base; /* must outlive the change */
     const uint64_t
         *rank; /* of the base's keys, rising, must outlive it too; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* the same of its tensors */
@@ -105,6 +103,9 @@ struct edit_change {
     struct edit_undo *undo; /* owned: since edit_keep() */
     size_t n_undo, cap_undo;
     uint64_t bytes;   /* of all entries of the new header, without the reserve */
+    uint64_t data;    /* of tensors: bytes of all of them, ... */
+    uint64_t fresh;   /* ... and of those that drafts have */
+    size_t moves;     /* tensors that are removed or resized, or were added before others */
     uint64_t version; /* rises with every operation and every undo */
     bool of_tensors;  /* what the slots are */
     /* Owned: the same for tensors (tensors.h), whose entries are infos; NULL: none was touched. Its
@@ -118,7 +119,6 @@ struct edit_base {
     const uint64_t *rank;        /* as in struct edit_change */
     const uint64_t *tensor_rank; /* the same */
     const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
-    const struct gguf *whole;    /* all files of a split model, merged (parts.h); NULL: g is all */
 };
 
 /* The first, of a model whose tensors are not edited. */

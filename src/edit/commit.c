@@ -12,6 +12,7 @@
 #include "edit/attr.h"
 #include "edit/backup.h"
 #include "edit/journal.h"
+#include "edit/lay.h"
 #include "edit/move.h"
 #include "edit/temp.h"
 
@@ -86,35 +87,32 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
     return 0;
 }
 
-bool edit_clones(const struct edit_file *f, uint32_t block)
-{
-    struct edit_file asked = *f;
-    return probe_clone(&asked, block, NULL) == 0 && asked.clone == EDIT_CLONE_YES;
-}
-
-/* Room for so many bytes in a new file. */
-static int check_bytes(const struct edit_file *f, uint64_t needed, const char *what, struct err *e)
+/* Bytes that are free for new files. */
+static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 {
     struct statvfs v;
     int r = f->sys->fstatvfs(f->sys, f->dir, &v);
     if (r < 0)
         return err_set(e, r, "cannot find the free space: %s", strerror(-r));
-    uint64_t free_bytes;
-    needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
-    uint64_t blocks = geteuid() == 0 ? v.f_bfree : v.f_bavail;
-    if (!mul_u64(blocks, v.f_frsize, &free_bytes) || free_bytes >= needed)
-        return 0;
-    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, %llu are free", what,
-                   (unsigned long long)needed, (unsigned long long)free_bytes);
+    if (!mul_u64(geteuid() == 0 ? v.f_bfree : v.f_bavail, v.f_frsize, ret))
+        *ret = UINT64_MAX;
+    return 0;
 }
 
-/*
- * Room for a copy of a file: `size` bytes, `fresh` of them not from the old one. Holes stay holes.
- */
-static int check_room(const struct edit_file *f, const struct stat *st, uint64_t size,
-                      uint64_t fresh, struct err *e)
+static int check_free(uint64_t found, uint64_t needed, const char *what, struct err *e)
 {
-    return check_bytes(f, min_u64(size, (uint64_t)st->st_blocks * 512 + fresh), "copy", e);
+    needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
+    if (found >= needed)
+        return 0;
+    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, %llu are free", what,
+                   (unsigned long long)needed, (unsigned long long)found);
+}
+
+int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e)
+{
+    uint64_t found;
+    int r = free_bytes(f, &found, e);
+    return r < 0 ? r : check_free(found, needed, what, e);
 }
 
 static int reflink_applies(struct job *j, struct err *e)
@@ -125,7 +123,7 @@ static int reflink_applies(struct job *j, struct err *e)
     if (r == 0 && j->f->clone == EDIT_CLONE_NO)
         return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
     uint64_t fresh = j->p->copied + j->p->changed;
-    return r < 0 || fresh == 0 ? r : check_bytes(j->f, fresh, "reflink", e);
+    return r < 0 || fresh == 0 ? r : edit_room_for(j->f, fresh, "reflink", e);
 }
 
 static int reflink_run(struct job *j, struct err *e)
@@ -135,7 +133,9 @@ static int reflink_run(struct job *j, struct err *e)
 
 static int copy_applies(struct job *j, struct err *e)
 {
-    return check_room(j->f, &j->st, j->p->image->size, j->p->head.len + j->p->changed, e);
+    const uint64_t fresh = j->p->head.len + j->p->changed; /* holes stay holes */
+    return edit_room_for(j->f, min_u64(j->p->image->size, (uint64_t)j->st.st_blocks * 512 + fresh),
+                         "copy", e);
 }
 
 static int copy_run(struct job *j, struct err *e)
@@ -157,7 +157,7 @@ static int patch_applies(const struct job *j, struct err *e)
     if (bytes > PATCH_MAX_UNITS * PATCH_UNIT)
         return err_set(e, -EOPNOTSUPP, "inplace: more than %llu GiB of the model change",
                        (unsigned long long)(PATCH_MAX_UNITS * PATCH_UNIT >> 30));
-    return check_bytes(j->f, 2 * bytes + (j->p->image->size - j->p->old_size), "inplace", e);
+    return edit_room_for(j->f, 2 * bytes + (j->p->image->size - j->p->old_size), "inplace", e);
 }
 
 static int inplace_applies(struct job *j, struct err *e)
@@ -167,8 +167,6 @@ static int inplace_applies(struct job *j, struct err *e)
         return r;
     if (j->st.st_nlink > 1)
         return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
-    if (j->o->strategy == EDIT_AUTO && j->o->keep_bytes)
-        return err_set(e, -EOPNOTSUPP, "inplace: programs read the model's own file");
     if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
     r = j->p->patch ? patch_applies(j, e) : 0;
@@ -258,36 +256,15 @@ static int overwrite_patch(struct edit_file *f, const struct patch *p, int undo,
     return torn(f, r, "the model", e);
 }
 
-/* Readers go on with the old bytes. */
-static int call_keep(const struct job *j, const struct patch *p, int undo, struct err *e)
-{
-    struct edit_kept kept = {undo, p->n_range, NULL};
-    if (!j->h || !j->h->keep)
-        return 0;
-    struct edit_kept_range *range = malloc((p->n_range + 1) * sizeof(*range));
-    if (!range)
-        return err_set(e, -ENOMEM, "no memory");
-    for (size_t i = 0; i < p->n_range; i++)
-        range[i] =
-            (struct edit_kept_range){p->range[i].lo, p->range[i].n, p->range[i].unit * PATCH_UNIT};
-    kept.range = range;
-    int r = j->h->keep(&kept, j->h->arg, e);
-    free(range);
-    return r;
-}
-
 /* The journal is there, open as fd: of the draft that lent it, or empty. */
-static int patch_with(struct job *j, const struct edit_draft *lent, int *fd, int undo,
-                      struct err *e)
+static int patch_with(struct job *j, const struct log *lent, int *fd, int undo, struct err *e)
 {
     CLEANUP(patch_free) struct patch p = PATCH_INIT;
     int r = patch_write(j->f, j->p, j->h, lent, *fd, undo, &p, e);
     if (r == 0) {
         *fd = -1;
-        r = call_keep(j, &p, undo, e);
-    }
-    if (r == 0)
         r = edit_file_fresh(j->f, e);
+    }
     if (r < 0)
         journal_remove(j->f);
     return r < 0 ? r : overwrite_patch(j->f, &p, undo, e);
@@ -295,7 +272,7 @@ static int patch_with(struct job *j, const struct edit_draft *lent, int *fd, int
 
 static int patch_run(struct job *j, struct err *e)
 {
-    struct edit_draft *lent = j->p->lender;
+    struct log *lent = j->p->lender;
     call_ready(j);
     int undo = temp_unnamed(j->f, e);
     int fd = undo < 0 || !lent ? -1 : journal_adopt(j->f, lent);
@@ -369,7 +346,7 @@ static int check_backup(struct job *j, enum edit_strategy s, struct err *e)
     uint64_t old = (uint64_t)j->st.st_blocks * 512;
     uint64_t next =
         s == EDIT_COPY ? min_u64(j->p->image->size, old + j->p->head.len + j->p->changed) : 0;
-    return check_bytes(j->f, old + next, "backup", e);
+    return edit_room_for(j->f, old + next, "backup", e);
 }
 
 /* C1. A journal whose edit is not done must not be lost, and the header is not what f knows. */
@@ -399,17 +376,61 @@ static int check_file(const struct edit_file *f, const struct edit_options *o, s
     return r < 0 ? r : edit_file_fresh(f, e);
 }
 
-int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e)
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+              struct err *e)
 {
     struct stat st;
-    return check_file(f, o, &st, e);
+    struct edit_disk d = {.known = true};
+    int r = check_file(f, o, &st, e);
+    if (r == 0)
+        r = free_bytes(f, &d.free, e);
+    d.backup = backup_wanted(f, o);
+    if (r == 0 && d.backup)
+        r = backup_check(f, o, e);
+    if (r < 0)
+        return r;
+    const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
+    if (clones && f->clone == EDIT_CLONE_UNKNOWN)
+        (void)probe_clone(f, lay_block(o), NULL); /* a commit asks again */
+    d.used = (uint64_t)st.st_blocks * 512;
+    d.linked = st.st_nlink > 1;
+    *ret = d;
+    ret->clone = f->clone;
+    return 0;
 }
 
-int edit_room(const struct edit_file *f, const struct edit_options *o, uint64_t head, struct err *e)
+/* The strategy that is asked for, or the first that applies, as far as sizes show. */
+static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
+                                   const struct edit_disk *d)
 {
-    struct stat st;
-    int r = check_file(f, o, &st, e);
-    return r < 0 || head == 0 ? r : check_room(f, &st, f->id.size + head, head, e);
+    const struct edit_change *t = c->tensors;
+    if (o->strategy != EDIT_AUTO)
+        return o->strategy;
+    if (d->clone == EDIT_CLONE_YES && edit_change_applies(c, o, EDIT_REFLINK, NULL) >= 0)
+        return EDIT_REFLINK;
+    const uint64_t size = c->bytes + (t ? t->data : c->base->file_size - c->base->data_off);
+    const bool little = !t || t->fresh <= min_u64(EDIT_PATCH_MAX, size / EDIT_PATCH_PART);
+    if (little && !d->linked && size > EDIT_INPLACE_FROM &&
+        edit_change_applies(c, o, EDIT_INPLACE, NULL) == 0)
+        return EDIT_INPLACE;
+    return EDIT_COPY;
+}
+
+int edit_estimate(const struct edit_change *c, const struct edit_options *o,
+                  const struct edit_disk *d, enum edit_strategy *ret, struct err *e)
+{
+    const struct edit_change *t = c->tensors;
+    const enum edit_strategy how = expected(c, o, d);
+    const uint64_t head = c->bytes + (t ? t->bytes : c->base->head_len - c->base->info_off),
+                   fresh = t ? t->fresh : 0,
+                   data = t ? t->data : c->base->file_size - c->base->data_off;
+    uint64_t needed = how == EDIT_COPY      ? min_u64(head + data, d->used + head + fresh)
+                      : how == EDIT_INPLACE ? 2 * fresh
+                                            : fresh;
+    *ret = how;
+    if (d->backup && d->clone != EDIT_CLONE_YES)
+        needed += d->used;
+    return !d->known || needed == 0 ? 0 : check_free(d->free, needed, strategies[how].name, e);
 }
 
 int edit_try_attributes(const struct edit_file *f, struct err *e)
@@ -446,21 +467,6 @@ static int begin(struct job *j, struct err *e)
         return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
                        (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
     return check_file(j->f, j->o, &j->st, e);
-}
-
-int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
-                 enum edit_strategy *ret, struct err *e)
-{
-    struct job j = {.f = f, .p = p, .o = o};
-    enum edit_strategy s = EDIT_AUTO;
-    int r = begin(&j, e);
-    if (r == 0)
-        r = choose(&j, &s, e);
-    if (r == 0)
-        r = check_backup(&j, s, e);
-    if (r == 0)
-        *ret = s;
-    return r;
 }
 
 static int run(struct job *j, struct err *e)

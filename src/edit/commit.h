@@ -3,7 +3,6 @@
  * A plan carried out so that after a kill or a power cut at any moment the model is the old or the
  * new file, whole.
  *
- *     r = edit_prepare(&f, &plan, &options, &strategy, &e);     could it be done, and how
  *     r = edit_commit(&f, &plan, &options, &hooks, &result, &e);
  *     if (result.old_fd >= 0) { give readers f.fd; close(result.old_fd); }
  *
@@ -14,7 +13,7 @@
  *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them.
  *           Requires all other data to stay where it is (tensors may be added at the end), a regular
  *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, no more changed bytes than
- *           1 GiB and a quarter of it, and not keep_bytes. Never more than 256 GiB (PATCH_MAX_UNITS).
+ *           1 GiB and a quarter of it. Never more than 256 GiB (PATCH_MAX_UNITS).
  *  copy     as reflink, with the data copied. Requires free space.
  * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *
@@ -22,8 +21,8 @@
  *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
  *      makes whole (journal.h). No journal is there when a commit begins.
  *  C2. Bytes of tensors are written in place only where the journal holds the new ones, and a file
- *      without a name the old ones, until the edit is done or undone. Readers that are to go on with
- *      the old ones take them from that file: they are copied once.
+ *      without a name the old ones, until the edit is done or undone. Readers see
+ *      them change.
  *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
  *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice (or
@@ -46,25 +45,12 @@
 #include "edit/file.h"
 #include "edit/plan.h"
 
-/* What the model has where it is about to be overwritten, in a file without a name, which lasts as long as
- * a mapping of it. `at` and `lo` are multiples of a page. */
-struct edit_kept {
-    int fd;
-    size_t n;
-    const struct edit_kept_range {
-        uint64_t lo, n; /* of the model: some of it may be behind its end */
-        uint64_t at;    /* in the file */
-    } * range;
-};
-
 /* Any may be NULL. Called from the thread that commits. */
 struct edit_hooks {
     const atomic_bool *cancel;                                  /* set: a copy stops, -EINTR */
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* bytes of tensor data */
     void (*ready)(void *arg); /* the edit is about to be done: before its journal, or its new file
                                  takes the model's place. It may wait */
-    /* The model is about to be changed in place, and can still be left alone. 0, -errno with a line. */
-    int (*keep)(const struct edit_kept *kept, void *arg, struct err *e);
     void *arg;
 };
 
@@ -75,9 +61,25 @@ struct edit_result {
 };
 
 /*
- * Whether an edit could be made at all, before there is one. 0, -EMLINK, -ESTALE as below, -errno.
+ * Before there is an edit: what the disk says now, and whether the model could be edited at all. Asks once, with
+ * a file beside the model, whether the file system clones. ret is set on success only.
+ * 0; -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -EISDIR (what is to be the backup), -errno.
  */
-int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e);
+struct edit_disk {
+    bool known;          /* the rest but `clone` was asked for */
+    bool linked, backup; /* the model has other hard links; a backup is still to be made */
+    enum edit_clone clone;
+    uint64_t free, used; /* bytes: for new files; that the model takes */
+};
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+              struct err *e);
+
+/*
+ * How a change will be written, and whether there is room for it, as far as sizes show: without a plan, in time
+ * that does not depend on how many keys and tensors there are. 0, -ENOSPC.
+ */
+int edit_estimate(const struct edit_change *c, const struct edit_options *o,
+                  const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
 
 /*
  * What an edit needs of the file system, tried when a model is opened, so that one which could
@@ -97,42 +99,15 @@ int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
 bool edit_try_failed(int r);
+/* Whether a new file of so many bytes has room beside the model. what: what it is, for the line. */
+int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 
-/* True if the file system clones ranges: tried with a file beside the model (f: open in any way). */
-bool edit_clones(const struct edit_file *f, uint32_t block);
-
-/*
- * Find the strategy without touching the model, and see that there is room. The file system is
- * asked once (with a file beside the model) whether it clones.
- * 0; -EOPNOTSUPP, -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -ENOSPC, -errno.
- */
-int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
-                 enum edit_strategy *ret, struct err *e);
-
-/* What a header may have besides keys and tensor infos: magic, counts and an empty reserve; and what
- * a new one may have more: a reserve, and padding to the largest alignment. */
-#define EDIT_HEAD_FIXED ((uint64_t)128)
-#define EDIT_HEAD_SLACK (EDIT_HEAD_FIXED + EDIT_RESERVE_DEFAULT + EDIT_MAX_ALIGNMENT)
-
-/*
- * The same for one more edit of those that were prepared: whether the model can still be edited,
- * and, if `head` is not 0, whether there is room for a copy whose header takes so many bytes.
- */
-int edit_room(const struct edit_file *f, const struct edit_options *o, uint64_t head,
-              struct err *e);
-
-/* As above; -EPERM (owner, mode, attributes cannot be reproduced), -EBUSY (they changed just now), -EINTR,
+/* 0; -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode, attributes cannot be reproduced), -EBUSY (they changed just now), -EINTR,
  * -EIO, -EDQUOT. */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);
 
 /* "reflink", "inplace", "copy", "auto". */
 const char *edit_strategy_name(enum edit_strategy s);
-
-/* True if the time it takes does not depend on the size of the model. */
-static inline bool edit_is_quick(enum edit_strategy s)
-{
-    return s != EDIT_COPY;
-}
 
 #endif

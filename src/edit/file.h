@@ -52,6 +52,8 @@ struct edit_file {
  */
 int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
                    bool write, struct err *e);
+/* Give up the lock, and keep it open. */
+void edit_file_unlock(const struct edit_file *f);
 void edit_file_close(struct edit_file *f);
 
 /* 0 if the path still names the file that was opened, unchanged; else -ESTALE. */

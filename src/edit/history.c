@@ -1,396 +1,1219 @@
 /* SPDX-License-Identifier: MIT */
-/* The states of a model's keys in files: see history.h, whose invariants are named here. */
+/* What edits changed of a model's keys: see history.h, whose invariants are named here. */
 #include "edit/history.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "base/bytes.h"
 #include "base/when.h"
-#include "edit/history_names.h"
+#include "edit/restore.h"
 
-#define TICK_MS 10      /* between two tries to lock it */
+#define TICK_MS 10      /* between two tries to lock the folder */
 #define LOCK_TRIES 10   /* how often the folder may be removed meanwhile */
-#define NEW_NAME ".new" /* of a state while it is written: one at a time has the lock */
+#define NEW_NAME ".new" /* of a file while it is written: one at a time has the lock */
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+#define NAMES_SHOWN 5 /* of each kind of change; how many more there are is counted */
 
-/* ---- open, close ---- */
+enum { SUM_AT = HISTORY_UNIT - 8, FACT_HEAD = 24 };
+enum part { STATE = 1, MORE }; /* a state's record, or facts of an edit that joined it */
+enum { CLOSED = 1 };
+static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '3'};
+static const uint64_t sum_key[2] = {0x67677566732d7374, 0x6174652d73756d21};  /* any, but fixed */
+static const uint64_t name_key[2] = {0x67677566732d6869, 0x73746f72792d2121}; /* the same */
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "no memory");
+}
+
+/* ---- the folder ---- */
+
+int history_home(char **ret, struct err *e)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    struct buf b = BUF_INIT;
+    if (state && state[0] == '/')
+        buf_printf(&b, "%s", state);
+    else if (home && home[0] == '/')
+        buf_printf(&b, "%s/.local/state", home);
+    else if (geteuid() == 0)
+        buf_str(&b, "/var/lib");
+    else
+        return err_set(e, -ENOENT, "neither XDG_STATE_HOME nor HOME is set");
+    buf_char(&b, '\0');
+    *ret = (char *)buf_steal(&b);
+    return *ret ? 0 : no_memory(e);
+}
 
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
                  unsigned keep, struct err *e)
 {
-    static const uint64_t key[2] = {0x67677566732d6869, 0x73746f72792d2121}; /* any, but fixed */
-    uint64_t hash = siphash(key, model, strlen(model));
-    *h = (struct history){
-        .sys = sys, .place = HISTORY_PLACE_INIT, .hash = hash ? hash : 1, .keep = keep, .fd = -1};
+    size_t n = strlen(home);
+    *h = (struct history){.sys = sys, .keep = keep, .dir = -1};
+    while (n > 0 && home[n - 1] == '/')
+        n--;
+    (void)snprintf(h->name, sizeof(h->name), "%016" PRIx64,
+                   siphash(name_key, model, strlen(model)));
+    h->home = strndup(home, n);
     h->model = strdup(model);
-    if (!h->model)
-        return err_set(e, -ENOMEM, "no memory");
-    return history_place_find(&h->place, home, e);
+    return h->home && h->model ? 0 : no_memory(e);
 }
 
 void history_close(struct history *h)
 {
-    history_drop(h);
-    history_place_free(&h->place);
+    free(h->home);
     free(h->model);
-    h->model = NULL;
+    if (h->dir >= 0)
+        (void)close(h->dir);
+    *h = HISTORY_INIT;
 }
 
-/* -EWOULDBLOCK: another process has it for too long. */
-static int lock_soon(const struct history *h)
+static int refuse(const struct history *h, int r, const char *why, struct err *e)
 {
-    int r;
-    for (unsigned ms = 0; (r = h->sys->flock(h->sys, h->place.dir, LOCK_EX | LOCK_NB)) != 0 &&
-                          (r == -EINTR || r == -EWOULDBLOCK) && ms < h->patience;
-         ms += TICK_MS)
-        when_sleep(TICK_MS);
-    return r == -EINTR ? -EWOULDBLOCK : r;
+    char shown[SHOW_MAX];
+    return err_set(e, r, "%s/ggufs/history: %s", show(shown, h->home, strlen(h->home)), why);
 }
 
-static int lock_open(struct history *h, bool make, struct err *e)
+static int failed(const struct history *h, int r, const char *what, struct err *e)
 {
-    int r = history_place_open(&h->place, h->sys, make, e);
-    if (r < 0)
-        return r;
-    r = h->patience ? lock_soon(h) : h->sys->flock(h->sys, h->place.dir, LOCK_EX);
-    while (r == -EINTR)
-        r = h->sys->flock(h->sys, h->place.dir, LOCK_EX);
-    if (r == -EWOULDBLOCK)
-        return err_set(e, -EAGAIN, "%s: another process has locked it", h->place.path);
-    return r < 0 ? err_set(e, r, "%s: cannot lock it: %s", h->place.path, strerror(-r)) : 0;
+    char shown[SHOW_MAX];
+    return err_set(e, r, "%s/ggufs/history/%s: cannot %s: %s",
+                   show(shown, h->home, strlen(h->home)), h->name, what, strerror(-r));
 }
 
-static bool is_removed(const struct history *h)
+/* The folder `name` in `dir`, which is closed. What is made is so in a folder of this user's, or of root's. */
+static int step(const struct history *h, int dir, const char *name, bool make, struct err *e)
+{
+    const struct sys *sys = h->sys;
+    struct stat st;
+    int fd = sys->openat(sys, dir, name, FOLDER_FLAGS, 0);
+    if (fd == -ENOENT && make) {
+        int r = sys->fstat(sys, dir, &st);
+        if (r == 0 && st.st_uid != geteuid() && st.st_uid != 0)
+            r = refuse(h, -EPERM, "the folder above it belongs to another user", e);
+        else if (r == 0)
+            r = sys->mkdirat(sys, dir, name, 0700);
+        if (r == 0)
+            r = sys_sync_dir(sys, dir);
+        fd = r < 0 && r != -EEXIST ? r : sys->openat(sys, dir, name, FOLDER_FLAGS, 0);
+    }
+    sys_close(sys, &dir);
+    return fd;
+}
+
+/* The first n bytes of the state folder's path. */
+static int open_home(const struct history *h, size_t n, bool make, struct err *e)
+{
+    char *path = n ? strndup(h->home, n) : strdup("/");
+    if (!path)
+        return -ENOMEM;
+    int dir = open(path, FOLDER_FLAGS & ~O_NOFOLLOW);
+    dir = dir < 0 ? -errno : dir;
+    if (dir == -ENOENT && make && n) {
+        size_t name = n, above;
+        while (name > 0 && path[name - 1] != '/')
+            name--;
+        for (above = name; above > 0 && path[above - 1] == '/';)
+            above--;
+        dir = open_home(h, above, true, e);
+        dir = dir < 0 ? dir : step(h, dir, path + name, true, e);
+    }
+    free(path);
+    return dir;
+}
+
+/* One of our folders is this user's, and written by nobody else; the last one nobody else enters. */
+static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
 {
     struct stat st;
-    return h->sys->fstat(h->sys, h->place.dir, &st) == 0 && st.st_nlink == 0;
+    int r = h->sys->fstat(h->sys, dir, &st);
+    if (r < 0)
+        return r;
+    if (st.st_uid != geteuid())
+        return refuse(h, -EPERM, "it, or the folder above it, belongs to another user", e);
+    if (st.st_mode & others)
+        return refuse(h, -EPERM, "other users may enter or write it (chmod 700 allows its use)", e);
+    return 0;
+}
+
+/* H4. 0; -ENOENT (it does not exist, and is not to be made), -EPERM, -ENOTDIR, -errno. */
+static int open_folder(struct history *h, bool make, struct err *e)
+{
+    static const struct {
+        const char *name;
+        mode_t others;
+    } ours[] = {{"ggufs", 022}, {"history", 077}};
+    struct err why = {0};
+    if (h->dir >= 0)
+        return 0;
+    int dir = open_home(h, strlen(h->home), make, &why);
+    for (size_t i = 0; i < 2 && dir >= 0; i++) {
+        dir = step(h, dir, ours[i].name, make, &why);
+        int r = dir < 0 ? 0 : check_ours(h, dir, ours[i].others, &why);
+        if (r < 0) {
+            sys_close(h->sys, &dir);
+            dir = r;
+        }
+    }
+    if (dir == -ELOOP || dir == -ENOTDIR)
+        return refuse(h, dir, "it, or a folder above it, is not a folder: Not a directory", e);
+    if (dir < 0)
+        return why.code ? err_set(e, dir, "%s", why.msg) : refuse(h, dir, strerror(-dir), e);
+    h->dir = dir;
+    return 0;
+}
+
+/* -EWOULDBLOCK: another process has it for so long. patience 0: any time. */
+static int lock_open(struct history *h, bool make, unsigned patience, struct err *e)
+{
+    int r = open_folder(h, make, e);
+    if (r < 0)
+        return r;
+    for (unsigned ms = 0;; ms += TICK_MS) {
+        r = h->sys->flock(h->sys, h->dir, patience ? LOCK_EX | LOCK_NB : LOCK_EX);
+        if ((r != -EINTR && r != -EWOULDBLOCK) || (patience && ms >= patience))
+            break;
+        if (patience)
+            when_sleep(TICK_MS);
+    }
+    if (patience && (r == -EWOULDBLOCK || r == -EINTR))
+        return refuse(h, -EAGAIN, "another process has locked it", e);
+    return r < 0 ? failed(h, r, "lock its folder", e) : 0;
 }
 
 /* A folder that was removed while it was open is left for the one that now has its name. */
-static int lock(struct history *h, bool make, struct err *e)
+static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
-    int r = lock_open(h, make, e);
-    for (int i = 0; i < LOCK_TRIES && r == 0 && is_removed(h); i++) {
-        sys_close(h->sys, &h->place.dir);
-        r = lock_open(h, make, e);
+    struct stat st;
+    int r = lock_open(h, make, patience, e);
+    for (int i = 0; i < LOCK_TRIES && r == 0; i++) {
+        if (h->sys->fstat(h->sys, h->dir, &st) < 0 || st.st_nlink > 0)
+            break;
+        sys_close(h->sys, &h->dir);
+        r = lock_open(h, make, patience, e);
     }
     return r;
 }
 
 static void unlock(struct history *h)
 {
-    (void)h->sys->flock(h->sys, h->place.dir, LOCK_UN);
+    (void)h->sys->flock(h->sys, h->dir, LOCK_UN);
 }
 
-/* ---- a state's file ---- */
+/* ---- a file in memory ---- */
 
-static struct history_name name_of(const struct history *h, const struct history_record *r)
+static size_t up(size_t n)
 {
-    return (struct history_name){.hash = h->hash,
-                                 .number = r->number,
-                                 .time = (uint64_t)r->begin,
-                                 .size = HISTORY_RECORD + r->path_len + r->image_len};
+    return (n + HISTORY_UNIT - 1) / HISTORY_UNIT * HISTORY_UNIT;
 }
 
-static int failed(const struct history *h, uint64_t number, int r, const char *what, struct err *e)
+static void head_put(struct buf *b, const void *model, size_t n, uint64_t forgotten)
 {
-    return err_set(e, r, "state %llu in %s: cannot %s: %s", (unsigned long long)number,
-                   h->place.path, what, strerror(-r));
+    uint8_t head[HISTORY_UNIT] = {0};
+    memcpy(head, magic, sizeof(magic));
+    put_u64(head + 8, forgotten, false);
+    put_u32(head + 16, (uint32_t)n, false);
+    put_u64(head + SUM_AT, siphash_two(sum_key, head, SUM_AT, model, n), false);
+    buf_add(b, head, sizeof(head));
+    buf_add(b, model, n);
+    buf_zero(b, up(n) - n);
+}
+
+static void part_put(const struct history_record *r, enum part kind, uint8_t dst[HISTORY_UNIT])
+{
+    memset(dst, 0, HISTORY_UNIT);
+    put_u32(dst, kind, false);
+    put_u32(dst + 4, r->closed ? CLOSED : 0, false);
+    put_u64(dst + 8, r->number, false);
+    put_u64(dst + 16, r->restored, false);
+    put_u64(dst + 24, (uint64_t)r->begin, false);
+    put_u64(dst + 32, (uint64_t)r->end, false);
+    put_u64(dst + 40, r->before, false);
+    put_u64(dst + 48, r->landed, false);
+    put_u64(dst + 56, r->planned, false);
+    put_u64(dst + 64, r->format, false);
+    put_u64(dst + 72, r->bytes, false);
+    put_u64(dst + 80, r->sum, false);
+    put_u64(dst + SUM_AT, siphash(sum_key, dst, SUM_AT), false);
+}
+
+static enum part part_get(const uint8_t *src, struct history_record *ret)
+{
+    if (get_u64(src + SUM_AT, false) != siphash(sum_key, src, SUM_AT))
+        return 0;
+    *ret = (struct history_record){.number = get_u64(src + 8, false),
+                                   .restored = get_u64(src + 16, false),
+                                   .begin = (int64_t)get_u64(src + 24, false),
+                                   .end = (int64_t)get_u64(src + 32, false),
+                                   .before = get_u64(src + 40, false),
+                                   .landed = get_u64(src + 48, false),
+                                   .planned = get_u64(src + 56, false),
+                                   .closed = get_u32(src + 4, false) & CLOSED,
+                                   .format = get_u32(src + 64, false),
+                                   .bytes = get_u64(src + 72, false),
+                                   .sum = get_u64(src + 80, false)};
+    return get_u32(src, false);
+}
+
+/* 1; 0: they are not facts; -ENOMEM. */
+static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
+{
+    while (left) {
+        if (left < FACT_HEAD)
+            return 0;
+        struct history_fact x = {get_u64(p, false), p + FACT_HEAD, 0, get_u32(p + 16, false),
+                                 get_u32(p + 20, false)};
+        uint64_t n = get_u64(p + 8, false);
+        if (n > left - FACT_HEAD || x.key_off > n || x.key_len > n - x.key_off)
+            return 0;
+        x.n = (size_t)n;
+        if (array_grow(&f->fact, &f->cap_fact, f->n_fact, sizeof(x)) < 0)
+            return -ENOMEM;
+        f->fact[f->n_fact++] = x;
+        p += FACT_HEAD + x.n;
+        left -= FACT_HEAD + x.n;
+    }
+    return 1;
+}
+
+/* The part at the end of those so far. 1; 0: nothing else can be read; -ENOMEM. */
+static int next_part(struct history_file *f)
+{
+    struct history_record rec;
+    const size_t at = (size_t)f->end, facts = f->n_fact;
+    if (f->bytes.len < at + HISTORY_UNIT)
+        return 0;
+    const uint8_t *p = f->bytes.data + at;
+    enum part kind = part_get(p, &rec);
+    if (kind == 0 || kind > MORE || (kind == MORE && f->n == 0) ||
+        rec.bytes > f->bytes.len - at - HISTORY_UNIT ||
+        siphash(sum_key, p + HISTORY_UNIT, (size_t)rec.bytes) != rec.sum)
+        return 0;
+    int r = add_facts(f, p + HISTORY_UNIT, (size_t)rec.bytes);
+    if (r == 1 && kind == STATE) {
+        if (array_grow(&f->state, &f->cap, f->n, sizeof(*f->state)) < 0)
+            return -ENOMEM;
+        f->state[f->n++] = (struct history_state){rec, at, facts};
+    }
+    if (r == 1)
+        f->end = at + HISTORY_UNIT + up((size_t)rec.bytes);
+    else
+        f->n_fact = facts;
+    return r;
+}
+
+int history_parse(struct history_file *f, const char *model, struct err *e)
+{
+    const uint8_t *p = f->bytes.data;
+    size_t left = f->bytes.len, path;
+    if (left < HISTORY_UNIT || memcmp(p, magic, sizeof(magic)) != 0)
+        return err_set(e, -EBADMSG, "it is damaged: it is not a history of this program");
+    path = get_u32(p + 16, false);
+    if (path > left - HISTORY_UNIT ||
+        siphash_two(sum_key, p, SUM_AT, p + HISTORY_UNIT, path) != get_u64(p + SUM_AT, false))
+        return err_set(e, -EBADMSG, "it is damaged: the sum of its head is wrong");
+    if (model && (path != strlen(model) || memcmp(p + HISTORY_UNIT, model, path) != 0))
+        return err_set(e, -ESTALE, "it is the history of another model");
+    f->forgotten = get_u64(p + 8, false);
+    f->first = f->end = HISTORY_UNIT + up(path);
+    int r;
+    while ((r = next_part(f)) == 1)
+        ;
+    return r < 0 ? no_memory(e) : 0;
+}
+
+void history_file_free(struct history_file *f)
+{
+    buf_free(&f->bytes);
+    free(f->state);
+    free(f->fact);
+    *f = HISTORY_FILE_INIT;
+}
+
+static uint64_t last_number(const struct history_file *f)
+{
+    return f->n ? max_u64(f->state[f->n - 1].rec.number, f->forgotten) : f->forgotten;
 }
 
 /* H4. Nothing but a file is opened: to open a device is to use it. */
-static int open_state(struct history *h, const struct history_name *n, bool write, struct stat *st,
-                      struct err *e)
+static int open_file(struct history *h, const char *name, int flags, struct stat *st, struct err *e)
 {
-    char name[HISTORY_NAME_MAX];
-    int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    history_name_put(n, name);
-    int r = h->sys->fstatat(h->sys, h->place.dir, name, st);
+    flags |= O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    int r = h->sys->fstatat(h->sys, h->dir, name, st);
+    if (r == 0 && (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_nlink != 1))
+        return refuse(h, -EPERM, "a file in it is not one that this program made", e);
+    int fd = r < 0 ? r : h->sys->openat(h->sys, h->dir, name, flags, 0);
+    return fd < 0 ? failed(h, fd, "open it", e) : fd;
+}
+
+static int load(struct history *h, const char *name, struct buf *ret, struct err *e)
+{
+    struct stat st;
+    uint8_t *bytes;
+    int fd = open_file(h, name, O_RDONLY, &st, e), r;
+    if (fd < 0)
+        return fd;
+    size_t n = (size_t)st.st_size;
+    if (st.st_size < 0 || n > 2 * HISTORY_BYTES_MAX)
+        r = refuse(h, -EFBIG, "a file in it is too large", e);
+    else if (n && !(bytes = buf_extend(ret, n)))
+        r = no_memory(e);
+    else if ((r = n ? sys_read_all(h->sys, fd, bytes, n, 0) : 0) < 0)
+        (void)failed(h, r, "read it", e);
+    sys_close(h->sys, &fd);
+    return r;
+}
+
+/* model NULL: of whichever model. -ENOENT, and as history_load(). */
+static int load_name(struct history *h, const char *name, const char *model,
+                     struct history_file *ret, struct err *e)
+{
+    struct history_file f = HISTORY_FILE_INIT;
+    int r = load(h, name, &f.bytes, e);
+    if (r == 0 && (r = history_parse(&f, model, e)) < 0)
+        (void)err_prefix(e, r, "%s/ggufs/history/%s", h->home, name);
     if (r < 0)
-        return failed(h, n->number, r, "find it", e);
-    if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_nlink != 1)
-        return err_set(e, -EPERM, "state %llu in %s: it is not a file that this program made",
-                       (unsigned long long)n->number, h->place.path);
-    int fd = h->sys->openat(h->sys, h->place.dir, name, flags, 0);
-    return fd < 0 ? failed(h, n->number, fd, "open it", e) : fd;
+        history_file_free(&f);
+    *ret = f;
+    return r;
 }
 
-/* ---- keeping ---- */
-
-/* What the file of a state has but for its record, written once from begin to end. */
-static int fill(struct history *h, const struct buf *head, const struct gguf *keys)
-{
-    const uint8_t *bytes;
-    size_t n;
-    uint32_t at = 0;
-    uint64_t end = head->len;
-    int done = sys_write_all(h->sys, h->fd, head->data, head->len, 0);
-    while (done == 0 && history_run(keys, &at, &bytes, &n)) {
-        done = sys_write_all(h->sys, h->fd, bytes, n, end);
-        end += n;
-    }
-    return done;
-}
-
-static int begin_locked(struct history *h, struct history_record *r, const struct buf *head,
-                        const struct gguf *keys, struct err *e)
-{
-    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, dir = h->place.dir;
-    int done = history_names_read(h, &l, e);
-    if (done < 0)
-        return done;
-    r->number = history_names_next(&l, h->hash);
-    (void)h->sys->unlinkat(h->sys, dir, NEW_NAME); /* of a process that has ended */
-    h->fd = h->sys->openat(h->sys, dir, NEW_NAME, flags, 0600);
-    if (h->fd < 0)
-        return failed(h, r->number, h->fd, "make a file for it", e);
-    done = fill(h, head, keys);
-    if (done < 0)
-        return failed(h, r->number, done, "write it", e);
-    sys_begin_sync(h->sys, h->fd, 0, 0);
-    return 0;
-}
-
-int history_begin(struct history *h, struct history_record *r, const struct gguf *keys,
-                  struct err *e)
-{
-    CLEANUP(buf_free) struct buf head = BUF_INIT;
-    if (history_head(r, h->model, keys, &head) < 0)
-        return err_set(e, -ENOMEM, "no memory");
-    uint64_t size = HISTORY_RECORD + r->path_len + r->image_len;
-    if (size > HISTORY_BYTES_MAX - HISTORY_BLOCK)
-        return err_set(e, -EFBIG, "the keys take %llu bytes: %llu are kept of all models together",
-                       (unsigned long long)size, (unsigned long long)HISTORY_BYTES_MAX);
-    int done = lock(h, true, e);
-    if (done < 0)
-        return done;
-    h->begun = true;
-    done = begin_locked(h, r, &head, keys, e);
-    if (done < 0)
-        history_drop(h);
-    return done;
-}
-
-void history_drop(struct history *h)
-{
-    if (!h->begun)
-        return;
-    if (h->fd >= 0) {
-        sys_close(h->sys, &h->fd);
-        (void)h->sys->unlinkat(h->sys, h->place.dir, NEW_NAME);
-    }
-    h->fd = -1;
-    h->begun = false;
-    unlock(h);
-}
-
-/* H1. */
-static int publish(struct history *h, const struct history_record *r, struct err *e)
-{
-    uint8_t record[HISTORY_RECORD];
-    char name[HISTORY_NAME_MAX];
-    const struct history_name n = name_of(h, r);
-    history_name_put(&n, name);
-    history_record_put(r, record);
-    int done = sys_write_all(h->sys, h->fd, record, sizeof(record), 0);
-    if (done == 0)
-        done = sys_sync(h->sys, h->fd);
-    if (done == 0)
-        done = h->sys->rename(h->sys, h->place.dir, NEW_NAME, name, 0);
-    if (done < 0)
-        return failed(h, r->number, done, "write it", e);
-    sys_close(h->sys, &h->fd); /* it has its name: not to be dropped */
-    return sys_sync_dir(h->sys, h->place.dir) < 0 ? failed(h, r->number, -EIO, "sync the folder", e)
-                                                  : 0;
-}
-
-int history_finish(struct history *h, const struct history_record *r, struct err *e)
-{
-    int done = publish(h, r, e);
-    history_drop(h);
-    return done;
-}
-
-int history_save(struct history *h, struct history_record *r, const struct gguf *keys,
-                 struct err *e)
-{
-    int done = history_begin(h, r, keys, e);
-    return done < 0 ? done : history_finish(h, r, e);
-}
-
-int history_prune(struct history *h, const struct history_record *r, struct err *e)
-{
-    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
-    const struct history_name kept = name_of(h, r);
-    assert(!h->begun); /* its lock is the same */
-    int done = lock(h, false, e);
-    if (done < 0)
-        return done;
-    done = history_names_read(h, &l, e);
-    if (done == 0)
-        done = history_names_prune(h, &l, &kept, e);
-    unlock(h);
-    return done;
-}
-
-int history_update(struct history *h, const struct history_record *r, struct err *e)
-{
-    uint8_t record[HISTORY_RECORD];
-    struct stat st;
-    const struct history_name n = name_of(h, r);
-    int done = history_place_open(&h->place, h->sys, false, e);
-    if (done < 0)
-        return done;
-    int fd = open_state(h, &n, true, &st, e);
-    if (fd < 0)
-        return fd;
-    history_record_put(r, record);
-    done = sys_write_all(h->sys, fd, record, sizeof(record), 0);
-    sys_close(h->sys, &fd);
-    return done < 0 ? failed(h, r->number, done, "write it", e) : 0;
-}
-
-int history_sync(struct history *h, const struct history_record *r, struct err *e)
-{
-    struct stat st;
-    const struct history_name n = name_of(h, r);
-    int done = history_place_open(&h->place, h->sys, false, e);
-    int fd = done < 0 ? done : open_state(h, &n, true, &st, e);
-    if (fd < 0)
-        return fd;
-    done = sys_sync(h->sys, fd);
-    sys_close(h->sys, &fd);
-    return done < 0 ? failed(h, r->number, done, "sync it", e) : 0;
-}
-
-/* ---- looking ---- */
-
-void history_list_free(struct history_list *l)
-{
-    free(l->name);
-    *l = HISTORY_LIST_INIT;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const struct history_name *x = a, *y = b;
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-/* The names, if the folder exists; else *exists is false. */
-static int read_names(struct history *h, struct history_names *l, struct err *e)
+int history_load(struct history *h, struct history_file *ret, struct err *e)
 {
     struct err why = {0};
-    int r = history_place_open(&h->place, h->sys, false, &why);
-    if (r == -ENOENT)
-        return 0;
-    return r < 0 ? err_set(e, r, "%s", why.msg) : history_names_read(h, l, e);
+    int r = open_folder(h, false, &why);
+    *ret = HISTORY_FILE_INIT;
+    if (r == 0)
+        r = load_name(h, h->name, h->model, ret, &why);
+    return r == 0 || r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
 }
 
-int history_list(struct history *h, struct history_list *ret, struct err *e)
+/* ---- the keys of a state ---- */
+
+static uint32_t format_of(const struct gguf *g)
 {
-    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
-    struct history_list list = HISTORY_LIST_INIT;
-    int r = read_names(h, &l, e);
-    for (size_t i = 0; i < l.n && r == 0; i++) {
-        if (l.name[i].hash != h->hash)
+    return (uint32_t)g->fmt.big | (uint32_t)(g->fmt.len_width == 4) << 1 |
+           (uint32_t)g->fmt.nul << 2;
+}
+
+static bool is_fact(const struct index *ix, const struct history_fact *f, const char *key, size_t n)
+{
+    uint32_t i;
+    for (struct probe p = index_probe(ix, hash_name(key, n)); index_next(ix, &p, &i);)
+        if (f[i].key_len == n && memcmp(f[i].bytes + f[i].key_off, key, n) == 0)
+            return true;
+    return false;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct history_fact *x = a, *y = b;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* The facts of a state, each key once, by place; with an index of their keys before. */
+static int gather(const struct history_fact *from, size_t n, struct history_fact *f,
+                  struct index *ix)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *key = (const char *)from[i].bytes + from[i].key_off;
+        if (is_fact(ix, f, key, from[i].key_len))
             continue;
-        r = array_grow(&list.name, &list.cap, list.n, sizeof(*list.name));
-        if (r == 0)
-            list.name[list.n++] = l.name[i];
-        else
-            (void)err_set(e, r, "no memory");
+        index_insert(ix, hash_name(key, from[i].key_len), (uint32_t)k);
+        f[k++] = from[i];
     }
-    if (list.n)
-        qsort(list.name, list.n, sizeof(*list.name), by_number);
-    if (r < 0)
-        history_list_free(&list);
-    *ret = list;
-    return r;
+    return (int)k;
 }
 
-/* The file of a state in memory, as far as it is wanted. */
-static int load(struct history *h, const struct history_name *n, bool whole, struct buf *ret,
-                struct err *e)
+/* The image of the state's keys: those of `next` without facts in their order, and the others in their places. */
+static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
+                  size_t n, struct buf *b)
 {
-    struct stat st;
-    int fd = open_state(h, n, false, &st, e);
-    if (fd < 0)
-        return fd;
-    size_t size = whole ? (size_t)n->size : HISTORY_RECORD;
-    uint8_t *bytes = NULL;
-    int r = 0;
-    if (st.st_size < 0 || (uint64_t)st.st_size != n->size || n->size < HISTORY_RECORD)
-        r = err_set(e, -EBADMSG, "state %llu in %s: it is damaged: %lld bytes, its name says %llu",
-                    (unsigned long long)n->number, h->place.path, (long long)st.st_size,
-                    (unsigned long long)n->size);
-    else if (!(bytes = buf_extend(ret, size)))
-        r = err_set(e, -ENOMEM, "no memory for state %llu", (unsigned long long)n->number);
-    else if ((r = sys_read_all(h->sys, fd, bytes, size, 0)) < 0)
-        r = failed(h, n->number, r, "read it", e);
-    sys_close(h->sys, &fd);
-    return r;
+    uint64_t keys = 0, at = 0;
+    uint32_t i = 0;
+    for (uint32_t k = 0; k < next->n_kv; k++)
+        keys += kept[k];
+    for (size_t k = 0; k < n; k++)
+        keys += f[k].place != UINT64_MAX;
+    buf_add(b, next->head, 8); /* magic and version */
+    buf_uint(b, 0, next->fmt.len_width, next->fmt.big);
+    buf_uint(b, keys, next->fmt.len_width, next->fmt.big);
+    for (; at < keys; at++) {
+        while (i < next->n_kv && !kept[i])
+            i++;
+        bool fact = n && f->place != UINT64_MAX && (f->place <= at || i == next->n_kv);
+        if (fact)
+            buf_add(b, f->bytes, f->n);
+        else
+            buf_add(b, next->head + next->kv[i].off, (size_t)(next->kv[i].end - next->kv[i].off));
+        n -= fact;
+        f += fact;
+        i += !fact;
+    }
 }
 
-int history_read_listed(struct history *h, const struct history_name *n, struct history_record *ret,
-                        struct gguf **keys, struct err *e)
+/* With room for all facts and a byte for each key. */
+static int make_image(const struct history_fact *from, size_t n, const struct gguf *next,
+                      struct history_fact *f, uint8_t *kept, struct buf *b)
 {
+    struct index ix;
+    if (index_init(&ix, n) < 0)
+        return -ENOMEM;
+    n = (size_t)gather(from, n, f, &ix);
+    for (uint32_t i = 0; i < next->n_kv; i++)
+        kept[i] = !edit_key_is_own(next, i) &&
+                  !is_fact(&ix, f, gguf_key(next, &next->kv[i]), next->kv[i].key_len);
+    index_free(&ix);
+    qsort(f, n, sizeof(*f), by_place);
+    merge(next, kept, f, n, b);
+    return buf_error(b);
+}
+
+int history_before(const struct history_file *f, size_t i, const struct gguf *next,
+                   struct gguf **ret, struct err *e)
+{
+    const struct history_state *s = &f->state[i];
+    const size_t n = (i + 1 < f->n ? s[1].fact : f->n_fact) - s->fact;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    int r = load(h, n, keys != NULL, &b, e);
+    if (s->rec.format != format_of(next))
+        return err_set(e, -EINVAL,
+                       "the keys are of a file of another byte order or version of GGUF");
+    struct history_fact *room = calloc(n + 1, sizeof(*room));
+    uint8_t *kept = malloc((size_t)next->n_kv + 1);
+    int r = room && kept ? make_image(f->fact + s->fact, n, next, room, kept, &b) : -ENOMEM;
+    free(room);
+    free(kept);
+    if (r < 0)
+        return no_memory(e);
+    struct source src = source_mem(b.data, b.len);
+    struct gguf *g = NULL;
+    r = gguf_parse(&src, 0, &g, NULL);
+    if (r == 0 && g->n_tensors == 0 && g->head_len == b.len) {
+        *ret = g;
+        return 0;
+    }
+    gguf_free(g);
+    return r == -ENOMEM ? no_memory(e)
+                        : err_set(e, -EBADMSG, "state %llu is damaged: its keys are not keys",
+                                  (unsigned long long)s->rec.number);
+}
+
+/* No edit after this state is known to be in the file, and the keys `id` are not those of one that may be. */
+static bool is_void(const struct history_record *r, uint64_t id)
+{
+    return r->landed == r->before && (r->planned != id || id == r->before);
+}
+
+static bool left_by(const struct history_record *r, uint64_t id)
+{
+    return id == r->landed || id == r->planned;
+}
+
+/* From the newest state to older ones. */
+struct walk {
+    const struct history_file *f;
+    size_t i;          /* of the state; f->n: none yet */
+    struct gguf *keys; /* a reference: its keys */
+    struct gguf *next; /* a reference: those after its edits */
+    bool fits;         /* they are, as far as identities show */
+};
+
+static void walk_begin(struct walk *w, const struct history_file *f, struct gguf *now)
+{
+    *w = (struct walk){.f = f, .i = f->n, .keys = gguf_ref(now), .fits = true};
+}
+
+static void walk_end(struct walk *w)
+{
+    gguf_free(w->keys);
+    gguf_free(w->next);
+}
+
+/* To the next older state whose edits reached the file, not beyond state `to`. 1; 0: no such state; -errno as
+ * history_before(). */
+static int walk_on(struct walk *w, size_t to, struct err *e)
+{
+    struct gguf *before;
+    const uint64_t id = edit_keys_id(w->keys);
+    const struct history_record *rec;
+    do {
+        if (w->i == to)
+            return 0;
+        rec = &w->f->state[--w->i].rec;
+    } while (is_void(rec, id));
+    int r = history_before(w->f, w->i, w->keys, &before, e);
     if (r < 0)
         return r;
-    struct gguf *g = NULL;
-    r = keys ? history_parse(b.data, b.len, h->model, ret, &g, e)
-             : history_record_get(b.data, ret, e);
-    if (r == 0 && ret->number != n->number)
-        r = err_set(e, -EBADMSG, "it is damaged: its number is another");
-    if (r < 0) {
-        gguf_free(g);
-        return err_prefix(e, r, "state %llu in %s", (unsigned long long)n->number, h->place.path);
-    }
-    if (keys)
-        *keys = g;
+    w->fits &= left_by(rec, id) && edit_keys_id(before) == rec->before;
+    gguf_free(w->next);
+    w->next = w->keys;
+    w->keys = before;
+    return 1;
+}
+
+/* ---- what edits leave ---- */
+
+#define STORED UINT32_MAX
+
+void recorder_close(struct recorder *r)
+{
+    gguf_free(r->base);
+    gguf_free(r->last);
+    free(r->place);
+    *r = (struct recorder){.h = r->h};
+}
+
+static void let_go(struct recorder *r)
+{
+    gguf_free(r->base);
+    free(r->place);
+    r->base = NULL;
+    r->place = NULL;
+}
+
+static int set_base(struct recorder *r, struct gguf *g)
+{
+    uint32_t at = 0;
+    let_go(r);
+    r->place = malloc(((size_t)g->n_kv + 1) * sizeof(*r->place));
+    if (!r->place)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        r->place[i] = edit_key_is_own(g, i) ? STORED : at++;
+    r->base = gguf_ref(g);
     return 0;
 }
 
-int history_read(struct history *h, uint64_t number, struct history_record *ret, struct gguf **keys,
+static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n, size_t key_off,
+                     size_t key_len)
+{
+    buf_uint(b, place, 8, false);
+    buf_uint(b, n, 8, false);
+    buf_uint(b, key_off, 4, false);
+    buf_uint(b, key_len, 4, false);
+    buf_add(b, bytes, n);
+}
+
+/* A key that the edit changes, makes, moves or removes: what the state has of it, unless that is kept already. */
+static void note(struct recorder *r, const struct gguf *g, uint32_t kv, struct buf *facts,
+                 bool *values)
+{
+    const char *key = gguf_key(g, &g->kv[kv]);
+    const size_t n = g->kv[kv].key_len;
+    uint32_t i = gguf_find_key(r->base, key, n);
+    if (i == UINT32_MAX) {
+        put_fact(facts, UINT64_MAX, key, n, 0, n);
+    } else if (r->place[i] != STORED) {
+        const struct gguf_kv *k = &r->base->kv[i];
+        put_fact(facts, r->place[i], r->base->head + k->off, (size_t)(k->end - k->off),
+                 (size_t)(k->key_off - k->off), n);
+        r->place[i] = STORED;
+        *values = true;
+    }
+}
+
+static uint32_t skip_own(const struct gguf *g, uint32_t i)
+{
+    while (i < g->n_kv && edit_key_is_own(g, i))
+        i++;
+    return i;
+}
+
+static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
+{
+    return i < of->n_kv ? gguf_find_key(in, gguf_key(of, &of->kv[i]), of->kv[i].key_len)
+                        : UINT32_MAX;
+}
+
+/*
+ * What an edit changes, by a walk over both lists of keys: keys that are passed side by side stay. Of two keys
+ * that changed places the one that went further is noted.
+ */
+static void compare(struct recorder *r, const struct recorded_edit *edit, struct buf *facts,
+                    bool *values)
+{
+    const struct gguf *a = edit->before, *b = edit->after;
+    uint32_t i = 0, k = 0;
+    for (;;) {
+        i = skip_own(a, i);
+        k = skip_own(b, k);
+        if (i < a->n_kv && k < b->n_kv && edit_same_entry(a, i, b, k)) {
+            i++;
+            k++;
+            continue;
+        }
+        if (i == a->n_kv && k == b->n_kv)
+            return;
+        const uint32_t there = find(b, a, i), here = find(a, b, k);
+        if (i < a->n_kv && there == k) { /* another value */
+            note(r, a, i++, facts, values);
+            k++;
+        } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed; or noted */
+            note(r, a, i++, facts, values);
+        } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added; or noted */
+            if (here == UINT32_MAX)
+                note(r, b, k, facts, values);
+            k++;
+        } else if (there - k > here - i) {
+            note(r, a, i++, facts, values);
+        } else {
+            note(r, a, here, facts, values);
+            k++;
+        }
+    }
+}
+
+static uint64_t identity(struct recorder *r, struct gguf *g)
+{
+    if (g == r->last)
+        return r->last_id;
+    gguf_free(r->last);
+    r->last = gguf_ref(g);
+    return r->last_id = edit_keys_id(g);
+}
+
+/* Its edit is not in the file, and the keys are still those that it has. */
+static bool is_unused(const struct history_record *r, uint64_t before)
+{
+    return r->landed == r->before && r->before == before;
+}
+
+static bool joins(const struct history_record *r, const struct recorded_edit *edit, uint64_t before)
+{
+    return is_unused(r, before) || (left_by(r, before) && !edit->undo && !r->closed &&
+                                    edit->now >= r->end && edit->now - r->end < HISTORY_JOIN);
+}
+
+/* The newest state, as another process may have left it. It is joined only if its keys can be found. */
+static int look_up(struct recorder *r, const struct recorded_edit *edit, uint64_t before,
+                   struct err *e)
+{
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    struct gguf *keys = NULL;
+    let_go(r);
+    int done = history_load(r->h, &f, e);
+    if (done < 0)
+        return done;
+    r->end = f.end;
+    r->number = last_number(&f);
+    if (f.n == 0 || !joins(&f.state[f.n - 1].rec, edit, before))
+        return 0;
+    r->rec = f.state[f.n - 1].rec;
+    r->at = f.state[f.n - 1].at;
+    if (history_before(&f, f.n - 1, edit->before, &keys, NULL) < 0)
+        return 0;
+    if (edit_keys_id(keys) == r->rec.before && set_base(r, keys) < 0)
+        done = no_memory(e);
+    for (size_t i = f.state[f.n - 1].fact; r->base && i < f.n_fact; i++) {
+        uint32_t kv =
+            gguf_find_key(r->base, f.fact[i].bytes + f.fact[i].key_off, f.fact[i].key_len);
+        if (kv != UINT32_MAX)
+            r->place[kv] = STORED;
+    }
+    gguf_free(keys);
+    return done;
+}
+
+/* The file is as this recorder left it. */
+static bool is_known(struct recorder *r, int fd, const struct stat *st)
+{
+    uint8_t now[HISTORY_UNIT], known[HISTORY_UNIT];
+    part_put(&r->rec, STATE, known);
+    return fd >= 0 && (uint64_t)st->st_size == r->end &&
+           sys_read_all(r->h->sys, fd, now, sizeof(now), r->at) == 0 &&
+           memcmp(now, known, sizeof(now)) == 0;
+}
+
+static int write_record(struct recorder *r, int fd, struct err *e)
+{
+    uint8_t record[HISTORY_UNIT];
+    part_put(&r->rec, STATE, record);
+    int done = sys_write_all(r->h->sys, fd, record, sizeof(record), r->at);
+    return done < 0 ? failed(r->h, done, "write it", e) : 0;
+}
+
+/* The whole file anew, or for the first time (H1). */
+static int replace(struct history *h, const char *name, const struct buf *b, struct err *e)
+{
+    const struct sys *sys = h->sys;
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    if (buf_error(b))
+        return no_memory(e);
+    (void)sys->unlinkat(sys, h->dir, NEW_NAME); /* of a process that has ended */
+    int fd = sys->openat(sys, h->dir, NEW_NAME, flags, 0600);
+    if (fd < 0)
+        return failed(h, fd, "make a file for it", e);
+    int r = sys_write_all(sys, fd, b->data, b->len, 0);
+    if (r == 0)
+        r = sys_sync(sys, fd);
+    if (r == 0)
+        r = sys->rename(sys, h->dir, NEW_NAME, name, 0);
+    sys_close(sys, &fd);
+    if (r < 0)
+        (void)sys->unlinkat(sys, h->dir, NEW_NAME);
+    else
+        r = sys_sync_dir(sys, h->dir);
+    return r < 0 ? failed(h, r, "write it", e) : 0;
+}
+
+/* Behind what the file has. */
+static int append(struct recorder *r, int fd, const struct stat *st, const struct buf *b, bool sync,
+                  struct err *e)
+{
+    const struct sys *sys = r->h->sys;
+    int done = buf_error(b);
+    if (done == 0 && (uint64_t)st->st_size > r->end)
+        done = sys->ftruncate(sys, fd, r->end);
+    if (done == 0)
+        done = sys_write_all(sys, fd, b->data, b->len, r->end);
+    if (done == 0 && sync)
+        done = sys_sync(sys, fd);
+    if (done < 0)
+        return failed(r->h, done, "write it", e);
+    r->end += b->len;
+    return 0;
+}
+
+static int add_part(const struct history *h, struct history_record *rec, enum part kind,
+                    const struct buf *facts, struct buf *b, struct err *e)
+{
+    uint8_t record[HISTORY_UNIT];
+    if (buf_error(facts))
+        return no_memory(e);
+    if (facts->len > HISTORY_BYTES_MAX - up(strlen(h->model)) - 3 * (size_t)HISTORY_UNIT)
+        return err_set(e, -EFBIG, "it changes %zu bytes: %llu are kept of all models together",
+                       facts->len, (unsigned long long)HISTORY_BYTES_MAX);
+    rec->bytes = facts->len;
+    rec->sum = siphash(sum_key, facts->data, facts->len);
+    part_put(rec, kind, record);
+    buf_add(b, record, sizeof(record));
+    buf_add(b, facts->data, facts->len);
+    buf_zero(b, up(facts->len) - facts->len);
+    return 0;
+}
+
+static int join(struct recorder *r, const struct recorded_edit *edit, int fd, const struct stat *st,
+                const uint64_t id[2], struct err *e)
+{
+    CLEANUP(buf_free) struct buf facts = BUF_INIT;
+    CLEANUP(buf_free) struct buf part = BUF_INIT;
+    struct history_record more = {0};
+    bool values = false;
+    compare(r, edit, &facts, &values);
+    int done = facts.len || facts.err ? add_part(r->h, &more, MORE, &facts, &part, e) : 0;
+    if (done == 0 && part.len)
+        done = append(r, fd, st, &part, values, e);
+    if (done < 0)
+        return done;
+    if (is_unused(&r->rec, id[0])) {
+        r->rec.closed = edit->undo;
+        r->rec.restored = edit->restored;
+    }
+    r->rec.landed = id[0];
+    r->rec.planned = id[1];
+    r->unsynced = true;
+    return write_record(r, fd, e);
+}
+
+static int add_state(struct recorder *r, const struct recorded_edit *edit, int fd,
+                     const struct stat *st, const uint64_t id[2], struct err *e)
+{
+    CLEANUP(buf_free) struct buf facts = BUF_INIT;
+    CLEANUP(buf_free) struct buf part = BUF_INIT;
+    bool values;
+    if (set_base(r, edit->before) < 0)
+        return no_memory(e);
+    compare(r, edit, &facts, &values);
+    r->rec = (struct history_record){.number = r->number + 1,
+                                     .restored = edit->restored,
+                                     .closed = edit->undo,
+                                     .begin = edit->now,
+                                     .end = edit->now,
+                                     .before = id[0],
+                                     .landed = id[0],
+                                     .planned = id[1],
+                                     .format = format_of(edit->before)};
+    if (fd < 0)
+        head_put(&part, r->h->model, strlen(r->h->model), r->number);
+    r->at = fd < 0 ? part.len : r->end;
+    int done = add_part(r->h, &r->rec, STATE, &facts, &part, e);
+    if (done == 0)
+        done = fd < 0 ? replace(r->h, r->h->name, &part, e) : append(r, fd, st, &part, true, e);
+    if (done < 0)
+        return done;
+    if (fd < 0)
+        r->end = part.len;
+    r->number++;
+    r->unpruned = true;
+    r->unsynced = false;
+    return 0;
+}
+
+/* With the folder's lock. */
+static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
                  struct err *e)
 {
-    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
-    int r = read_names(h, &l, e);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < l.n; i++)
-        if (l.name[i].hash == h->hash && l.name[i].number == number)
-            return history_read_listed(h, &l.name[i], ret, keys, e);
-    return err_set(e, -ENOENT, "there is no state %llu (ggufs --history shows those that exist)",
-                   (unsigned long long)number);
+    struct stat st = {0};
+    struct err why = {0};
+    int done = 0, fd = open_file(r->h, r->h->name, O_RDWR, &st, &why);
+    if (fd < 0 && fd != -ENOENT)
+        return err_set(e, fd, "%s", why.msg);
+    if (!r->base || !is_known(r, fd, &st))
+        done = look_up(r, edit, id[0], e);
+    else if (r->dirty)
+        done = write_record(r, fd, e); /* it may be the newest for the last time */
+    r->dirty = false;
+    if (done == 0)
+        done = r->base && joins(&r->rec, edit, id[0]) ? join(r, edit, fd, &st, id, e)
+                                                      : add_state(r, edit, fd, &st, id, e);
+    if (fd >= 0)
+        sys_close(r->h->sys, &fd);
+    return done;
+}
+
+int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e)
+{
+    const uint64_t before = identity(r, edit->before), id[2] = {before, identity(r, edit->after)};
+    r->running = false;
+    if (id[0] == id[1])
+        return 0;
+    int done = lock(r->h, true, 0, e);
+    if (done == 0) {
+        done = begin(r, edit, id, e);
+        unlock(r->h);
+    }
+    if (done < 0)
+        let_go(r);
+    r->running = done == 0;
+    return done < 0 ? done : 1;
+}
+
+void recorder_end(struct recorder *r, bool landed, int64_t now)
+{
+    if (!r->running)
+        return;
+    if (landed) {
+        r->rec.landed = r->rec.planned;
+        r->rec.end = now;
+    } else {
+        r->rec.planned = r->rec.landed;
+    }
+    r->dirty = true;
+    r->running = false;
+}
+
+bool recorder_is_settled(const struct recorder *r)
+{
+    return r->running ? !r->unsynced : !(r->dirty || r->unsynced || r->unpruned);
+}
+
+/* ---- what is too much ---- */
+
+/* The file without its n oldest states. */
+static int drop_states(struct history *h, const char *name, const struct history_file *f, size_t n,
+                       struct err *e)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    const uint8_t *old = f->bytes.data;
+    head_put(&b, old + HISTORY_UNIT, get_u32(old + 16, false), f->forgotten);
+    buf_add(&b, old + f->state[n].at, (size_t)(f->end - f->state[n].at));
+    return replace(h, name, &b, e);
+}
+
+static int prune_model(struct history *h, struct err *e)
+{
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    int r = history_load(h, &f, e);
+    size_t keep = h->keep;
+    if (keep == HISTORY_KEEP_SAME)
+        keep = f.n > HISTORY_KEEP ? f.n - 1 : HISTORY_KEEP;
+    return r == 0 && f.n > keep ? drop_states(h, h->name, &f, f.n - keep, e) : r;
+}
+
+/* All files. */
+struct census {
+    struct history *h;
+    uint64_t bytes;
+    bool look;
+    char name[17]; /* of that whose oldest state is the oldest of those that can go; "": none */
+    int64_t begin;
+};
+
+static int count_file(void *arg, const char *name)
+{
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    struct census *c = arg;
+    struct stat st;
+    if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16 ||
+        c->h->sys->fstatat(c->h->sys, c->h->dir, name, &st) < 0)
+        return 0;
+    c->bytes += (uint64_t)st.st_size;
+    if (c->look && load_name(c->h, name, NULL, &f, NULL) == 0 && f.n > 1 &&
+        (!c->name[0] || f.state[0].rec.begin < c->begin)) {
+        c->begin = f.state[0].rec.begin;
+        memcpy(c->name, name, sizeof(c->name));
+    }
+    return 0;
+}
+
+/* The oldest states of all models, until the rest is within the bound. */
+static int prune_all(struct history *h, struct err *e)
+{
+    for (bool look = false;; look = true) {
+        CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+        struct census c = {.h = h, .look = look};
+        int r = h->sys->list(h->sys, h->dir, count_file, &c);
+        if (r < 0)
+            return failed(h, r, "list its folder", e);
+        if (c.bytes <= HISTORY_BYTES_MAX || (look && !c.name[0]))
+            return 0;
+        r = look ? load_name(h, c.name, NULL, &f, e) : 0;
+        if (look && r == 0)
+            r = drop_states(h, c.name, &f, 1, e);
+        if (r < 0)
+            return r;
+    }
+}
+
+static int prune(struct recorder *r, struct err *e)
+{
+    int done = lock(r->h, false, 0, e);
+    if (done < 0)
+        return done;
+    (void)r->h->sys->unlinkat(r->h->sys, r->h->dir, NEW_NAME); /* of a process that was killed */
+    done = prune_model(r->h, e);
+    if (done == 0)
+        done = prune_all(r->h, e);
+    unlock(r->h);
+    let_go(r); /* it may have been moved */
+    return done;
+}
+
+/* What became of the last edit, durable. Without the lock: only the model's one writer does this. */
+static int write_down(struct recorder *r, struct err *e)
+{
+    struct stat st = {0};
+    int done = r->base ? open_folder(r->h, false, e) : -ENOENT, fd = -1;
+    if (done == 0)
+        fd = done = open_file(r->h, r->h->name, O_RDWR, &st, e);
+    if (fd >= 0 && (uint64_t)st.st_size != r->end)
+        done = -ENOENT; /* it was forgotten meanwhile */
+    if (done >= 0 && !r->running)
+        done = write_record(r, fd, e);
+    if (done >= 0 && (done = sys_sync(r->h->sys, fd)) < 0)
+        (void)failed(r->h, done, "sync it", e);
+    if (fd >= 0)
+        sys_close(r->h->sys, &fd);
+    return done == -ENOENT ? 0 : done;
+}
+
+int recorder_settle(struct recorder *r, struct err *e)
+{
+    int done = r->dirty || r->unsynced ? write_down(r, e) : 0;
+    r->dirty = r->unsynced = false;
+    if (r->running)
+        return done;
+    int pruned = r->unpruned ? prune(r, done == 0 ? e : NULL) : 0;
+    r->unpruned = false;
+    return done < 0 ? done : pruned;
 }
 
 int history_clear(struct history *h, size_t *n, struct err *e)
 {
-    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
-    *n = 0;
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct err why = {0};
-    assert(!h->begun);
-    h->patience = HISTORY_PATIENCE;
-    int r = lock(h, false, &why);
-    h->patience = 0;
+    *n = 0;
+    int r = lock(h, false, HISTORY_PATIENCE, &why);
     if (r == -ENOENT)
         return 0;
     if (r < 0)
         return err_set(e, r, "%s", why.msg);
-    r = history_names_read(h, &l, e);
-    if (r == 0)
-        r = history_names_drop(h, &l, n, e);
-    if (r == 0 && *n && (r = sys_sync_dir(h->sys, h->place.dir)) < 0)
-        (void)err_set(e, r, "%s: cannot sync it: %s", h->place.path, strerror(-r));
+    r = history_load(h, &f, e);
+    *n = f.n;
+    if (r == -EBADMSG || f.n) { /* what is damaged is forgotten, too */
+        head_put(&b, h->model, strlen(h->model), last_number(&f));
+        r = replace(h, h->name, &b, e);
+    }
     unlock(h);
+    return r;
+}
+
+/* ---- what changed ---- */
+
+enum kind { CHANGED, ADDED, REMOVED, KINDS };
+
+struct diff {
+    struct buf names[KINDS];
+    size_t n[KINDS];
+};
+
+static void add_name(struct diff *d, enum kind kind, const struct gguf *g, uint32_t kv)
+{
+    char shown[SHOW_MAX];
+    struct buf *b = &d->names[kind];
+    if (d->n[kind]++ < NAMES_SHOWN)
+        buf_printf(b, "%s%s", b->len ? ", " : "",
+                   show(shown, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len));
+}
+
+/* Returns true if keys that both have stand in another order. */
+static bool name_all(struct diff *d, const struct gguf *from, const struct gguf *to)
+{
+    uint32_t last = 0;
+    bool moved = false;
+    for (uint32_t i = skip_own(to, 0); i < to->n_kv; i = skip_own(to, i + 1)) {
+        uint32_t k = find(from, to, i);
+        if (k == UINT32_MAX) {
+            add_name(d, ADDED, to, i);
+            continue;
+        }
+        moved |= k < last;
+        last = k;
+        if (!gguf_same_value(from, k, to, i))
+            add_name(d, CHANGED, to, i);
+    }
+    for (uint32_t k = skip_own(from, 0); k < from->n_kv; k = skip_own(from, k + 1))
+        if (find(to, from, k) == UINT32_MAX)
+            add_name(d, REMOVED, from, k);
+    return moved;
+}
+
+void history_describe(const struct gguf *from, const struct gguf *to, struct buf *out)
+{
+    static const char *const words[KINDS] = {"changed", "added", "removed"};
+    struct diff d = {0};
+    size_t begin = out->len;
+    bool moved = name_all(&d, from, to);
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct buf *b = &d.names[kind];
+        if (d.n[kind]) {
+            buf_printf(out, "%s%s ", out->len > begin ? "; " : "", words[kind]);
+            buf_add(out, b->data, b->len);
+        }
+        if (d.n[kind] > NAMES_SHOWN)
+            buf_printf(out, " and %zu more", d.n[kind] - NAMES_SHOWN);
+        buf_free(b);
+    }
+    if (out->len == begin && moved)
+        buf_str(out, "changed the order of the keys");
+}
+
+/* ---- the list, and which one ---- */
+
+static void put_line(const struct walk *w, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf what = BUF_INIT;
+    const struct history_record *rec = &w->f->state[w->i].rec;
+    char text[64] = "";
+    time_t t = (time_t)rec->begin;
+    struct tm tm;
+    history_describe(w->keys, w->next, &what);
+    if (what.len == 0)
+        return;
+    if (localtime_r(&t, &tm))
+        (void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
+    buf_printf(out, "%llu\t%s\t", (unsigned long long)rec->number, text);
+    if (rec->restored)
+        buf_printf(out, "undo, back to %llu: ", (unsigned long long)rec->restored);
+    buf_add(out, what.data, what.len);
+    if (w->i + 1 == w->f->n && !left_by(rec, edit_keys_id(w->next)))
+        buf_str(out, " (also by another program)");
+    buf_char(out, '\n');
+}
+
+int history_text(struct history *h, struct gguf *now, struct buf *out, struct err *e)
+{
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    struct walk w;
+    int r = history_load(h, &f, e);
+    struct buf *line = r == 0 ? calloc(f.n + 1, sizeof(*line)) : NULL;
+    if (!line)
+        return r < 0 ? r : no_memory(e);
+    struct err why = {0};
+    walk_begin(&w, &f, now);
+    while ((r = walk_on(&w, 0, &why)) == 1)
+        put_line(&w, &line[w.i]);
+    if (r < 0) /* nor can those before it */
+        buf_printf(&line[w.i], "%llu\tcannot be restored: %s\n",
+                   (unsigned long long)f.state[w.i].rec.number, why.msg);
+    walk_end(&w);
+    for (size_t i = 0; i < f.n; i++) {
+        buf_add(out, line[i].data, line[i].len);
+        buf_free(&line[i]);
+    }
+    free((void *)line);
+    if (f.end < f.bytes.len)
+        buf_printf(out, "-\tcannot be restored: %llu bytes of the history's file are damaged\n",
+                   (unsigned long long)(f.bytes.len - f.end));
+    return buf_error(out);
+}
+
+void history_pick_free(struct history_pick *p)
+{
+    gguf_free(p->keys);
+    *p = HISTORY_PICK_INIT;
+}
+
+static int no_state(const struct history_file *f, uint64_t number, struct err *e)
+{
+    const bool gone = number > f->forgotten && f->n && number < f->state[0].rec.number;
+    if (number == 0)
+        return err_set(e, -ENOENT, "there is nothing to undo: %s",
+                       f->forgotten ? "the states were forgotten (--history=clear), and no edit is "
+                                      "recorded since"
+                                    : "no edit of this model is recorded");
+    return err_set(e, -ENOENT, "there is no state %llu%s", (unsigned long long)number,
+                   gone ? " any more: only so many are kept (ggufs --history shows them)"
+                   : number <= f->forgotten ? " any more: it was forgotten (--history=clear)"
+                                            : " (ggufs --history shows those that exist)");
+}
+
+static int not_fitting(const struct history_file *f, struct err *e)
+{
+    return err_set(e, -ESTALE,
+                   "the keys are not those that the last recorded edit left: %s (ggufs --history "
+                   "shows the states, --undo=N restores one in any case)",
+                   f->end < f->bytes.len ? "the history's file is damaged"
+                                         : "another program changed or replaced the file");
+}
+
+int history_pick(struct history *h, uint64_t number, struct gguf *now, struct history_pick *ret,
+                 struct err *e)
+{
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    struct walk w;
+    size_t i = 0;
+    *ret = HISTORY_PICK_INIT;
+    int r = history_load(h, &f, e);
+    if (r < 0)
+        return r;
+    while (i < f.n && f.state[i].rec.number != number)
+        i++;
+    if (number && i == f.n)
+        return no_state(&f, number, e);
+    walk_begin(&w, &f, now);
+    do
+        r = walk_on(&w, number ? i : 0, e);
+    while (r == 1 && number);
+    if (r == 0 && number == 0)
+        r = no_state(&f, 0, e);
+    else if (r == 1 && number == 0 && !w.fits)
+        r = not_fitting(&f, e);
+    if (r >= 0) {
+        *ret = (struct history_pick){f.state[number ? i : w.i].rec, gguf_ref(w.keys), w.fits};
+        r = 0;
+    }
+    walk_end(&w);
     return r;
 }

@@ -118,12 +118,13 @@ int journal_create(const struct edit_file *f, struct err *e)
     return fd;
 }
 
-int journal_adopt(const struct edit_file *f, struct edit_draft *d)
+int journal_adopt(const struct edit_file *f, struct log *s)
 {
     char name[NAME_MAX + 1];
-    if (!atomic_exchange(&d->lends, 0))
+    uint64_t end;
+    if (!log_close(s, &end))
         return -EBUSY;
-    int fd = fcntl(d->src.fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(s->src.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);

@@ -54,9 +54,9 @@ void journal_free(struct journal *j);
 
 /* Make the file. Its descriptor, for reading too, or -errno. */
 int journal_create(const struct edit_file *f, struct err *e);
-/* Give a draft's file the name instead; it does not lend it again. Another descriptor of it; -errno: it does
- * not lend it, or the file system does not name files without a name. */
-int journal_adopt(const struct edit_file *f, struct edit_draft *d);
+/* Give a log the name instead, and close it. Another descriptor of it; -errno: it was closed before, or the file
+ * system does not name files without a name. */
+int journal_adopt(const struct edit_file *f, struct log *s);
 
 /* The smallest range of whole sectors in which two headers of n bytes differ; *len 0: none. */
 void journal_range(const uint8_t *old, const uint8_t *new, uint64_t n, uint64_t *lo, uint64_t *len);

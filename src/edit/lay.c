@@ -22,7 +22,7 @@ static uint64_t bare_length(const struct draft *d)
     for (size_t i = 0; i < d->keys->n; i++)
         n += edit_entry_bytes(&d->keys->entry[i]);
     for (size_t i = 0; i < d->n; i++) {
-        const struct edit_content *k = d->info[i].content;
+        const struct tensor_content *k = d->info[i].content;
         bool made = k && k->shape.n_dims;
         uint32_t n_dims = made ? k->shape.n_dims : d->g->tensor[d->info[i].place].n_dims;
         n += 8 + d->info[i].name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
@@ -31,7 +31,7 @@ static uint64_t bare_length(const struct draft *d)
 }
 
 /* Network file systems name their favourite transfer size instead, which says nothing. */
-static uint32_t block_of(const struct edit_options *o)
+uint32_t lay_block(const struct edit_options *o)
 {
     bool block = is_pow2(o->block) && o->block >= DEFAULT_BLOCK && o->block <= LARGEST_BLOCK;
     return block ? o->block : DEFAULT_BLOCK;
@@ -162,7 +162,7 @@ static void lay(struct draft *d, const struct lean *l)
 static void begin(struct draft *d)
 {
     uint64_t align = d->keys->alignment;
-    d->p->block = block_of(d->o);
+    d->p->block = lay_block(d->o);
     d->data_off = d->n ? (d->bare + align - 1) & ~(align - 1) : d->bare;
 }
 
@@ -186,7 +186,7 @@ int lay_data(struct draft *d)
 /* All tensors lean as the data offset does. */
 void lay_keys(struct draft *d)
 {
-    const uint64_t align = d->keys->alignment, block = block_of(d->o);
+    const uint64_t align = d->keys->alignment, block = lay_block(d->o);
     const struct lean l = {.best = align < block ? d->g->data_off & (block - 1) : 0};
     begin(d);
     if (reserve_in_use(d))

@@ -25,6 +25,8 @@ static inline uint64_t info_size(const struct draft *d, const struct edit_info *
     return t->content ? t->content->nbytes : d->g->tensor[t->place].nbytes;
 }
 
+/* By which data is to move so that it can be cloned: bytes. */
+uint32_t lay_block(const struct edit_options *o);
 /* Sets p->block, bare, has_reserve, reserve and data_off. 0, -ENOMEM. */
 int lay_data(struct draft *d);
 /* The same of a draft whose tensors are those of a regular model, without `info`: `bare` is given, and of the keys

@@ -45,7 +45,7 @@ void model_free(struct model_file *m);
 
 /* What opens the files of a split model for writing. */
 struct model_opener {
-    /* A file was found, and is to be read: m->file may be opened before. 0, or -errno with a line, which
+    /* NULL, or: a file was found, and is to be read: m->file may be opened before. 0, or -errno with a line, which
      * ends it all. */
     int (*found)(void *arg, struct model_file *m, struct err *e);
     /* File number i was read: m passes. */

@@ -77,12 +77,12 @@ void patch_free(struct patch *p);
 int patch_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
- * Step 1: fill and sync a new journal, open as `fd`, for a plan that is a `patch`. `lent`: the draft of
+ * Step 1: fill and sync a new journal, open as `fd`, for a plan that is a `patch`. `lent`: the log of
  * the plan that has become the journal; NULL: none. What the model has there now is kept in the file
  * `undo`. Both stay the caller's on failure; else fd passes to *ret. 0, -EINTR (hooks), -errno.
  */
 int patch_write(const struct edit_file *f, const struct edit_plan *plan,
-                const struct edit_hooks *hooks, const struct edit_draft *lent, int fd, int undo,
+                const struct edit_hooks *hooks, const struct log *lent, int fd, int undo,
                 struct patch *ret, struct err *e);
 /* Step 2: write the new bytes into the model and sync it: of a journal that was just written, or that was
  * found; or, from `undo`, the old ones back. */

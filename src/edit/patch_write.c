@@ -11,7 +11,7 @@
 
 /* ---- the ranges of a plan ---- */
 
-_Static_assert(EDIT_DRAFT_ROOM >= PATCH_UNIT, "the head of a journal fits before a draft");
+_Static_assert(LOG_ROOM >= PATCH_UNIT, "the head of a journal fits before a draft");
 
 static uint64_t round_up(uint64_t n)
 {
@@ -56,7 +56,7 @@ static int add_lent(struct patch *p, const struct segment *s)
 
 /* What comes from drafts, and all that the old file did not have, padding too, behind the ranges of the
  * header. */
-static int find_ranges(const struct edit_plan *plan, const struct edit_draft *lent, struct patch *p)
+static int find_ranges(const struct edit_plan *plan, const struct log *lent, struct patch *p)
 {
     int r = 0;
     for (size_t i = 1; i < plan->image->n && r == 0; i++) {
@@ -311,7 +311,7 @@ static int fill(struct writing *w)
 }
 
 int patch_write(const struct edit_file *f, const struct edit_plan *plan,
-                const struct edit_hooks *hooks, const struct edit_draft *lent, int fd, int undo,
+                const struct edit_hooks *hooks, const struct log *lent, int fd, int undo,
                 struct patch *ret, struct err *e)
 {
     static const uint8_t zeros[PATCH_SECTOR];
@@ -320,7 +320,7 @@ int patch_write(const struct edit_file *f, const struct edit_plan *plan,
     int r = find_header(f, plan, &p);
     if (r == 0)
         r = find_ranges(plan, lent, &p);
-    p.own = lent ? round_up(lent->src.size) : PATCH_UNIT;
+    p.own = lent ? round_up(log_end(lent)) : PATCH_UNIT;
     p.fd = fd;
     p.room = malloc(sizeof(*p.room));
     if (r == 0)

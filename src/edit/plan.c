@@ -64,7 +64,7 @@ static void put_keys(struct buf *b, const struct draft *d)
         put_reserve(b, d);
 }
 
-static void put_shape(struct buf *b, const struct edit_shape *s, bool big)
+static void put_shape(struct buf *b, const struct tensor_shape *s, bool big)
 {
     buf_uint(b, s->n_dims, 4, big);
     for (uint32_t i = 0; i < s->n_dims; i++)
@@ -122,23 +122,19 @@ static uint64_t padding_after(const struct draft *d, size_t i)
     return (0 - info_size(d, &d->info[i])) & (d->keys->alignment - 1);
 }
 
-/* A draft is a file of the image, or memory. */
-static void add_draft(const struct draft *d, const struct edit_piece *piece)
+/* A log is a file of the image. */
+static void add_draft(const struct draft *d, const struct tensor_piece *piece)
 {
     struct edit_plan *p = d->p;
     struct image *im = p->image;
-    const struct source *src = &piece->draft->src;
-    if (src->fd < 0) {
-        image_add_memory(im, (const uint8_t *)src->mem + piece->src, piece->len);
-    } else {
-        bool last = im->file[im->files - 1].fd == src->fd; /* never the old file's */
-        uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, *src);
-        image_add_file(im, no, piece->src, piece->len);
-    }
+    const struct source src = log_source(piece->log);
+    bool last = im->file[im->files - 1].fd == src.fd; /* never the old file's */
+    uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, src);
+    image_add_file(im, no, piece->src, piece->len);
     p->changed += piece->len;
-    if (piece->len > p->lends && atomic_load(&piece->draft->lends)) {
+    if (piece->len > p->lends && piece->len >= LOG_ROOM && piece->src >= LOG_ROOM) {
         p->lends = piece->len;
-        p->lender = piece->draft;
+        p->lender = piece->log;
     }
 }
 
@@ -150,7 +146,7 @@ static void add_old(const struct draft *d, const struct edit_info *t, uint64_t l
 
 static void add_tensor(const struct draft *d, const struct edit_info *t)
 {
-    const struct edit_content *k = t->content;
+    const struct tensor_content *k = t->content;
     uint64_t at = 0;
     for (size_t i = 0; k && i < k->n; i++) {
         add_old(d, t, at, k->piece[i].at);
@@ -178,6 +174,17 @@ static int make_image(const struct draft *d)
     return image_end(p->image);
 }
 
+/* Is some tensor shorter than it was? Old bytes stand then where the new file has padding. */
+static bool shrinks(const struct draft *d)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        const struct edit_info *t = &d->info[i];
+        if (t->place != EDIT_NONE && info_size(d, t) < d->g->tensor[t->place].nbytes)
+            return true;
+    }
+    return false;
+}
+
 /* What the strategies ask. */
 static void judge(const struct draft *d)
 {
@@ -195,7 +202,8 @@ static void judge(const struct draft *d)
         else
             p->copied += s->len;
     }
-    bool stays = g->n_tensors > 0 && is_regular(g) && d->data_off == g->data_off && still;
+    bool stays =
+        g->n_tensors > 0 && is_regular(g) && d->data_off == g->data_off && still && !shrinks(d);
     p->inplace = stays && p->changed == 0 && p->image->size == g->file_size;
     p->patch = stays && p->changed > 0 && p->image->size >= g->file_size &&
                !(g->anomalies & GGUF_ANOMALY_NO_TAIL);
@@ -278,12 +286,12 @@ static int make_ranks(const struct draft *d, bool tensors)
 static int keep_drafts(const struct draft *d)
 {
     struct edit_plan *p = d->p;
-    p->content = calloc(d->n + 1, sizeof(struct edit_content *));
+    p->content = calloc(d->n + 1, sizeof(struct tensor_content *));
     if (!p->content)
         return -ENOMEM;
     for (size_t i = 0; i < d->n; i++)
         if (d->info[i].content)
-            p->content[p->n_content++] = edit_content_ref(d->info[i].content);
+            p->content[p->n_content++] = tensor_content_ref(d->info[i].content);
     return 0;
 }
 
@@ -354,12 +362,13 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
     return applies(how, p->inplace || p->patch || p->same, p->clonable || p->same, e);
 }
 
-/* Where tensors stay as they are, the layout follows from the bytes of all keys together. */
+/* Where no old data has to move, the layout follows from the bytes of the header together. */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e)
 {
     const struct gguf *g = c->base;
-    if (c->tensors || g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment)
+    const struct edit_change *t = c->tensors;
+    if (g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment || (t && t->moves))
         return 1;
     struct edit_plan p = EDIT_PLAN_INIT;
     const struct edit_keys keys = {.alignment = g->alignment};
@@ -368,7 +377,7 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
                       .keys = &keys,
                       .p = &p,
                       .n = g->n_tensors,
-                      .bare = 8 + 2 * 8 + c->bytes + (g->head_len - g->info_off)};
+                      .bare = 8 + 2 * 8 + c->bytes + (t ? t->bytes : g->head_len - g->info_off)};
     lay_keys(&d);
     return applies(how, d.data_off == g->data_off,
                    ((d.data_off - g->data_off) & (p.block - 1)) == 0, e);
@@ -380,7 +389,7 @@ void edit_plan_free(struct edit_plan *p)
         buf_free(&p->head);
     image_unref(p->image);
     for (size_t i = 0; i < p->n_content; i++)
-        edit_content_unref(p->content[i]);
+        tensor_content_unref(p->content[i]);
     free((void *)p->content);
     free(p->tensor);
     free(p->tensor_rank);

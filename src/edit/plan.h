@@ -66,7 +66,6 @@ struct edit_options {
     bool break_hardlinks; /* see commit.h */
     const char *
         backup; /* what the name of a backup has behind the model's (backup.h); not owned; NULL: none */
-    bool keep_bytes; /* EDIT_AUTO does not write in place: programs read the file itself */
 };
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
@@ -90,14 +89,14 @@ struct edit_plan {
     uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
     struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
     uint64_t *rank;    /* owned: of its keys (change.h); edit_plan_steal_ranks() takes them */
-    /* Owned: what each of its tensors was, for ids_follow(), and its rank (tensors.h); NULL: the
+    /* Owned: what each of its tensors was, and its rank (tensors.h); NULL: the
      * change names no tensor, so that they are those of the base. */
     struct tensor_from *tensor;
     uint64_t *tensor_rank;
-    struct edit_content **content; /* owned references: drafts that the image reads */
+    struct tensor_content **content; /* owned references: drafts that the image reads */
     size_t n_content;
-    struct edit_draft *lender; /* one of theirs that `lends`, with the longest piece; or NULL */
-    uint64_t lends;            /* bytes of that piece */
+    struct log *lender; /* that of the longest piece, if it is worth to be the journal; or NULL */
+    uint64_t lends;     /* bytes of that piece */
 };
 
 #define EDIT_PLAN_INIT ((struct edit_plan){0})

@@ -24,7 +24,7 @@ uint64_t edit_keys_id(const struct gguf *g)
 
 /* ---- one key ---- */
 
-static bool same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
+bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
 {
     uint64_t n = a->kv[i].end - a->kv[i].off;
     return n == b->kv[k].end - b->kv[k].off &&
@@ -88,7 +88,7 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
     const struct gguf_kv *kv = &keys->kv[k];
     struct name name = {gguf_key(keys, kv), kv->key_len};
     uint32_t old = gguf_find_key(c->base, name.p, name.n), i;
-    bool exists = old != EDIT_NONE, same = exists && same_entry(c->base, old, keys, k);
+    bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->base, old, keys, k);
     bool stays = exists && base_rank(c, old) > at->rank;
     if (stays)
         pass(c, at, base_rank(c, old));

@@ -27,6 +27,9 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e);
  * for equal keys, in every process; not made against forgery. */
 uint64_t edit_keys_id(const struct gguf *g);
 
+/* True if these keys' entries are the same bytes. */
+bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
+
 /* True for a key that the program keeps for itself. */
 bool edit_key_is_own(const struct gguf *g, uint32_t kv);
 

@@ -160,7 +160,7 @@ static void slot_free(struct edit_slot *s)
 {
     free(s->name);
     edit_value_unref(s->value);
-    edit_content_unref(s->content);
+    tensor_content_unref(s->content);
 }
 
 /* Room for one more slot, its name and the way back. */
@@ -174,13 +174,11 @@ static int make_room(struct edit_change *c)
 
 static int append(struct edit_change *c, struct edit_slot s, struct name name, uint32_t *ret)
 {
-    static _Atomic(uint64_t) count;
     int r = make_room(c);
     if (r == 0)
         r = copy_name(&s, name);
     if (r < 0)
         return r;
-    s.born = atomic_fetch_add(&count, 1);
     *ret = (uint32_t)c->n;
     c->slot[c->n++] = s;
     enter(c, *ret);
@@ -222,20 +220,48 @@ int slot_save(struct edit_change *c, uint32_t i)
     if (copy_name(&u.was, slot_name(&c->slot[i])) < 0)
         return -ENOMEM;
     (void)edit_value_ref(u.was.value);
-    (void)edit_content_ref(u.was.content);
+    (void)tensor_content_ref(u.was.content);
     c->undo[c->n_undo++] = u;
     return 0;
+}
+
+/* Bytes of a tensor's data. */
+static uint64_t data_bytes(const struct edit_change *c, const struct edit_slot *s)
+{
+    if (s->gone || (!s->content && s->old == EDIT_NONE))
+        return 0;
+    return s->content ? s->content->nbytes : c->base->tensor[s->old].nbytes;
+}
+
+/* Does data of the base lie elsewhere, or nowhere, because of a slot? */
+static bool moves(const struct edit_change *c, const struct edit_slot *s)
+{
+    const uint32_t n = c->base->n_tensors;
+    if (s->old == EDIT_NONE)
+        return !s->gone && n && s->rank < base_rank(c, n - 1);
+    return s->gone || s->again || data_bytes(c, s) != c->base->tensor[s->old].nbytes;
+}
+
+static void count(struct edit_change *c, const struct edit_slot *s, bool in)
+{
+    const uint64_t sign = in ? 1 : UINT64_MAX; /* modulo 2^64 */
+    c->bytes += sign * entry_bytes(c, s);
+    if (!c->of_tensors)
+        return;
+    c->data += sign * data_bytes(c, s);
+    c->fresh += sign * (s->content && !s->gone ? s->content->fresh : 0);
+    c->moves += (size_t)sign * moves(c, s);
 }
 
 /* The entry of slot i is about to change, or has changed: both, in this order. */
 static void before(struct edit_change *c, uint32_t i)
 {
-    c->bytes -= entry_bytes(c, &c->slot[i]);
+    count(c, &c->slot[i], false);
 }
 
 static void after(struct edit_change *c, uint32_t i)
 {
-    c->bytes += entry_bytes(c, &c->slot[i]);
+    count(c, &c->slot[i], true);
     c->version++;
 }
 
@@ -268,11 +294,11 @@ void slot_set_value(struct edit_change *c, uint32_t i, struct edit_value *v)
     after(c, i);
 }
 
-void slot_set_content(struct edit_change *c, uint32_t i, struct edit_content *k)
+void slot_set_content(struct edit_change *c, uint32_t i, struct tensor_content *k)
 {
     before(c, i);
-    (void)edit_content_ref(k);
-    edit_content_unref(c->slot[i].content);
+    (void)tensor_content_ref(k);
+    tensor_content_unref(c->slot[i].content);
     c->slot[i].content = k;
     after(c, i);
 }
@@ -300,10 +326,11 @@ static void drop_last(struct edit_change *c)
     uint32_t i = (uint32_t)--c->n;
     struct edit_slot *s = &c->slot[i];
     leave(c, i);
-    c->bytes -= entry_bytes(c, s);
+    count(c, s, false);
     if (s->old != EDIT_NONE) {
         c->slot_of[s->old] = EDIT_NONE;
         c->bytes += base_entry(c, s->old);
+        c->data += c->of_tensors ? c->base->tensor[s->old].nbytes : 0;
     }
     slot_free(s);
 }
@@ -394,10 +421,11 @@ int slots_of_tensors(struct edit_change *c, struct edit_change **ret)
         struct edit_change *t = calloc(1, sizeof(*t));
         if (!t)
             return -ENOMEM;
-        *t = (struct edit_change){
-            .base = c->whole, .whole = c->whole, .rank = c->tensor_rank, .of_tensors = true};
-        for (uint32_t i = 0; i < c->whole->n_tensors; i++)
+        *t = (struct edit_change){.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
+        for (uint32_t i = 0; i < c->base->n_tensors; i++) {
             t->bytes += base_entry(t, i);
+            t->data += c->base->tensor[i].nbytes;
+        }
         c->tensors = t;
     }
     c->undo[c->n_undo++] = (struct edit_undo){.tensors = true, .mark = c->tensors->n_undo};
@@ -408,7 +436,7 @@ int slots_of_tensors(struct edit_change *c, struct edit_change **ret)
 
 int edit_check_size(const struct edit_change *c, struct err *e)
 {
-    uint64_t infos = c->tensors ? c->tensors->bytes : c->whole->head_len - c->whole->info_off;
+    uint64_t infos = c->tensors ? c->tensors->bytes : c->base->head_len - c->base->info_off;
     if (c->bytes <= GGUF_MAX_HEADER && infos <= GGUF_MAX_HEADER - c->bytes)
         return 0;
     return err_set(e, -EFBIG, "the header would be over %llu bytes",
@@ -436,7 +464,7 @@ size_t slots_by_rank(const struct edit_change *c, struct ranked *list)
 
 void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank)
 {
-    *c = (struct edit_change){.base = base, .whole = base, .rank = rank};
+    *c = (struct edit_change){.base = base, .rank = rank};
     for (uint32_t i = 0; i < base->n_kv; i++)
         if (!name_is(base_name(c, i), KEY_RESERVE)) /* the plan makes a new one */
             c->bytes += base_entry(c, i);
@@ -445,7 +473,6 @@ void edit_change_init(struct edit_change *c, const struct gguf *base, const uint
 void edit_change_on(struct edit_change *c, const struct edit_base *base)
 {
     edit_change_init(c, base->g, base->rank);
-    c->whole = base->whole ? base->whole : base->g;
     c->tensor_rank = base->tensor_rank;
     c->ids = base->ids;
 }
@@ -455,7 +482,7 @@ void edit_change_drop_values(struct edit_change *c)
     edit_keep(c, c->n_undo);
     for (size_t i = 0; i < c->n; i++) {
         edit_value_unref(c->slot[i].value);
-        edit_content_unref(c->slot[i].content);
+        tensor_content_unref(c->slot[i].content);
         c->slot[i].value = NULL;
         c->slot[i].content = NULL;
     }

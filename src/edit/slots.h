@@ -56,7 +56,7 @@ int slot_save(struct edit_change *c, uint32_t i);
 /* Change a slot. slot_rename: 0, -ENOMEM. */
 void slot_set_gone(struct edit_change *c, uint32_t i, bool gone);
 void slot_set_value(struct edit_change *c, uint32_t i, struct edit_value *v);
-void slot_set_content(struct edit_change *c, uint32_t i, struct edit_content *k);
+void slot_set_content(struct edit_change *c, uint32_t i, struct tensor_content *k);
 int slot_rename(struct edit_change *c, uint32_t i, struct name to);
 
 /* As edit_find(), of keys or tensors. */

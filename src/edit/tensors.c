@@ -52,7 +52,7 @@ static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
     const uint64_t *rank = c->of_tensors ? c->rank : c->tensor_rank;
     uint64_t at = rank ? rank[i] : edit_first_rank(i);
-    return (struct edit_tensor){i, c->whole->tensor[i].nbytes, at, NULL};
+    return (struct edit_tensor){i, c->base->tensor[i].nbytes, at, NULL};
 }
 
 static struct edit_tensor of_slot(const struct edit_change *t, const struct edit_slot *s)
@@ -73,7 +73,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
         *ret = of_slot(c->tensors, &c->tensors->slot[i]);
         return true;
     }
-    i = gguf_find_tensor(c->whole, name, n);
+    i = gguf_find_tensor(c->base, name, n);
     if (i != EDIT_NONE)
         *ret = of_base(c, i);
     return i != EDIT_NONE;
@@ -81,7 +81,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
 
 bool edit_tensor_name(const struct edit_change *c, uint32_t old, const void **name, size_t *n)
 {
-    const struct gguf *g = c->whole;
+    const struct gguf *g = c->base;
     uint32_t i = c->tensors ? slot_of(c->tensors, old) : EDIT_NONE;
     const struct edit_slot *s = i == EDIT_NONE ? NULL : &c->tensors->slot[i];
     *name = s ? s->name : gguf_name(g, &g->tensor[old]);
@@ -162,17 +162,17 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
 }
 
 /* All bytes of a shape. */
-static int make_whole(const struct op *op, const struct edit_shape *shape,
-                      const struct edit_piece *piece, size_t n, struct edit_content **ret)
+static int make_whole(const struct op *op, const struct tensor_shape *shape,
+                      const struct tensor_piece *piece, size_t n, struct tensor_content **ret)
 {
     uint64_t nbytes;
-    int r = edit_shape_bytes(shape, &nbytes, op->e);
+    int r = tensor_shape_bytes(shape, &nbytes, op->e);
     if (r < 0)
         return err_prefix(op->e, r, "tensor");
-    struct edit_content *k;
-    r = edit_content_make(shape, nbytes, NULL, piece, n, &k);
-    if (r == 0 && !edit_content_covers(k)) {
-        edit_content_unref(k);
+    struct tensor_content *k;
+    r = tensor_content_make(shape, nbytes, NULL, piece, n, &k);
+    if (r == 0 && !tensor_content_covers(k)) {
+        tensor_content_unref(k);
         r = -EINVAL;
     }
     if (r == 0)
@@ -184,11 +184,11 @@ static int make_whole(const struct op *op, const struct edit_shape *shape,
 }
 
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
-                    const struct edit_shape *shape, const struct edit_piece *piece, size_t pieces,
-                    uint64_t rank, struct err *e)
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, uint64_t rank, struct err *e)
 {
     struct op op = {.c = c, .name = {name, n}, .e = e};
-    struct edit_content *k = NULL;
+    struct tensor_content *k = NULL;
     struct edit_tensor t;
     uint32_t i;
     int r = check_name(op.name, e);
@@ -201,7 +201,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     if (r == 0)
         r = begin(&op);
     if (r < 0) {
-        edit_content_unref(k);
+        tensor_content_unref(k);
         return r;
     }
     i = slot_named(op.t, op.name);
@@ -211,12 +211,12 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
         op.t->slot[i].again = op.t->slot[i].old != EDIT_NONE;
         slot_set_gone(op.t, i, false);
     }
-    edit_content_unref(k);
+    tensor_content_unref(k);
     return end(&op, r);
 }
 
 /* Give an existing tensor a content, whose reference is taken. */
-static int change(struct op *op, struct edit_content *k)
+static int change(struct op *op, struct tensor_content *k)
 {
     uint32_t i;
     int r = begin(op);
@@ -226,32 +226,32 @@ static int change(struct op *op, struct edit_content *k)
             slot_set_content(op->t, i, k);
         r = end(op, r);
     }
-    edit_content_unref(k);
+    tensor_content_unref(k);
     return r;
 }
 
 /* Another shape for the bytes that there are. */
-static int reshape(struct op *op, const struct edit_tensor *t, const struct edit_shape *shape)
+static int reshape(struct op *op, const struct edit_tensor *t, const struct tensor_shape *shape)
 {
-    struct edit_content *k;
+    struct tensor_content *k;
     uint64_t nbytes;
     bool made = t->content && t->content->shape.n_dims;
-    uint32_t type = made ? t->content->shape.type : op->c->whole->tensor[t->old].type_id;
-    int r = edit_shape_bytes(shape, &nbytes, op->e);
+    uint32_t type = made ? t->content->shape.type : op->c->base->tensor[t->old].type_id;
+    int r = tensor_shape_bytes(shape, &nbytes, op->e);
     if (r < 0)
         return r;
     if (type != shape->type || nbytes != t->nbytes)
         return refuse(op->e, -EINVAL, op->name, "a shape of another size or type needs new bytes");
-    r = edit_content_make(shape, nbytes, t->content, NULL, 0, &k);
+    r = tensor_content_make(shape, nbytes, t->content, NULL, 0, &k);
     return r < 0 ? no_memory(op->e) : change(op, k);
 }
 
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
-                    const struct edit_shape *shape, const struct edit_piece *piece, size_t pieces,
-                    struct err *e)
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, struct err *e)
 {
     struct op op = {.c = c, .name = {name, n}, .e = e};
-    struct edit_content *k;
+    struct tensor_content *k;
     struct edit_tensor t;
     if (!edit_tensor_find(c, name, n, &t))
         return refuse(e, -ENOENT, op.name, "does not exist");
@@ -262,15 +262,15 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
 }
 
 int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
-                      const struct edit_piece *piece, size_t pieces, struct err *e)
+                      const struct tensor_piece *piece, size_t pieces, struct err *e)
 {
     struct op op = {.c = c, .name = {name, n}, .e = e};
-    struct edit_content *k;
+    struct tensor_content *k;
     struct edit_tensor t;
     if (!edit_tensor_find(c, name, n, &t))
         return refuse(e, -ENOENT, op.name, "does not exist");
-    const struct edit_shape *shape = t.content ? &t.content->shape : NULL;
-    int r = edit_content_make(shape, t.nbytes, t.content, piece, pieces, &k);
+    const struct tensor_shape *shape = t.content ? &t.content->shape : NULL;
+    int r = tensor_content_make(shape, t.nbytes, t.content, piece, pieces, &k);
     if (r == -EINVAL)
         return refuse(e, r, op.name, "the new bytes do not lie in it, or not in order");
     return r < 0 ? no_memory(e) : change(&op, k);
@@ -292,17 +292,17 @@ int edit_change_tensors(const struct edit_change *c, struct edit_info **ret, siz
 {
     const struct edit_change *t = c->tensors;
     size_t touched = t ? t->n : 0, at = 0, count = 0, slots = 0;
-    struct edit_info *info = malloc(((size_t)c->whole->n_tensors + touched + 1) * sizeof(*info));
+    struct edit_info *info = malloc(((size_t)c->base->n_tensors + touched + 1) * sizeof(*info));
     struct ranked *list = malloc((touched + 1) * sizeof(*list));
     if (!info || !list) {
         free(info);
         free(list);
         return -ENOMEM;
     }
-    struct edit_change none = {.base = c->whole, .rank = c->tensor_rank, .of_tensors = true};
+    struct edit_change none = {.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
     t = t ? t : &none;
     slots = slots_by_rank(t, list);
-    for (uint32_t i = 0; i < c->whole->n_tensors; i++) {
+    for (uint32_t i = 0; i < c->base->n_tensors; i++) {
         for (; at < slots && list[at].rank < base_rank(t, i); at++)
             info[count++] = info_of(&t->slot[list[at].slot]);
         struct name name = base_name(t, i);

@@ -14,7 +14,7 @@
  *
  * Refused, with nothing changed: a tensor that does not exist (-ENOENT); a new name that is taken
  * (-EEXIST), empty or with a NUL (-EINVAL) or over 63 bytes (-ENAMETOOLONG); shapes as
- * edit_shape_bytes() refuses them; adding and removing in a file of a split model, because each of
+ * tensor_shape_bytes() refuses them; adding and removing in a file of a split model, because each of
  * them says how many there are (-EOPNOTSUPP); a header over GGUF_MAX_HEADER (-EFBIG); -ENOMEM.
  */
 #ifndef EDIT_TENSORS_H
@@ -29,7 +29,7 @@ struct edit_tensor {
     uint32_t old; /* its number in the base; EDIT_NONE: a new one */
     uint64_t nbytes;
     uint64_t rank;
-    const struct edit_content *content; /* NULL: the base's */
+    const struct tensor_content *content; /* NULL: the base's */
 };
 
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
@@ -43,16 +43,16 @@ int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len,
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);
 /* A new tensor, of which the pieces are all bytes (else -EINVAL). */
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
-                    const struct edit_shape *shape, const struct edit_piece *piece, size_t pieces,
-                    uint64_t rank, struct err *e);
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, uint64_t rank, struct err *e);
 /* Another type or shape with all bytes anew; or, without pieces, a shape of as many bytes of the
  * type that it has (else -EINVAL). */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
-                    const struct edit_shape *shape, const struct edit_piece *piece, size_t pieces,
-                    struct err *e);
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, struct err *e);
 /* Replace ranges of its bytes: pieces in order, disjoint, inside of it (else -EINVAL). */
 int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
-                      const struct edit_piece *piece, size_t pieces, struct err *e);
+                      const struct tensor_piece *piece, size_t pieces, struct err *e);
 
 /* A tensor of the new model. */
 struct edit_info {
@@ -61,7 +61,7 @@ struct edit_info {
     uint64_t rank;
     const void *name; /* in the base or the change */
     size_t name_len;
-    struct edit_content *content; /* of the change; NULL: the base's */
+    struct tensor_content *content; /* of the change; NULL: the base's */
 };
 
 /* All tensors after the change, in the order of the new file; both must outlive it. 0, -ENOMEM. */

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that wait for the writer's thread: for the disk's answer whether an edit can be written,
- * and for its being durable. Questions to the disk are asked by that thread, without a lock, so that
- * a disk that hangs holds up only the requests that need it. See writer.h.
+ * Requests that wait for the writer's thread until their edits are durable. See writer.h.
  */
 #include "base/lock.h"
 #include "live/makings.h"
-#include "live/parts.h"
-#include "live/preview_copy.h"
 #include "live/tensor.h"
 #include "live/writer.h"
 
@@ -19,11 +15,10 @@
 
 /* Seconds without another edit after which what no request waits for is written. */
 #define LATER 2
+/* Milliseconds for which the disk's room is taken to be what it was seen to be. */
+#define ROOM_MS 1000
 /* Milliseconds between two looks for signals to programs that wait. */
 #define WATCH_MS 200
-/* A model of at most this many bytes is written at once, whatever the strategy. */
-#define SMALL_MODEL ((uint64_t)64 << 20)
-
 /* ---- lists of requests ---- */
 
 static void waits_push(struct live_wait **list, struct live_wait *w)
@@ -50,37 +45,23 @@ void waits_tell(struct live_wait *list)
     }
 }
 
-void waits_answer(struct live_wait *list, int result)
-{
-    for (struct live_wait *w = list; w; w = w->next)
-        w->result = result;
-    waits_tell(list);
-}
-
 /* The number of a request that waits for all edits. */
 #define ALL_EDITS UINT64_MAX
 
-void waits_learn(struct live *l, struct live_wait *list, const struct batch *failed, uint64_t after,
-                 int r)
+void waits_learn(struct live *l, struct live_wait *list, uint64_t after, int r)
 {
     bool all = false;
     assert(lock_held(&l->lock));
     for (struct live_wait *w = list; w; w = w->next) {
         all |= w->edit == ALL_EDITS;
-        w->result = batch_loses(failed, after, w->edit, w->file) ? r : 0;
+        w->result = w->edit > after ? r : 0;
     }
-    if (r < 0 && batch_break(l, failed, after, list, r))
+    if (r < 0 && batch_break(l, after, list, r))
         l->failed = r;
     int earlier = all ? writer_take_failure(l) : 0;
     for (struct live_wait *w = list; w; w = w->next)
         if (w->edit == ALL_EDITS)
             w->result = r < 0 ? r : earlier;
-}
-
-void waits_begin(struct batch *b, bool slow, struct live_wait **answered)
-{
-    waits_join(slow ? answered : &b->waits, b->asking);
-    b->asking = NULL;
 }
 
 /* Take the first wait that `pick` takes from a list; NULL: none. */
@@ -99,8 +80,7 @@ static struct live_wait *waits_take(struct live_wait **list,
 static struct live_wait *take_any(struct live *l, bool (*pick)(struct live_wait *, const void *),
                                   const void *arg)
 {
-    struct live_wait **const list[] = {&l->flight.waits, &l->asked, &l->next.asking,
-                                       &l->next.waits,   &l->syncs, &l->asks};
+    struct live_wait **const list[] = {&l->flight.waits, &l->next.waits, &l->syncs, &l->asks};
     struct live_wait *w = NULL;
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]) && !w; i++)
         w = waits_take(list[i], pick, arg);
@@ -143,8 +123,7 @@ static bool is_stopped(struct live_wait *w, const void *arg)
 
 static bool is_any(const struct live *l)
 {
-    return l->flight.waits || l->asked || l->next.asking || l->next.waits || l->syncs || l->asks ||
-           l->judged;
+    return l->flight.waits || l->next.waits || l->syncs || l->asks || l->judged;
 }
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, watch)))
@@ -198,14 +177,6 @@ void writer_later(struct live *l, unsigned seconds)
         l->due = latest;
     l->due_set = true;
     crew_call_at(l->crew, &l->job, &l->due);
-}
-
-/* Of a split model whose keys alone are edited it is the first file that counts. */
-bool writer_is_small(const struct batch *b)
-{
-    const struct edit_change *c = &b->change;
-    uint64_t size = c->tensors ? c->whole->file_size : c->base->file_size;
-    return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
 }
 
 /* The thread that writes is to look at the wait. */
@@ -271,91 +242,80 @@ int writer_sync_released(struct live *l, struct live_wait *w)
     return park(l, &l->syncs, w);
 }
 
-/* What the writer's thread may change while nothing is written (edit_file.clone) is left out. */
-bool writer_file(const struct live *l, size_t no, struct edit_file *ret)
+bool writer_file(const struct live *l, struct edit_file *ret)
 {
-    const struct edit_file *f = l->files[no].file;
+    const struct edit_file *f = l->file;
     assert(lock_held(&l->lock));
     if (l->flying)
         return false;
-    *ret = (struct edit_file){.sys = f->sys, .dir = f->dir, .fd = -1, .id = f->id};
+    *ret = (struct edit_file){.sys = f->sys,
+                              .dir = f->dir,
+                              .fd = -1,
+                              .id = f->id,
+                              .clone = f->clone,
+                              .backed = f->backed};
     (void)strcpy(ret->name, f->name);
     return true;
 }
 
 /* True if the file was written since, or is being written: then it is not another program's change that
  * was seen. */
-static bool is_written(const struct live *l, uint32_t no, const struct edit_file *before)
+static bool is_written(const struct live *l, const struct edit_file *before)
 {
-    return l->flying || !edit_id_equal(&l->files[no].file->id, &before->id);
+    return l->flying || !edit_id_equal(&l->file->id, &before->id);
+}
+
+/* What the disk said is remembered, unless something was written since. */
+static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
+{
+    if (l->flying || l->freeing || !room->known)
+        return;
+    l->file->clone = f->clone;
+    l->room = *room;
+    l->room_until = when_after(ROOM_MS);
 }
 
 /* The file may be replaced while it is asked about: its descriptor is kept open. A write that is
  * under way finds out by itself. With the lock, which is given up meanwhile. True: ask once more. */
-static bool ask_ready(struct live *l, uint32_t no, struct err *e)
+static bool ask_ready(struct live *l, struct err *e)
 {
     struct edit_file f;
+    struct edit_disk room = {0};
     *e = (struct err){0};
-    bool idle = writer_file(l, no, &f);
+    bool idle = writer_file(l, &f);
     struct store *s = store_ref(l->newest->view.store);
     lock_drop(&l->lock);
-    f.fd = s->file[no]->fd;
+    f.fd = s->file[0]->fd;
     if (idle)
-        (void)edit_possible(&f, &l->opt.edit, e);
+        (void)edit_look(&f, &l->opt.edit, &room, e);
     store_unref(s);
     lock_take(&l->lock);
-    return idle && e->code == -ESTALE && is_written(l, no, &f);
+    note_room(l, &f, &room);
+    return idle && e->code == -ESTALE && is_written(l, &f);
 }
 
 void writer_ready(struct live *l, struct err *e)
 {
     lock_take(&l->lock);
-    while (ask_ready(l, 0, e))
+    while (ask_ready(l, e))
         ;
     lock_drop(&l->lock);
 }
 
-void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e)
-{
-    struct tensor_now t;
-    lock_take(&l->lock);
-    uint32_t no = tensor_of_number(l, tensor, &t) < 0 ? 0 : tensor_file(l, t.old);
-    while (ask_ready(l, no, e))
-        ;
-    lock_drop(&l->lock);
-}
-
-/* What the disk was asked for is written at once. */
-static bool is_at_once(const struct live *l)
-{
-    return l->opt.commit == LIVE_COMMIT_AUTO && l->next.asked && edit_is_quick(l->next.how);
-}
-
-/*
- * In mode auto an edit is waited for if that does not take long. What is not waited for must be
- * possible, so the disk is asked before the request is answered; but not while the thread writes an
- * edit that is not waited for either, or frees the file that was replaced: that takes as long as it
- * takes, and the disk was asked just before.
- */
+/* In mode auto an edit is waited for if that does not take long, and not for an old file to be freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
-    struct batch *p = &l->next;
     const enum live_commit mode = l->opt.commit;
-    const bool flies = is_in_flight(l, w->edit), kept = w->edit <= p->kept_edit;
-    if (mode == LIVE_COMMIT_CLOSE ||
-        (mode == LIVE_COMMIT_AUTO && writer_is_small(flies ? &l->flight : p)))
-        return wait_for_batch(l, w);
-    bool busy = l->flying && (l->flight.slow || mode == LIVE_COMMIT_SYNC);
-    if (flies)
-        return busy ? 0 : wait_for_batch(l, w);
-    if (kept)
-        return is_at_once(l) ? wait_for_batch(l, w) : 0;
-    if (busy || l->freeing) {
-        batch_keep(l, edit_mark(&p->change), p->n_step, l->edits);
-        writer_later(l, LATER);
+    const bool flies = is_in_flight(l, w->edit);
+    edit_keep(&l->next.change, edit_mark(&l->next.change));
+    if (mode == LIVE_COMMIT_SYNC)
+        return 0;
+    if (mode == LIVE_COMMIT_AUTO && (flies ? l->flight.slow : l->freeing || batch_is_slow(l))) {
+        if (!flies)
+            writer_later(l, LATER);
         return 0;
     }
-    return call(l, &p->asking, w);
+    return wait_for_batch(l, w);
 }
 
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
@@ -375,143 +335,4 @@ int writer_accepted(struct live *l, struct live_wait *w)
     }
     w->edit = l->edits;
     return wait_by_mode(l, w);
-}
-
-/* ---- the question ---- */
-
-/* Whether what was answered for this batch before still holds, but for the room. Of a tensor of a
- * split model it may have been of another file. */
-static bool is_known(const struct live *l)
-{
-    const struct batch *p = &l->next;
-    const struct gguf *g = p->change.base;
-    uint64_t infos = g->head_len - g->info_off;
-    if (!p->asked || p->how == EDIT_AUTO || (p->change.tensors && l->n_files > 1))
-        return false;
-    return p->how != EDIT_INPLACE || p->change.bytes + infos + EDIT_HEAD_FIXED <= g->data_off;
-}
-
-/* The slowest of the strategies. */
-static int ask_parts(struct live *l, const struct parts *p, enum edit_strategy *ret, struct err *e)
-{
-    enum edit_strategy how = EDIT_AUTO, one;
-    int r = 0;
-    for (size_t i = 0; i < p->n && r == 0; i++) {
-        r = edit_prepare(l->files[p->part[i].file].file, &p->part[i].plan, &l->opt.edit, &one, e);
-        how = r == 0 && one > how ? one : how;
-    }
-    if (r == 0)
-        *ret = how;
-    return r;
-}
-
-/* Ask without the lock. The plans are out of reach of others meanwhile. */
-static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
-{
-    struct batch *p = &l->next;
-    int r;
-    do
-        r = batch_freshen(l, e);
-    while (preview_again(l, &r, e));
-    if (r < 0)
-        return r;
-    struct snapshot *snap = snapshot_ref(l->newest->view.snap); /* whose heads are the plans' */
-    struct parts parts = p->parts;
-    uint64_t batch = p->number;
-    p->parts = (struct parts){0};
-    lock_drop(&l->lock);
-    r = ask_parts(l, &parts, how, e);
-    lock_take(&l->lock);
-    if (p->number == batch && !p->parts.part)
-        p->parts = parts;
-    else
-        parts_free(&parts);
-    snapshot_unref(snap);
-    return r;
-}
-
-static int ask_room(struct live *l, struct err *e)
-{
-    const struct batch *p = &l->next;
-    uint64_t head = p->change.bytes + p->change.base->head_len + EDIT_HEAD_SLACK;
-    enum edit_strategy how = p->how;
-    lock_drop(&l->lock);
-    int r = edit_room(l->file, &l->opt.edit, how == EDIT_COPY ? head : 0, e);
-    lock_take(&l->lock);
-    return r;
-}
-
-/* Those of the requests that wait for edits which the disk was not asked for yet. */
-static struct live_wait *take_unasked(struct live *l)
-{
-    struct live_wait *taken = NULL, **at = &l->next.waits, *w;
-    while ((w = *at)) {
-        if (w->edit <= l->next.kept_edit) {
-            at = &w->next;
-            continue;
-        }
-        *at = w->next;
-        waits_push(&taken, w);
-    }
-    return taken;
-}
-
-/*
- * The answer is no. It is also the answer to edits that were not asked for yet: they are taken back
- * too.
- */
-static void refuse(struct live *l, int r, const struct err *e)
-{
-    struct live_wait *told = take_unasked(l);
-    waits_join(&told, l->asked);
-    waits_join(&told, l->next.asking);
-    l->asked = l->next.asking = NULL;
-    const uint64_t kept = l->next.kept_edit;
-    batch_take_back(l, e);
-    waits_learn(l, told, NULL, kept, r);
-    lock_drop(&l->lock);
-    waits_tell(told);
-    lock_take(&l->lock);
-}
-
-/* The answer is yes: what does not take long is written at once, and waited for. */
-static void allow(struct live *l)
-{
-    struct live_wait *asked = l->asked;
-    l->asked = NULL;
-    if (is_at_once(l)) {
-        waits_join(&l->next.waits, asked);
-        return;
-    }
-    writer_later(l, LATER);
-    lock_drop(&l->lock);
-    waits_answer(asked, 0);
-    lock_take(&l->lock);
-}
-
-void writer_ask(struct live *l)
-{
-    assert(lock_held(&l->lock));
-    struct batch *p = &l->next;
-    struct err e = {0};
-    enum edit_strategy how = p->how;
-    uint64_t batch = p->number;
-    size_t ops = edit_mark(&p->change), steps = p->n_step;
-    const uint64_t edit = l->edits;
-    l->asked = p->asking;
-    p->asking = NULL;
-    if (edit_change_is_empty(&p->change)) { /* it was taken back */
-        allow(l);
-        return;
-    }
-    int r = is_known(l) ? ask_room(l, &e) : ask_all(l, &how, &e);
-    assert(p->number == batch);
-    if (r < 0) {
-        refuse(l, r, &e);
-        return;
-    }
-    batch_keep(l, ops, steps, edit);
-    p->asked = true;
-    p->how = how;
-    allow(l);
 }

@@ -36,10 +36,9 @@ static bool is_due(const struct view_draft *d, const struct live_wait *w)
 {
     const enum view_state state = view_state(d);
     if (d->making)
-        return false; /* its texts are short */
-    if (d->why.code ||
-        (state == VIEW_REFUSED && !w->done)) /* only put back, if some of it was accepted */
-        return d->before && !w->done;
+        return false;                                       /* its texts are short */
+    if (d->why.code || (state == VIEW_REFUSED && !w->done)) /* a release does not judge it again */
+        return false;
     return view_is_due(state);
 }
 
@@ -123,7 +122,9 @@ static void serve(struct live *l, struct view_draft *d, bool here)
 static bool turn(struct crew_job *j, struct timespec *again)
 {
     struct view_draft *d = DRAFT_OF(j);
+    struct err unready; /* the write says so */
     (void)again;
+    writer_ready(d->live, &unready);
     serve(d->live, d, false);
     return false;
 }

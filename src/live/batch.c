@@ -7,21 +7,23 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "live/parts.h"
-#include "live/preview.h"
+#include "base/when.h"
+#include "live/tensor_table.h"
 #include "live/stored.h"
 #include "live/tensor.h"
 #include "live/view.h"
 
+/* A model of at most this many bytes is written at once, whatever the strategy. */
+#define SMALL_MODEL ((uint64_t)64 << 20)
+
 /* ---- begin, end ---- */
 
-/* Keys are those of the first file of a split model, tensors those of all. */
+/* Of a split model only keys are edited, in the first file. */
 static struct edit_base base_of(const struct snapshot *g)
 {
     return (struct edit_base){.g = snapshot_own(g),
-                              .whole = g->gguf,
                               .rank = g->rank,
-                              .tensor_rank = g->tensor_rank,
+                              .tensor_rank = g->shard ? NULL : g->tensor_rank,
                               .ids = g->ids};
 }
 
@@ -29,20 +31,12 @@ void batch_begin(struct live *l)
 {
     const struct snapshot *base = base_snapshot(l);
     const struct edit_base on = base_of(base);
-    l->next = (struct batch){.number = l->next.number + 1, .kept_edit = l->edits};
+    l->next = (struct batch){.number = l->next.number + 1};
     edit_change_on(&l->next.change, &on);
-}
-
-static void pin(struct name *x)
-{
-    if (x)
-        x->pins++;
 }
 
 static void unpin(struct live *l, struct name *x)
 {
-    if (!x)
-        return;
     x->pins--;
     name_reap(&l->names, x);
 }
@@ -50,12 +44,9 @@ static void unpin(struct live *l, struct name *x)
 /* It can no longer be played back. */
 static void step_end(struct live *l, struct step *s)
 {
-    struct file *f = s->file;
-    if (f) {
-        f->steps--;
-        file_is_key(&l->names, f);
-        file_reap(&l->names, f);
-    }
+    s->file->steps--;
+    file_is_key(&l->names, s->file);
+    file_reap(&l->names, s->file);
     unpin(l, s->from);
     unpin(l, s->to);
 }
@@ -65,7 +56,7 @@ void batch_end_steps(struct live *l, struct batch *b)
     assert(lock_held(&l->lock));
     for (size_t i = 0; i < b->n_step; i++)
         step_end(l, &b->step[i]);
-    b->n_step = b->kept = 0;
+    b->n_step = 0;
 }
 
 void batch_free(struct batch *b)
@@ -75,8 +66,10 @@ void batch_free(struct batch *b)
     b->step = NULL;
     b->cap_step = 0;
     edit_change_free(&b->change);
-    parts_free(&b->parts);
-    preview_free(&b->preview);
+    if (b->planned)
+        edit_plan_free(&b->plan);
+    buf_free(&b->notes);
+    tensor_table_free(&b->table);
 }
 
 /* ---- steps ---- */
@@ -86,7 +79,7 @@ int batch_room(struct live *l)
     assert(lock_held(&l->lock));
     struct batch *b = &l->next;
     int r = array_grow(&l->heard, &l->cap_heard, (size_t)(l->edits - l->settled) / 8 + 1, 1);
-    return r < 0 ? r : array_grow(&b->step, &b->cap_step, b->n_step + 2, sizeof(*b->step));
+    return r < 0 ? r : array_grow(&b->step, &b->cap_step, b->n_step + 1, sizeof(*b->step));
 }
 
 void batch_touch(struct live *l)
@@ -99,10 +92,9 @@ void batch_touch(struct live *l)
 static void add_step(struct live *l, struct step s)
 {
     assert(l->next.n_step < l->next.cap_step);
-    pin(s.from);
-    pin(s.to);
-    if (s.file)
-        s.file->steps++;
+    s.from->pins++;
+    s.to->pins++;
+    s.file->steps++;
     l->next.step[l->next.n_step++] = s;
 }
 
@@ -114,7 +106,6 @@ void batch_count(struct live *l, struct name *x, struct name *other)
         x->edit = l->edits;
     if (other)
         other->edit = l->edits;
-    add_step(l, (struct step){.from = x, .to = other});
 }
 
 void batch_note(struct live *l, struct name *x, struct name *other)
@@ -123,14 +114,11 @@ void batch_note(struct live *l, struct name *x, struct name *other)
     batch_touch(l);
 }
 
-void batch_undo(struct live *l, size_t mark, size_t steps)
+void batch_undo(struct live *l, size_t mark)
 {
-    struct batch *b = &l->next;
     assert(lock_held(&l->lock));
-    edit_undo(&b->change, mark);
+    edit_undo(&l->next.change, mark);
     batch_touch(l);
-    while (b->n_step > steps)
-        step_end(l, &b->step[--b->n_step]);
 }
 
 static void carry(struct live *l, struct name *from, struct name *to)
@@ -177,7 +165,7 @@ static void helper_anew(struct live *l, struct name *x, struct file *f)
 static void play_back(struct live *l, const struct step *s)
 {
     struct file *f = s->file;
-    if (!f || s->from->file || is_taken_away(s->from))
+    if (s->from->file || is_taken_away(s->from))
         return;
     bool helper = !s->from->key;
     if ((!f->name || f->name == s->to) && (!f->draft || f->drafts == s->drafts)) {
@@ -190,9 +178,9 @@ static void play_back(struct live *l, const struct step *s)
     }
 }
 
-static void play_all_back(struct live *l, const struct batch *b, size_t first)
+static void play_all_back(struct live *l, const struct batch *b)
 {
-    for (size_t i = b->n_step; i-- > first;)
+    for (size_t i = b->n_step; i-- > 0;)
         play_back(l, &b->step[i]);
 }
 
@@ -216,9 +204,9 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
     keep_sizes(l->newest->view.snap, g);
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
+    atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->folders.n_doomed > 0);
+    atomic_store(&l->hides, false); /* after it: live_freshen() */
     atomic_store(&l->stale, false);
-    l->hides = false;
-    atomic_store(&l->names.other_doomed, l->names.n_doomed > 0);
 }
 
 static void adopt_base(struct live *l)
@@ -226,60 +214,117 @@ static void adopt_base(struct live *l)
     adopt(l, snapshot_ref(base_snapshot(l)), store_ref(base_store(l)));
 }
 
-/* A snapshot of the change as it is; *ret: its plans. */
-static int make_newest(struct live *l, struct parts *ret, struct err *e)
+static int plan(struct live *l, struct edit_plan *ret, struct err *e)
 {
-    struct parts parts = {0};
+    *ret = EDIT_PLAN_INIT;
+    return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
+}
+
+/* The base with the new content of the file, which passes from the plan to it; without what a snapshot
+ * has of tensors (tensor_table.h). */
+static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **ret, struct err *e)
+{
+    const struct snapshot *base = base_snapshot(l);
+    const size_t n = snapshot_files(base);
+    const struct timespec changed = newest_changed(l->newest);
+    struct gguf **file = malloc(n * sizeof(struct gguf *));
+    if (!file)
+        return err_set(e, -ENOMEM, "no memory");
+    file[0] = edit_plan_steal(p);
+    for (size_t i = 1; i < n; i++)
+        file[i] = gguf_ref(snapshot_file(base, i));
+    int r = newest_make(l->newest, file, l->snapshots + 1, &changed, ret, e);
+    free((void *)file);
+    if (r < 0)
+        return r;
+    l->snapshots++;
+    (*ret)->rank = edit_plan_steal_ranks(p);
+    return 0;
+}
+
+/* A snapshot of the change as it is; *ret: its plan. */
+static int make_newest(struct live *l, bool hides, struct edit_plan *ret, struct err *e)
+{
+    struct edit_plan p;
     struct snapshot *snap = NULL;
     struct store *s = NULL;
-    int r = parts_plan(l, &parts, e);
+    int r = plan(l, &p, e);
     if (r == 0)
-        r = parts_snapshot(l, &parts, &snap, e);
+        r = make_snapshot(l, &p, &snap, e);
     if (r == 0)
-        r = preview_make(l, &parts, snap, &s, e);
+        r = tensor_table_make(l, &p, snap, hides, &s, e);
     if (r < 0) {
         snapshot_unref(snap);
-        parts_free(&parts);
+        edit_plan_free(&p);
         return r;
     }
     adopt(l, snap, s);
-    *ret = parts;
+    *ret = p;
     return 0;
 }
 
 int batch_freshen(struct live *l, struct err *e)
 {
     struct batch *b = &l->next;
-    struct parts parts;
+    struct edit_plan p;
     assert(lock_held(&l->lock));
-    if (!atomic_load(&l->stale) && !l->hides)
+    if (!atomic_load(&l->stale) && !atomic_load(&l->hides))
         return 0;
     if (edit_change_is_empty(&b->change)) { /* what is pending is nothing: the one below */
         adopt_base(l);
         return 0;
     }
-    int r = make_newest(l, &parts, e);
+    int r = make_newest(l, false, &p, e);
     if (r < 0)
         return r;
-    parts_free(&b->parts);
-    b->parts = parts;
+    if (b->planned)
+        edit_plan_free(&b->plan);
+    b->plan = p;
+    b->planned = true;
     return 0;
 }
 
-/* They are part of the change while the snapshot is made: one that cannot be removed is shown. */
-static int show_without_doomed(struct live *l, struct err *e)
+/* A tensor is among the doomed that only a snapshot has which shows it. */
+static bool dooms_new(const struct live *l)
+{
+    const struct snapshot *base = base_snapshot(l);
+    const struct folder *f = l->folders.doomed;
+    while (f && ids_find(base->ids, base->gguf->n_tensors, f->number) != IDS_NONE)
+        f = f->next_doomed;
+    return f;
+}
+
+/* Without any tensor all of them would come back. */
+static void remove_doomed_tensors(struct live *l)
 {
     struct edit_change *c = &l->next.change;
     const size_t mark = edit_mark(c);
-    struct parts parts;
+    struct tensor_now t;
+    for (const struct folder *f = l->folders.doomed; f; f = f->next_doomed)
+        if (tensor_of_number(l, f->number, &t) == 0)
+            (void)edit_tensor_remove(c, t.name, t.len, NULL);
+    if (l->folders.doomed && !tensors_left(l))
+        edit_undo(c, mark);
+}
+
+/* They are part of the change while the snapshot is made: what cannot be removed is shown. */
+static int show_without_doomed(struct live *l, struct err *e)
+{
+    struct edit_change *c = &l->next.change;
+    struct edit_plan p;
+    int r = dooms_new(l) ? batch_freshen(l, e) : 0;
+    if (r < 0)
+        return r;
+    const size_t mark = edit_mark(c);
     for (const struct name *x = l->names.doomed; x; x = x->next_doomed)
         (void)edit_remove(c, x->key, x->key_len, NULL);
-    int r = make_newest(l, &parts, e);
+    remove_doomed_tensors(l);
+    r = make_newest(l, true, &p, e);
     edit_undo(c, mark);
     if (r < 0)
         return r;
-    parts_free(&parts);
-    l->hides = true;
+    edit_plan_free(&p);
+    atomic_store(&l->hides, true);
     atomic_store(&l->names.other_doomed, false);
     return 0;
 }
@@ -289,7 +334,7 @@ int batch_look(struct live *l, struct err *e)
     assert(lock_held(&l->lock));
     if (!atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed))
         return 0;
-    if (l->names.doomed)
+    if (l->names.doomed || l->folders.doomed)
         return show_without_doomed(l, e);
     int r = batch_freshen(l, e);
     if (r == 0)
@@ -297,42 +342,48 @@ int batch_look(struct live *l, struct err *e)
     return r;
 }
 
-int batch_check(struct live *l, struct err *e)
+static int check_strategy(struct live *l, struct err *e)
 {
     const enum edit_strategy how = l->opt.edit.strategy;
-    struct parts parts = {0};
-    assert(lock_held(&l->lock));
-    if ((how != EDIT_INPLACE && how != EDIT_REFLINK) || edit_change_is_empty(&l->next.change))
+    struct edit_plan p;
+    if (how != EDIT_INPLACE && how != EDIT_REFLINK)
         return 0;
-    struct edit_options o = l->opt.edit;
-    o.block = l->files[0].block;
-    int r = edit_change_applies(&l->next.change, &o, how, e);
+    int r = edit_change_applies(&l->next.change, &l->opt.edit, how, e);
     if (r <= 0)
         return r;
-    r = parts_plan(l, &parts, e);
-    for (size_t i = 0; i < parts.n && r == 0; i++)
-        r = edit_plan_applies(&parts.part[i].plan, how, e);
-    parts_free(&parts);
+    r = plan(l, &p, e);
+    if (r == 0)
+        r = edit_plan_applies(&p, how, e);
+    edit_plan_free(&p);
     return r;
 }
 
-/* ---- after the disk's answer ---- */
-
-void batch_keep(struct live *l, size_t ops, size_t steps, uint64_t edit)
+int batch_check(struct live *l, struct err *e)
 {
+    enum edit_strategy how;
     assert(lock_held(&l->lock));
-    struct batch *b = &l->next;
-    size_t left = b->kept, later = b->n_step - steps;
-    edit_keep(&b->change, ops);
-    for (size_t i = b->kept; i < b->n_step; i++) {
-        if (i >= steps || b->step[i].file)
-            b->step[left++] = b->step[i];
-        else
-            step_end(l, &b->step[i]);
-    }
-    b->n_step = left;
-    b->kept = left - later;
-    b->kept_edit = edit;
+    if (edit_change_is_empty(&l->next.change))
+        return 0;
+    l->room.known = l->room.known && !when_past(&l->room_until, 0);
+    int r = edit_estimate(&l->next.change, &l->opt.edit, &l->room, &how, e);
+    return r < 0 ? r : check_strategy(l, e);
+}
+
+bool batch_is_small(const struct batch *b)
+{
+    const struct edit_change *c = &b->change;
+    uint64_t size = c->base->file_size;
+    return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
+}
+
+bool batch_is_slow(const struct live *l)
+{
+    enum edit_strategy how;
+    assert(lock_held(&l->lock));
+    if (batch_is_small(&l->next))
+        return false;
+    (void)edit_estimate(&l->next.change, &l->opt.edit, &l->room, &how, NULL);
+    return how == EDIT_COPY;
 }
 
 static void follow(struct live *l, struct name *x)
@@ -342,43 +393,12 @@ static void follow(struct live *l, struct name *x)
 }
 
 /* What the names of steps show follows from what is stored. */
-static void follow_steps(struct live *l, const struct batch *b, size_t first)
+static void follow_steps(struct live *l, const struct batch *b)
 {
-    for (size_t i = first; i < b->n_step; i++) {
+    for (size_t i = 0; i < b->n_step; i++) {
         follow(l, b->step[i].from);
         follow(l, b->step[i].to);
     }
-}
-
-static void report_refused(struct live *l, const struct step *s, const struct err *e)
-{
-    if (!s->file && s->from && s->from->file)
-        (void)name_refused(l, s->from, e);
-    if (!s->file && s->to && s->to->file)
-        (void)name_refused(l, s->to, e);
-}
-
-void batch_take_back(struct live *l, const struct err *e)
-{
-    assert(lock_held(&l->lock));
-    struct batch *b = &l->next;
-    size_t first = b->kept;
-    size_t marks;
-    struct tensor_mark *mark = tensors_mark(&b->change, &marks);
-    play_all_back(l, b, first);
-    edit_undo(&b->change, 0);
-    if (edit_change_is_empty(&b->change))
-        adopt_base(l);
-    else
-        batch_touch(l);
-    tensors_taken_back(l, mark, marks, e);
-    free(mark);
-    follow_steps(l, b, first);
-    for (size_t i = first; i < b->n_step; i++)
-        report_refused(l, &b->step[i], e);
-    for (size_t i = first; i < b->n_step; i++)
-        step_end(l, &b->step[i]);
-    b->n_step = first;
 }
 
 /* ---- after a failure ---- */
@@ -401,21 +421,20 @@ void batch_drop(struct live *l, struct batch *failed)
     assert(lock_held(&l->lock));
     struct batch old = l->next;
     batch_begin(l);
-    l->next.asking = old.asking;
     l->next.waits = old.waits;
-    play_all_back(l, &old, 0);
-    if (failed && !batch_landed(failed, 0)) /* the file with the keys */
-        play_all_back(l, failed, 0);
+    play_all_back(l, &old);
+    if (failed)
+        play_all_back(l, failed);
     adopt_base(l);
     tensors_lost(l, &old);
     if (failed)
         tensors_lost(l, failed);
     tensors_follow(l);
     batch_follow(l, &old.change);
-    follow_steps(l, &old, 0);
+    follow_steps(l, &old);
     if (failed) {
         batch_follow(l, &failed->change);
-        follow_steps(l, failed, 0);
+        follow_steps(l, failed);
     }
     batch_end_steps(l, &old);
     batch_free(&old);
@@ -423,15 +442,8 @@ void batch_drop(struct live *l, struct batch *failed)
 
 /* ---- promises ---- */
 
-bool batch_loses(const struct batch *failed, uint64_t after, uint64_t edit, uint32_t file)
-{
-    bool landed = failed && edit <= failed->last && batch_landed(failed, file);
-    return edit > after && !landed;
-}
-
 /* Of the edits that are lost those for which some request waits, and gets the error. */
 struct heard {
-    const struct batch *failed;
     uint64_t after;
     uint8_t *bit;
 };
@@ -448,27 +460,20 @@ static void hear(struct heard *h, const struct live_wait *waits, uint64_t last)
 }
 
 /* An edit is lost, and nobody waits for it. */
-static bool is_silent(const struct heard *h, uint64_t edit, uint32_t file)
+static bool is_silent(const struct heard *h, uint64_t edit)
 {
     const uint64_t i = edit - h->after;
-    return batch_loses(h->failed, h->after, edit, file) && !(h->bit && h->bit[i / 8] >> i % 8 & 1);
-}
-
-/* Where it is lost for this file. */
-static void break_one(const struct heard *h, struct promise *p, uint32_t file, int r)
-{
-    if (batch_loses(h->failed, h->after, p->edit, file))
-        promise_break(p, h->after, r);
+    return edit > h->after && !(h->bit && h->bit[i / 8] >> i % 8 & 1);
 }
 
 static bool break_keys(struct live *l, const struct heard *h, int r)
 {
     bool silent = false;
     for (const struct name *x = l->names.oldest; x; x = x->newer)
-        silent |= is_silent(h, x->edit, 0);
+        silent |= is_silent(h, x->edit);
     for (uint32_t i = 0; i < l->names.numbers.given; i++) {
         struct file *f = names_file(&l->names, i);
-        if (!f || !batch_loses(h->failed, h->after, f->promise.edit, 0))
+        if (!f || f->promise.edit <= h->after)
             continue;
         promise_break(&f->promise, h->after, r);
         if (f->draft) /* there is nothing to be put back */
@@ -480,21 +485,18 @@ static bool break_keys(struct live *l, const struct heard *h, int r)
 static bool break_tensors(struct live *l, const struct heard *h, int r)
 {
     bool silent = false;
-    struct tensor_now t;
     for (struct folder *f = l->folders.first; f; f = f->next) {
-        const uint32_t file = tensor_of_number(l, f->number, &t) < 0 ? 0 : tensor_file(l, t.old);
-        silent |= is_silent(h, f->promise.edit, file);
-        break_one(h, &f->promise, file, r);
+        silent |= is_silent(h, f->promise.edit);
+        promise_break(&f->promise, h->after, r);
         for (struct view_draft *d = f->drafts; d; d = d->inside)
-            break_one(h, &d->promise, file, r);
+            promise_break(&d->promise, h->after, r);
     }
     return silent;
 }
 
-bool batch_break(struct live *l, const struct batch *failed, uint64_t after,
-                 const struct live_wait *waits, int r)
+bool batch_break(struct live *l, uint64_t after, const struct live_wait *waits, int r)
 {
-    struct heard h = {.failed = failed, .after = after, .bit = l->heard};
+    struct heard h = {.after = after, .bit = l->heard};
     assert(lock_held(&l->lock));
     hear(&h, waits, l->edits);
     bool keys = break_keys(l, &h, r), tensors = break_tensors(l, &h, r);

@@ -54,7 +54,7 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
 {
     struct err e = {0};
     lock_take(&l->lock);
-    const struct edit_file *f = tensor_beside(l, tensor);
+    const struct edit_file *f = l->file;
     lock_drop(&l->lock);
     int fd = temp_unnamed(f, &e);
     if (fd < 0)

@@ -11,9 +11,8 @@
  *      steps are dropped. Failed: the steps of the later batch and then its own are played backwards.
  *      All that was accepted until then is lost, and reported.
  *  M6. Edits have numbers, which rise. Those up to `settled` are on the disk, or lost; those after it
- *      and up to flight.last are in flight; the others are in `next`, which has the disk's answer to
- *      those up to next.kept_edit. A request waits for one number; a loss is
- *      reported by promises (promise.h).
+ *      and up to flight.last are in flight; the others are in `next`. A request waits for one number; a
+ *      loss is reported by promises (promise.h).
  *
  * Threads: all of struct live but what is marked is protected by its lock.
  */
@@ -27,88 +26,50 @@
 #include "edit/commit.h"
 #include "live/folders.h"
 #include "live/live.h"
+#include "live/logs.h"
 #include "live/lookers.h"
 #include "live/names.h"
 #include "live/places.h"
-#include "live/preview_bytes.h"
 
-/* An edit of a key; with `file`, one that moved a file from one name to another. */
+/* With an edit a file moved from one name to another. */
 struct step {
-    struct name *from; /* pinned; NULL: keys only change places */
-    struct name *to;   /* pinned; NULL: none */
-    struct file *file; /* pinned; NULL: no file moved */
+    struct name *from; /* pinned */
+    struct name *to;   /* pinned */
+    struct file *file; /* pinned */
     unsigned drafts;   /* file->drafts: later ones do not go back with it */
 };
 
-/*
- * What a snapshot of a batch that changes tensors has of each: see preview.h.
- */
-struct preview_tensor {
-    struct edit_content *content; /* a reference: what the change gives it; NULL: the base's */
+/* What a snapshot of a batch that changes tensors has of each: see tensor_table.h. */
+struct table_tensor {
+    struct tensor_content *content; /* a reference: what the change gives it; NULL: the base's */
     struct tensor_id id;
-    uint32_t old;             /* its place in the base; EDIT_NONE: it is new */
-    struct shown_bytes bytes; /* a reference: those that are not on the disk; or NULL */
+    uint32_t old; /* its place in the base; EDIT_NONE: it is new */
 };
 
-struct preview {
-    struct preview_tensor *of; /* owned; NULL: no snapshot of it was made that changes tensors */
-    uint32_t n;
-    struct ids *ids;   /* a reference: the snapshot's */
-    struct index find; /* of those with a content, by that */
-};
-
-/* What a batch makes of one file of the model. */
-struct batch_part {
-    uint32_t file;
-    bool landed;           /* it is on the disk */
-    struct edit_plan plan; /* owned */
-    struct buf notes;      /* owned; in flight: what is done to each key and tensor, for the log */
-    struct err why;        /* it was not written: why; else code 0 */
-};
-
-/* By their first edits. */
-struct parts {
-    struct batch_part *part; /* owned */
-    size_t n;
-    uint32_t *
-        of; /* owned: of each file of the model its part, or EDIT_NONE; NULL: nothing was planned */
+struct tensor_table {
+    struct table_tensor *of; /* owned; NULL: no snapshot of it was made that changes tensors */
+    uint32_t n;              /* tensors of the snapshot; behind them ... */
+    uint32_t all;            /* ... those that it is without because they are DOOMED */
+    struct ids *ids;         /* a reference: the snapshot's */
+    struct index find;       /* of those with a content, by that */
 };
 
 struct batch {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
-    struct parts parts;        /* of the change, as it was when a snapshot was made of it last */
-    struct preview preview;
+    struct edit_plan
+        plan;     /* owned: of the change, as it was when a snapshot was made of it last, ... */
+    bool planned; /* ... if there is one */
+    struct tensor_table table;
     uint64_t number;   /* differs for each batch */
-    struct step *step; /* owned; of those that the disk was asked for, only what moved a file */
+    struct step *step; /* owned */
     size_t n_step, cap_step;
-    size_t kept;              /* of them: the disk was asked, they can be written ... */
-    uint64_t kept_edit;       /* ... which are the edits up to this one */
-    uint64_t last;            /* in flight: its last edit */
-    struct live_wait *asking; /* requests that wait for the disk's answer */
-    struct live_wait *waits;  /* requests that wait until it is durable */
-    bool asked;               /* the disk was asked, and then */
-    enum edit_strategy how;   /* what it said */
-    uint64_t restored;        /* it is an undo: the state that it goes back to; else 0 */
-    bool slow;                /* in flight: it is a copy of a large model */
-};
-
-/* A mapping of a file of the model that goes on in place. */
-struct old_map {
-    struct mapped *m; /* a reference */
-    uint32_t file;
-};
-
-/* A tensor's bytes as one mapping, which is made without the lock: see preview_copy.h. */
-struct preview_copy {
-    struct edit_content *content; /* a reference */
-    struct below below;           /* a reference to what it lies over */
-    struct shown_bytes bytes;     /* a reference to them; NULL: not made yet */
-};
-
-struct preview_copies {
-    struct preview_copy *of; /* owned */
-    size_t n, cap;
-    struct index find; /* by their contents, once they are made */
+    uint64_t last;           /* in flight: its last edit */
+    struct live_wait *waits; /* requests that wait until it is durable */
+    uint64_t restored;       /* it is an undo: the state that it goes back to; else 0 */
+    bool slow;               /* in flight: it may be a copy of a large model */
+    bool touched;            /* bytes of tensors were overwritten, maybe, and are back */
+    struct buf notes; /* owned; in flight: what is done to each key and tensor, for the log */
+    struct err why;   /* it was not written: why; else code 0 */
 };
 
 struct judge;
@@ -126,19 +87,18 @@ struct ended {
 enum { LIVE_KNOWN = 1024 };
 
 struct live {
-    struct live_options opt;   /* constant */
-    struct newest *newest;     /* not owned */
-    struct live_target *files; /* owned: those that can be edited */
-    size_t n_files;
-    struct edit_file *file; /* the first, and so are all: not owned; the writer's: while nothing is
-                               written, under the lock */
+    struct live_options opt; /* constant */
+    struct newest *newest;   /* not owned */
+    struct edit_file *file;  /* that is edited: not owned; the writer's: while nothing is written,
+                                  under the lock */
+    bool unmapped;           /* the writer's: readers have a mapping of before its last edit */
     const struct judge *const *judge; /* of drafts: constant */
     bool nul_names;                   /* some key has a NUL in it; constant */
     struct lock lock;                 /* comes before that of `newest` */
     atomic_bool touched;              /* something is known of some tensor's folder */
     atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
-    bool hides;                       /* that is without the keys that are DOOMED: it is not what is
-                                         accepted */
+    atomic_bool hides;                /* that is without the keys, and tensors, that are DOOMED: it
+                                         is not what is accepted */
     bool ending;                      /* drafts that were not judged yet are dropped */
     uint32_t snapshots;               /* made after the first */
     uint64_t ranks;                   /* given to keys: the next new one's */
@@ -148,8 +108,7 @@ struct live {
     struct snapshot *flying;    /* a reference: what is being written, or NULL */
     struct store *store;        /* a reference: of the tensors of `disk` */
     struct store *flying_store; /* a reference: of those of `flying`; or NULL */
-    struct old_map *old;        /* owned: of files of the model, for stores of before */
-    size_t n_old, cap_old;
+    struct logs logs;           /* of drafts of tensors */
     struct folders folders;
     struct places places;    /* of tensors that were removed in this mount */
     struct making **makings; /* owned: tensors that are not whole yet, in the order in which they
@@ -162,7 +121,7 @@ struct live {
     const struct making *judging; /* its drafts stay meanwhile */
     struct live_wait *asks; /* not owned list: for which drafts are to be judged, as they came */
     unsigned judged;        /* drafts for which some are carried out */
-    struct cond made;       /* there are no such drafts any more; or `copying` ended */
+    struct cond made;       /* there are no such drafts any more */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making
         *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */
@@ -173,28 +132,27 @@ struct live {
     struct ended ended[LIVE_KNOWN];
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */
-    struct preview_copies copies, missing; /* for the next snapshot */
-    bool copying;                          /* a request makes some, without the lock */
     struct batch next;
     struct batch flight;         /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;         /* keys that it changes */
     struct live_wait *syncs;     /* of folders, that wait for writers to be released ... */
     struct timespec syncs_until; /* ... until then: CLOCK_MONOTONIC */
-    struct live_wait *asked;     /* requests whose question the thread is asking just now */
     uint64_t edits;              /* the number of the last one that was accepted */
     uint64_t settled;            /* that of the last one which is on the disk, or lost */
     uint8_t *heard; /* owned: room for a bit of each edit that is not settled: see batch_break() */
     size_t cap_heard;
-    int failed;       /* 0, or why edits were lost whose error no request got; reported once */
-    bool freeing;     /* the file that was replaced last still takes its room */
-    char undo[512];   /* about the last undo: as long as a line of struct err */
-    char undone[512]; /* the same, once it is written */
+    int failed;   /* 0, or why edits were lost whose error no request got; reported once */
+    bool freeing; /* the file that was replaced last still takes its room */
+    struct edit_disk
+        room; /* of the file with the keys, as it was seen last; not known since a write has begun, ... */
+    struct timespec room_until; /* ... nor from then on: CLOCK_MONOTONIC */
+    char undo[512];             /* about the last undo: as long as a line of struct err */
+    char undone[512];           /* the same, once it is written */
     /* Turns of the writer's thread: */
     struct crew *crew;     /* not owned; set once it has started */
     struct crew *own_crew; /* owned; NULL: it is that of the options */
     struct crew_job job;
     bool started, stop;
-    bool has_asked;              /* its last turn was a question */
     struct live_file *made_file; /* owned: what mknod made last, open; or NULL */
     struct timespec made_due;    /* CLOCK_MONOTONIC: when it is closed */
     bool due_set;
@@ -208,26 +166,6 @@ struct live {
 static inline struct snapshot *base_snapshot(const struct live *l)
 {
     return l->flying ? l->flying : l->disk;
-}
-
-/* The file of the model that a tensor of the base is in; EDIT_NONE: one that is new. */
-static inline uint32_t tensor_file(const struct live *l, uint32_t old)
-{
-    return old == EDIT_NONE || l->n_files == 1 ? 0 : l->store->place[old].shard;
-}
-
-/* What a batch makes of a file; NULL: nothing. */
-static inline struct batch_part *batch_part(const struct batch *b, uint32_t file)
-{
-    uint32_t i = b->parts.of ? b->parts.of[file] : EDIT_NONE;
-    return i == EDIT_NONE ? NULL : &b->parts.part[i];
-}
-
-/* True if what a batch makes of a file is on the disk. */
-static inline bool batch_landed(const struct batch *b, uint32_t file)
-{
-    const struct batch_part *p = batch_part(b, file);
-    return p && p->landed;
 }
 
 /* Where the tensors are of what an edit that is made now is based on. */

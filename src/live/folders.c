@@ -72,12 +72,6 @@ void folder_set_error(struct folders *s, struct folder *f, const char *why)
     s->n_errors += f->error != NULL;
 }
 
-void folder_changed(struct folder *f, uint32_t snapshots)
-{
-    f->stale = true;
-    f->since = snapshots;
-}
-
 /* ---- removed ---- */
 
 void folder_doom(struct folders *s, struct folder *f)

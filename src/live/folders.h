@@ -37,8 +37,6 @@ struct folder {
     struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
     unsigned edits;            /* of its content, and of what is below them */
     bool doomed, removed;
-    bool stale;                /* its content was changed ... */
-    uint32_t since;            /* ... after so many snapshots: no other one has that yet */
     struct timespec mtime;     /* tv_sec 0: not written in this mount */
     struct view_draft *drafts; /* of its views, and helpers beside them (view.h) */
     struct making *making;     /* it is one still (makings.h); or NULL */
@@ -66,9 +64,6 @@ struct folder *folders_get(struct folders *s, uint32_t number);
 void folders_drop(struct folders *s, struct folder *f);
 /* Why it was refused; NULL: it was not. Rarely fails: then nothing is said. */
 void folder_set_error(struct folders *s, struct folder *f, const char *why);
-
-/* Its content was changed, which only a snapshot after the first `snapshots` shows. */
-void folder_changed(struct folder *f, uint32_t snapshots);
 
 /* Hide it, until folders_take() or folder_back(). */
 void folder_doom(struct folders *s, struct folder *f);

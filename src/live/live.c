@@ -11,31 +11,26 @@
 #include "live/edits.h"
 #include "live/look.h"
 #include "live/makings.h"
-#include "live/preview.h"
-#include "live/preview_copy.h"
+#include "live/tensor_table.h"
 #include "live/unsaved.h"
 #include "live/view.h"
 #include "live/writer.h"
 
 /* ---- begin and end ---- */
 
-int live_open(struct newest *n, const struct live_target *file, size_t files,
-              const struct live_options *o, struct live **ret)
+int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
+              struct live **ret)
 {
     struct live *l = calloc(1, sizeof(*l));
-    struct live_target *all = malloc(files * sizeof(*all));
     const struct gguf *own = snapshot_own(n->view.snap);
-    if (!l || !all || names_init(&l->names, n->view.snap->gguf) < 0) {
+    if (!l || names_init(&l->names, n->view.snap->gguf) < 0) {
         free(l);
-        free(all);
         return -ENOMEM;
     }
-    memcpy(all, file, files * sizeof(*all));
     l->opt = *o;
     l->newest = n;
-    l->files = all;
-    l->n_files = files;
-    l->file = all[0].file;
+    l->file = file;
+    logs_init(&l->logs, l->file);
     l->nul_names = has_nul_names(own);
     l->ranks = edit_first_rank(own->n_kv);
     l->tensor_ranks = edit_first_rank(n->view.snap->gguf->n_tensors);
@@ -71,13 +66,10 @@ void live_close(struct live *l)
     names_close(&l->names);
     folders_free(&l->folders);
     places_free(&l->places);
-    preview_free_old(l);
-    preview_copies_free(&l->copies);
-    preview_copies_free(&l->missing);
     snapshot_unref(l->disk);
     store_unref(l->store);
+    logs_free(&l->logs);
     lock_destroy(&l->lock);
-    free(l->files);
     free(l->heard);
     free(l);
 }
@@ -166,16 +158,24 @@ int live_recall(struct live *l, struct buf *notes)
 
 /* ---- the newest state ---- */
 
-int live_freshen(struct live *l)
+int live_freshen(struct live *l, bool whole, struct view *ret)
 {
     struct err e = {0};
-    if (!atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed))
+    int r = 0;
+    bool fresh = !atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed);
+    if (fresh && !(ret && atomic_load(&l->hides))) {
+        if (ret)
+            *ret = newest_view(l->newest);
         return 0;
+    }
+    /* What is written shows what was removed, too: the view is taken before another one takes its place. */
     LOCKED(&l->lock);
-    int r;
-    do
+    if (whole || !l->folders.doomed)
         r = batch_look(l, &e);
-    while (preview_again(l, &r, &e));
+    else if (atomic_load(&l->stale))
+        r = batch_freshen(l, &e);
+    if (ret)
+        *ret = newest_view(l->newest);
     return r;
 }
 
@@ -188,18 +188,18 @@ static size_t unfinished(const struct live *l)
     return n;
 }
 
-/* True if another program changed a file of the model. The disk is asked. */
-static bool is_changed(struct live *l, size_t no)
+/* True if another program changed the model. The disk is asked. */
+static bool is_changed(struct live *l)
 {
     struct edit_file file;
     lock_take(&l->lock);
-    bool idle = writer_file(l, no, &file);
+    bool idle = writer_file(l, &file);
     lock_drop(&l->lock);
     if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
         return false;
     /* An edit of our own may have replaced the file meanwhile. */
     lock_take(&l->lock);
-    bool changed = !l->flying && edit_id_equal(&file.id, &l->files[no].file->id);
+    bool changed = !l->flying && edit_id_equal(&file.id, &l->file->id);
     lock_drop(&l->lock);
     return changed;
 }
@@ -222,8 +222,7 @@ struct live_counts live_count(struct live *l)
     struct live_counts c = {.pending = accepted(l) + unfinished(l),
                             .refused = l->names.n_errors + l->folders.n_errors};
     lock_drop(&l->lock);
-    for (size_t i = 0; i < l->n_files && !c.changed; i++)
-        c.changed = is_changed(l, i);
+    c.changed = is_changed(l);
     return c;
 }
 
@@ -249,11 +248,8 @@ struct live_given live_given(struct live *l)
 bool live_edits(struct live *l, dev_t dev, ino_t ino)
 {
     struct edit_file file;
-    bool same = false;
     LOCKED(&l->lock);
-    for (size_t i = 0; i < l->n_files && !same; i++)
-        same = writer_file(l, i, &file) && file.id.dev == dev && file.id.ino == ino;
-    return same;
+    return writer_file(l, &file) && file.id.dev == dev && file.id.ino == ino;
 }
 
 /* ---- facts ---- */
@@ -281,8 +277,8 @@ static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct
         buf_add(&ret->key, x->key, x->key_len);
     if (type.set)
         type_put(&type, &ret->type);
-    if (x && x->error)
-        buf_str(&ret->error, x->error);
+    const char *why = x ? why_unsaved(l, x) : NULL;
+    buf_str(&ret->error, why ? why : "");
     return 0;
 }
 

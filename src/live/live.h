@@ -24,9 +24,10 @@
 #include "base/crew.h"
 #include "base/logger.h"
 #include "edit/file.h"
-#include "edit/keeper.h"
+#include "edit/history_job.h"
 #include "edit/plan.h"
 #include "edit/shown.h"
+#include "model/imatrix.h"
 #include "model/newest.h"
 #include "text/name.h"
 
@@ -39,20 +40,14 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 #define LIVE_THREAD "writer"
 #define LIVE_PATIENCE 1000
 
-/* A file of the model that edits are written to. */
-struct live_target {
-    struct edit_file *file; /* not owned: open for writing */
-    uint32_t block;         /* bytes of its file system's block, see edit_options */
-    bool unmapped;          /* the writer's: readers have a mapping of before its last edit */
-};
-
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
-    bool tensors;           /* tensors can be edited too: tensors.h */
-    struct keeper *history; /* not owned; NULL: none is kept */
-    struct crew *crew;      /* whose thread writes; not owned; NULL: one of its own */
-    struct logger log;      /* called by any thread */
+    bool tensors;                  /* tensors can be edited too: tensors.h */
+    const struct imatrix *imatrix; /* how values are weighed that are encoded; not owned, or NULL */
+    struct history_job *history;   /* not owned; NULL: none is kept */
+    struct crew *crew;             /* whose thread writes; not owned; NULL: one of its own */
+    struct logger log;             /* called by any thread */
 };
 
 /* A request that waits until an edit is durable. */
@@ -63,7 +58,6 @@ struct live_wait {
     /* Of this module: */
     struct live_wait *next;
     uint64_t edit;          /* the number of the edit that it waits for */
-    uint32_t file;          /* of the model, which that changes */
     int result;             /* of the request */
     struct live_view *view; /* of live.asks: by which a draft is to be judged ... */
     /* ... and for what (asks.h) */
@@ -72,13 +66,12 @@ struct live_wait {
 #define LIVE_PARKED 1
 
 /*
- * Edit the model that `n` has as its newest state, and as what is on the disk; `file` is its file
- * (a copy of the list is kept), of a split model whose tensors are edited all of them in their order,
- * else the first. All must outlive it, and nobody else changes them. Key i has number i to begin
+ * Edit the model that `n` has as its newest state, and as what is on the disk; `file` is its file, of a
+ * split model the first. Both must outlive it, and nobody else changes them. Key i has number i to begin
  * with. 0, -ENOMEM.
  */
-int live_open(struct newest *n, const struct live_target *file, size_t files,
-              const struct live_options *o, struct live **ret);
+int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
+              struct live **ret);
 /* Start the thread that writes, or use that of the options: before the first edit. */
 int live_start(struct live *l, struct err *e);
 /* Begin to write what is pending; for live_finish() of many models. No edit comes after that. */
@@ -98,8 +91,9 @@ void live_close(struct live *l); /* may be NULL */
 
 /* ---- the newest state ---- */
 
-/* Make a snapshot of the accepted edits, unless one exists. */
-int live_freshen(struct live *l);
+/* Make a snapshot of the accepted edits, unless one exists. whole: for a view of the whole, which shows nothing
+ * that was removed and is still to be written. *ret: that view, which is to be freed; NULL: it is not asked for. */
+int live_freshen(struct live *l, bool whole, struct view *ret);
 
 /* Pending edits are counted up to this, so that a look does not cost more the more there are. */
 #define LIVE_COUNT_MOST 101

@@ -9,7 +9,6 @@
 #include "base/bytes.h"
 #include "gguf/value.h"
 #include "live/batch.h"
-#include "live/preview_copy.h"
 #include "live/stored.h"
 
 /* ---- files ---- */
@@ -141,9 +140,7 @@ int live_list(struct live *l, struct live_list *list)
     struct err e = {0};
     LOCKED(&l->lock);
     int r;
-    do
-        r = batch_freshen(l, &e);
-    while (preview_again(l, &r, &e));
+    r = batch_freshen(l, &e);
     const struct snapshot *g = l->newest->view.snap;
     size_t n = 0, most = (size_t)g->gguf->n_kv + l->names.named;
     uint32_t *number = r < 0 ? NULL : malloc((most + 1) * sizeof(*number));

@@ -25,6 +25,6 @@ void look_measure(struct shown *s, struct live_attr *ret);
 /* What a name in metadata/ is. */
 enum name_class look_classify(const struct live *l, const char *text);
 /* A file that is neither a key nor a known helper is dropped at the end. */
-#define LOOK_STRAY "it is not a key name (keys have a dot)"
+#define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"
 
 #endif

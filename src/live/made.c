@@ -12,7 +12,6 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "live/batch.h"
-#include "live/preview_copy.h"
 
 struct making *making_of(const struct live *l, uint32_t number)
 {
@@ -93,7 +92,7 @@ void makings_settle(struct live *l, const struct err *why)
     for (struct making *m = l->makings_added, *next; m; m = next) {
         next = m->next;
         drop_same(&l->made_content[making_bucket(m->content)], m);
-        edit_content_unref(m->content);
+        tensor_content_unref(m->content);
         m->content = NULL;
         m->lost = why;
         if (why) {
@@ -137,19 +136,12 @@ bool making_leaves(const struct live *l, const struct making *m, enum live_view_
 static int check_name(struct live *l, const char *file, struct making *m)
 {
     struct tensor_now t;
-    struct err e = {0};
     if (making_named(l, file))
         return -EEXIST;
     if (tensor_find(l, file, &t) == 0) {
         const struct folder *f = t.number == IDS_NONE ? NULL : folders_find(&l->folders, t.number);
         if (!f || !f->doomed)
             return -EEXIST;
-    }
-    if (l->newest->shards) {
-        (void)err_set(&e, -EOPNOTSUPP,
-                      "the number of tensors of a split model cannot change: merge it first (copy "
-                      "model.gguf out of the mount)");
-        return tensor_refused(l, NULL, file, strlen(file), &e);
     }
     int r = name_decode(file, m->name, &m->len);
     if (r < 0)

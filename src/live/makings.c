@@ -116,14 +116,12 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
         return r;
     }
     if (edit_tensor_find(c, m->name, m->len, &t))
-        m->content = edit_content_ref((struct edit_content *)t.content);
+        m->content = tensor_content_ref((struct tensor_content *)t.content);
     making_end(l, m);
     making_regained(l, m->file);
-    folder_changed(f, l->snapshots);
     f->mtime = when_date();
     batch_note(l, NULL, NULL);
     promise_make(&f->promise, l->edits);
-    l->next.asked = false;
     return 0;
 }
 
@@ -146,14 +144,15 @@ static int judge_views(struct live *l, struct making *m, struct tensor_edit *ret
                            .has_type = m->has_type,
                            .has_shape = m->has_shape,
                            .type = m->type,
-                           .shape = m->shape};
+                           .shape = m->shape,
+                           .imp = imatrix_find(l->opt.imatrix, m->name, m->len)};
     for (int k = LIVE_RAW; k <= LIVE_F16_NPY; k++) {
         const struct view_draft *d = making_draft(l, m, (enum live_view_kind)k);
         t.draft[k] = d ? d->data : NULL;
     }
     l->judging = m;
     lock_drop(&l->lock);
-    int r = tensor_new_judge(&t, l->file, NULL, ret, e);
+    int r = tensor_new_judge(&t, NULL, ret, e);
     lock_take(&l->lock);
     l->judging = NULL;
     return r;

@@ -33,7 +33,7 @@ struct making {
     bool removed;
     bool has_type, has_shape;
     uint32_t type;
-    struct edit_shape shape;
+    struct tensor_shape shape;
     uint32_t aside;       /* rows that were written, and are left aside */
     unsigned open;        /* handles that may write; and of them ... */
     unsigned unclosed;    /* ... those that were not closed since they were written */
@@ -43,11 +43,11 @@ struct making {
     bool lost;            /* it was added, and could not be written */
     struct err why;       /* what it lacks, or why it cannot be a tensor, or could not be written */
     /* A reference: of the tensor that it became, to give that its number; NULL once that is settled. */
-    struct edit_content *content;
+    struct tensor_content *content;
 };
 
 /* Of those that are tensors, in live.made_content. */
-static inline size_t making_bucket(const struct edit_content *k)
+static inline size_t making_bucket(const struct tensor_content *k)
 {
     return hash_name((const void *)&k, sizeof(k)) % LIVE_KNOWN;
 }

@@ -71,36 +71,16 @@ static void end_note(struct buf *out, size_t before)
         buf_char(out, '\0');
 }
 
-/* One buffer for all, or that of the part that a tensor's edit belongs to. */
-static void note_all(const struct live *l, struct batch *b, const struct edit_change *c,
-                     struct buf *all)
+void notes_all(const struct edit_change *c, struct buf *out)
 {
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        const struct edit_slot *s = &c->tensors->slot[i];
-        struct batch_part *p = all ? NULL : batch_part(b, tensor_file(l, s->old));
-        struct buf *out = p ? &p->notes : all;
-        size_t before = out ? out->len : 0;
-        if (out)
-            note_tensor(c->tensors, s, out);
-        if (out)
-            end_note(out, before);
+        size_t before = out->len;
+        note_tensor(c->tensors, &c->tensors->slot[i], out);
+        end_note(out, before);
     }
-    struct batch_part *keys = all ? NULL : batch_part(b, 0);
-    struct buf *out = keys ? &keys->notes : all;
-    for (size_t i = 0; out && i < c->n; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         size_t before = out->len;
         note_slot(c, &c->slot[i], out);
         end_note(out, before);
     }
-}
-
-void notes_all(const struct edit_change *c, struct buf *out)
-{
-    note_all(NULL, NULL, c, out);
-}
-
-void notes_of(const struct live *l, struct batch *b)
-{
-    assert(lock_held(&l->lock));
-    note_all(l, b, &b->change, NULL);
 }

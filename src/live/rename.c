@@ -281,7 +281,7 @@ static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    size_t before = edit_mark(&m->l->next.change), steps = m->l->next.n_step;
+    size_t before = edit_mark(&m->l->next.change);
     CLEANUP(shown_free) struct shown s = stored_value(m->l, m->from);
     shown_text(&s, &text);
     if (buf_error(&text))
@@ -293,7 +293,7 @@ static int key_over_key(const struct move *m)
     r = edits_remove(m->l, m->from, &e);
     name_take(m->n, m->from, f);
     if (r < 0) { /* neither the one nor the other */
-        batch_undo(m->l, before, steps);
+        batch_undo(m->l, before);
         name_follow(m->l, m->to);
         return refused(m, &e);
     }
@@ -350,6 +350,8 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
                 struct live_wait *w)
 {
     bool key;
+    struct err unready; /* the write says so */
+    writer_ready(l, &unready);
     LOCKED(&l->lock);
     struct file *f = look_find_typed(l, old);
     struct move m = {.l = l, .n = &l->names, .wait = w};

@@ -65,14 +65,7 @@ int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *r
     return 0;
 }
 
-const struct edit_file *tensor_beside(const struct live *l, uint32_t number)
-{
-    struct tensor_now t;
-    assert(lock_held(&l->lock));
-    return tensor_of_number(l, number, &t) < 0 ? l->file : l->files[tensor_file(l, t.old)].file;
-}
-
-uint32_t tensor_made(const struct live *l, const struct edit_content *k)
+uint32_t tensor_made(const struct live *l, const struct tensor_content *k)
 {
     const struct making *m = l->made_content[making_bucket(k)];
     while (m && m->content != k)
@@ -181,7 +174,6 @@ static void lose(struct live *l, const struct edit_change *c, uint32_t old)
     if (!f)
         return;
     f->losses++;
-    folder_changed(f, l->snapshots); /* what was accepted since still shows */
 }
 
 void tensors_lost(struct live *l, const struct batch *b)
@@ -191,8 +183,6 @@ void tensors_lost(struct live *l, const struct batch *b)
     assert(lock_held(&l->lock));
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
         uint32_t old = c->tensors->slot[i].old;
-        if (batch_landed(b, tensor_file(l, old)))
-            continue;
         made |= old == EDIT_NONE;
         if (old != EDIT_NONE)
             lose(l, c, old);
@@ -214,10 +204,8 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
     assert(lock_held(&l->lock));
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
         const struct edit_slot *s = &c->tensors->slot[i];
-        const struct batch_part *p = batch_part(b, tensor_file(l, s->old));
-        const struct err *why = e ? e : p && !p->landed ? &p->why : NULL;
-        if (s->old != EDIT_NONE && why)
-            report(l, ids_of(c->ids, s->old).number, why);
+        if (s->old != EDIT_NONE)
+            report(l, ids_of(c->ids, s->old).number, e);
     }
 }
 
@@ -232,41 +220,6 @@ struct view_draft *tensors_landed(struct live *l, const struct batch *b)
             dead = view_helpers_drop(l, ids_of(c->ids, s->old).number, dead);
     }
     return dead;
-}
-
-struct tensor_mark *tensors_mark(const struct edit_change *c, size_t *n)
-{
-    *n = c->tensors ? c->tensors->n : 0;
-    struct tensor_mark *m = *n ? malloc(*n * sizeof(*m)) : NULL;
-    for (size_t i = 0; m && i < *n; i++) {
-        const struct edit_slot *s = &c->tensors->slot[i];
-        m[i] = (struct tensor_mark){s->old, s->content, s->gone};
-    }
-    if (!m)
-        *n = 0;
-    return m;
-}
-
-void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n,
-                        const struct err *e)
-{
-    const struct edit_change *c = &l->next.change;
-    assert(lock_held(&l->lock));
-    bool made = !mark && c->tensors && c->tensors->n;
-    tensors_follow(l);
-    for (size_t i = 0; i < n; i++) {
-        const struct edit_slot *s = i < c->tensors->n ? &c->tensors->slot[i] : NULL;
-        bool same = s && s->content == mark[i].content && s->gone == mark[i].gone;
-        if (same)
-            continue;
-        made |= mark[i].old == EDIT_NONE;
-        if (mark[i].old == EDIT_NONE)
-            continue;
-        lose(l, c, mark[i].old);
-        report(l, ids_of(c->ids, mark[i].old).number, e);
-    }
-    if (made)
-        lose_all(l);
 }
 
 void views_interrupt(struct live *l, const void *request)
@@ -291,7 +244,7 @@ uint64_t view_draft_size(const struct view_draft *d)
 void view_draft_end(struct view_draft *d)
 {
     tensor_draft_free(d->data);
-    tensor_base_unref(d->before);
+    logs_rest(&d->live->logs);
     buf_free(&d->text);
     if (d->helper)
         (void)close(d->fd);

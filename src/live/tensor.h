@@ -22,12 +22,11 @@ int tensor_find(const struct live *l, const char *file, struct tensor_now *ret);
 /* The same by its number, of a tensor that the newest snapshot has, or the base. */
 int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *ret);
 /* The number of one that was in the making and was added with this content; IDS_NONE. */
-uint32_t tensor_made(const struct live *l, const struct edit_content *k);
+uint32_t tensor_made(const struct live *l, const struct tensor_content *k);
 /* Remove it from the model: as edit_tensor_remove(). Where it stood is kept. */
 int tensor_drop(struct live *l, const char *name, size_t n, struct err *e);
-/* The file of the model that it is in, by its number, beside which drafts of it are made; constant but
- * for the writer's thread. Of one that is not in the model yet, the first. */
-const struct edit_file *tensor_beside(const struct live *l, uint32_t number);
+/* False: the change leaves the model without any tensor. */
+bool tensors_left(const struct live *l);
 /* Its folder. NULL: no memory. */
 struct folder *tensor_folder(struct live *l, uint32_t number);
 /* An edit was refused: for the log and for user.gguf.error. f may be NULL. Returns e->code. */
@@ -36,25 +35,12 @@ int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
 
 /* Edits were given up: which tensors are there follows from what is stored now. */
 void tensors_follow(struct live *l);
-/* Drafts that were begun from what a batch gave its tensors can be accepted no more, but of parts that
- * landed. */
+/* Drafts that were begun from what a batch gave its tensors can be accepted no more. */
 void tensors_lost(struct live *l, const struct batch *b);
-/* A batch was not written, or some of its parts: the tensors that it names show why. e NULL: what its
- * parts say. */
+/* A batch was not written: the tensors that it names show why. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 
 /* It was written: what it removed is gone for good. Returns a list for view_drafts_end(), without the lock. */
 struct view_draft *tensors_landed(struct live *l, const struct batch *b);
-
-/* What the tensors of a change are, to find out what an undo took back. Free it. NULL: no memory,
- * or no tensor was touched. */
-struct tensor_mark {
-    uint32_t old;
-    const struct edit_content *content;
-    bool gone;
-};
-struct tensor_mark *tensors_mark(const struct edit_change *c, size_t *n);
-void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n,
-                        const struct err *e);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- made ---- */
 
-static void take_shape(struct tensor_base *b, const struct edit_shape *s, uint64_t nbytes)
+static void take_shape(struct tensor_base *b, const struct tensor_shape *s, uint64_t nbytes)
 {
     b->type = s->type;
     b->n_dims = s->n_dims;
@@ -33,7 +33,7 @@ static void take_tensor(struct tensor_base *b, const struct gguf *g, const struc
 }
 
 int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store, uint32_t place,
-                     struct edit_content *content, struct tensor_base **ret)
+                     struct tensor_content *content, struct tensor_base **ret)
 {
     struct tensor_base *b = calloc(1, sizeof(*b));
     if (!b)
@@ -47,7 +47,7 @@ int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store, uint
         take_tensor(b, g, &g->tensor[i]);
     b->store = store ? store_ref(store) : NULL;
     b->place = place;
-    b->content = edit_content_ref(content);
+    b->content = tensor_content_ref(content);
     *ret = b;
     return 0;
 }
@@ -74,8 +74,13 @@ void tensor_base_unref(struct tensor_base *b)
     if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
         return;
     store_unref(b->store);
-    edit_content_unref(b->content);
+    tensor_content_unref(b->content);
     free(b);
+}
+
+uint64_t tensor_base_offset(const struct tensor_base *b)
+{
+    return b->store && b->place < b->store->n ? b->store->place[b->place].off : 0;
 }
 
 /* ---- views ---- */
@@ -146,20 +151,6 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
 
 /* ---- bytes ---- */
 
-/* The first piece that ends behind `off`, or the number of pieces. */
-static size_t find_piece(const struct edit_content *k, uint64_t off)
-{
-    size_t lo = 0, hi = k ? k->n : 0;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (k->piece[mid].at + k->piece[mid].len > off)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
-}
-
 /* From here on to copy it by a system call is faster than to touch its pages. */
 #define MUCH ((size_t)32 << 10)
 
@@ -168,35 +159,22 @@ static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size
     uint64_t at;
     if (!b->store || b->place >= b->store->n)
         return -EIO;
-    const struct place_in_store *p = &b->store->place[b->place];
-    struct mapped *m = b->store->file[p->file];
-    if (!add_u64(p->off, off, &at))
-        return -EIO;
-    if (n < MUCH || m->from != MAPPED_DISK || atomic_load(&m->frozen))
-        return mapped_copy(m, at, dst, n);
-    const struct source file = mapped_source(m);
-    int r = file.read(&file, at, dst, n);
-    return r == -EIO ? mapped_copy(m, at, dst, n) : r; /* it notes that the file was cut */
+    struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
+    const struct source file = m ? mapped_source(m) : (struct source){0};
+    int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
+    /* It notes that the file was cut. */
+    return r == -EIO ? store_read(b->store, b->place, off, dst, n, b->nbytes) : r;
 }
 
 static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, size_t n)
 {
-    const struct edit_content *k = b->content;
-    for (size_t i = find_piece(k, off), done = 0; done < n;) {
-        const struct edit_piece *p = k && i < k->n ? &k->piece[i] : NULL;
-        uint64_t at = off + done, left = n - done, len = left;
-        int r;
-        if (p && p->at <= at) {
-            len = min_u64(left, p->at + p->len - at);
-            r = p->draft->src.read(&p->draft->src, p->src + (at - p->at), dst + done, (size_t)len);
-            i++;
-        } else {
-            len = p ? min_u64(left, p->at - at) : left;
-            r = read_store(b, at, dst + done, (size_t)len);
-        }
+    const struct tensor_piece *p;
+    for (uint64_t len; n > 0; off += len, dst += len, n -= (size_t)len) {
+        len = tensor_content_stretch(b->content, off, n, &p);
+        int r =
+            p ? tensor_piece_read(p, off, dst, (size_t)len) : read_store(b, off, dst, (size_t)len);
         if (r < 0)
             return r;
-        done += (size_t)len;
     }
     return 0;
 }

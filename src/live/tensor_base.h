@@ -12,7 +12,8 @@
 #ifndef LIVE_TENSOR_BASE_H
 #define LIVE_TENSOR_BASE_H
 
-#include "edit/content.h"
+#include "model/content.h"
+#include "model/imatrix.h"
 #include "model/npy.h"
 #include "model/form.h"
 #include "quant/encode.h"
@@ -35,9 +36,10 @@ struct tensor_base {
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* as stored */
     uint64_t n_elem, nbytes;
-    struct store *store;          /* a reference; NULL: all bytes are in the pieces */
-    uint32_t place;               /* its number there */
-    struct edit_content *content; /* a reference; NULL: no pieces */
+    struct store *store;            /* a reference; NULL: all bytes are in the pieces */
+    uint32_t place;                 /* its number there */
+    struct tensor_content *content; /* a reference; NULL: no pieces */
+    const struct imatrix_row *imp;  /* not owned: how much its columns matter; NULL: not known */
 };
 
 /*
@@ -46,11 +48,14 @@ struct tensor_base {
  * used. 0, -ENOMEM.
  */
 int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store, uint32_t place,
-                     struct edit_content *content, struct tensor_base **ret);
+                     struct tensor_content *content, struct tensor_base **ret);
 /* A tensor that does not exist yet, in a model of this byte order. 0, -ENOMEM. */
 int tensor_base_none(bool big, struct tensor_base **ret);
 struct tensor_base *tensor_base_ref(struct tensor_base *b);
 void tensor_base_unref(struct tensor_base *b); /* may be NULL */
+
+/* Where its bytes are in the file of its store; without one 0. */
+uint64_t tensor_base_offset(const struct tensor_base *b);
 
 /* The name of a view's file: "f32.npy". */
 const char *tensor_view_name(enum tensor_view view);

@@ -6,78 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
+#include "base/write_out.h"
 
-enum { GRANULE = TENSOR_GRANULE };
+/* Most headers of NumPy arrays are shorter. */
+#define HEADER_MOST 4096
 
-/* Bytes of `raw` lie in the file as they lie in the model, up to a multiple of it: no page is larger, and
- * no block that can be cloned. */
-#define SHIFT ((uint64_t)64 << 10)
-
-static uint64_t granules(uint64_t bytes)
-{
-    return tensor_granules(bytes);
-}
+/* Bytes that were written in order and are sent to the disk at once. */
+#define RUN_LEAST ((uint64_t)4 << 20)
 
 /* ---- read ---- */
 
-/* Bytes of the file; behind its end they are zeros. */
-static int read_file(const struct tensor_draft *d, const struct edit_draft *file, uint64_t off,
-                     uint8_t *dst, size_t n)
+/* Bytes of one stretch: of x; without it the base's, and behind `cut` zeros. */
+static int read_stretch(const struct extent *x, const struct tensor_base *base,
+                        enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
-    const struct sys *sys = d->f->sys;
-    size_t done = 0;
-    while (done < n) {
-        ssize_t r = sys->pread(sys, file->src.fd, dst + done, n - done, d->shift + off + done);
-        if (r < 0 && r != -EINTR)
-            return (int)r;
-        if (r == 0)
-            break;
-        done += r > 0 ? (size_t)r : 0;
-    }
-    memset(dst + done, 0, n - done);
-    return 0;
-}
-
-/* What stands where nothing was written. */
-struct below {
-    struct tensor_base *base; /* a reference */
-    struct tensor_seal *seal; /* a reference: what was sealed of the draft lies over it; or NULL */
-    enum tensor_view view;
-    uint64_t cut;
-};
-
-static void below_free(struct below *b)
-{
-    tensor_base_unref(b->base);
-    tensor_seal_unref(b->seal);
-}
-
-/* Under `lock`. */
-static struct below below_of(const struct tensor_draft *d)
-{
-    return (struct below){tensor_base_ref(d->base), tensor_seal_ref(d->seal), d->view, d->cut};
-}
-
-static int read_below(const struct below *b, uint64_t off, uint8_t *dst, size_t n)
-{
-    size_t there = off < b->cut ? (size_t)min_u64(n, b->cut - off) : 0;
+    if (x)
+        return extent_read(x, off, dst, n);
+    size_t there = (size_t)within_u64(off, n, cut);
     memset(dst + there, 0, n - there);
-    if (there == 0)
-        return 0;
-    return b->seal ? tensor_seal_read(b->seal, off, dst, there)
-                   : tensor_view_read(b->base, b->view, off, dst, there);
-}
-
-/* The stretch at `off` that comes from one place, at most n bytes; *present: the file. Under either
- * lock. */
-static size_t stretch_at(const struct tensor_draft *d, uint64_t off, size_t n, bool *present)
-{
-    uint64_t lo, hi, end;
-    bool any = bits_next(&d->present, off / GRANULE, &lo, &hi);
-    *present = any && lo <= off / GRANULE;
-    end = *present ? hi : any ? lo : UINT64_MAX / GRANULE;
-    return (size_t)min_u64(n, end * GRANULE - off);
+    return there ? tensor_view_read(base, view, off, dst, there) : 0;
 }
 
 int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got)
@@ -85,23 +34,22 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
     size_t done = 0;
     int r = 0;
     while (r == 0 && done < n) {
+        const struct extent *found;
         lock_take(&d->lock);
         uint64_t at = off + done, left = at < d->size ? d->size - at : 0;
-        bool present;
-        size_t len = stretch_at(d, at, (size_t)min_u64(n - done, left), &present);
-        uint8_t *to = (uint8_t *)dst + done;
-        const bool memory = present && draft_bytes_in_memory(d->to);
-        if (memory)
-            memcpy(to, d->to->bytes + (at - d->first), len);
-        struct edit_draft *file = present ? edit_draft_ref(d->to) : NULL;
-        struct below below = below_of(d);
+        left = min_u64(left, n - done);
+        size_t len = left ? (size_t)extents_stretch(&d->written, at, left, &found) : 0;
+        struct extent x = len && found ? *found : (struct extent){0};
+        const bool there = len && found;
+        if (x.log)
+            (void)log_ref(x.log);
+        struct tensor_base *base = tensor_base_ref(d->base);
+        const uint64_t cut = d->cut;
         lock_drop(&d->lock);
-        if (!present)
-            r = read_below(&below, at, to, len);
-        else if (!memory)
-            r = read_file(d, file, at, to, len);
-        below_free(&below);
-        edit_draft_unref(file);
+        if (len)
+            r = read_stretch(there ? &x : NULL, base, d->view, cut, at, (uint8_t *)dst + done, len);
+        log_unref(x.log);
+        tensor_base_unref(base);
         done += len;
         if (len == 0)
             break;
@@ -111,108 +59,115 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
     return r;
 }
 
-/* ---- written: one at a time, with `io` ---- */
-
-static bool in_file(const struct tensor_draft *d)
+int tensor_round_read(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+                      void *dst, size_t n)
 {
-    return d->to && !draft_bytes_in_memory(d->to);
+    const struct extent *x;
+    uint8_t *to = dst;
+    int r = 0;
+    for (uint64_t len; r == 0 && n > 0; off += len, to += len, n -= (size_t)len) {
+        len = extents_stretch(&round->shown, off, n, &x);
+        r = read_stretch(x, round->base, d->view, round->cut, off, to, (size_t)len);
+    }
+    return r;
 }
 
-/* Room for n bytes from `first` on, when something is to stand there: views are opened under a lock. */
-static int make_room(struct tensor_draft *d, uint64_t first, uint64_t n)
+int tensor_round_piece(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+                       uint64_t n, struct tensor_piece *ret, struct err *e)
 {
-    struct edit_draft *to, *old = d->to;
-    assert(lock_held(&d->io));
-    int r = draft_bytes_room(d->f, old, n, d->shift + first, &to, NULL);
-    if (r < 0 || to == old)
-        return r;
-    lock_take(&d->lock);
-    d->to = to;
-    d->first = first;
-    lock_drop(&d->lock);
-    edit_draft_unref(old);
+    const struct extent *x;
+    uint64_t len = extents_stretch(&round->shown, off, n, &x);
+    *ret = (struct tensor_piece){.at = off, .len = len};
+    if (!x && off < round->cut)
+        ret->len = min_u64(len, round->cut - off);
+    else if (!x || !x->log)
+        return logs_take_zeros(d->logs, len, &ret->log, &ret->src, e);
+    if (x) {
+        ret->src = x->src + (off - x->at);
+        ret->log = log_ref(x->log);
+    }
     return 0;
 }
 
-int tensor_draft_to_file(struct tensor_draft *d)
+/* ---- written: one at a time, with `io` ---- */
+
+static void drop_room(struct tensor_draft *d)
 {
-    return make_room(d, d->first, UINT64_MAX);
+    log_unref(d->room.log);
+    d->room = (struct extent){0};
 }
 
-/* Memory has granules from the first one on, or from where the first write is. */
-static int room_for(struct tensor_draft *d, uint64_t off, uint64_t end)
+/*
+ * Room for bytes [off, off + n): for all of the view where it is known how long that can be, so that what
+ * continues in it continues in the log.
+ */
+static int make_room(struct tensor_draft *d, uint64_t off, uint64_t n, struct err *e)
 {
-    uint64_t first = d->to ? d->first : end <= DRAFT_BYTES_FEW ? 0 : off / GRANULE * GRANULE;
-    if (off < first)
-        return tensor_draft_to_file(d);
-    return make_room(d, first, granules(end) * GRANULE - first);
-}
-
-static int put(struct tensor_draft *d, const void *bytes, size_t n, uint64_t off)
-{
-    int r = room_for(d, off, off + n);
+    const uint64_t limit = atomic_load(&d->limit);
+    const bool known = limit < TENSOR_DRAFT_MAX;
+    assert(lock_held(&d->io));
+    if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
+        return 0;
+    drop_room(d);
+    struct extent room = {.at = known ? 0 : off, .len = known ? limit : off + 2 * n};
+    int r = logs_take(d->logs, room.len, d->phase + room.at, &room.log, &room.src, e);
     if (r < 0)
         return r;
-    if (in_file(d))
-        return draft_bytes_write(d->f, d->to, bytes, n, d->shift + off);
-    lock_take(&d->lock);
-    r = draft_bytes_write(d->f, d->to, bytes, n, off - d->first);
-    lock_drop(&d->lock);
-    return r;
+    d->room = room;
+    return 0;
 }
 
-/* Bytes behind `size` are zeros again. */
-static int clear_behind(struct tensor_draft *d, uint64_t size)
+static void release_log(void *log)
 {
-    int r = 0;
-    if (in_file(d)) {
-        r = draft_bytes_cut(d->f, d->to, d->shift + size);
-    } else if (d->to) {
+    log_unref(log);
+}
+
+/* Bytes [off, end) of the room were written. Many in order are on their way to the disk before a commit waits for
+ * them. */
+static void note_run(struct tensor_draft *d, uint64_t off, uint64_t end)
+{
+    if (off != d->run)
+        d->sent = off;
+    d->run = end;
+    if (end - d->sent < RUN_LEAST)
+        return;
+    write_out(d->logs->f->sys, d->room.log->src.fd, d->sent, end - d->sent, log_ref(d->room.log),
+              release_log);
+    d->sent = end;
+}
+
+/* Put bytes into the log and the list. */
+static int put(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n, bool fresh,
+               struct err *e)
+{
+    int r = make_room(d, off, n, e);
+    if (r < 0)
+        return r;
+    const struct extent x = {off, n, d->room.src + (off - d->room.at), d->room.log, fresh};
+    r = logs_put(d->logs, x.log, x.src, bytes, n);
+    if (r == 0) {
+        note_run(d, x.src, x.src + n);
         lock_take(&d->lock);
-        (void)draft_bytes_cut(d->f, d->to, size > d->first ? size - d->first : 0);
+        r = extents_put(&d->written, &x);
         lock_drop(&d->lock);
     }
-    d->behind &= r < 0;
-    return r;
+    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 
-/* Granules are in the file from now on. */
-static int add_present(struct tensor_draft *d, uint64_t first, uint64_t last)
+/* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */
+static int grow(struct tensor_draft *d, uint64_t end, struct err *e)
 {
-    lock_take(&d->lock);
-    int r = bits_add(&d->present, first, last);
-    lock_drop(&d->lock);
-    d->untidy |= r < 0;
-    return r;
-}
-
-int tensor_draft_fill(struct tensor_draft *d, uint64_t granule)
-{
-    uint8_t bytes[GRANULE];
-    uint64_t at = granule * GRANULE;
-    assert(lock_held(&d->io));
-    if (bits_has(&d->present, granule) || at >= d->size)
+    const struct extent zeros = {.at = d->size, .len = end - d->size, .fresh = true};
+    if (end <= d->size)
         return 0;
-    size_t n = (size_t)min_u64(GRANULE, d->size - at);
     lock_take(&d->lock);
-    struct below below = below_of(d);
+    int r = extents_put(&d->written, &zeros);
+    if (r == 0) {
+        d->size = end;
+        view_event(&d->state, VIEW_WRITE);
+    }
     lock_drop(&d->lock);
-    int r = read_below(&below, at, bytes, n);
-    below_free(&below);
-    if (r == 0)
-        r = put(d, bytes, n, at);
-    return r ? r : add_present(d, granule, granule + 1);
-}
-
-/* Fill the granules that a write covers in part. */
-static int fill_edges(struct tensor_draft *d, uint64_t off, uint64_t end)
-{
-    int r = 0;
-    if (off % GRANULE)
-        r = tensor_draft_fill(d, off / GRANULE);
-    if (r == 0 && end % GRANULE && end < d->size)
-        r = tensor_draft_fill(d, end / GRANULE);
-    return r;
+    return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
 }
 
 static int too_long(const struct tensor_draft *d, struct err *e)
@@ -245,8 +200,8 @@ static int parse_header(struct tensor_draft *d, size_t most, struct err *e)
 /* Most headers are short. */
 static int find_header(struct tensor_draft *d, struct err *e)
 {
-    int r = parse_header(d, GRANULE, e);
-    return r == NPY_MORE && d->size > GRANULE ? parse_header(d, NPY_MAX_HEADER, e) : r;
+    int r = parse_header(d, HEADER_MOST, e);
+    return r == NPY_MORE && d->size > HEADER_MOST ? parse_header(d, NPY_MAX_HEADER, e) : r;
 }
 
 static uint64_t npy_end(const struct npy *npy)
@@ -266,37 +221,6 @@ static int check_header(struct tensor_draft *d, uint64_t off, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* Granules [first, last) are to be judged, and it ends at `end` from now on, if that is more. */
-static int note_written(struct tensor_draft *d, uint64_t first, uint64_t last, uint64_t end)
-{
-    lock_take(&d->lock);
-    int r = bits_add(&d->fresh, first, last);
-    if (r == 0 && end > d->size)
-        r = bits_add(&d->fresh, d->size / GRANULE, granules(end));
-    if (r == 0)
-        d->size = max_u64(d->size, end);
-    if (r == 0)
-        view_event(&d->state, VIEW_WRITE);
-    lock_drop(&d->lock);
-    return r;
-}
-
-/* Granules behind `size` are not there. Under `lock`. */
-static void forget_behind(struct tensor_draft *d, uint64_t size)
-{
-    bits_remove(&d->present, granules(size), BITS_MAX);
-    bits_remove(&d->fresh, granules(size), BITS_MAX);
-}
-
-/* A write failed halfway. */
-static void give_up(struct tensor_draft *d)
-{
-    lock_take(&d->lock);
-    forget_behind(d, d->size);
-    lock_drop(&d->lock);
-    d->untidy = d->behind = true;
-}
-
 static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n,
                     struct err *e)
 {
@@ -305,24 +229,19 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         return too_long(d, e);
     if (n == 0)
         return 0;
-    int r = d->behind ? clear_behind(d, d->size) : 0;
-    if (r == 0)
-        r = fill_edges(d, off, end);
-    if (r == -EIO)
-        return err_set(e, r,
-                       "cannot read the tensor around it, or write a draft beside the model: %s",
-                       strerror(-r));
-    if (r == 0)
-        r = put(d, bytes, n, off);
-    if (r == 0)
-        r = add_present(d, off / GRANULE, granules(end));
-    if (r == 0)
-        r = note_written(d, off / GRANULE, granules(end), end);
-    if (r == 0)
-        draft_bytes_sent(d->f, d->to, &d->run, d->shift + off, d->shift + end);
-    else
-        give_up(d);
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    int r = put(d, off, bytes, n, true, e);
+    if (r < 0)
+        return r;
+    const struct extent gap = {.at = d->size, .len = off - d->size, .fresh = true};
+    lock_take(&d->lock);
+    if (off > d->size && (r = extents_put(&d->written, &gap)) < 0)
+        extents_cut(&d->written, d->size);
+    if (r == 0) {
+        d->size = max_u64(d->size, end);
+        view_event(&d->state, VIEW_WRITE);
+    }
+    lock_drop(&d->lock);
+    return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
 }
 
 int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const void *bytes,
@@ -337,29 +256,13 @@ int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const 
     return r;
 }
 
-/* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */
-static int extend(struct tensor_draft *d, uint64_t end, struct err *e)
-{
-    uint64_t size = d->size;
-    if (end <= size)
-        return 0;
-    int r = d->behind ? clear_behind(d, size) : 0;
-    if (r < 0)
-        return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
-    r = note_written(d, size / GRANULE, granules(end), end);
-    return r < 0 ? err_set(e, -ENOMEM, "no memory for a draft") : 0;
-}
-
 static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
 {
     if (size > atomic_load(&d->limit))
         return too_long(d, e);
     if (size < d->size) {
-        int r = clear_behind(d, size);
-        if (r < 0)
-            return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
         lock_take(&d->lock);
-        forget_behind(d, size);
+        extents_cut(&d->written, size);
         d->cut = min_u64(d->cut, size);
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->truncations++;
@@ -367,7 +270,7 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
         view_event(&d->state, VIEW_CUT);
         lock_drop(&d->lock);
     }
-    return extend(d, size, e);
+    return grow(d, size, e);
 }
 
 int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e)
@@ -385,7 +288,7 @@ int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool
     lock_take(&d->io);
     int r = !add_u64(off, n, &end) || end > atomic_load(&d->limit) ? too_long(d, e) : 0;
     if (r == 0 && !keep_size)
-        r = extend(d, end, e);
+        r = grow(d, end, e);
     lock_drop(&d->io);
     return r;
 }
@@ -405,26 +308,20 @@ static uint64_t values_of(const struct tensor_base *base, enum tensor_view view)
     return base->n_elem * tensor_view_form(view)->width;
 }
 
-/* Where its bytes are in the model's file. */
-static uint64_t place_of(const struct tensor_base *b)
-{
-    return b->store && b->place < b->store->n ? b->store->place[b->place].off : 0;
-}
-
-int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum tensor_view view,
+int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
                       struct tensor_draft **ret, struct err *e)
 {
     struct tensor_draft *d = calloc(1, sizeof(*d));
     if (!d)
         return err_set(e, -ENOMEM, "no memory for a draft");
-    d->f = f;
+    d->logs = logs;
     d->view = view;
     lock_init(&d->io);
     lock_init(&d->lock);
     d->base = tensor_base_ref(base);
     atomic_init(&d->limit, limit_of(base, view));
     d->size = d->cut = tensor_view_size(base, view);
-    d->shift = view == TENSOR_RAW && base->exists ? EDIT_DRAFT_ROOM + place_of(base) % SHIFT : 0;
+    d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
     /* The header alone is not read from the model. Without one that can be taken (of more dimensions)
      * writes find out. */
     if (tensor_view_is_npy(view) && d->size > 0 &&
@@ -440,13 +337,10 @@ void tensor_draft_free(struct tensor_draft *d)
 {
     if (!d)
         return;
-    edit_draft_unref(d->to);
-    tensor_seal_unref(d->seal);
+    extents_free(&d->written);
+    log_unref(d->room.log);
     tensor_base_unref(d->base);
-    bits_free(&d->present);
-    bits_free(&d->fresh);
-    bits_free(&d->judging);
-    spool_free(&d->spool);
+    free(d->judging.of);
     lock_destroy(&d->io);
     lock_destroy(&d->lock);
     free(d);
@@ -474,26 +368,195 @@ void tensor_draft_limit(struct tensor_draft *d, uint64_t limit)
     atomic_store(&d->limit, limit);
 }
 
-/* ---- for judges ---- */
+/* ---- a judgement ---- */
 
-static int share(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
+int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
 {
-    int r = room_for(d, 0, d->size);
-    if (r == 0)
-        r = clear_behind(d, d->size);
-    if (r < 0)
-        return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
-    lock_take(&d->lock);
-    d->to->src.size = (in_file(d) ? d->shift : 0) + d->size;
-    *ret = edit_draft_ref(d->to);
-    lock_drop(&d->lock);
+    uint8_t bytes[HEADER_MOST];
+    const struct extent *x;
+    int r = 0;
+    for (uint64_t len; r == 0 && lo < hi; lo += len) {
+        lock_take(&d->io);
+        len = extents_stretch(&d->written, lo, hi - lo, &x);
+        const bool is_below = !x && lo < d->cut; /* else they are there, or behind its end */
+        if (is_below) {
+            len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));
+            r = tensor_view_read(d->base, d->view, lo, bytes, (size_t)len);
+        }
+        if (r == 0 && is_below)
+            r = put(d, lo, bytes, (size_t)len, false, NULL);
+        lock_drop(&d->io);
+    }
+    return r;
+}
+
+/* What is to be judged. */
+static int find_fresh(const struct extents *s, struct tensor_ranges *ret)
+{
+    ret->of = malloc((s->n + 1) * sizeof(*ret->of));
+    if (!ret->of)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct extent *x = &s->of[i];
+        struct tensor_range *last = ret->n ? &ret->of[ret->n - 1] : NULL;
+        if (!x->fresh)
+            continue;
+        if (last && last->hi == x->at)
+            last->hi += x->len;
+        else
+            ret->of[ret->n++] = (struct tensor_range){x->at, x->at + x->len};
+    }
     return 0;
 }
 
-int tensor_draft_share(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
+static void round_free(struct tensor_round *round)
+{
+    tensor_base_unref(round->base);
+    extents_free(&round->shown);
+    free(round->fresh.of);
+}
+
+/* All that was written. Its bytes do not change from now on. With `io`. */
+static int take_round(struct tensor_draft *d, struct tensor_round *ret)
+{
+    drop_room(d);
+    *ret = (struct tensor_round){.base = tensor_base_ref(d->base),
+                                 .size = d->size,
+                                 .cut = d->cut,
+                                 .truncations = d->truncations};
+    int r = extents_copy(&d->written, &ret->shown);
+    if (r == 0)
+        r = find_fresh(&d->written, &ret->fresh);
+    if (r < 0)
+        round_free(ret);
+    return r;
+}
+
+static int begin(struct tensor_draft *d, struct tensor_round *ret)
+{
+    int r = take_round(d, ret);
+    lock_take(&d->lock);
+    view_event(&d->state, VIEW_JUDGE);
+    if (r < 0)
+        view_event(&d->state, VIEW_REFUSE);
+    for (size_t i = 0; r == 0 && i < d->written.n; i++)
+        d->written.of[i].fresh = false;
+    lock_drop(&d->lock);
+    return r < 0 ? r : 1;
+}
+
+int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret)
 {
     lock_take(&d->io);
-    int r = share(d, ret, e);
+    int r = view_is_due(tensor_draft_state(d)) ? begin(d, ret) : 0;
     lock_drop(&d->io);
+    return r;
+}
+
+int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, const struct npy *npy)
+{
+    struct extents all = {0};
+    struct tensor_range *one = malloc(sizeof(*one));
+    int r = one ? tensor_draft_hold(d, 0, round->cut) : -ENOMEM;
+    lock_take(&d->io);
+    lock_take(&d->lock);
+    if (r == 0)
+        r = extents_copy(&d->written, &all);
+    if (r == 0)
+        round->cut = d->cut = 0;
+    lock_drop(&d->lock);
+    lock_drop(&d->io);
+    if (r < 0) {
+        free(one);
+        return r;
+    }
+    extents_free(&round->shown);
+    round->shown = all;
+    free(round->fresh.of);
+    *one = (struct tensor_range){0, round->size};
+    round->fresh = (struct tensor_ranges){one, 1};
+    d->layout = (struct tensor_layout){npy->header, npy->width};
+    return 0;
+}
+
+/* All that was judged is to be judged again. Under `lock`. */
+static void put_back(struct tensor_draft *d, const struct tensor_ranges *judged,
+                     enum view_event event)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < d->written.n; i++) {
+        struct extent *x = &d->written.of[i];
+        while (k < judged->n && judged->of[k].hi <= x->at)
+            k++;
+        x->fresh |= k < judged->n && judged->of[k].lo < x->at + x->len;
+    }
+    view_event(&d->state, event);
+}
+
+static void judged(struct tensor_draft *d)
+{
+    free(d->judging.of);
+    d->judging = (struct tensor_ranges){NULL, 0};
+}
+
+int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r)
+{
+    lock_take(&d->lock);
+    bool gone = d->truncations != round->truncations;
+    if (keep && gone)
+        r = -EAGAIN;
+    if (!keep || gone) {
+        put_back(d, &round->fresh, r < 0 && r != -EAGAIN ? VIEW_REFUSE : VIEW_LEAVE);
+    } else {
+        d->judging = round->fresh;
+        round->fresh = (struct tensor_ranges){NULL, 0};
+    }
+    lock_drop(&d->lock);
+    round_free(round);
+    return r;
+}
+
+void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now)
+{
+    lock_take(&d->lock);
+    struct tensor_base *before = d->base;
+    d->base = tensor_base_ref(now);
+    judged(d);
+    view_event(&d->state, VIEW_PASS);
+    lock_drop(&d->lock);
+    tensor_base_unref(before);
+}
+
+void tensor_draft_failed(struct tensor_draft *d)
+{
+    lock_take(&d->lock);
+    put_back(d, &d->judging, VIEW_REFUSE);
+    judged(d);
+    lock_drop(&d->lock);
+}
+
+int tensor_draft_share(struct tensor_draft *d, const struct tensor_shape *shape,
+                       struct tensor_edit *ret, struct err *e)
+{
+    struct tensor_edit edit = {.shaped = true, .whole = true, .shape = *shape};
+    struct tensor_round round;
+    size_t cap = 0;
+    lock_take(&d->io);
+    int r = take_round(d, &round);
+    lock_drop(&d->io);
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    for (uint64_t at = 0; r == 0 && at < round.size; at += edit.piece[edit.n++].len) {
+        r = array_grow(&edit.piece, &cap, edit.n, sizeof(*edit.piece));
+        r = r < 0 ? err_set(e, r, "no memory")
+                  : tensor_round_piece(d, &round, at, round.size - at, &edit.piece[edit.n], e);
+        if (r < 0)
+            break;
+    }
+    round_free(&round);
+    if (r < 0)
+        tensor_edit_free(&edit);
+    else
+        *ret = edit;
     return r;
 }

@@ -12,11 +12,9 @@
  *     tensor_edit_free(&edit);
  *     tensor_draft_free(d);
  *
- * Bytes lie in a file without a name beside the model, few of them in memory (draft_bytes.h), in
- * granules of 4096 bytes. A granule that was written is there whole: the rest of it was filled with what
- * the view shows of the base. So what counts is what differs from the base; a bit is kept for each
- * granule that was written, two while it is not judged. Bytes behind the least length that the draft was
- * truncated to are zeros, not the base's.
+ * Bytes lie in the log of the model (logs.h): a draft is a list of stretches of it, over what the view shows of the
+ * base. What is not judged yet is written again in its place; what is being judged, or was, never: other bytes are
+ * written then. Where the draft was truncated, and grew again, are zeros.
  *
  * The judge looks at what was written since it passed last. Values are compared with what the view
  * shows of the base, block by block: equal ones keep their bytes, others are encoded, by all
@@ -25,10 +23,7 @@
  * judging them again gives the same bytes. A NumPy header that moves the values or changes their type
  * has all of them judged again.
  *
- * Much of `raw` that was written is not copied: the file is sealed when it is judged
- * (tensor_seal.h), and what is written meanwhile goes to a new one over it. Passed, the base has the bytes
- * of the seal, and the draft does without; else the two become one file again before it is judged anew. A sealed
- * file may become the journal of the edit, and has room for it before its bytes (EDIT_DRAFT_ROOM).
+ * Bytes of `raw` that differ are pieces of the log as they were written; values are encoded into it.
  *
  * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write
  * meanwhile: what they write is part of this judgement or of the next. Of two locks `io` is held for one
@@ -38,18 +33,16 @@
 #ifndef LIVE_TENSOR_DRAFT_H
 #define LIVE_TENSOR_DRAFT_H
 
-#include "base/bits.h"
 #include "base/units.h"
 #include "base/lock.h"
-#include "live/spool.h"
+#include "live/extents.h"
+#include "live/logs.h"
 #include "live/tensor_base.h"
 #include "live/tensor_edit.h"
-#include "live/tensor_seal.h"
 #include "live/view_state.h"
 #include "quant/encode.h"
 
-/* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. The bits of as
- * many granules take 256 MiB. */
+/* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
 
 /* Where the values of a NumPy view are, by its header. */
@@ -57,42 +50,48 @@ struct tensor_layout {
     uint32_t header, width; /* bytes of the header, of a value; 0: unknown */
 };
 
+/* Bytes [lo, hi) of the view. */
+struct tensor_range {
+    uint64_t lo, hi;
+};
+
+struct tensor_ranges {
+    struct tensor_range *of; /* owned: in order, disjoint */
+    size_t n;
+};
+
 struct tensor_draft {
-    const struct edit_file *f; /* not owned; constant, as what follows up to the locks */
+    struct logs *logs; /* not owned; constant, as what follows up to the locks */
     enum tensor_view view;
-    uint64_t shift; /* of the view's first byte in the file */
+    uint64_t phase; /* of the view's first byte in the model: log_take() */
     struct lock io, lock;
     /* Changed with both locks: */
-    struct edit_draft *to; /* owned: its file, or memory; NULL: nothing was written */
-    uint64_t first;        /* byte of the view with which memory begins */
+    struct extents written;
     _Atomic uint64_t size;
-    uint64_t cut;         /* bytes from here on are not those below */
-    struct bits present;  /* granules that are there */
+    uint64_t cut;         /* bytes from here on are not those below: all are in `written` */
     unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
+    bool anew;            /* all of it is to be judged */
     struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
-    /* For `io` alone: */
-    bool untidy; /* the file may have bytes in other granules */
-    bool behind; /* a write that failed may have left bytes behind the end */
-    struct draft_run run;
-    /* Protected by `lock`: what is below the file, and */
-    struct tensor_base *base; /* a reference */
-    struct tensor_seal *seal; /* a reference: over the base; NULL: nothing is */
-    struct bits fresh;        /* not judged yet: of the granules, and of zeros by which it grew */
-    struct bits judging;      /* what is being judged */
+    /* For `io` alone: where the log has room for bytes [room.at, room.at + room.len) of the view. No judgement has
+     * seen that room. Without a log: none. */
+    struct extent room;
+    uint64_t sent,
+        run; /* bytes [sent, run) of it were written in order, and not sent to the disk */
+    /* Protected by `lock`: what is below, and */
+    struct tensor_base *base;     /* a reference */
+    struct tensor_ranges judging; /* what is being judged */
     _Atomic enum view_state state;
     /* Any thread: */
     _Atomic(uint64_t) limit; /* no write may end behind it */
     /* The judge's: */
-    struct spool spool;
     struct tensor_layout layout; /* as which all is judged that is not to be judged again */
 };
 
 /*
- * A draft of a view that exists, or of any view of a tensor that does not exist. f must outlive it;
- * only what never changes of it is used. Takes a reference to the base. The disk is not asked: a file is
- * made by a write. 0, -ENOMEM.
+ * A draft of a view that exists, or of any view of a tensor that does not exist. The logs must outlive it. Takes a
+ * reference to the base. The disk is not asked: a log is made by a write. 0, -ENOMEM.
  */
-int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum tensor_view view,
+int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
                       struct tensor_draft **ret, struct err *e);
 void tensor_draft_free(struct tensor_draft *d); /* may be NULL */
 
@@ -145,15 +144,11 @@ void tensor_draft_failed(struct tensor_draft *d);
 
 /* ---- for judges ---- */
 
-static inline uint64_t tensor_granules(uint64_t bytes)
-{
-    return bytes / TENSOR_GRANULE + (bytes % TENSOR_GRANULE > 0);
-}
-
 /* What is judged, as it was when that began. */
 struct tensor_round {
-    struct tensor_base *base; /* a reference */
-    struct tensor_seal *seal; /* a reference: all of it; NULL: what the draft shows is judged */
+    struct tensor_base *base;   /* a reference */
+    struct extents shown;       /* owned: their bytes do not change */
+    struct tensor_ranges fresh; /* owned: what is to be judged */
     uint64_t size;
     uint64_t cut;
     unsigned truncations;
@@ -163,26 +158,29 @@ struct tensor_round {
 int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
 /* All of it is to be judged, by this header, and nothing of the base shows any more. 0, -errno. */
 int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, const struct npy *npy);
-/* Its bytes are in a file from now on. With `io`. 0, -errno. */
-int tensor_draft_to_file(struct tensor_draft *d);
-/* Put a granule into the file, if it is not there, with what the draft shows. With `io`. 0, -errno. */
-int tensor_draft_fill(struct tensor_draft *d, uint64_t granule);
-/* Bytes [lo, hi) are in the file from now on. 0, -errno. */
+/* Bytes [lo, hi) are in the log from now on. 0, -errno. */
 int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi);
+/* Bytes [off, off + n) of the view as they are judged, behind the size zeros. 0, -EIO, -errno. */
+int tensor_round_read(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+                      void *dst, size_t n);
+/* The same as a piece: how many of them, and where they are; *ret: log NULL: those of the base. 0, -errno. */
+int tensor_round_piece(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+                       uint64_t n, struct tensor_piece *ret, struct err *e);
 /*
  * The header of a NumPy view of `size` bytes. 0, TENSOR_SHORT, TENSOR_BEGUN, -EINVAL, -errno.
  */
 int tensor_draft_header(struct tensor_draft *d, uint64_t size, struct npy *ret, struct err *e);
 /*
  * All values, which begin behind `head` bytes, as a tensor of this shape. Blocks that `old` has, if it
- * is of that type, keep their bytes where the values are equal. The spool was begun. 0, as above.
+ * is of that type, keep their bytes where the values are equal. 0, as above.
  */
 int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
-                        const struct edit_shape *shape, const struct tensor_base *old,
-                        const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
-/* All its bytes, for an edit: a reference. It shows them on, and is not written as long as the edit has them.
- * 0, -errno. */
-int tensor_draft_share(struct tensor_draft *d, struct edit_draft **ret, struct err *e);
+                        const struct tensor_shape *shape, const struct tensor_base *old,
+                        const struct imatrix_row *imp, const struct units_watch *watch,
+                        struct tensor_edit *ret, struct err *e);
+/* All its bytes, which then never change, as a tensor of this shape. 0, -errno with a line. */
+int tensor_draft_share(struct tensor_draft *d, const struct tensor_shape *shape,
+                       struct tensor_edit *ret, struct err *e);
 /* keep: passed() or failed() will follow; else all counts as not judged. -EAGAIN as above, else r. */
 int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r);
 

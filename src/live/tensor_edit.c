@@ -22,7 +22,7 @@ int tensor_edit_apply(const struct tensor_edit *t, struct edit_change *c, const 
 void tensor_edit_free(struct tensor_edit *t)
 {
     for (size_t i = 0; i < t->n; i++)
-        edit_draft_unref(t->piece[i].draft);
+        log_unref(t->piece[i].log);
     free(t->piece);
     *t = TENSOR_EDIT_INIT;
 }

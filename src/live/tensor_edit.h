@@ -20,8 +20,8 @@ enum tensor_verdict {
 struct tensor_edit {
     bool shaped; /* another shape or type: `shape` */
     bool whole;  /* the pieces are all bytes of the tensor */
-    struct edit_shape shape;
-    struct edit_piece *piece; /* owned, with a reference to the draft of each */
+    struct tensor_shape shape;
+    struct tensor_piece *piece; /* owned, with a reference to the draft of each */
     size_t n;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "edit/commit.h"
 #include "live/tensor_edit.h"
 #include "quant/convert.h"
 #include "quant/encode.h"
@@ -38,6 +39,14 @@ static void put_value(struct buf *out, const struct quant_value *v)
         text_f32(out, v->f32, &float_names_text);
 }
 
+static int needs_importances(const struct quant_type *t, struct err *e)
+{
+    return err_set(e, -EOPNOTSUPP,
+                   "values are stored as %s only with importances of their columns: mount with "
+                   "`-o imatrix=FILE`, of a file that has this tensor",
+                   t->name);
+}
+
 int tensor_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
                  uint32_t n_dims, const uint64_t *dims, struct err *e)
 {
@@ -52,6 +61,8 @@ int tensor_fault(int code, const struct quant_type *t, const struct quant_fault 
     const char *what = (const char *)b.data;
     if (code == -EDOM)
         return err_set(e, code, "%s, which %s cannot hold", what, t->name);
+    if (code == -EOPNOTSUPP && t->weighs == QUANT_NEEDS)
+        return needs_importances(t, e);
     if (code == -EOPNOTSUPP)
         return err_set(e, code,
                        "%s, but values cannot be stored as %s here: write `raw`, or another `type`",
@@ -76,12 +87,26 @@ void tensor_failure_note(struct tensor_failure *f, uint64_t unit, const struct e
 
 /* ---- encode ---- */
 
+int tensor_importances(const struct imatrix_row *row, const struct quant_type *t, uint32_t n_dims,
+                       const uint64_t *dims, struct quant_importances *ret,
+                       const struct quant_importances **arg, struct err *e)
+{
+    *arg = NULL;
+    if (!row || !t || t->weighs == QUANT_IGNORES)
+        return 0;
+    *arg = ret;
+    return imatrix_fit(row, n_dims, dims, ret, e);
+}
+
 struct job {
     const struct tensor_encode *t;
     const struct quant_type *type;
     uint64_t n_elem;
     uint64_t old_elem; /* elements whose old blocks can be looked at */
-    struct spool *spool;
+    struct quant_importances imp;
+    const struct quant_importances *weigh; /* imp, or NULL */
+    struct logs *logs;
+    struct log *log; /* where the bytes are, from `at` on */
     uint64_t at;
     struct tensor_failure failure;
 };
@@ -100,20 +125,24 @@ static int encode_part(struct job *j, uint64_t first, size_t n, struct room *roo
     const size_t blocks = n / j->type->block_len, bytes = blocks * j->type->block_bytes;
     const bool over = first < j->old_elem;
     struct quant_fault fault = {0};
+    struct quant_importances imp = j->imp;
+    const struct quant_importances *weigh = j->weigh ? &imp : NULL;
+    imp.first = first;
     int r = t->from.read(t->from.arg, first, room->values, n);
     if (r == 0 && over)
         r = tensor_view_read(t->old, TENSOR_RAW, byte, room->raw, bytes);
     if (r < 0)
         return err_set(e, r, "cannot read the values: %s", strerror(-r));
     if (t->from.stored)
-        r = quant_convert(t->from.stored, j->type, t->big, room->values, n, room->raw, &fault);
+        r = quant_convert(t->from.stored, j->type, t->big, room->values, n, room->raw, weigh,
+                          &fault);
     else
         r = quant_write(j->type, t->big, t->from.view, over ? room->raw : NULL, room->values,
-                        blocks, room->raw, &fault);
+                        blocks, room->raw, weigh, &fault);
     fault.element += first;
     if (r < 0)
         return tensor_fault(r, j->type, &fault, t->shape.n_dims, t->shape.dims, e);
-    r = spool_put(j->spool, j->at + byte, room->raw, bytes);
+    r = logs_put(j->logs, j->log, j->at + byte, room->raw, bytes);
     return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 
@@ -133,31 +162,42 @@ static int encode_unit(void *arg, uint64_t unit, void *room)
     return r;
 }
 
-int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct units_watch *watch,
-                  uint64_t *at, struct err *e)
+int tensor_encode(const struct tensor_encode *t, struct logs *logs, const struct units_watch *watch,
+                  struct tensor_edit *ret, struct err *e)
 {
-    struct job j = {.t = t, .type = quant_find(t->shape.type), .n_elem = 1, .spool = s};
+    struct job j = {.t = t, .type = quant_find(t->shape.type), .n_elem = 1, .logs = logs};
     struct units c = {.unit = encode_unit, .arg = &j, .room = sizeof(struct room)};
     uint64_t nbytes;
-    int r = edit_shape_bytes(&t->shape, &nbytes, e);
+    int r = tensor_shape_bytes(&t->shape, &nbytes, e);
+    if (r == 0)
+        r = tensor_importances(t->imp, j.type, t->shape.n_dims, t->shape.dims, &j.imp, &j.weigh, e);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < t->shape.n_dims; i++)
         j.n_elem *= t->shape.dims[i];
     if (t->old && t->old->exists && t->old->type == t->shape.type)
         j.old_elem = min_u64(j.n_elem, t->old->n_elem);
-    r = spool_take(s, nbytes, &j.at, e);
-    if (r < 0)
+    struct tensor_piece *p = malloc(sizeof(*p));
+    r = p ? logs_take(logs, nbytes, 0, &j.log, &j.at, e) : err_set(e, -ENOMEM, "no memory");
+    if (r < 0) {
+        free(p);
         return r;
+    }
+    *p = (struct tensor_piece){0, nbytes, j.at, j.log};
+    struct tensor_edit edit = {true, true, t->shape, p, 1};
     lock_init(&j.failure.lock);
     c.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH;
     r = units_run(&c, watch);
     lock_destroy(&j.failure.lock);
+    if (r == 0) {
+        *ret = edit;
+        return 0;
+    }
+    tensor_edit_free(&edit);
     if (r == -EINTR || r == -ENOMEM)
         return err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
-    if (r < 0 && e)
+    if (e)
         *e = j.failure.e;
-    *at = j.at;
     return r;
 }
 
@@ -171,8 +211,11 @@ static int read_stored(void *arg, uint64_t first, void *dst, size_t n)
                             n / t->block_len * t->block_bytes);
 }
 
+/* From so many bytes on the file system is asked first whether it has room: encoding takes a while. */
+#define ROOM_ASKED ((uint64_t)1 << 20)
+
 static int check_convert(const struct tensor_base *base, const struct quant_type *to,
-                         struct edit_shape *shape, struct err *e)
+                         struct tensor_shape *shape, const struct logs *logs, struct err *e)
 {
     uint64_t nbytes;
     if (!tensor_view_exists(base, TENSOR_F32))
@@ -180,62 +223,29 @@ static int check_convert(const struct tensor_base *base, const struct quant_type
     if (!quant_can_encode(to, base->big))
         return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here",
                        to ? to->name : "an unknown type");
-    *shape = (struct edit_shape){.type = to->id, .n_dims = base->n_dims};
-    for (uint32_t i = 0; i < base->n_dims && i < EDIT_MAX_DIMS; i++)
+    if (to->weighs == QUANT_NEEDS && !base->imp)
+        return needs_importances(to, e);
+    *shape = (struct tensor_shape){.type = to->id, .n_dims = base->n_dims};
+    for (uint32_t i = 0; i < base->n_dims && i < TENSOR_MAX_DIMS; i++)
         shape->dims[i] = base->dims[i];
     if (base->n_dims == 0)
         shape->dims[shape->n_dims++] = 1;
-    return edit_shape_bytes(shape, &nbytes, e);
+    const int r = tensor_shape_bytes(shape, &nbytes, e);
+    return r == 0 && nbytes >= ROOM_ASKED ? edit_room_for(logs->f, nbytes, "conversion", e) : r;
 }
 
-/* All bytes of a tensor, which a spool has at `at`, as an edit. */
-static int one_piece(struct spool *s, uint64_t at, uint64_t nbytes, struct tensor_edit *ret)
-{
-    struct edit_draft *d;
-    struct edit_piece *p = malloc(sizeof(*p));
-    int r = p ? spool_end(s, &d) : -ENOMEM;
-    if (r < 0) {
-        free(p);
-        return r;
-    }
-    *p = (struct edit_piece){0, nbytes, at, d};
-    ret->piece = p;
-    ret->n = 1;
-    ret->shaped = ret->whole = true;
-    return 0;
-}
-
-static int convert(const struct tensor_encode *t, struct spool *s, const struct edit_file *f,
-                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
-{
-    uint64_t at, nbytes;
-    int r = edit_shape_bytes(&t->shape, &nbytes, e);
-    spool_begin(s, f);
-    if (r == 0)
-        r = tensor_encode(t, s, watch, &at, e);
-    if (r < 0)
-        return r;
-    r = one_piece(s, at, nbytes, ret);
-    return r < 0 ? err_set(e, r, "no memory") : TENSOR_CHANGED;
-}
-
-int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_file *f,
+int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_encode t = {
         .from = {.stored = quant_find(base->type), .read = read_stored, .arg = base},
         .big = base->big,
+        .imp = base->imp,
     };
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct spool s = SPOOL_INIT;
     if (base->exists && base->type == type)
         return TENSOR_SAME;
-    int r = check_convert(base, quant_find(type), &t.shape, e);
+    int r = check_convert(base, quant_find(type), &t.shape, logs, e);
     if (r == 0)
-        r = convert(&t, &s, f, watch, &edit, e);
-    spool_free(&s);
-    edit.shape = t.shape;
-    if (r == TENSOR_CHANGED)
-        *ret = edit;
-    return r;
+        r = tensor_encode(&t, logs, watch, ret, e);
+    return r < 0 ? r : TENSOR_CHANGED;
 }

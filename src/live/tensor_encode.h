@@ -10,7 +10,7 @@
 
 #include "base/units.h"
 #include "base/lock.h"
-#include "live/spool.h"
+#include "live/logs.h"
 #include "live/tensor_base.h"
 #include "quant/encode.h"
 
@@ -26,19 +26,21 @@ struct tensor_values {
 
 struct tensor_encode {
     struct tensor_values from;
-    struct edit_shape shape; /* of the tensor that is made, as edit_shape_bytes() takes it */
+    struct tensor_shape shape; /* of the tensor that is made, as tensor_shape_bytes() takes it */
     bool big;
+    const struct imatrix_row *imp; /* NULL: none */
     /* Blocks of the same type: one that shows the same values keeps its bytes. NULL: all are encoded,
      * as in a conversion. It may have fewer or more elements. */
     const struct tensor_base *old;
 };
 
 /*
- * Encode all values into a spool that has been begun. *at: where the bytes are. 0; -EDOM, -ERANGE,
+ * Encode all values into the log: as an edit. 0; -EDOM, -ERANGE,
  * -EOPNOTSUPP (the line names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM, -errno.
  */
-int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct units_watch *watch,
-                  uint64_t *at, struct err *e);
+struct tensor_edit;
+int tensor_encode(const struct tensor_encode *t, struct logs *logs, const struct units_watch *watch,
+                  struct tensor_edit *ret, struct err *e);
 
 /*
  * The values of a tensor that exists, whatever its bytes are made of, as another type, as by
@@ -46,8 +48,7 @@ int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct u
  * 4 dimensions), -EOPNOTSUPP (values that cannot be shown, or stored in that type). TENSOR_SAME: it
  * has that type.
  */
-struct tensor_edit;
-int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_file *f,
+int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
 
 /* ---- for judges ---- */
@@ -55,6 +56,13 @@ int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_fi
 /* Values of a unit of work: whole blocks of any type, and granules of a draft. */
 #define TENSOR_STRETCH 65536
 
+/*
+ * What a row has for a tensor of this shape: 0; *arg: ret, or NULL where nothing is weighed. -EINVAL: they do
+ * not fit.
+ */
+int tensor_importances(const struct imatrix_row *row, const struct quant_type *t, uint32_t n_dims,
+                       const uint64_t *dims, struct quant_importances *ret,
+                       const struct quant_importances **arg, struct err *e);
 /* A line about what quant_write() or quant_convert() returned; fault->element counts from the
  * tensor's first. */
 int tensor_fault(int code, const struct quant_type *t, const struct quant_fault *fault,

@@ -4,7 +4,7 @@
  *
  * What was written is gone through in units, by all processors: the bytes that the tensor is to have
  * are made of each (of `raw` those of the draft), and compared with those that it has. Runs of blocks
- * that differ go to the spool, and become pieces.
+ * that differ become pieces: of `raw` as they were written, of values as they are encoded into the log.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,18 +25,21 @@ enum {
 struct job {
     struct tensor_draft *d;
     const struct tensor_base *base;
-    const struct tensor_seal *seal; /* what is judged; NULL: what the draft shows */
-    const struct quant_type *type;  /* NULL: bytes are judged, not values */
+    const struct tensor_round *round; /* what is judged */
+    const struct quant_type *type;    /* NULL: bytes are judged, not values */
     enum quant_view view;
-    uint64_t head;        /* bytes of the draft before the first value */
-    uint64_t unit, block; /* bytes of the view in a unit, in a block */
-    uint64_t size;        /* bytes of the view behind head */
-    uint32_t raw_block;   /* bytes of a stored block */
-    uint64_t low, room;   /* stored byte `low` has its place in the spool at `room` */
+    struct quant_importances imp;
+    const struct quant_importances *weigh; /* imp, or NULL */
+    uint64_t head;                         /* bytes of the draft before the first value */
+    uint64_t unit, block;                  /* bytes of the view in a unit, in a block */
+    uint64_t size;                         /* bytes of the view behind head */
+    uint32_t raw_block;                    /* bytes of a stored block */
+    struct log *log;                       /* a reference: to it values are encoded ... */
+    uint64_t low, room;                    /* ... stored byte `low` at `room` */
     struct tensor_failure failure;
     struct lock lock;
     /* Protected by it: */
-    struct edit_piece *piece; /* owned; without their draft */
+    struct tensor_piece *piece; /* owned, with a reference to the log of each */
     size_t n, cap;
 };
 
@@ -57,27 +60,28 @@ static int hold(const struct job *j, uint64_t first, uint64_t n)
     return tensor_draft_hold(j->d, lo, min_u64(lo + n * j->block, j->head + j->size));
 }
 
-static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src)
+/* The reference passes. */
+static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
     lock_take(&j->lock);
     int r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r == 0)
-        j->piece[j->n++] = (struct edit_piece){at, n, src, NULL};
+        j->piece[j->n++] = (struct tensor_piece){at, n, src, log};
     lock_drop(&j->lock);
+    if (r < 0)
+        log_unref(log);
     return r;
 }
 
-/* What the file does not have is equal. */
-static int add_sealed(struct job *j, uint64_t at, uint64_t n)
+/* Of `raw`: what is the base's is equal. */
+static int add_written(struct job *j, uint64_t at, uint64_t n)
 {
-    const struct tensor_seal *s = j->seal;
+    struct tensor_piece p;
     int r = 0;
-    while (r == 0 && n > 0) {
-        bool held;
-        uint64_t len = tensor_seal_stretch(s, at, n, &held);
-        r = held ? add_at(j, at, len, s->shift + at) : 0;
-        at += len;
-        n -= len;
+    for (uint64_t end = at + n; r == 0 && at < end; at += p.len) {
+        r = tensor_round_piece(j->d, j->round, at, end - at, &p, NULL);
+        if (r == 0 && p.log)
+            r = add_at(j, at, p.len, p.src, p.log);
     }
     return r;
 }
@@ -86,10 +90,10 @@ static int add_sealed(struct job *j, uint64_t at, uint64_t n)
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
     uint64_t src = j->room + (at - j->low);
-    if (j->seal)
-        return add_sealed(j, at, n);
-    int r = spool_fill(&j->d->spool, src, bytes, n);
-    return r < 0 ? r : add_at(j, at, n, src);
+    if (!j->type)
+        return add_written(j, at, n);
+    int r = logs_put(j->d->logs, j->log, src, bytes, n);
+    return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
 /* n bytes, of blocks that are compared as one; the last may be shorter. */
@@ -120,6 +124,20 @@ static bool next_run(const struct compare *c, size_t *first, size_t *end)
     return true;
 }
 
+/* Blocks that differ are in the log from now on with all their values, so that to judge them again gives the same. */
+static int hold_changed(struct job *j, uint64_t from, const struct compare *c, size_t first,
+                        size_t end)
+{
+    int r = 0;
+    for (size_t i = first, upto; r == 0 && i < end; i = upto + 1) {
+        for (upto = i; upto < end && differs(c, upto);)
+            upto++;
+        if (upto > i)
+            r = hold(j, from + i, upto - i);
+    }
+    return r;
+}
+
 /* Of the blocks from number `from` on, those that differ. */
 static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 {
@@ -128,7 +146,7 @@ static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
         size_t at = first * c->block, upto = (size_t)min_u64(end * c->block, c->n);
         r = add_piece(j, from * c->block + at, c->raw + at, upto - at);
         if (r == 0 && j->type)
-            r = hold(j, from + first, end - first);
+            r = hold_changed(j, from, c, first, end);
     }
     return r;
 }
@@ -140,15 +158,9 @@ static int cannot_read(int r, struct err *e)
     return err_set(e, r, "cannot read the draft or the tensor: %s", strerror(-r));
 }
 
-/* Bytes of the view, of a draft that nothing cuts (else its end reports it). */
-static int read_draft(struct job *j, uint64_t at, uint8_t *dst, size_t n)
+static int read_draft(const struct job *j, uint64_t at, uint8_t *dst, size_t n)
 {
-    size_t got = 0;
-    if (j->seal)
-        return tensor_seal_read(j->seal, at, dst, n);
-    int r = tensor_draft_read(j->d, j->head + at, dst, n, &got);
-    memset(dst + got, 0, r == 0 ? n - got : 0);
-    return r;
+    return tensor_round_read(j->d, j->round, j->head + at, dst, n);
 }
 
 static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
@@ -169,13 +181,15 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     const size_t blocks = (size_t)(hi / j->block - first);
     struct compare c = {room->old, room->raw, blocks * j->raw_block, j->raw_block};
     struct quant_fault fault = {0};
+    struct quant_importances imp = j->imp;
+    imp.first = first * j->type->block_len;
     int r = read_draft(j, lo, room->view, (size_t)(hi - lo));
     if (r == 0)
         r = tensor_view_read(j->base, TENSOR_RAW, first * j->raw_block, room->old, c.n);
     if (r < 0)
         return cannot_read(r, e);
     r = quant_write(j->type, j->base->big, j->view, room->old, room->view, blocks, room->raw,
-                    &fault);
+                    j->weigh ? &imp : NULL, &fault);
     fault.element += first * j->type->block_len;
     if (r < 0)
         return tensor_fault(r, j->type, &fault, j->base->n_dims, j->base->dims, e);
@@ -183,21 +197,33 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 
+/* The first range to be judged that ends behind byte `off` of the view, or the number of them. */
+static size_t find_fresh(const struct job *j, uint64_t off)
+{
+    const struct tensor_ranges *f = &j->round->fresh;
+    size_t lo = 0, hi = f->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (f->of[mid].hi > off)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
 /* What of the view, behind the header, was written in [lo, hi), as whole blocks. False: nothing. */
 static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
 {
-    uint64_t first, end, last = 0;
-    uint64_t from = (j->head + *lo) / TENSOR_GRANULE, upto = j->head + *hi;
-    if (!bits_next(&j->d->judging, from, &first, &end) || first * TENSOR_GRANULE >= upto)
+    const struct tensor_ranges *f = &j->round->fresh;
+    const uint64_t from = j->head + *lo, upto = j->head + *hi;
+    size_t first = find_fresh(j, from), end = find_fresh(j, upto);
+    if (first == f->n || f->of[first].lo >= upto)
         return false;
-    uint64_t begin = max_u64(first * TENSOR_GRANULE, j->head + *lo) - j->head;
-    for (uint64_t lo2 = first, hi2 = end; lo2 * TENSOR_GRANULE < upto;) {
-        last = hi2 * TENSOR_GRANULE;
-        if (!bits_next(&j->d->judging, hi2, &lo2, &hi2))
-            break;
-    }
+    const uint64_t begin = max_u64(f->of[first].lo, from) - j->head;
+    bool more = end < f->n && f->of[end].lo < upto;
+    const uint64_t last = (more ? upto : f->of[end - 1].hi) - j->head;
     *lo = begin / j->block * j->block;
-    last = min_u64(last, upto) - j->head;
     *hi = min_u64((last + j->block - 1) / j->block * j->block, *hi);
     return true;
 }
@@ -218,10 +244,10 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
 static uint64_t next_unit(void *arg, uint64_t unit)
 {
     const struct job *j = arg;
-    uint64_t lo, hi;
-    if (!bits_next(&j->d->judging, (j->head + unit * j->unit) / TENSOR_GRANULE, &lo, &hi))
+    const size_t i = find_fresh(j, j->head + unit * j->unit);
+    if (i == j->round->fresh.n)
         return UINT64_MAX;
-    lo *= TENSOR_GRANULE;
+    const uint64_t lo = j->round->fresh.of[i].lo;
     return lo <= j->head ? unit : max_u64(unit, (lo - j->head) / j->unit);
 }
 
@@ -229,46 +255,29 @@ static uint64_t next_unit(void *arg, uint64_t unit)
 
 static int by_place(const void *a, const void *b)
 {
-    const struct edit_piece *p = a, *q = b;
+    const struct tensor_piece *p = a, *q = b;
     return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* Set room aside for all that may differ: in the order of the tensor, and as it lies in its file. */
+/* Room for all values that may differ: in the order of the tensor, and as it lies in its file. */
 static int reserve(struct job *j, struct err *e)
 {
-    const struct tensor_base *b = j->base;
     uint64_t lo = 0, hi = j->size;
-    bool stored = b->store && b->place < b->store->n;
-    if (j->seal || !written_in(j, &lo, &hi))
+    if (!j->type || !written_in(j, &lo, &hi))
         return 0;
-    if (j->type) {
-        lo = lo / j->block * j->raw_block;
-        hi = hi / j->block * j->raw_block;
-    }
-    uint64_t off = stored ? b->store->place[b->place].off : 0;
+    lo = lo / j->block * j->raw_block;
+    hi = hi / j->block * j->raw_block;
     j->low = lo;
-    return spool_reserve(&j->d->spool, hi - lo, off + lo, &j->room, e);
+    return logs_take(j->d->logs, hi - lo, tensor_base_offset(j->base) + lo, &j->log, &j->room, e);
 }
 
 /* The pieces as an edit. */
-static int collect(struct job *j, struct tensor_edit *ret, struct err *e)
+static void collect(struct job *j, struct tensor_edit *ret)
 {
-    struct edit_draft *d = j->seal ? edit_draft_ref(j->seal->file) : NULL;
-    if (j->n == 0) {
-        edit_draft_unref(d);
-        return 0;
-    }
-    int r = d ? 0 : spool_end(&j->d->spool, &d);
-    if (r < 0)
-        return err_set(e, r, "no memory");
-    qsort(j->piece, j->n, sizeof(*j->piece), by_place);
-    for (size_t i = 0; i < j->n; i++)
-        j->piece[i].draft = edit_draft_ref(d);
-    edit_draft_unref(d);
+    if (j->n)
+        qsort(j->piece, j->n, sizeof(*j->piece), by_place);
     ret->piece = j->piece;
     ret->n = j->n;
-    j->piece = NULL;
-    return 0;
 }
 
 /* What was written to a tensor that keeps its number of elements and its type. */
@@ -277,7 +286,10 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
 {
     struct units c = {.unit = judge_unit, .next = next_unit, .arg = j, .room = sizeof(struct room)};
     c.n = (j->size + j->unit - 1) / j->unit;
-    int r = reserve(j, e);
+    int r = tensor_importances(j->base->imp, j->type, j->base->n_dims, j->base->dims, &j->imp,
+                               &j->weigh, e);
+    if (r == 0)
+        r = reserve(j, e);
     if (r < 0)
         return r;
     lock_init(&j->lock);
@@ -289,9 +301,13 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
         (void)err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
     else if (r < 0 && e)
         *e = j->failure.e;
-    if (r == 0)
-        r = collect(j, ret, e);
-    free(j->piece);
+    log_unref(j->log);
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    collect(j, &edit);
+    if (r < 0)
+        tensor_edit_free(&edit);
+    else
+        *ret = edit;
     return r;
 }
 
@@ -302,7 +318,7 @@ static struct job make_job(struct tensor_draft *d, const struct tensor_round *ro
     const uint64_t head = npy ? npy->header : 0;
     const struct tensor_base *base = round->base;
     struct job j = {.d = d, .base = base, .head = head, .size = round->size - head};
-    j.seal = round->seal;
+    j.round = round;
     if (d->view == TENSOR_RAW) {
         j.unit = RAW_UNIT;
         j.block = RAW_BLOCK;
@@ -335,28 +351,17 @@ static int read_values(void *arg, uint64_t first, void *dst, size_t n)
 }
 
 int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
-                        const struct edit_shape *shape, const struct tensor_base *old,
-                        const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+                        const struct tensor_shape *shape, const struct tensor_base *old,
+                        const struct imatrix_row *imp, const struct units_watch *watch,
+                        struct tensor_edit *ret, struct err *e)
 {
     struct reader rd = {d, head, tensor_values_width(values)};
-    struct tensor_encode t = {
-        .from = {NULL, values, read_values, &rd}, .shape = *shape, .big = d->base->big, .old = old};
-    struct edit_draft *draft;
-    uint64_t at, nbytes;
-    int r = edit_shape_bytes(shape, &nbytes, e);
-    if (r == 0)
-        r = tensor_encode(&t, &d->spool, watch, &at, e);
-    if (r < 0)
-        return r;
-    struct edit_piece *p = malloc(sizeof(*p));
-    r = p ? spool_end(&d->spool, &draft) : -ENOMEM;
-    if (r < 0) {
-        free(p);
-        return err_set(e, r, "no memory");
-    }
-    *p = (struct edit_piece){0, nbytes, at, draft};
-    *ret = (struct tensor_edit){true, true, *shape, p, 1};
-    return 0;
+    struct tensor_encode t = {.from = {NULL, values, read_values, &rd},
+                              .shape = *shape,
+                              .big = d->base->big,
+                              .imp = imp,
+                              .old = old};
+    return tensor_encode(&t, d->logs, watch, ret, e);
 }
 
 /* ---- what a draft is to be ---- */
@@ -428,7 +433,7 @@ static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
 {
     const struct tensor_base *base = round->base;
     struct npy npy = {0};
-    struct edit_shape shape = {.type = base->type};
+    struct tensor_shape shape = {.type = base->type};
     uint64_t nbytes;
     int r = tensor_draft_header(d, round->size, &npy, e);
     if (r == 0)
@@ -437,15 +442,16 @@ static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
         return r;
     shape.n_dims = npy.n_dims;
     memcpy(shape.dims, npy.dims, sizeof(npy.dims));
-    r = edit_shape_bytes(&shape, &nbytes, e);
+    r = tensor_shape_bytes(&shape, &nbytes, e);
     if (r == 0 && is_moved(d, round, &npy))
         r = tensor_draft_detach(d, round, &npy);
     if (r < 0)
-        return e->code ? r
-                       : err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
+        return e && e->code
+                   ? r
+                   : err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
     if (npy.n_elem != base->n_elem)
-        return tensor_draft_encode(d, tensor_npy_values(&npy), npy.header, &shape, base, watch, ret,
-                                   e);
+        return tensor_draft_encode(d, tensor_npy_values(&npy), npy.header, &shape, base, base->imp,
+                                   watch, ret, e);
     struct job j = make_job(d, round, &npy);
     r = judge_changes(&j, watch, ret, e);
     ret->shaped = !same_dims(base, &npy);
@@ -473,9 +479,6 @@ int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
     int r = tensor_draft_begin(d, &round);
     if (r <= 0)
         return r == 0 ? TENSOR_SAME : cannot_read(r, e);
-    const bool spooled = !round.seal;
-    if (spooled)
-        spool_begin(&d->spool, d->f);
     r = judge(d, &round, watch, &edit, e);
     if (r == 0 && (edit.n > 0 || edit.shaped))
         r = TENSOR_CHANGED;
@@ -487,7 +490,5 @@ int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
         return r;
     }
     tensor_edit_free(&edit);
-    if (spooled)
-        spool_back(&d->spool);
     return r;
 }

@@ -13,7 +13,7 @@
 static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
                                          TENSOR_BF16};
 
-static uint64_t elements(const struct edit_shape *s)
+static uint64_t elements(const struct tensor_shape *s)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < s->n_dims; i++)
@@ -45,29 +45,21 @@ static int check_length(struct tensor_draft *d, uint64_t need, struct err *e)
 static int judge_raw(const struct tensor_new *t, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_draft *d = t->draft[TENSOR_RAW];
-    struct edit_shape shape = t->shape;
-    struct edit_draft *draft;
+    struct tensor_shape shape = t->shape;
     uint64_t nbytes;
     if (!t->has_type || !t->has_shape)
         return lacks(e, t->has_type ? "shape" : t->has_shape ? "type" : "type and shape");
     shape.type = t->type;
-    int r = edit_shape_bytes(&shape, &nbytes, e);
+    int r = tensor_shape_bytes(&shape, &nbytes, e);
     if (r == 0)
         r = check_length(d, nbytes, e);
     if (r)
         return r;
-    struct edit_piece *p = malloc(sizeof(*p));
-    r = p ? tensor_draft_share(d, &draft, e) : err_set(e, -ENOMEM, "no memory");
-    if (r < 0) {
-        free(p);
-        return r;
-    }
-    *p = (struct edit_piece){0, nbytes, 0, draft};
-    *ret = (struct tensor_edit){true, true, shape, p, 1};
-    return TENSOR_CHANGED;
+    r = tensor_draft_share(d, &shape, ret, e);
+    return r < 0 ? r : TENSOR_CHANGED;
 }
 
-static bool same_shape(const struct edit_shape *s, const struct npy *npy)
+static bool same_shape(const struct tensor_shape *s, const struct npy *npy)
 {
     return s->n_dims == npy->n_dims &&
            memcmp(s->dims, npy->dims, s->n_dims * sizeof(s->dims[0])) == 0;
@@ -81,7 +73,7 @@ static uint32_t own_type(enum tensor_view view)
 
 /* The shape, and where the values begin. */
 static int place_values(const struct tensor_new *t, struct tensor_draft *d, struct npy *npy,
-                        struct edit_shape *shape, struct err *e)
+                        struct tensor_shape *shape, struct err *e)
 {
     uint64_t size = tensor_draft_size(d);
     const unsigned width = tensor_view_form(d->view)->width;
@@ -106,36 +98,32 @@ static int place_values(const struct tensor_new *t, struct tensor_draft *d, stru
 }
 
 static int judge_values(const struct tensor_new *t, struct tensor_draft *d,
-                        const struct edit_file *f, const struct units_watch *watch,
-                        struct tensor_edit *ret, struct err *e)
+                        const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     struct npy npy;
-    struct edit_shape shape;
+    struct tensor_shape shape;
     uint64_t nbytes;
     int r = place_values(t, d, &npy, &shape, e);
     if (r)
         return r;
-    r = edit_shape_bytes(&shape, &nbytes, e);
+    r = tensor_shape_bytes(&shape, &nbytes, e);
     if (r < 0)
         return r;
-    spool_begin(&d->spool, f);
     enum quant_view values =
         tensor_view_is_npy(d->view) ? tensor_npy_values(&npy) : tensor_view_values(d->view);
-    r = tensor_draft_encode(d, values, npy.header, &shape, NULL, watch, ret, e);
-    if (r < 0)
-        spool_back(&d->spool);
+    r = tensor_draft_encode(d, values, npy.header, &shape, NULL, t->imp, watch, ret, e);
     return r < 0 ? r : TENSOR_CHANGED;
 }
 
-int tensor_new_judge(const struct tensor_new *t, const struct edit_file *f,
-                     const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
+                     struct tensor_edit *ret, struct err *e)
 {
     if (t->draft[TENSOR_RAW])
         return judge_raw(t, ret, e);
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         struct tensor_draft *d = t->draft[order[i]];
         if (d && tensor_draft_size(d) > 0)
-            return judge_values(t, d, f, watch, ret, e);
+            return judge_values(t, d, watch, ret, e);
     }
     if (t->has_type && t->has_shape)
         return lacks(e, "raw or values");
@@ -146,12 +134,12 @@ int tensor_new_judge(const struct tensor_new *t, const struct edit_file *f,
 
 uint64_t tensor_new_limit(const struct tensor_new *t, enum tensor_view view)
 {
-    struct edit_shape shape = t->shape;
+    struct tensor_shape shape = t->shape;
     uint64_t nbytes;
     if (!t->has_shape || tensor_view_is_npy(view))
         return TENSOR_DRAFT_MAX;
     shape.type = t->has_type ? t->type : 0;
-    if (view == TENSOR_RAW && (!t->has_type || edit_shape_bytes(&shape, &nbytes, NULL) < 0))
+    if (view == TENSOR_RAW && (!t->has_type || tensor_shape_bytes(&shape, &nbytes, NULL) < 0))
         return TENSOR_DRAFT_MAX;
     if (view == TENSOR_RAW)
         return nbytes;

@@ -19,7 +19,8 @@ struct tensor_new {
     bool big; /* the model's byte order */
     bool has_type, has_shape;
     uint32_t type;                            /* as tensor_type_parse() gives it */
-    struct edit_shape shape;                  /* dims as tensor_shape_parse() gives them */
+    struct tensor_shape shape;                /* dims as tensor_shape_parse() gives them */
+    const struct imatrix_row *imp;            /* not owned; NULL: none */
     struct tensor_draft *draft[TENSOR_VIEWS]; /* not owned; NULL: nothing was written to it */
 };
 
@@ -27,11 +28,10 @@ struct tensor_new {
  * TENSOR_CHANGED: *ret has the shape and the pieces of edit_tensor_add(). TENSOR_SHORT: the line says
  * what it lacks ("lacks shape"). Else it cannot become a tensor as it is: -EINVAL (what was given does
  * not agree; a shape that cannot be), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR, -errno.
- * The edit has the bytes of a draft of `raw` that is used, and the draft shows them on: it is not written as long
- * as the edit, or what was made of it, has them.
+ * The edit has the bytes of a draft of `raw` that is used, and the draft shows them on.
  */
-int tensor_new_judge(const struct tensor_new *t, const struct edit_file *f,
-                     const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
+int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
+                     struct tensor_edit *ret, struct err *e);
 
 /* How long a view can be, as far as type and shape are known; TENSOR_DRAFT_MAX: they are not. */
 uint64_t tensor_new_limit(const struct tensor_new *t, enum tensor_view view);

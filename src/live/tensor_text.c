@@ -124,7 +124,7 @@ static int take_number(const char **p, const char *end, uint64_t *ret)
     return *p > first ? 0 : -EINVAL;
 }
 
-static int take_dims(const struct line *line, struct edit_shape *s, struct err *e)
+static int take_dims(const struct line *line, struct tensor_shape *s, struct err *e)
 {
     uint64_t elements = 1, v;
     for (const char *p = line->p; p < line->end;) {
@@ -140,8 +140,8 @@ static int take_dims(const struct line *line, struct edit_shape *s, struct err *
             continue; /* a zero may come before other digits */
         if (r == 0 && v == 0)
             return err_set(e, -EINVAL, "a dimension is 0");
-        if (s->n_dims == EDIT_MAX_DIMS)
-            return err_set(e, -EINVAL, "a shape has 1 to %d dimensions", EDIT_MAX_DIMS);
+        if (s->n_dims == TENSOR_MAX_DIMS)
+            return err_set(e, -EINVAL, "a shape has 1 to %d dimensions", TENSOR_MAX_DIMS);
         if (r < 0 || !mul_u64(elements, v, &elements) || elements > GGUF_MAX_ELEMENTS)
             return err_set(e, -EINVAL, "the number of elements overflows");
         s->dims[s->n_dims++] = v;
@@ -150,7 +150,7 @@ static int take_dims(const struct line *line, struct edit_shape *s, struct err *
 }
 
 /* NumPy's order becomes the stored one. */
-static void reverse(struct edit_shape *s)
+static void reverse(struct tensor_shape *s)
 {
     for (uint32_t i = 0; i < s->n_dims / 2; i++) {
         uint64_t first = s->dims[i];
@@ -159,10 +159,11 @@ static void reverse(struct edit_shape *s)
     }
 }
 
-int tensor_shape_parse(const char *text, size_t n, bool end, struct edit_shape *ret, struct err *e)
+int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
+                       struct err *e)
 {
     struct line line;
-    struct edit_shape s = {0};
+    struct tensor_shape s = {0};
     if (!take_line(text, n, end, &line))
         return err_set(e, -EINVAL, "more than one line");
     int r = take_dims(&line, &s, e);
@@ -196,11 +197,11 @@ void tensor_shape_text(const struct tensor_base *base, struct buf *out)
     buf_char(out, '\n');
 }
 
-int tensor_reshape(const struct tensor_base *base, struct edit_shape *shape, struct err *e)
+int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e)
 {
     uint64_t nbytes, elements = 1;
     shape->type = base->type;
-    int r = edit_shape_bytes(shape, &nbytes, e);
+    int r = tensor_shape_bytes(shape, &nbytes, e);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < shape->n_dims; i++)

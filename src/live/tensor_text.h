@@ -8,7 +8,7 @@
 #ifndef LIVE_TENSOR_TEXT_H
 #define LIVE_TENSOR_TEXT_H
 
-#include "edit/content.h"
+#include "model/content.h"
 #include "live/tensor_base.h"
 
 /* More text is needed: the newline is missing. */
@@ -25,7 +25,8 @@ int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struc
  * "4096 128": decimal numbers in NumPy's order, 1 to 4, none 0, with spaces between; nothing is one
  * dimension of 1. Sets n_dims and dims of *ret. 0; TENSOR_TEXT_MORE; -EINVAL.
  */
-int tensor_shape_parse(const char *text, size_t n, bool end, struct edit_shape *ret, struct err *e);
+int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
+                       struct err *e);
 
 /* What `type` and `shape` show of a tensor, with the newline. */
 void tensor_type_text(const struct tensor_base *base, struct buf *out);
@@ -36,6 +37,6 @@ void tensor_shape_text(const struct tensor_base *base, struct buf *out);
  * that shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or rows that are not whole
  * blocks), -EOPNOTSUPP (an unknown type).
  */
-int tensor_reshape(const struct tensor_base *base, struct edit_shape *shape, struct err *e);
+int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e);
 
 #endif

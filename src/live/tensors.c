@@ -10,12 +10,11 @@
 #include "base/when.h"
 #include "base/lock.h"
 #include "live/makings.h"
-#include "live/preview_copy.h"
 #include "live/tensor_batch.h"
 
 /* ---- looked at ---- */
 
-/* A number for a tensor that is new, by a snapshot that has it. -EAGAIN as of batch_freshen(). */
+/* A number for a tensor that is new, by a snapshot that has it. */
 static int number_of_new(struct live *l, const char *file, uint32_t *number)
 {
     struct err e = {0};
@@ -44,7 +43,7 @@ static bool is_doomed(const struct live *l, uint32_t number)
     return f && f->doomed;
 }
 
-/* A tensor that can be seen. -EAGAIN as of batch_freshen(). */
+/* A tensor that can be seen. */
 static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
 {
     const struct making *m = making_named(l, file);
@@ -61,12 +60,9 @@ static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
 int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 {
     struct tensor_now t;
-    struct err e = {0};
     int r;
     lock_take(&l->lock);
-    do
-        r = find_shown(l, file, &t);
-    while (preview_again(l, &r, &e));
+    r = find_shown(l, file, &t);
     lock_drop(&l->lock);
     if (r == 0)
         *number = t.number;
@@ -82,12 +78,8 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
         return 0;
     lock_take(&l->lock);
     struct folder *f = folders_find(&l->folders, number);
-    if (f && fresh && f->stale && f->since == l->snapshots) {
-        do
-            r = batch_freshen(l, &e);
-        while (preview_again(l, &r, &e));
-        f->stale = r < 0;
-    }
+    if (f && fresh && atomic_load(&l->stale))
+        r = batch_freshen(l, &e);
     if (f)
         *ret = (struct live_folder){f->generation, folder_hidden(f), f->doomed, f->mtime};
     lock_drop(&l->lock);
@@ -121,13 +113,10 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 int tensor_accepted(struct live *l, struct folder *f, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
-    struct tensor_now t;
     batch_note(l, NULL, NULL);
     promise_make(&f->promise, l->edits);
     f->mtime = when_date();
     folder_set_error(&l->folders, f, NULL);
-    if (w)
-        w->file = tensor_of_number(l, f->number, &t) < 0 ? 0 : tensor_file(l, t.old);
     return writer_accepted(l, w);
 }
 
@@ -135,27 +124,6 @@ static int room(struct live *l, uint32_t number, struct folder **ret)
 {
     *ret = tensor_folder(l, number);
     return *ret ? batch_room(l) : -ENOMEM;
-}
-
-/* True if the file of another tensor of the model has this name in this state. */
-static bool holds(const struct live *l, const struct snapshot *g, uint32_t old,
-                  const struct tensor_now *to)
-{
-    uint32_t i = g ? gguf_find_tensor(g->gguf, to->name, to->len) : UINT32_MAX;
-    return i != UINT32_MAX && tensor_file(l, i) != tensor_file(l, old);
-}
-
-/*
- * The files of a split model are written one after another, and each may fail: a name passes from one
- * to another only once it is free on the disk.
- */
-static int check_held(const struct live *l, const struct tensor_now *t, const struct tensor_now *to,
-                      struct err *e)
-{
-    if (!holds(l, l->disk, t->old, to) && !holds(l, l->flying, t->old, to))
-        return 0;
-    return err_set(e, -EBUSY,
-                   "another file of the model has the new name until its edits are written");
 }
 
 /* What was removed a moment ago under the new name goes at once. */
@@ -222,8 +190,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     if (r < 0)
         return r;
     size_t mark = edit_mark(c);
-    r = check_held(l, &t, &now, &e);
-    if (r == 0 && cleared)
+    if (cleared)
         r = clear_name(l, &now, &e);
     if (r == 0) {
         (void)places_take(&l->places, t.name, t.len, EDIT_LAST);
@@ -241,24 +208,18 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w)
 {
-    struct err e = {0};
-    int r;
-    lock_take(&l->lock);
-    do
-        r = rename_locked(l, from, to, flags, w);
-    while (preview_again(l, &r, &e));
-    lock_drop(&l->lock);
-    return r;
+    struct err unready; /* the write says so */
+    writer_ready(l, &unready);
+    LOCKED(&l->lock);
+    return rename_locked(l, from, to, flags, w);
 }
 
 int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 {
-    struct tensor_now t;
     LOCKED(&l->lock);
     const struct folder *f = folders_find(&l->folders, number);
     if (!f)
         return 0;
-    w->file = tensor_of_number(l, number, &t) < 0 ? 0 : tensor_file(l, t.old);
     return writer_sync(l, &f->promise, f->promise.edit, w);
 }
 
@@ -294,6 +255,7 @@ static int remove_locked(struct live *l, const char *file)
     if (r < 0)
         return tensor_refused(l, f, t.name, t.len, &e);
     folder_doom(&l->folders, f);
+    atomic_store(&l->names.other_doomed, true);
     folder_set_error(&l->folders, f, NULL);
     newest_touch(l->newest);
     crew_call_at(l->crew, &l->job, &l->folders.due);
@@ -302,14 +264,10 @@ static int remove_locked(struct live *l, const char *file)
 
 int live_tensor_remove(struct live *l, const char *file)
 {
-    struct err e = {0};
-    int r;
-    lock_take(&l->lock);
-    do
-        r = remove_locked(l, file);
-    while (preview_again(l, &r, &e));
-    lock_drop(&l->lock);
-    return r;
+    struct err unready; /* the write says so */
+    writer_ready(l, &unready);
+    LOCKED(&l->lock);
+    return remove_locked(l, file);
 }
 
 int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
@@ -337,6 +295,7 @@ static void keep(struct live *l, struct folder *f, const struct err *e)
 {
     struct tensor_now t;
     folder_back(f);
+    atomic_store(&l->names.other_doomed, true);
     if (tensor_of_number(l, f->number, &t) == 0)
         (void)tensor_refused(l, f, t.name, t.len, e);
 }
@@ -350,15 +309,13 @@ static int remove_one(struct live *l, struct folder *f, struct err *e)
     return r;
 }
 
-/* Whether the model would have no tensor left. */
-static int check_left(struct live *l, struct err *e)
+bool tensors_left(const struct live *l)
 {
     struct edit_info *info = NULL;
-    size_t n = 0;
-    if (edit_change_tensors(&l->next.change, &info, &n) < 0)
-        return err_set(e, -ENOMEM, "no memory for the edit");
-    free(info);
-    return n ? 0 : err_set(e, -EPERM, "nothing was removed: the model would have no tensor left");
+    size_t n = 1; /* no memory: most probably */
+    if (edit_change_tensors(&l->next.change, &info, &n) == 0)
+        free(info);
+    return n > 0;
 }
 
 int tensors_remove_due(struct live *l)
@@ -367,11 +324,9 @@ int tensors_remove_due(struct live *l)
     struct err e = {0};
     int r;
     assert(lock_held(&l->lock));
-    do {
-        if (!l->folders.doomed || !(l->stop || folders_due(&l->folders)))
-            return 0;
-        r = batch_freshen(l, &e);
-    } while (preview_again(l, &r, &e));
+    if (!l->folders.doomed || !(l->stop || folders_due(&l->folders)))
+        return 0;
+    r = batch_freshen(l, &e);
     size_t mark = edit_mark(c);
     if (r == 0)
         r = batch_room(l);
@@ -379,15 +334,14 @@ int tensors_remove_due(struct live *l)
     for (struct folder *f = all; f && r == 0; f = f->next_doomed) {
         r = remove_one(l, f, &e);
     }
-    if (r == 0)
-        r = check_left(l, &e);
+    if (r == 0 && !tensors_left(l))
+        r = err_set(&e, -EPERM, "nothing was removed: the model would have no tensor left");
     if (r == 0)
         r = batch_check(l, &e);
     if (r == 0) {
         batch_note(l, NULL, NULL);
         for (struct folder *f = all; f; f = f->next_doomed)
             promise_make(&f->promise, l->edits);
-        l->next.asked = false;
         return 0;
     }
     if (!e.code)

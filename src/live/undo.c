@@ -14,13 +14,13 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "edit/history_look.h"
+#include "edit/history.h"
 #include "edit/restore.h"
 #include "live/writer.h"
 
 static bool is_idle(const struct live *l)
 {
-    return !l->flying && !writer_has_work(l) && !l->next.asking && !l->asked;
+    return !l->flying && !writer_has_work(l);
 }
 
 static int not_idle(struct err *e)
@@ -35,8 +35,7 @@ static int no_memory(struct err *e)
     return err_set(e, -ENOMEM, "no memory for the keys");
 }
 
-/* Note all keys that the change makes, changes or removes; there is room for one step more then. 0,
- * -ENOMEM, -EBUSY. */
+/* Note all keys that the change makes, changes or removes: all are one edit, the last. 0, -ENOMEM, -EBUSY. */
 static int note_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -46,16 +45,16 @@ static int note_names(struct live *l, struct err *e)
         if (!s->gone && !s->value) /* it only moves */
             continue;
         struct name *x = names_get_key(&l->names, s->name, s->name_len);
-        if (!x || batch_room(l) < 0 || name_keep_spare(&l->names, x) < 0)
+        if (!x || name_keep_spare(&l->names, x) < 0)
             return no_memory(e);
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));
-        batch_note(l, x, NULL);
+        x->edit = l->edits;
         x->mtime = when_date();
         name_set_error(&l->names, x, NULL);
     }
-    return batch_room(l) < 0 ? no_memory(e) : 0;
+    return 0;
 }
 
 static void raise_ranks(struct live *l)
@@ -81,20 +80,19 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->nul_names |= has_nul_names(p->keys);
     next->restored = p->rec.number;
-    r = note_names(l, e);
+    r = batch_room(l) < 0 ? no_memory(e) : 0;
     if (r == 0) {
         batch_note(l, NULL, NULL); /* also where keys only move */
-        r = batch_freshen(l, e);
+        r = note_names(l, e);
     }
+    if (r == 0)
+        r = batch_freshen(l, e);
     if (r == 0)
         r = batch_check(l, e);
     if (r < 0) {
         batch_drop(l, NULL);
         return r;
     }
-    for (size_t i = 0; i < next->n_step; i++) /* all are one */
-        if (next->step[i].from)
-            next->step[i].from->edit = l->edits;
     raise_ranks(l);
     batch_follow(l, &next->change);
     return 1;
@@ -114,12 +112,9 @@ static void say_begun(struct live *l, const struct history_pick *p, const struct
 
 void undo_end(struct live *l, const struct batch *b, const struct err *why)
 {
-    const struct batch_part *keys = batch_part(b, 0);
     assert(lock_held(&l->lock));
     if (!b->restored)
         return;
-    if (!why && keys && !keys->landed)
-        why = &keys->why;
     (void)snprintf(l->undo, sizeof(l->undo), "%s", why ? why->msg : l->undone);
     if (!why)
         live_log(l, LOG_NOTICE, "undo, %s", l->undo);
@@ -171,10 +166,10 @@ static int of_folder(int r)
 static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
                 struct history_pick *ret, struct err *e)
 {
-    CLEANUP(close_history) struct history h = {.place = HISTORY_PLACE_INIT};
+    CLEANUP(close_history) struct history h = HISTORY_INIT;
     if (!l->opt.history)
         return no_history(e);
-    int r = keeper_history(l->opt.history, &h, e);
+    int r = history_job_look(l->opt.history, &h, e);
     if (r == 0)
         r = history_pick(&h, number, snapshot_own(seen), ret, e);
     return of_folder(r);
@@ -207,13 +202,13 @@ int live_undo_said(struct live *l, struct buf *out)
 
 int live_history(struct live *l, struct buf *out, struct err *e)
 {
-    CLEANUP(close_history) struct history h = {.place = HISTORY_PLACE_INIT};
+    CLEANUP(close_history) struct history h = HISTORY_INIT;
     if (!l->opt.history)
         return no_history(e);
     lock_take(&l->lock);
     struct snapshot *disk = snapshot_ref(l->disk);
     lock_drop(&l->lock);
-    int r = keeper_history(l->opt.history, &h, e);
+    int r = history_job_look(l->opt.history, &h, e);
     if (r == 0)
         r = history_text(&h, snapshot_own(disk), out, e);
     snapshot_unref(disk);
@@ -222,11 +217,11 @@ int live_history(struct live *l, struct buf *out, struct err *e)
 
 int live_history_clear(struct live *l)
 {
-    CLEANUP(close_history) struct history h = {.place = HISTORY_PLACE_INIT};
+    CLEANUP(close_history) struct history h = HISTORY_INIT;
     size_t n;
     if (!l->opt.history)
         return -EOPNOTSUPP;
-    int r = keeper_history(l->opt.history, &h, NULL);
+    int r = history_job_look(l->opt.history, &h, NULL);
     if (r == 0)
         r = history_clear(&h, &n, NULL);
     return of_folder(r);

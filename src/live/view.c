@@ -27,14 +27,18 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     if (!edit_tensor_find(c, t.name, t.len, &now))
         return -ENOENT;
     bool new = now.old == EDIT_NONE;
-    return tensor_base_make(c->whole, now.old, new ? NULL : base_store(l), now.old,
-                            (struct edit_content *)now.content, ret);
+    r = tensor_base_make(c->base, now.old, new ? NULL : base_store(l), now.old,
+                         (struct tensor_content *)now.content, ret);
+    if (r == 0)
+        (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.len);
+    return r;
 }
 
 /* ---- progress ---- */
 
 struct progress {
-    const struct live *l;
+    struct live *l;
+    uint32_t tensor;
     time_t last; /* seconds; 0: none yet */
 };
 
@@ -42,10 +46,18 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
     struct timespec now = when_now();
+    struct tensor_now t;
+    char name[SHOW_MAX] = "?";
     if (now.tv_sec == p->last)
         return;
-    if (p->last)
-        live_log(p->l, LOG_INFO, "encoding: %llu %%", (unsigned long long)(done * 100 / all));
+    if (p->last) {
+        lock_take(&p->l->lock);
+        if (tensor_of_number(p->l, p->tensor, &t) == 0)
+            (void)show(name, t.name, t.len);
+        lock_drop(&p->l->lock);
+        live_log(p->l, LOG_INFO, "encoding '%s': %llu %%", name,
+                 (unsigned long long)(done * 100 / all));
+    }
     p->last = now.tv_sec;
 }
 
@@ -55,11 +67,10 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 struct round {
     struct live *l;
     struct view_draft *d;
-    struct tensor_base *base;  /* of a text: a reference */
-    const struct edit_file *f; /* of a text: beside which its drafts are */
-    struct buf text;           /* a copy of it */
-    int taken;                 /* -errno: the two could not be made */
-    bool wrote;                /* something is to be judged */
+    struct tensor_base *base; /* of a text: a reference */
+    struct buf text;          /* a copy of it */
+    int taken;                /* -errno: the two could not be made */
+    bool wrote;               /* something is to be judged */
     struct tensor_edit edit;
     struct err e;
 };
@@ -95,13 +106,13 @@ static int judge_type(struct round *o, bool end, const struct units_watch *watch
     int r = tensor_type_parse(b->data ? (const char *)b->data : "", b->len, end, &type, &o->e);
     if (r != 0)
         return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
-    return tensor_convert(o->base, type, o->f, watch, &o->edit, &o->e);
+    return tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
 }
 
 static int judge_shape(struct round *o, bool end)
 {
     const struct buf *b = &o->text;
-    struct edit_shape shape;
+    struct tensor_shape shape;
     int r = tensor_shape_parse(b->data ? (const char *)b->data : "", b->len, end, &shape, &o->e);
     if (r != 0)
         return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
@@ -121,37 +132,18 @@ static int check_base(const struct view_draft *d, struct err *e)
     return 0;
 }
 
-static void base_free(struct tensor_base **b)
-{
-    tensor_base_unref(*b);
-}
-
-/* Some of the draft is accepted. `before` passes, if it is the first of it. */
-static void remember(struct view_draft *d, struct tensor_base **before)
-{
-    d->edits = d->since = ++d->folder->edits;
-    d->since_losses = d->folder->losses;
-    if (d->before)
-        return;
-    d->before = *before;
-    *before = NULL;
-}
-
 /* Make it part of the change. 1, -errno. With the lock. */
 static int accept(struct round *o)
 {
     struct live *l = o->l;
     struct view_draft *d = o->d;
     struct tensor_now t;
-    CLEANUP(base_free) struct tensor_base *before = NULL;
     struct tensor_base *now = NULL;
     size_t mark = edit_mark(&l->next.change);
     int r = check_base(d, &o->e);
     if (r == 0 && tensor_of_number(l, d->tensor, &t) < 0)
         r = err_set(&o->e, -ENOENT, "the tensor was removed");
     if (r == 0 && batch_room(l) < 0)
-        r = err_set(&o->e, -ENOMEM, "no memory for the edit");
-    if (r == 0 && !d->before && view_base(l, d->tensor, &before) < 0)
         r = err_set(&o->e, -ENOMEM, "no memory for the edit");
     if (r == 0)
         r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.len, &o->e);
@@ -167,9 +159,8 @@ static int accept(struct round *o)
     if (d->data)
         tensor_draft_passed(d->data, now);
     tensor_base_unref(now);
-    remember(d, &before);
-    folder_changed(d->folder, l->snapshots);
-    l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */
+    d->edits = ++d->folder->edits;
+    d->accepted = true;
     (void)tensor_accepted(l, d->folder, NULL);
     promise_make(&d->promise, l->edits);
     return 1;
@@ -220,7 +211,7 @@ static int settle(struct round *o, int r, bool end)
         return report(o, r);
     if (changed)
         return 1;
-    if (r == TENSOR_BEGUN && end && !d->before)
+    if (r == TENSOR_BEGUN && end && !d->accepted)
         return leave_begun(o);
     if (r == TENSOR_SHORT || (r == TENSOR_BEGUN && end)) {
         if (!o->e.code)
@@ -256,7 +247,7 @@ static int finish(struct round *o, int r, bool end)
 int view_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
-    struct progress p = {l, 0};
+    struct progress p = {l, d->tensor, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
     lock_take(&l->lock);
     int r = d->why.code;
@@ -284,7 +275,6 @@ static int take_text(struct round *o)
     view_event(&d->state, VIEW_JUDGE);
     o->wrote = true;
     o->taken = view_base(o->l, d->tensor, &o->base);
-    o->f = tensor_beside(o->l, d->tensor);
     buf_add(&o->text, d->text.data, d->text.len);
     if (o->taken == 0)
         o->taken = buf_error(&o->text);
@@ -304,7 +294,7 @@ static int judge_text(struct round *o, bool end, const struct units_watch *watch
 int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
-    struct progress p = {l, 0};
+    struct progress p = {l, d->tensor, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
     lock_take(&l->lock);
     int r = take_text(&o);
@@ -318,12 +308,6 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_
     return r;
 }
 
-uint32_t view_file(const struct live *l, const struct view_draft *d)
-{
-    struct tensor_now t;
-    return tensor_of_number(l, d->tensor, &t) < 0 ? 0 : tensor_file(l, t.old);
-}
-
 int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
 {
     lock_take(&l->lock);
@@ -333,8 +317,9 @@ int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
     if (r < 0)
         return r;
     lock_take(&l->lock);
-    w->file = view_file(l, d);
-    r = writer_sync(l, &d->promise, d->promise.edit, w);
+    /* Of a draft that nothing was accepted of it is what the tensor has, whichever file it was written to. */
+    const struct promise *p = d->promise.edit ? &d->promise : &d->folder->promise;
+    r = writer_sync(l, p, p->edit, w);
     lock_drop(&l->lock);
     return r;
 }

@@ -75,18 +75,15 @@ struct view_draft {
     /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. That
      * program opens it again, and goes on. */
     time_t begun;
-    bool unclosed;   /* some writer went without a flush */
-    unsigned edits;  /* of the folder, when it was begun or passed */
-    unsigned losses; /* of the folder, the same */
-    /* What the tensor was when some of it was accepted first since it has writers: a reference. NULL:
-     * nothing was. */
-    struct tensor_base *before;
-    unsigned since, since_losses; /* of the folder: edits, losses when some was accepted last */
-    struct err why;               /* code 0; or why a write was refused, until it is written anew */
-    bool asked;                   /* requests are carried out: asks.h ... */
-    struct crew_job job;          /* ... by this turn */
-    struct live_wait *asks;       /* the one that it is being judged for; NULL: none waits */
-    atomic_bool cancel;           /* a signal has ended that one */
+    bool unclosed;          /* some writer went without a flush */
+    unsigned edits;         /* of the folder, when it was begun or passed */
+    unsigned losses;        /* of the folder, the same */
+    bool accepted;          /* some of it was, since it has writers */
+    struct err why;         /* code 0; or why a write was refused, until it is written anew */
+    bool asked;             /* requests are carried out: asks.h ... */
+    struct crew_job job;    /* ... by this turn */
+    struct live_wait *asks; /* the one that it is being judged for; NULL: none waits */
+    atomic_bool cancel;     /* a signal has ended that one */
 };
 
 struct live_view {
@@ -124,13 +121,6 @@ void view_drop(struct view_draft *d);
 
 /* What a text shows of a tensor; of other kinds, or of a tensor that does not exist, nothing. */
 void view_text(enum live_view_kind kind, const struct tensor_base *base, struct buf *out);
-
-/* A draft was refused in the end: what was accepted of it before is put back as an edit, unless the tensor
- * was changed by another one since. Without the lock. */
-void view_put_back(struct live *l, struct view_draft *d);
-
-/* The file of the model that its tensor is in. With the lock. */
-uint32_t view_file(const struct live *l, const struct view_draft *d);
 
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);

@@ -82,7 +82,7 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
             : m ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
                 : view_base(l, tensor, &base);
     if (r == 0 && kind <= LIVE_F16_NPY)
-        r = tensor_draft_make(tensor_beside(l, tensor), base, (enum tensor_view)kind, &d->data, &e);
+        r = tensor_draft_make(&l->logs, base, (enum tensor_view)kind, &d->data, &e);
     if (r == 0)
         view_text(kind, base, &d->text);
     const uint64_t n_elem = base ? base->n_elem : 0;
@@ -215,7 +215,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     *direct = false;
     if (kind == LIVE_ASIDE)
         return open_aside(flags, ret, direct);
-    writer_ready_tensor(l, tensor, &unready);
+    writer_ready(l, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
@@ -246,7 +246,7 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
                      struct live_view **ret, uint32_t *node)
 {
     struct err unready = {0};
-    writer_ready_tensor(l, tensor, &unready);
+    writer_ready(l, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
@@ -388,7 +388,6 @@ int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     int r = d->of->judge(l, d, d->of->ends, w);
     note_closed(l, h, true);
     lock_take(&l->lock);
-    w->file = view_file(l, d);
     if (r >= 0)
         r = writer_flush(l, &d->promise, d->promise.edit, w);
     lock_drop(&l->lock);
@@ -437,27 +436,20 @@ static void drop(struct live *l, struct view_draft *d)
         view_refused(l, d, &e);
 }
 
-/* The last judgement, but of what a close has reported as refused. Returns what the tensor was before:
- * for tensor_base_unref(). */
-static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
+/* The last judgement, but of what a close has reported as refused. What was accepted stays. */
+static void end_writing(struct live *l, struct view_draft *d)
 {
-    struct tensor_base *before = NULL;
     lock_take(&l->lock);
     bool refused = view_state(d) == VIEW_REFUSED;
     lock_drop(&l->lock);
     if (!refused)
         refused = d->of->judge(l, d, true, NULL) < 0;
-    if (refused)
-        view_put_back(l, d);
     lock_take(&l->lock);
-    if (d->writers == 0) {
-        before = d->before;
-        d->before = NULL;
-    }
+    if (d->writers == 0)
+        d->accepted = false;
     if (d->writers == 0 && refused && !d->making)
         view_drop(d);
     lock_drop(&l->lock);
-    return before;
 }
 
 /* Drafts that have waited for their program long enough. With the lock. */
@@ -480,7 +472,6 @@ void view_release(struct live *l, struct live_view *h)
 {
     struct live_view *into = NULL;
     struct view_draft *d = h->d;
-    struct tensor_base *dropped = NULL;
     lock_take(&l->lock);
     d->unclosed |= h->writes && !h->closed;
     d->writers -= h->writes;
@@ -490,7 +481,7 @@ void view_release(struct live *l, struct live_view *h)
     bool judged = last && !(ending && d->unclosed);
     lock_drop(&l->lock);
     if (judged)
-        dropped = end_writing(l, d);
+        end_writing(l, d);
     lock_take(&l->lock);
     d->handles--;
     if (d->making && h->writes)
@@ -500,7 +491,6 @@ void view_release(struct live *l, struct live_view *h)
     if (d->begun) /* it may be among them */
         reap_begun(l);
     lock_drop(&l->lock);
-    tensor_base_unref(dropped);
     if (into)
         live_view_release(l, into);
     free(h);

@@ -23,20 +23,20 @@
 #include "live/asks.h"
 #include "live/edits.h"
 #include "live/makings.h"
-#include "live/parts.h"
-#include "live/preview.h"
-#include "live/preview_copy.h"
 #include "live/tensor_batch.h"
+#include "live/tensor_table.h"
 
 /* ---- writing ---- */
 
 /* A batch that is in flight, for the thread alone. */
 struct job {
-    struct snapshot *base;     /* a reference: what the batch is based on */
-    struct edit_result result; /* of the part that was written last */
-    struct timespec begin;     /* of a part */
-    uint64_t reported;         /* seconds after which progress was logged last */
-    struct store *made;        /* not owned: of the last part; NULL: none */
+    struct snapshot *base; /* a reference: what the batch is based on */
+    struct edit_result result;
+    struct timespec begin;
+    uint64_t reported;     /* seconds after which progress was logged last */
+    bool made;             /* there is a new store */
+    struct snapshot *snap; /* references: what was on the disk, and what readers had */
+    struct store *store[3];
 };
 
 static uint64_t elapsed_ms(const struct job *b)
@@ -49,23 +49,14 @@ static uint64_t elapsed_ms(const struct job *b)
 struct progress {
     struct live *l;
     struct job *b;
-    uint32_t file;
-    const struct store *then; /* for when the file cannot be had */
 };
-
-/* Open files go on with the bytes that are overwritten. */
-static int on_keep(const struct edit_kept *kept, void *arg, struct err *e)
-{
-    const struct progress *p = arg;
-    return preview_keep_old(p->l, p->file, p->then, kept, e);
-}
 
 /* The keys before the edit are kept before it is done. */
 static void on_ready(void *arg)
 {
     const struct progress *p = arg;
     if (p->l->opt.history)
-        keeper_wait(p->l->opt.history);
+        history_job_wait(p->l->opt.history);
 }
 
 static void on_progress(uint64_t done, uint64_t total, void *arg)
@@ -79,8 +70,9 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-static void log_part(const struct live *l, const struct job *b, const struct batch_part *p, int r)
+static void log_edits(const struct live *l, const struct job *b, int r)
 {
+    const struct batch *p = &l->flight;
     unsigned long long ms = elapsed_ms(b);
     const char *at = buf_text(&p->notes), *end = buf_text_end(&p->notes);
     for (; at && at < end && !buf_error(&p->notes); at += strlen(at) + 1) {
@@ -100,15 +92,6 @@ static void mark_keys(struct live *l, const struct edit_change *c, const struct 
         if (x)
             name_set_error(&l->names, x, e->msg);
     }
-}
-
-/* Of what is in flight, what was not written shows why. */
-static void mark_failed(struct live *l, const struct batch *b)
-{
-    const struct batch_part *keys = batch_part(b, 0);
-    if (keys && !keys->landed)
-        mark_keys(l, &b->change, &keys->why);
-    tensors_failed(l, b, NULL);
 }
 
 /* What is pending is lost: each edit is named. */
@@ -134,106 +117,115 @@ static void failed(struct live *l)
     report_lost(l, &e);
     l->flying = NULL;
     l->flying_store = NULL;
+    if (l->flight.touched && tensor_table_renew(l, &l->flight) < 0)
+        live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
     waits_join(&l->flight.waits, l->next.waits);
-    waits_join(&l->flight.waits, l->next.asking);
-    l->next.waits = l->next.asking = NULL;
+    l->next.waits = NULL;
     l->due_set = false;
     batch_drop(l, &l->flight);
     snapshot_unref(flying);
     store_unref(store);
-    mark_failed(l, &l->flight);
+    mark_keys(l, &l->flight.change, &l->flight.why);
+    tensors_failed(l, &l->flight, &l->flight.why);
 }
 
 /*
- * The store of what was written, for readers. Handles of before share the mapping if no byte of tensors
- * changed: they are kept in sight by it (preview_keep_old()). If the file cannot be mapped, readers go
- * on with what they have, which shows the same bytes; it is mapped with the next edit then.
+ * The store of what was written, for readers. If the file cannot be mapped, readers go on with what they
+ * have, which shows the same bytes; it is mapped with the next edit then.
  */
-static void store_written(struct live *l, const struct batch_part *part,
-                          const struct snapshot *snap, bool replaced, struct store **ret)
+static void store_written(struct live *l, bool replaced, struct store **ret)
 {
-    struct live_target *target = &l->files[part->file];
     struct err e = {0};
-    target->unmapped |= replaced || part->plan.patch;
-    int fd = target->unmapped ? target->file->fd : -1;
-    if (newest_make_store(snap, l->store->file, part->file, fd, ret, &e) < 0) {
+    l->unmapped |= replaced || l->flight.plan.patch;
+    int fd = l->unmapped ? l->file->fd : -1;
+    if (newest_make_store(l->flying, l->store->file, fd, ret, &e) < 0) {
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
         return;
     }
-    (*ret)->written = snap->number;
-    target->unmapped = false;
+    l->unmapped = false;
 }
 
-/* Carry a part out, without the lock. *ret is the new store, or NULL if it could not be had. *replaced: the
- * file is another one now. */
-static int carry_out(struct live *l, struct job *job, struct batch_part *part,
-                     const struct part_state *state, struct store **ret, bool *replaced)
+/* Carry it out, without the lock: only this thread changes what is in flight. *ret is the new store, or NULL if
+ * it could not be had. */
+static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
-    struct edit_file *f = l->files[part->file].file;
-    struct keeper *keeper = part->file == 0 ? l->opt.history : NULL; /* it has the keys */
-    struct progress p = {l, job, part->file, state->store};
+    struct batch *b = &l->flight;
+    struct history_job *history = l->opt.history;
+    struct progress p = {l, job};
     struct edit_hooks hooks = {
-        .progress = on_progress, .ready = keeper ? on_ready : NULL, .keep = on_keep, .arg = &p};
+        .progress = on_progress, .ready = history ? on_ready : NULL, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
-    if (keeper)
-        keeper_plan(keeper, l->disk, state->snap, l->flight.restored);
-    int r = edit_commit(f, &part->plan, &l->opt.edit, &hooks, &job->result, &part->why);
-    if (keeper)
-        keeper_end(keeper, r == 0);
-    *replaced = job->result.old_fd >= 0;
-    bool other = *replaced || (part->plan.tensor && !part->plan.same);
-    if (*replaced)
+    if (history)
+        history_job_begin(history, l->disk, l->flying, b->restored);
+    int r = edit_commit(l->file, &b->plan, &l->opt.edit, &hooks, &job->result, &b->why);
+    if (history)
+        history_job_end(history, r == 0);
+    const bool replaced = job->result.old_fd >= 0;
+    b->touched = r < 0 && b->plan.patch && job->result.strategy == EDIT_INPLACE;
+    bool other = replaced || (b->plan.tensor && !b->plan.same);
+    if (replaced)
         (void)close(job->result.old_fd);
     if (r == 0 && other)
-        store_written(l, part, state->snap, *replaced, ret);
+        store_written(l, replaced, ret);
     return r;
 }
 
-/* Write one part of what is in flight. The lock is given up meanwhile. What is not needed any more is
- * let go of here, but for the last part (*old). */
-static int write_part(struct live *l, struct job *job, size_t i, struct parts_retired *old)
+/* It is on the disk. s: its store; its reference passes. NULL: the store could not be made, or is the same. */
+static void landed(struct live *l, struct job *job, struct store *s)
 {
-    struct batch_part *p = &l->flight.parts.part[i];
-    struct part_state state = {0};
-    struct store *s = NULL;
-    bool replaced = false;
-    job->reported = 0;
-    job->begin = when_now();
-    int r = part_state_make(l, i, &state, &p->why);
-    lock_drop(&l->lock);
-    parts_retire(old);
-    if (r == 0)
-        r = carry_out(l, job, p, &state, &s, &replaced);
-    else if (l->opt.history)
-        keeper_drop(l->opt.history);
-    log_part(l, job, p, r);
-    lock_take(&l->lock);
-    if (r == 0) {
-        preview_landed(l, &l->flight, p, replaced);
-        part_landed(l, i, &state, s, old);
+    struct store *now = NULL;
+    job->made = s != NULL;
+    job->snap = l->disk;
+    job->store[0] = l->store;
+    job->store[1] = s ? l->flying_store : NULL;
+    l->disk = l->flying;
+    l->store = s ? s : l->flying_store;
+    l->flying = NULL;
+    l->flying_store = NULL;
+    if (tensor_table_store(l, &now) < 0) /* it goes on with what it has */
+        now = store_ref(l->newest->view.store);
+    struct view before = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
+    snapshot_unref(before.snap); /* the same is there */
+    job->store[2] = before.store;
+    if (s)
+        newest_drop_file(l->newest);
+}
+
+/* What is not needed any more. */
+static void retire(struct job *job)
+{
+    snapshot_unref(job->snap);
+    job->snap = NULL;
+    for (size_t i = 0; i < COUNT(job->store); i++) {
+        store_unref(job->store[i]);
+        job->store[i] = NULL;
     }
-    job->made = r == 0 ? s : NULL;
-    snapshot_unref(state.snap);
-    store_unref(state.store);
+}
+
+/* Write what is in flight. The lock is given up meanwhile. */
+static int write_flight(struct live *l, struct job *job)
+{
+    struct store *s = NULL;
+    job->begin = when_now();
+    lock_drop(&l->lock);
+    int r = carry_out(l, job, &s);
+    log_edits(l, job, r);
+    lock_take(&l->lock);
+    if (r == 0)
+        landed(l, job, s);
     return r;
 }
 
-/*
- * Take what is pending, which is planned; it is in flight from now on. The disk is not asked any
- * more whether it can be written: requests that wait for that wait for the edit, or, if it is a
- * copy that no request waits for, are answered at once: *answered.
- */
-static void take(struct live *l, struct job *job, struct live_wait **answered)
+/* Take what is pending, which is planned; it is in flight from now on. */
+static void take(struct live *l, struct job *job)
 {
     struct batch *b = &l->next;
-    bool slow = l->opt.commit == LIVE_COMMIT_SYNC || (b->asked && b->how == EDIT_COPY);
-    waits_begin(b, slow, answered);
     b->last = l->edits;
-    batch_keep(l, edit_mark(&b->change), b->n_step, b->last);
-    b->slow = b->asked && b->how == EDIT_COPY && !writer_is_small(b);
+    b->slow = batch_is_slow(l);
     l->flight_edits = edit_change_count(&b->change, SIZE_MAX);
+    l->room.known = false;
     *job = (struct job){.base = snapshot_ref(base_snapshot(l))};
-    notes_of(l, b);
+    notes_all(&b->change, &b->notes);
     edit_change_drop_values(&b->change);
     l->due_set = false;
     l->flight = *b;
@@ -249,25 +241,12 @@ static void answer_without(struct live *l, int r)
     const uint64_t after = r < 0 ? l->settled : l->edits;
     l->next.waits = NULL;
     l->due_set = false;
-    waits_learn(l, waits, NULL, after, r);
+    waits_learn(l, waits, after, r);
     l->settled = l->edits;
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
     waits_tell(waits);
     lock_take(&l->lock);
-}
-
-/* Plan what is pending. The keys before it are kept meanwhile, by another thread. */
-static int plan_pending(struct live *l, struct err *e)
-{
-    struct keeper *k = l->next.change.n ? l->opt.history : NULL;
-    if (k)
-        keeper_begin(k, l->disk, l->next.restored);
-    int r = batch_freshen(l, e);
-    /* Another file may be first, which takes as long as it takes. */
-    if (k && (r < 0 || l->next.parts.part[0].file != 0))
-        keeper_drop(k);
-    return r;
 }
 
 /* What is accepted cannot even be planned. */
@@ -276,38 +255,36 @@ static void give_up(struct live *l, const struct err *e)
     report_lost(l, e);
     makings_settle(l, e);
     undo_end(l, &l->next, e);
-    waits_join(&l->next.waits, l->next.asking);
-    l->next.asking = NULL;
     batch_drop(l, NULL);
     answer_without(l, e->code);
 }
 
 /* The batch is done, and those that wait are answered. */
-static void finish(struct live *l, struct job *job, struct parts_retired *old, int r)
+static void finish(struct live *l, struct job *job, int r)
 {
-    const struct batch_part *first = batch_part(&l->flight, 0); /* new tensors are part of it */
     const uint64_t after = r < 0 ? l->settled : l->flight.last;
     if (r < 0)
         failed(l);
-    makings_settle(l, first && !first->landed ? &first->why : NULL);
+    makings_settle(l, r < 0 ? &l->flight.why : NULL);
     struct view_draft *dead = r == 0 ? tensors_landed(l, &l->flight) : NULL;
-    undo_end(l, &l->flight, NULL);
+    undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
-    waits_learn(l, waits, &l->flight, after, r);
+    waits_learn(l, waits, after, r);
     l->settled = r < 0 ? l->edits : l->flight.last;
-    bool freeing = l->freeing = job->made && !writer_is_small(&l->flight);
+    bool freeing = l->freeing = job->made && !batch_is_small(&l->flight);
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
     l->flight = (struct batch){0};
     l->flight_edits = 0;
     lock_drop(&l->lock);
     if (!freeing)
-        parts_retire(old);
+        retire(job);
     waits_tell(waits);
     view_drafts_end(dead);
-    parts_retire(old);
+    retire(job);
     batch_free(&done);
     snapshot_unref(job->base);
+    logs_rest(&l->logs);
     lock_take(&l->lock);
     l->freeing = false;
 }
@@ -337,32 +314,20 @@ static void write_pending(struct live *l)
 {
     struct job job;
     struct err e = {0};
-    struct parts_retired old = {0};
-    int r;
-    do { /* what is pending may be taken back while its bytes are copied, or more is due */
-        collect(l);
-        if (edit_change_is_empty(&l->next.change)) {
-            makings_settle(l, NULL);
-            answer_without(l, 0);
-            return;
-        }
-        r = plan_pending(l, &e);
-    } while (preview_again(l, &r, &e));
+    collect(l);
+    if (edit_change_is_empty(&l->next.change)) {
+        makings_settle(l, NULL);
+        answer_without(l, 0);
+        return;
+    }
+    int r = batch_freshen(l, &e);
     if (r < 0) {
         give_up(l, &e);
         return;
     }
-    struct live_wait *answered = NULL;
-    take(l, &job, &answered);
-    lock_drop(&l->lock);
-    waits_answer(answered, 0);
-    lock_take(&l->lock);
-    r = 0;
-    for (size_t i = 0; i < l->flight.parts.n; i++) {
-        int part = write_part(l, &job, i, &old);
-        r = r < 0 ? r : part;
-    }
-    finish(l, &job, &old, r);
+    take(l, &job);
+    r = write_flight(l, &job);
+    finish(l, &job, r);
 }
 
 static bool is_due(const struct live *l)
@@ -403,7 +368,7 @@ static void begin_syncs(struct live *l)
     l->syncs = NULL;
 }
 
-/* One question, or one write. What is to be written has its turn, however many ask. */
+/* One write. */
 static bool turn(struct crew_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
@@ -411,13 +376,9 @@ static bool turn(struct crew_job *j, struct timespec *again)
     begin_syncs(l);
     if (l->made_file && when_past(&l->made_due, 0))
         files_end_made(l);
-    bool write = wants_write(l), ask = l->next.asking && !(write && l->has_asked);
-    l->has_asked = ask;
-    if (ask)
-        writer_ask(l);
-    else if (write)
+    if (wants_write(l))
         write_pending(l);
-    bool more = l->next.asking || wants_write(l);
+    bool more = wants_write(l);
     const struct timespec *due = next_due(l);
     if (!more && due) {
         *again = *due;
@@ -436,6 +397,8 @@ int live_start(struct live *l, struct err *e)
     if (r == 0 && (r = crew_join(l->crew, &l->watch, waits_watch)) < 0)
         crew_leave(l->crew, &l->job);
     l->started = r == 0;
+    if (r == 0 && l->opt.history)
+        history_job_crew(l->opt.history, l->crew);
     if (r == 0)
         return 0;
     crew_free(l->own_crew);
@@ -464,6 +427,8 @@ int live_finish(struct live *l)
     crew_call(l->crew, &l->job); /* what they came to */
     crew_leave(l->crew, &l->job);
     crew_leave(l->crew, &l->watch);
+    if (l->opt.history && l->own_crew)
+        history_job_crew(l->opt.history, NULL);
     crew_free(l->own_crew);
     l->own_crew = NULL;
     lock_take(&l->lock);

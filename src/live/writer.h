@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Turns of the thread that changes model files (of a folder of models one for all, see base/crew.h),
- * and the requests that wait for it. Questions to the disk are asked by that thread, without a lock.
- * Each turn is one question, or one batch; models take them one after the other. While a turn takes
+ * and the requests that wait for it. Each turn is one batch; models take them one after the other. While a turn takes
  * longer than a second, a copy or a disk that does not answer, another thread goes on with the other
  * models: edits of a model wait for no copy of another one.
  *
@@ -16,16 +15,13 @@
 /* Whether the model could be edited at this moment; asked before there is an edit, since shells do
  * not look at what close(2) returns. Without the lock: it asks the disk. */
 void writer_ready(struct live *l, struct err *e);
-/* The same of the file that a tensor is in, by its number. */
-void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e);
-/* What identifies file number `no` of the model, to ask the disk about it without the lock. False while
- * an edit is being written; ret->fd is not set. */
-bool writer_file(const struct live *l, size_t no, struct edit_file *ret);
+/* What identifies the file, to ask the disk about it without the lock. False while an edit is being
+ * written; ret->fd is not set. */
+bool writer_file(const struct live *l, struct edit_file *ret);
 
 /* What mknod(2) made is closed: it has no value yet, or the empty one. With the lock. (files.c) */
 void files_end_made(struct live *l);
-/* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
- * written, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
+/* Something was accepted: wait until it is durable, or not, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
 int writer_accepted(struct live *l, struct live_wait *w);
 /* The same for what was accepted of a file up to an edit, maybe a while ago (promise.h). Also -errno: it is lost. */
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
@@ -43,41 +39,30 @@ void writer_later(struct live *l, unsigned seconds);
 
 /* ---- between ask.c and writer.c ---- */
 
-/* Ask the disk for the requests in next.asking. The lock is given up meanwhile. */
-void writer_ask(struct live *l);
 /* True if something is to be written. */
 bool writer_has_work(const struct live *l);
-/* True if the model is so small that a batch is written at once, whatever the strategy. */
-bool writer_is_small(const struct batch *b);
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l);
 
-/* Answer a list of requests. Without the lock: done() replies to the kernel. */
-void waits_answer(struct live_wait *list, int result);
-/* The same, with the result that waits_learn() gave each. */
+/* Answer a list of requests, each with the result that waits_learn() gave it. Without the lock: done() replies to
+ * the kernel. */
 void waits_tell(struct live_wait *list);
 /*
- * Set the result of each request: its edit is lost if it comes after `after`, why (r; 0: none is), but for what
- * landed of `failed`. Those that sync the folder get any loss. One that no request gets is reported later.
+ * Set the result of each request: its edit is lost if it comes after `after`, why (r; 0: none is). Those that
+ * sync the folder get any loss. One that no request gets is reported later.
  */
-void waits_learn(struct live *l, struct live_wait *list, const struct batch *failed, uint64_t after,
-                 int r);
+void waits_learn(struct live *l, struct live_wait *list, uint64_t after, int r);
 /* All of `more` are in the list too. */
 void waits_join(struct live_wait **list, struct live_wait *more);
 /* A request waits from now on: signals to its program are looked for. */
 void waits_look(struct live *l, const struct live_wait *w);
 /* Turns of live.watch, while requests wait: those are answered whose programs are to stop. */
 bool waits_watch(struct crew_job *j, struct timespec *again);
-/* The batch is to be written: requests that wait for the disk's answer have it (slow), or wait for the write. */
-void waits_begin(struct batch *b, bool slow, struct live_wait **answered);
-
 /* A batch is over, which may be an undo: what live_undo_said() says of it. why: it cannot be planned; else
  * NULL. With the lock. */
 void undo_end(struct live *l, const struct batch *b, const struct err *why);
 
 /* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
 void notes_all(const struct edit_change *c, struct buf *out);
-/* The same for each part of a batch. With the lock. */
-void notes_of(const struct live *l, struct batch *b);
 
 #endif

@@ -3,7 +3,7 @@
 #include "model/form.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdlib.h>
 
 /* Elements in the byte order of the file, each turned round: `data` is the first. */
 static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
@@ -59,20 +59,14 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
     const struct quant_type *type = gguf_type(&g->tensor[i]);
     uint64_t first, last;
     quant_extent(type, width_of(f, type), off, n, &first, &last);
-    if (!store_data(s, i, first, last))
-        return -EIO;
-    store_want(s, i, first, last, g->tensor[i].nbytes);
-    struct decode d = {f, type, g->fmt.big, store_data(s, i, 0, 0), off, n, dst};
-    int r = map_guard(decode, &d), cut = store_check(s, i, last);
-    return r < 0 ? r : cut;
-}
-
-uint64_t form_there(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i)
-{
-    const struct gguf_tensor *t = &g->tensor[i];
-    const struct quant_type *type = gguf_type(t);
-    uint64_t there = store_there(s, i, t->nbytes);
-    if (there == t->nbytes)
-        return form_size(f, t);
-    return there / type->block_bytes * type->block_len * width_of(f, type);
+    uint8_t *room;
+    const uint8_t *data;
+    int r = store_bytes(s, i, first, last, g->tensor[i].nbytes, &room, &data);
+    if (r < 0)
+        return r;
+    off -= first / type->block_bytes * type->block_len * width_of(f, type);
+    struct decode d = {f, type, g->fmt.big, data, off, n, dst};
+    r = map_guard(decode, &d);
+    free(room);
+    return r < 0 ? r : store_check(s, i, first, last);
 }

@@ -38,10 +38,4 @@ uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
  */
 int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n);
-/*
- * How many bytes of tensor i's values exist, from the first on. A block that exists in part has
- * none.
- */
-uint64_t form_there(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i);
-
 #endif

@@ -42,8 +42,17 @@ static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
 }
 
 /* The place in the list of the tensor with this number, or version; IDS_NONE if none of n has it. */
-uint32_t ids_find(const struct ids *s, uint32_t n, uint32_t number);
-uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_t version);
+uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version);
+
+static inline uint32_t ids_find(const struct ids *s, uint32_t n, uint32_t number)
+{
+    return s ? ids_look(s, number, false) : number < n ? number : IDS_NONE;
+}
+
+static inline uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_t version)
+{
+    return s ? ids_look(s, version, true) : version < n ? version : IDS_NONE;
+}
 
 /* A table of n tensors as `of` has them. 0, -ENOMEM. */
 int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
@@ -53,12 +62,5 @@ struct tensor_from {
     uint32_t old; /* its place in the list before; IDS_NONE: it is new */
     bool changed; /* bytes, type or shape */
 };
-
-/*
- * The table of a state with n tensors that follows one with `before`. *given counts the numbers given
- * out so far. The same table where no tensor differs. 0, -ENOMEM, -EOVERFLOW (no number is left).
- */
-int ids_follow(struct ids *before, uint32_t n_before, const struct tensor_from *from, uint32_t n,
-               uint32_t *given, struct ids **ret);
 
 #endif

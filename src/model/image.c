@@ -196,9 +196,9 @@ const struct segment *image_at(const struct image *im, uint64_t off)
     return &im->seg[lo];
 }
 
-/* Where in a mapping byte `in` of a segment is; NULL: in none. */
+/* Where in a mapping the n bytes of a segment from `in` on are; NULL: in none. */
 static struct mapped *find_mapped(const struct image *im, const struct store *s,
-                                  const struct segment *seg, uint64_t in, uint64_t *at)
+                                  const struct segment *seg, uint64_t in, size_t n, uint64_t *at)
 {
     *at = in;
     if (seg->from == IMAGE_FILE) {
@@ -207,8 +207,7 @@ static struct mapped *find_mapped(const struct image *im, const struct store *s,
     }
     if (seg->from != IMAGE_TENSOR || !s)
         return NULL;
-    *at += seg->src + s->place[seg->no].off;
-    return s->file[s->place[seg->no].file];
+    return store_mapped(s, seg->no, seg->src + in, n, at);
 }
 
 static int read_segment(const struct image *im, const struct store *s, const struct segment *seg,
@@ -216,9 +215,11 @@ static int read_segment(const struct image *im, const struct store *s, const str
 {
     const struct source *src = seg->from == IMAGE_FILE ? &im->file[seg->no] : NULL;
     uint64_t at;
-    struct mapped *m = find_mapped(im, s, seg, in, &at);
+    struct mapped *m = find_mapped(im, s, seg, in, n, &at);
     if (m && s)
         return mapped_copy(m, at, dst, n);
+    if (seg->from == IMAGE_TENSOR && s)
+        return store_read(s, seg->no, seg->src + in, dst, n, im->g->tensor[seg->no].nbytes);
     if (seg->from == IMAGE_VALUES && s)
         return form_read(seg->form, im->g, s, seg->no, in, dst, n);
     if (src && src->read)
@@ -254,34 +255,7 @@ struct mapped *image_mapped(const struct image *im, const struct store *s, uint6
     const struct segment *seg = off < im->size ? image_at(im, off) : NULL;
     if (!seg || n > seg->len - (off - seg->at))
         return NULL;
-    return find_mapped(im, s, seg, off - seg->at, at);
-}
-
-/* How many bytes of a segment exist, from its first on. */
-static uint64_t there(const struct image *im, const struct store *s, const struct segment *seg)
-{
-    uint64_t have = UINT64_MAX, from = 0;
-    if (seg->from == IMAGE_FILE && im->file[seg->no].read)
-        have = im->file[seg->no].size;
-    else if (seg->from == IMAGE_TENSOR && s)
-        have = store_there(s, seg->no, im->g->tensor[seg->no].nbytes);
-    else if (seg->from == IMAGE_VALUES && s)
-        have = form_there(seg->form, im->g, s, seg->no);
-    if (seg->from == IMAGE_FILE || seg->from == IMAGE_TENSOR)
-        from = seg->src;
-    return have > from ? min_u64(have - from, seg->len) : 0;
-}
-
-uint64_t image_missing(const struct image *im, const struct store *s, uint64_t off, uint64_t end)
-{
-    const struct segment *last = im->seg + im->n;
-    for (const struct segment *seg = off < im->size ? image_at(im, off) : last;
-         seg < last && seg->at < end; seg++) {
-        uint64_t have = there(im, s, seg);
-        if (have < seg->len && seg->at + have < end)
-            return max_u64(off, seg->at + have);
-    }
-    return end;
+    return find_mapped(im, s, seg, off - seg->at, n, at);
 }
 
 static int read_source(const struct source *src, uint64_t off, void *dst, size_t n)

@@ -95,8 +95,6 @@ int image_read(const struct image *im, const struct store *s, uint64_t off, void
 /* The mapping that holds all of [off, off + n), at *at: for answers that copy nothing. NULL: none. */
 struct mapped *image_mapped(const struct image *im, const struct store *s, uint64_t off, size_t n,
                             uint64_t *at);
-/* The first byte of [off, end) that does not exist; end: all exist. */
-uint64_t image_missing(const struct image *im, const struct store *s, uint64_t off, uint64_t end);
 
 /* The image as a source, without a store. The image must outlive it. */
 struct source image_source(const struct image *im);

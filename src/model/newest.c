@@ -105,16 +105,16 @@ int newest_make(const struct newest *n, struct gguf *const *file, uint32_t numbe
     return 0;
 }
 
-/* The store of these files; one of them is new. */
-static int make_store(const struct snapshot *g, struct mapped *const *file, size_t no,
-                      struct mapped *m, struct store **ret)
+/* The store of these files; the first is m. */
+static int make_store(const struct snapshot *g, struct mapped *const *file, struct mapped *m,
+                      struct store **ret)
 {
     const size_t n = snapshot_files(g);
     struct mapped **all = malloc(n * sizeof(struct mapped *));
     const struct gguf **of = malloc(n * sizeof(struct gguf *));
     int r = all && of ? 0 : -ENOMEM;
     for (size_t i = 0; i < n && r == 0; i++) {
-        all[i] = i == no ? m : file[i];
+        all[i] = i ? file[i] : m;
         of[i] = snapshot_file(g, i);
     }
     if (r == 0)
@@ -124,21 +124,21 @@ static int make_store(const struct snapshot *g, struct mapped *const *file, size
     return r;
 }
 
-int newest_make_store(const struct snapshot *g, struct mapped *const *file, size_t no, int fd,
+int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e)
 {
     struct mapped *m = NULL;
     if (fd < 0)
-        return make_store(g, file, no, file[no], ret) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
+        return make_store(g, file, file[0], ret) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
     int own_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own_fd < 0)
         return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(own_fd, snapshot_file(g, no)->file_size, &m, e);
+    int r = mapped_open(own_fd, snapshot_file(g, 0)->file_size, &m, e);
     if (r < 0) {
         (void)close(own_fd);
         return r;
     }
-    r = make_store(g, file, no, m, ret);
+    r = make_store(g, file, m, ret);
     mapped_unref(m);
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }

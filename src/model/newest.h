@@ -49,10 +49,10 @@ struct timespec newest_changed(struct newest *n);
 int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
                 const struct timespec *mtime, struct snapshot **ret, struct err *e);
 /*
- * The store of a snapshot whose file number `no` is open as fd (which is duplicated); -1: its mapping
- * goes on. file: all files in order; entry `no` is used for that only.
+ * The store of a snapshot whose first file is open as fd (which is duplicated); -1: its mapping
+ * goes on. file: all files in order; the first is used for that only.
  */
-int newest_make_store(const struct snapshot *g, struct mapped *const *file, size_t no, int fd,
+int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e);
 
 /* Put a snapshot and a store of its tensors in the place of the newest, whose references are

@@ -72,24 +72,3 @@ int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret
     free((void *)all);
     return r;
 }
-
-int shards_store(const struct shards *s, const struct gguf *g, struct mapped *first,
-                 struct store **ret)
-{
-    size_t n = s->n ? s->n : 1;
-    const struct gguf **all = calloc(n, sizeof(struct gguf *));
-    struct mapped **file = calloc(n, sizeof(struct mapped *));
-    int r = all && file ? 0 : -ENOMEM;
-    for (size_t i = 1; i < n && r == 0; i++) {
-        all[i] = s->g[i];
-        file[i] = s->file[i];
-    }
-    if (r == 0) {
-        all[0] = g;
-        file[0] = first;
-        r = store_make(file, all, n, ret);
-    }
-    free((void *)all);
-    free((void *)file);
-    return r;
-}

@@ -30,8 +30,4 @@ void shards_release(struct shards *s);
 
 /* The model that all of them make, when the first holds g; *ret is the caller's. */
 int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret, struct err *e);
-/* The store of all of them, when the first holds g and is `first`. 0, -ENOMEM. */
-int shards_store(const struct shards *s, const struct gguf *g, struct mapped *first,
-                 struct store **ret);
-
 #endif

@@ -185,7 +185,8 @@ void view_free(struct view *v)
 {
     snapshot_unref(v->snap);
     store_unref(v->store);
-    image_unref(v->file);
+    if (v->file)
+        image_unref(v->file);
     *v = VIEW_INIT;
 }
 
@@ -224,14 +225,6 @@ uint32_t snapshot_find_key(const struct snapshot *g, const char *file)
 uint32_t snapshot_find_tensor(const struct snapshot *g, const char *file)
 {
     return find(g, false, file);
-}
-
-uint32_t snapshot_first(const struct snapshot *g, size_t no)
-{
-    uint32_t first = 0;
-    while (no > 0)
-        first += snapshot_file(g, --no)->n_tensors;
-    return first;
 }
 
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)

@@ -101,7 +101,7 @@ static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct
 }
 
 /* What the file with the keys holds: the first of a split model. */
-static inline const struct gguf *snapshot_own(const struct snapshot *g)
+static inline struct gguf *snapshot_own(const struct snapshot *g)
 {
     return g->own ? g->own : g->gguf;
 }
@@ -116,13 +116,6 @@ static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
 {
     return g->shard ? g->shard[no] : g->gguf;
 }
-
-/* What each file holds, as a list; and the number of the first tensor of one. */
-static inline struct gguf *const *snapshot_all(const struct snapshot *g)
-{
-    return g->shard ? g->shard : &g->gguf;
-}
-uint32_t snapshot_first(const struct snapshot *g, size_t no);
 
 /* Where tensor i's data lies in its file, and which of the shards that is. */
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard);

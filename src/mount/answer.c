@@ -3,9 +3,10 @@
 #include "mount/answer.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/lock.h"
+#include "base/count.h"
 #include "base/order.h"
 #include "mount/stops.h"
 
@@ -13,38 +14,41 @@ enum { PAGE = 4096 };
 
 /* ---- scratch ---- */
 
-/*
- * Memory for answers that are sent at once. The last one released is used first: it is still in the
- * processor's cache, whichever of libfuse's threads runs. There are as many as there were reads at
- * the same time, each as large as the largest read that used it.
- */
+/* Memory for answers that are sent at once. */
 struct scratch {
-    struct scratch *below;
     size_t size; /* of bytes */
     void *bytes; /* owned */
 };
 
-static struct scratch *scratch_top; /* protected by scratch_lock */
-static struct lock scratch_lock = LOCK_INIT;
+/*
+ * Kept for the next reads, which take the first: it is still in the processor's cache, whichever of libfuse's
+ * threads runs. What more reads needed at one time is given back.
+ */
+static _Atomic(struct scratch *) spare[8];
+
+static void scratch_free(struct scratch *s)
+{
+    if (s)
+        free(s->bytes);
+    free(s);
+}
 
 static void scratch_give(struct scratch *s)
 {
-    if (!s)
-        return;
-    lock_take(&scratch_lock);
-    s->below = scratch_top;
-    scratch_top = s;
-    lock_drop(&scratch_lock);
+    for (size_t i = 0; s && i < COUNT(spare); i++) {
+        struct scratch *none = NULL;
+        if (atomic_compare_exchange_strong(&spare[i], &none, s))
+            return;
+    }
+    scratch_free(s);
 }
 
 /* At least `size` bytes; NULL: no memory. */
 static struct scratch *scratch_take(size_t size)
 {
-    lock_take(&scratch_lock);
-    struct scratch *s = scratch_top;
-    if (s)
-        scratch_top = s->below;
-    lock_drop(&scratch_lock);
+    struct scratch *s = NULL;
+    for (size_t i = 0; !s && i < COUNT(spare); i++)
+        s = atomic_exchange(&spare[i], NULL);
     if (!s)
         s = calloc(1, sizeof(*s));
     if (!s || s->size >= size)
@@ -74,10 +78,10 @@ void answer_reply(fuse_req_t req, int err, struct reply *a)
 }
 
 enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
-                          bool brief, struct live_wait *w)
+                          struct live_wait *w)
 {
     struct scratch *s = scratch_take(size);
-    struct reply a = {.scratch = s ? s->bytes : NULL, .brief = brief, .wait = w};
+    struct reply a = {.scratch = s ? s->bytes : NULL, .wait = w};
     int r = s ? shelf_read(f, off, size, &a) : -ENOMEM;
     enum answered how = r == LIVE_PARKED ? ANSWER_PARKED : a.mapped ? ANSWERED_MAPPED : ANSWERED;
     if (how != ANSWER_PARKED) {
@@ -119,7 +123,6 @@ struct computed {
     fuse_req_t req;
     uint64_t off;
     size_t size;
-    bool brief;
 };
 
 static bool is_stopped(struct live_wait *w)
@@ -135,13 +138,13 @@ static void on_computed(struct live_wait *w, int result)
         order_before(c->file);
         (void)fuse_reply_err(c->req, -result);
     } else {
-        how = answer_read(c->file, c->req, c->off, c->size, c->brief, w);
+        how = answer_read(c->file, c->req, c->off, c->size, w);
     }
     if (how != ANSWER_PARKED)
         free(c);
 }
 
-void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief)
+void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
     struct computed *c = malloc(sizeof(*c));
     if (!c) {
@@ -149,7 +152,7 @@ void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t 
         return;
     }
     *c = (struct computed){
-        {.done = on_computed, .request = req, .stopped = is_stopped}, f, req, off, size, brief};
+        {.done = on_computed, .request = req, .stopped = is_stopped}, f, req, off, size};
     fuse_req_interrupt_func(req, on_interrupt, shelf_of_file(f));
     on_computed(&c->wait, 0);
 }

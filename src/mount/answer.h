@@ -18,16 +18,16 @@ enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /*
  * Read and reply, but for a file that shelf_waits(): if what it shows is not computed yet, nothing is
- * replied and w->done() is called later (ANSWER_PARKED). brief: the reply may end before a missing
- * byte. The file is not used after the reply: it may be closed then.
+ * replied and w->done() is called later (ANSWER_PARKED). The file is not used
+ * after the reply: it may be closed then.
  */
 enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
-                          bool brief, struct live_wait *w);
+                          struct live_wait *w);
 /* Reply with what was read, or with the error. */
 void answer_reply(fuse_req_t req, int err, struct reply *a);
 
 /* Read a file that shelf_waits(), and reply: now, or when the result is known. */
-void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief);
+void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size);
 
 /* Before a request waits that edits: a signal that is to stop its program reaches shelf_interrupt(), if it comes
  * first; answer_stopped() knows of all. */

@@ -8,34 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "model/split.h"
-#include "mount/aside.h"
-#include "mount/processes.h"
-#include "mount/seek.h"
-#include "mount/takedown.h"
-#include "tree/tree.h"
-
-/* The most bytes of an attribute that the kernel passes. */
-#define XATTR_MOST 65536
-/* How often an undo waits for edits that other programs make meanwhile. */
-#define UNDO_TRIES 20
-/* Milliseconds in which a mount has to answer that is looked at only because it may have the model. */
-#define ANSWER_MS 2000
-/* The same for one that was named, or that has a request. */
-#define LIMIT_MS 10000
-
-/* ---- where ---- */
-
-static char *metadata_of(const char *folder)
-{
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    buf_printf(&path, "%s/metadata", folder);
-    buf_char(&path, '\0');
-    return buf_error(&path) ? NULL : (char *)buf_steal(&path);
-}
 
 /* The first file of a split model, given any of its files; NULL: it is not split. free() it. */
 static char *first_shard(const char *path)
@@ -63,258 +38,102 @@ static char *real_model(const char *operand)
     return real;
 }
 
-/* The mount of a daemon that serves read-write; NULL: it cannot be seen. */
-static const struct mount *editor(const struct mounts *ms, const struct process *p)
+static int silent(const struct daemon *d, struct err *e)
 {
-    const struct daemon_status *s = &p->status;
-    return s->state == DAEMON_SERVING && !s->read_only && s->model ? process_mount(ms, p) : NULL;
+    return err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer%s", d->pid,
+                   process_stopped(d->pid) ? ": it is stopped" : "");
 }
 
-/* The mount point of the daemon that serves this model read-write; NULL: no such daemon can be seen. */
-static const char *served_at(const struct mounts *ms, const struct processes *ps, const char *model)
+static int not_asked(const struct mount *m, struct err *e)
 {
-    for (size_t i = 0; i < ps->n; i++) {
-        const struct mount *m = editor(ms, &ps->process[i]);
-        if (m && strcmp(ps->process[i].status.model, model) == 0)
-            return m->at;
-    }
-    return NULL;
+    char name[PROCESS_NAME_MAX];
+    long user = mount_number(m->super, "user_id");
+    if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
+        return err_set(e, -EPERM,
+                       "it is in a mount of user %s, whose daemon only that user and root can ask",
+                       user_name(name, user));
+    return err_set(
+        e, -ESRCH,
+        "its daemon cannot be asked: it has no control socket, or is in another container");
 }
 
-/* The model's folder in a mount of a folder of models whose daemon edits it; NULL: not found. free() it. */
-static char *edited_at(const struct mounts *ms, const struct processes *ps, const char *model)
+/* The daemon of the mount that the operand is in, or the mount point of, if there is such a mount. */
+static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
+                         struct err *e)
 {
-    struct file_id id;
-    char *found = NULL;
-    int fd = open(model, O_PATH | O_CLOEXEC);
-    bool known = fd >= 0 && file_id_of(fd, &id);
-    for (size_t i = 0; known && !found && i < ps->n; i++) {
-        const struct mount *m = editor(ms, &ps->process[i]);
-        if (!m || !process_locks(ps->process[i].pid, &id) ||
-            mount_life(m->at, ANSWER_MS) != MOUNT_ALIVE)
-            continue;
-        (void)seek_model(&(struct seek){m->at, ps->process[i].status.model, model}, &found);
-    }
-    if (fd >= 0)
-        (void)close(fd);
-    return found;
-}
-
-/* A mount that does not answer is left alone: the command then says which process has the lock. */
-static int find_daemon(const char *model, char **folder, struct err *e)
-{
-    struct mounts ms;
-    struct processes ps = {0};
-    int r = mounts_load(&ms, 0);
-    if (r == 0)
-        r = processes_find(&ps);
-    const char *at = r == 0 ? served_at(&ms, &ps, model) : NULL;
-    char *place = r == 0 && !at ? edited_at(&ms, &ps, model) : NULL;
-    if (at && mount_life(at, ANSWER_MS) != MOUNT_ALIVE)
-        at = NULL;
-    at = at ? at : place;
-    *folder = at ? metadata_of(at) : NULL;
-    if (at && !*folder)
-        r = -ENOMEM;
-    free(place);
-    processes_free(&ps);
-    mounts_free(&ms);
-    return r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r)) : 0;
-}
-
-/* ---- calls that the daemon may not answer ---- */
-
-enum { NO_FOLDER = 0, OFFERED = 1, ERRNO = 2 }; /* what look() returns; ERRNO: added to a number */
-
-/* What an operand is: a folder that offers a history, no folder, or why it is neither. */
-static int look(const void *arg, int out)
-{
-    struct stat st;
-    (void)out;
-    if (stat(arg, &st) < 0 || !S_ISDIR(st.st_mode))
-        return NO_FOLDER;
-    char *folder = metadata_of(arg);
-    int r = !folder ? ENOMEM : getxattr(folder, TREE_XATTR_HISTORY, NULL, 0) >= 0 ? 0 : errno;
-    free(folder);
-    return r && r != EIO ? ERRNO + r
-                         : OFFERED; /* EIO: it cannot be read; what is asked for says why */
-}
-
-static int not_answered(struct err *e)
-{
-    return err_set(e, -ETIMEDOUT, "its mount does not answer");
-}
-
-static int not_offered(const char *operand, int r, struct err *e)
-{
-    if (r == -EROFS)
-        return err_set(e, r, "it is mounted read-only");
-    if (r == -EOPNOTSUPP && faccessat(AT_FDCWD, operand, F_OK, 0) == 0)
-        return err_set(e, r, "no history is kept (-o history=0), or it is not a mount of a model");
-    if (r == -ENODATA || r == -ENOENT)
-        return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
-    return err_set(e, r, "%s", strerror(-r));
-}
-
-int channel_find(const char *operand, char **folder, struct err *e)
-{
-    int is = aside(look, operand, LIMIT_MS, NULL), r = 0;
-    *folder = NULL;
-    if (is == -ETIMEDOUT)
-        return not_answered(e);
-    if (is < 0)
-        return err_set(e, is, "%s", strerror(-is));
-    if (is > OFFERED)
-        return not_offered(operand, ERRNO - is, e);
-    if (is == OFFERED) {
-        *folder = metadata_of(operand);
-        return *folder ? 0 : err_set(e, -ENOMEM, "no memory");
-    }
-    char *model = real_model(operand);
-    if (model)
-        r = find_daemon(model, folder, e);
-    free(model);
+    const struct mount *m = mounts_typed(ms, operand);
+    const struct daemon *d = m ? daemons_silent(&c->daemons, m) : NULL;
+    if (d) /* nothing in it can be looked at */
+        return silent(d, e);
+    char *path = mounts_path(operand);
+    m = path ? mounts_around(ms, path) : NULL;
+    d = m ? daemons_silent(&c->daemons, m) : NULL;
+    int r = d ? silent(d, e) : 0;
+    c->daemon = m && mount_is_fuse(m) && !d ? daemons_of(&c->daemons, m) : NULL;
+    if (r == 0 && m && mount_is_ggufs(m) && !c->daemon)
+        r = not_asked(m, e);
+    if (c->daemon && asprintf(&c->place, "%s/%s", m->root, path + strlen(m->at)) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
+    free(path);
     return r;
 }
 
-/* A request. What the daemon says about it goes to `out`. 0, or an errno that is not negative. */
-struct request {
-    const char *folder;
-    const char *set, *value; /* the attribute that is set; NULL: `get` alone */
-    const char *get;         /* the one that is read; NULL: none */
-    bool settled;            /* all edits are to be written before */
-};
-
-static int write_out(int out, const char *at, ssize_t n)
+/* The daemon that has locked this file of a model, and knows it by this path. */
+static int find_by_file(char *real, struct channel *c, struct err *e)
 {
-    while (n > 0) {
-        ssize_t done = write(out, at, (size_t)n);
-        if (done < 0 && errno != EINTR)
-            return errno;
-        at += done > 0 ? done : 0;
-        n -= done > 0 ? done : 0;
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    struct file_id id;
+    int fd = open(real, O_PATH | O_CLOEXEC);
+    bool known = fd >= 0 && file_id_of(fd, &id);
+    if (fd >= 0)
+        (void)close(fd);
+    daemons_free(&c->daemons);
+    int r = daemons_find(&c->daemons, known ? &id : NULL);
+    if (r < 0 || asprintf(&c->place, ":%s", real) < 0)
+        return err_set(e, r < 0 ? r : -ENOMEM, "cannot ask daemons: %s",
+                       strerror(r < 0 ? -r : ENOMEM));
+    for (size_t i = 0; i < c->daemons.n && !c->daemon; i++) {
+        c->daemon = &c->daemons.daemon[i];
+        if (!c->daemon->status.holds || channel_ask(c, "has", &said, &(struct err){0}) < 0)
+            c->daemon = NULL;
     }
     return 0;
 }
 
-/* Wait until everything is written. */
-static int sync_folder(const char *folder)
+int channel_open(const char *operand, struct channel *c, struct err *e)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    int r = fsync(fd) < 0 ? errno : 0;
-    (void)close(fd);
-    return r;
-}
-
-/* Other programs may make edits meanwhile. *said: a line was written. */
-static int set_attribute(const struct request *q, int out, bool *said)
-{
-    int r = EBUSY;
-    for (int i = 0; i < UNDO_TRIES && r == EBUSY; i++) {
-        char line[128];
-        r = q->settled ? sync_folder(q->folder) : 0;
-        if (r) {
-            *said = true;
-            int n = snprintf(line, sizeof(line), "edits before it could not be written: %s",
-                             strerror(r));
-            (void)write_out(out, line, n);
-            return r;
-        }
-        r = setxattr(q->folder, q->set, q->value, strlen(q->value), 0) < 0 ? errno : 0;
-    }
-    /* The kernel refused it: the daemon does not know of this request. */
-    *said = r == EACCES || r == EPERM || r == EROFS;
-    return r;
-}
-
-static int make_request(const void *arg, int out)
-{
-    const struct request *q = arg;
-    bool said = false;
-    int r = q->set ? set_attribute(q, out, &said) : 0;
-    if (!q->get || said)
-        return r;
-    char *at = malloc(XATTR_MOST);
-    ssize_t n = at ? getxattr(q->folder, q->get, at, XATTR_MOST) : -1;
-    if (n < 0 && !q->set)
-        r = at ? errno : ENOMEM;
-    int wrote = write_out(out, at, n);
-    free(at);
-    return r ? r : wrote;
-}
-
-/* The daemon answers what is quick: then it is only the request that takes long. */
-static bool still_alive(const void *arg)
-{
-    const struct request *q = arg;
-    return mount_life(q->folder, LIMIT_MS) == MOUNT_ALIVE;
-}
-
-/* -ETIMEDOUT: the daemon answers nothing any more. */
-static int request(const struct request *q, struct buf *said)
-{
-    int r = aside_watched(make_request, q, LIMIT_MS, still_alive, said);
-    return r > 0 ? -r : r;
-}
-
-/* ---- what ---- */
-
-static int refused(int r, struct err *e)
-{
-    if (r == -EACCES || r == -EPERM)
-        return err_set(e, r, "it takes the right to write the model: %s", strerror(-r));
-    return err_set(e, r, "%s", strerror(-r));
-}
-
-int channel_undo(const char *folder, const char *number, struct buf *said, struct err *e)
-{
-    char shown[512];
-    size_t begin = said->len;
-    int r = request(&(struct request){.folder = folder,
-                                      .set = TREE_XATTR_UNDO,
-                                      .value = number,
-                                      .get = TREE_XATTR_UNDO,
-                                      .settled = true},
-                    said);
+    struct mounts ms;
+    struct stat st;
+    *c = (struct channel){0};
+    int r = mounts_load(&ms, 0);
     if (r == 0)
-        return 0;
-    if (r == -ETIMEDOUT)
-        return err_set(e, r,
-                       "its mount does not answer any more; if the daemon goes on, the undo may "
-                       "still be done (ggufs --history shows it)");
-    if (said->len == begin)
-        return refused(r, e);
-    (void)show_in(shown, sizeof(shown), said->data + begin, said->len - begin);
-    said->len = begin;
-    return err_set(e, r, "%s", shown);
+        r = daemons_find(&c->daemons, NULL);
+    r = r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r))
+              : find_by_mount(&ms, operand, c, e);
+    mounts_free(&ms);
+    if (r < 0 || c->daemon)
+        return r;
+    if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
+        return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
+    char *real = real_model(operand);
+    r = real ? find_by_file(real, c, e) : 0;
+    free(real);
+    return r;
 }
 
-/* The states cannot be read: the daemon's reason. */
-static int not_read(const char *folder, int r, struct err *e)
+int channel_ask(const struct channel *c, const char *verb, struct buf *said, struct err *e)
 {
-    CLEANUP(buf_free) struct buf why = BUF_INIT;
-    char shown[512];
-    int asked = request(&(struct request){.folder = folder, .get = TREE_XATTR_HISTORY_ERROR}, &why);
-    if (asked < 0 || why.len == 0)
-        return err_set(e, r, "cannot read the history: %s", strerror(-r));
-    return err_set(e, r, "%s", show_in(shown, sizeof(shown), (const char *)why.data, why.len));
+    CLEANUP(buf_free) struct buf request = BUF_INIT;
+    buf_printf(&request, "%s ", verb);
+    path_escape(&request, c->place);
+    buf_char(&request, '\0');
+    if (buf_error(&request))
+        return err_set(e, buf_error(&request), "no memory");
+    return daemon_ask(c->daemon, buf_text(&request), said, NULL, NULL, e);
 }
 
-int channel_history(const char *folder, struct buf *out, struct err *e)
+void channel_close(struct channel *c)
 {
-    int r = request(&(struct request){.folder = folder, .get = TREE_XATTR_HISTORY}, out);
-    if (r == -ETIMEDOUT)
-        return not_answered(e);
-    return r < 0 ? not_read(folder, r, e) : 0;
-}
-
-int channel_clear(const char *folder, struct err *e)
-{
-    int r = request(
-        &(struct request){.folder = folder, .set = TREE_XATTR_HISTORY, .value = "clear"}, NULL);
-    if (r == -ETIMEDOUT)
-        return not_answered(e);
-    return r < 0 ? refused(r, e) : 0;
+    daemons_free(&c->daemons);
+    free(c->place);
 }

@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests of commands to the daemon that serves a model: attributes of its folder metadata/
- * (tree.h). The kernel checks the rights: setting one requires the right to write the model.
+ * Requests of commands to the daemon that edits a model.
  *
- *     r = channel_find("m.gguf", &folder, &e);     folder NULL: it is not mounted read-write
- *     r = channel_undo(folder, "12", &said, &e);
+ *     r = channel_open("m.gguf", &c, &e);          c.daemon NULL: it is not mounted read-write
+ *     r = channel_ask(&c, "undo 12", &said, &e);
+ *     channel_close(&c);
  *
- * Threads: only before any are started (a process is forked).
+ * Threads: any; no state.
  */
 #ifndef MOUNT_CHANNEL_H
 #define MOUNT_CHANNEL_H
 
-#include "base/buf.h"
-#include "base/err.h"
+#include "mount/daemon.h"
+
+struct channel {
+    struct daemons daemons;
+    const struct daemon *daemon;
+    char *place; /* owned: as shelf_ask() has it */
+};
 
 /*
- * Find the folder metadata/ of a model, given its file or one of its shards, or a link to one; a mount
- * point; or the model's folder in a mount. free() it. 0, with *folder NULL if no daemon that can be
+ * Find the daemon of a model, given its file or one of its shards, or a link to one; a mount
+ * point; or the model's folder in a mount. 0, with c->daemon NULL if no daemon that can be
  * seen, and that answers, has mounted the file read-write, or edits it in a mount of a folder of
- * models; -EINVAL (the folder is not a mount of a model), -errno.
+ * models; -EINVAL (the folder is not a mount of a model), -ETIMEDOUT (the daemon of the mount is stopped), -errno.
+ * channel_close() in any case.
  */
-int channel_find(const char *operand, char **folder, struct err *e);
-
-/* Go back to a state ("": before the last edits), after all edits are written. The daemon's line
- * about it in `said`. 0, -errno. */
-int channel_undo(const char *folder, const char *number, struct buf *said, struct err *e);
-/* The states as text. 0, -errno. */
-int channel_history(const char *folder, struct buf *out, struct err *e);
-int channel_clear(const char *folder, struct err *e);
+int channel_open(const char *operand, struct channel *c, struct err *e);
+/* Have it do something to the model ("undo 12", control.h); what it says is added to `said`. 0, -errno. */
+int channel_ask(const struct channel *c, const char *verb, struct buf *said, struct err *e);
+void channel_close(struct channel *c);
 
 #endif

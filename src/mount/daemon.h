@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon's status, for other processes of ggufs: a file in memory that lives as long as the
- * process. Processes with the right to look into it (of the same user, or root) find it through
- * /proc.
+ * Daemons of ggufs, as other processes see them: by their control sockets (control.h), which the kernel lists.
  *
- *     int fd = daemon_begin(mountpoint);       before the model is locked
- *     daemon_serve(fd, &facts, attribute);     in the process that serves
- *     daemon_leave(fd);                        the session has ended
- *     daemon_end(fd, &e, lost, backups);       everything is written, or has failed
- *     daemon_close(fd);                        the model is closed, and its lock free
+ *     r = daemons_find(&ds, NULL);
+ *     d = daemons_of(&ds, mount);
+ *     r = daemon_ask(d, "sync", &said, say_that_it_waits, arg, &e);
+ *     while (daemon_hear(d, 100)) ...                    until the model is closed
+ *     daemons_free(&ds);
  *
- * The text only grows, a line at a time: "WORD VALUE\n", paths with octal escapes as in
- * /proc/self/mountinfo. A reader uses whole lines only, so it never sees part of one.
+ * Daemons of this user can be seen, by root all; those that are in another namespace of processes or of
+ * networks cannot.
  *
- * Threads: the writer's calls come from one thread. Readers may use any.
+ * Threads: any; no state.
  */
 #ifndef MOUNT_DAEMON_H
 #define MOUNT_DAEMON_H
@@ -22,51 +20,25 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "mount/processes.h"
+#include "shelf/mounts.h"
 
-/* The attribute of the mount's root: "PID FD". Not listed. */
-#define DAEMON_XATTR "user.ggufs.daemon"
-#define DAEMON_TEXT_MAX 32
-
-/* /proc/PID/comm of a process of ggufs, however the program was started. */
-#define DAEMON_COMM "ggufs"
-
-/* Limit on the lines about lost edits, in bytes: more than a person reads. */
-#define DAEMON_LOST_MAX (64u << 10)
-
-struct daemon_facts {
-    const char *at;        /* the mount point, as it is known by now */
-    const char *model;     /* the real path */
-    const char *read_only; /* why it is read-only; NULL: read-write */
-    dev_t dev;             /* of the mount */
+/* In the order in which a daemon passes through them; but one that does not answer. */
+enum daemon_state {
+    DAEMON_SILENT = -1,
+    DAEMON_STARTING,
+    DAEMON_SERVING,
+    DAEMON_GONE, /* from its own mount namespace */
+    DAEMON_LEAVING,
+    DAEMON_ENDED,
+    DAEMON_CLOSED
 };
 
-/* ---- in the daemon; with fd -1 the calls do nothing ---- */
-
-/* The descriptor, or -1: other processes then cannot see the status. */
-int daemon_begin(const char *mountpoint);
-/* Publish the facts; text gets the value of DAEMON_XATTR. */
-void daemon_serve(int fd, const struct daemon_facts *facts, char text[DAEMON_TEXT_MAX]);
-/* The mount is no longer served; pending edits still have to be written. */
-void daemon_leave(int fd);
-/*
- * Publish the outcome (e: why it failed, or NULL), the edits that are not in the file, and the backups that
- * were made: lines, or NULL.
- * The descriptor stays open until the process ends, so that the process can be found as long as it
- * holds the lock.
- */
-void daemon_end(int fd, const struct err *e, const char *lost, const char *backups);
-/* Nothing is left to wait for. The process itself may not be able to end: a thread of it that waits for a
- * disk that does not answer cannot be killed. */
-void daemon_close(int fd);
-
-/* ---- in other processes ---- */
-
-enum daemon_state { DAEMON_STARTING, DAEMON_SERVING, DAEMON_LEAVING, DAEMON_ENDED, DAEMON_CLOSED };
-
-/* The status as it was read. Do not trust it, and escape it before printing. */
+/* The status as it was heard. Do not trust it, and escape it before printing. */
 struct daemon_status {
     enum daemon_state state;
-    long pid;        /* 0: not known */
+    bool holds;      /* it has the file locked that was asked for */
+    bool held, free; /* gone: files are open for writing; nothing is locked any more */
     dev_t dev;       /* 0: not known */
     char *at;        /* the mount point; owned, these may be NULL */
     char *model;     /* */
@@ -76,10 +48,43 @@ struct daemon_status {
     struct buf backups;
 };
 
-/* Open the file behind /proc/PID/fd/FD, if it is a daemon's status. The descriptor, or -errno. */
-int daemon_open(long pid, int fd);
-/* 0, -EBADMSG, -errno. Free the status in both cases. */
-int daemon_read(int fd, struct daemon_status *ret);
-void daemon_status_free(struct daemon_status *s);
+struct daemon {
+    long pid;
+    uid_t uid;
+    char name[64];   /* of its socket */
+    int fd;          /* owned: its status comes from there */
+    bool now;        /* what was known when it was asked is known */
+    size_t heard;    /* bytes */
+    struct buf part; /* of a line */
+    struct daemon_status status;
+};
+
+struct daemons {
+    struct daemon *daemon; /* owned */
+    size_t n, cap;
+};
+
+/* All daemons that can be seen, except this process; *locked: a file that may be locked, or NULL. 0, -errno. Free in
+ * both cases. */
+int daemons_find(struct daemons *ds, const struct file_id *locked);
+void daemons_free(struct daemons *ds);
+/* The daemon that serves a mount; NULL: it cannot be seen. A process that claims to serve it must
+ * belong to the mount's owner, or to root. */
+struct daemon *daemons_of(const struct daemons *ds, const struct mount *m);
+/* One that does not answer, and seems to serve a mount: it says so by the name of its socket. */
+struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
+/* The mount of a daemon; NULL: not in this list. */
+const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
+/* Wait some milliseconds for more of its status. False: no more will come. */
+bool daemon_hear(struct daemon *d, int ms);
+/*
+ * Have it do something; what it says goes to `said`. `wait` is called ten times a second meanwhile. 0; -errno with a
+ * line of the daemon's, which is safe to print; -ETIMEDOUT: it is stopped; -EPIPE: it has ended.
+ */
+int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
+               void (*wait)(void *arg), void *arg, struct err *e);
+
+/* Lines "WORD VALUE\n" as a daemon writes them: all whole lines of d->part. */
+void daemon_take(struct daemon *d);
 
 #endif

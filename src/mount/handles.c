@@ -14,15 +14,38 @@ static void close_it(struct reader *reader, struct shelf_dir *dir)
         shelf_closedir(dir);
 }
 
-struct handle *handle_open(struct handles *l, struct reader *reader, struct shelf_dir *dir)
+bool handles_edit(struct handles *l)
+{
+    LOCKED(&l->lock);
+    l->edits += !l->closed;
+    return !l->closed;
+}
+
+void handles_edited(struct handles *l)
+{
+    LOCKED(&l->lock);
+    l->edits--;
+}
+
+bool handles_no_edits(struct handles *l)
+{
+    LOCKED(&l->lock);
+    l->closed |= l->edits == 0;
+    return l->closed;
+}
+
+struct handle *handle_open(struct handles *l, struct reader *reader, struct shelf_dir *dir,
+                           bool writes)
 {
     struct handle *h = malloc(sizeof(*h));
     if (!h) {
         close_it(reader, dir);
+        if (writes)
+            handles_edited(l);
         return NULL;
     }
     lock_take(&l->lock);
-    *h = (struct handle){.reader = reader, .dir = dir, .next = l->first};
+    *h = (struct handle){.reader = reader, .dir = dir, .writes = writes, .next = l->first};
     if (l->first)
         l->first->prev = h;
     l->first = h;
@@ -43,6 +66,8 @@ void handle_close(struct handles *l, struct handle *h)
     l->changes++;
     lock_drop(&l->lock);
     close_it(h->reader, h->dir);
+    if (h->writes)
+        handles_edited(l);
     free(h);
 }
 

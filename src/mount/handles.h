@@ -19,7 +19,7 @@
 struct handle {
     struct reader *reader;
     struct shelf_dir *dir;
-    struct passed *passed;      /* passing.h; the caller's */
+    bool writes;                /* it is an edit for as long as it is open */
     struct handle *prev, *next; /* protected by the list's lock */
 };
 
@@ -27,6 +27,8 @@ struct handles {
     struct lock lock;
     struct handle *first;
     unsigned long changes; /* how often one was opened or closed */
+    unsigned edits;        /* that have begun and not ended */
+    bool closed;           /* there will be no more */
 };
 
 #define HANDLES_INIT      \
@@ -34,12 +36,18 @@ struct handles {
         .lock = LOCK_INIT \
     }
 
-/* A handle, which owns the opened reader or folder. NULL: no memory, and that was closed. */
-struct handle *handle_open(struct handles *l, struct reader *reader, struct shelf_dir *dir);
+/* A handle, which owns the opened reader or folder, and an edit, if it writes. NULL: no memory, and these were closed. */
+struct handle *handle_open(struct handles *l, struct reader *reader, struct shelf_dir *dir,
+                           bool writes);
 void handle_close(struct handles *l, struct handle *h);
 /* True if nothing is open, and nothing was opened or closed since *seen, which becomes the count of
  * now (0: since the beginning). */
 bool handles_idle(struct handles *l, unsigned long *seen);
+/* An edit begins: false, if there are to be no more of them. It ends, or is that of a handle from then on. */
+bool handles_edit(struct handles *l);
+void handles_edited(struct handles *l);
+/* No edit begins any more, if none has begun that has not ended. */
+bool handles_no_edits(struct handles *l);
 /* Close all handles that are left. */
 void handles_end(struct handles *l);
 

@@ -18,7 +18,7 @@
 #include "base/when.h"
 #include "mount/log.h"
 #include "shelf/mounts.h"
-#include "mount/processes.h"
+#include "mount/daemon.h"
 
 /* Milliseconds: before a line reports the wait; the longest wait for a daemon that may not end; and
  * between two checks, unless it ends earlier. */
@@ -41,55 +41,48 @@ static void rest(long pid, int ms)
         (void)close(p.fd);
 }
 
-/* True if the daemon's mount is in our list of mounts, or in its own. */
-static bool is_mounted(const struct process *p)
-{
-    const long lists[] = {0, p->pid};
-    bool found = false;
-    for (int i = 0; i < 2 && !found; i++) {
-        struct mounts ms;
-        if (mounts_load(&ms, lists[i]) == 0)
-            found = process_mount(&ms, p) != NULL;
-        mounts_free(&ms);
-    }
-    return found;
-}
-
 /* The daemon of ggufs that holds the lock; NULL: no such process can be seen. */
-static const struct process *find(const struct processes *ps, const struct file_id *id)
+static const struct daemon *find(const struct daemons *ds, const struct file_id *id)
 {
-    for (size_t i = 0; i < ps->n; i++)
-        if (process_locks(ps->process[i].pid, id))
-            return &ps->process[i];
+    long pid = file_locked_by(id);
+    for (size_t i = 0; i < ds->n; i++)
+        if (ds->daemon[i].status.holds ||
+            (ds->daemon[i].status.state == DAEMON_SILENT && ds->daemon[i].pid == pid))
+            return &ds->daemon[i];
     return NULL;
 }
 
 enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
 /* What the holder will do; *why names it. */
-static enum verdict judge(const struct process *p, struct err *why)
+static enum verdict judge(const struct daemon *d, struct err *why)
 {
-    const struct daemon_status *s = &p->status;
+    const struct daemon_status *s = &d->status;
     char at[SHOW_MAX];
+    if (s->state == DAEMON_SILENT) {
+        (void)err_set(why, -EBUSY, "another ggufs writes it (process %ld, which does not answer)",
+                      d->pid);
+        return KEEPS;
+    }
     (void)show(at, s->at, strlen(s->at));
     if (s->state == DAEMON_STARTING) {
         (void)err_set(why, -EBUSY, "another ggufs is about to mount it on %s (process %ld)", at,
-                      p->pid);
+                      d->pid);
         return STARTS;
     }
-    if (s->state != DAEMON_SERVING) {
-        (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", p->pid, at);
-        return p->uid == 0 || p->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
+    if (s->state > DAEMON_GONE) {
+        (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", d->pid, at);
+        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
     }
-    if (is_mounted(p)) {
+    if (s->state == DAEMON_SERVING) {
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
-                      p->pid);
+                      d->pid);
         return KEEPS;
     }
     (void)err_set(
         why, -EBUSY,
         "another ggufs writes it (process %ld; its mount on %s is gone, but files are open)",
-        p->pid, at);
+        d->pid, at);
     return GONE;
 }
 
@@ -117,30 +110,18 @@ static bool name_by_mount(int fd, struct err *why)
     return found;
 }
 
-struct other_search {
-    const struct file_id *id;
-    struct err *why;
-};
-
-static bool try_other(void *arg, long pid)
-{
-    const struct other_search *s = arg;
-    char name[PROCESS_NAME_MAX];
-    if (pid == getpid() || !process_locks(pid, s->id))
-        return true;
-    (void)err_set(s->why, -EBUSY, "another program has it locked (process %ld, %s)", pid,
-                  process_name(name, pid));
-    return false;
-}
-
 static void name_other(int fd, const struct file_id *id, struct err *why)
 {
-    struct other_search s = {id, why};
-    if (processes_each("/proc", try_other, &s) > 0 || name_by_mount(fd, why))
+    char name[PROCESS_NAME_MAX];
+    if (name_by_mount(fd, why))
         return;
-    (void)err_set(
-        why, -EBUSY,
-        "a process that cannot be seen has it locked (of another user, container or machine)");
+    long pid = file_locked_by(id);
+    if (pid && *process_name(name, pid))
+        (void)err_set(why, -EBUSY, "another program has it locked (process %ld, %s)", pid, name);
+    else
+        (void)err_set(
+            why, -EBUSY,
+            "a process that cannot be seen has it locked (of another user, container or machine)");
 }
 
 /* ---- */
@@ -148,17 +129,17 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
 /* Check the holder of the lock once. *pid: the process to wait for. */
 static enum verdict look(int fd, long *pid, struct err *why)
 {
-    struct processes ps;
+    struct daemons ds;
     struct file_id id;
     enum verdict v = FREE;
     if (!file_id_of(fd, &id))
         return FREE;
-    const struct process *p = processes_find(&ps) == 0 ? find(&ps, &id) : NULL;
-    if (p) {
-        *pid = p->pid;
-        v = judge(p, why);
+    const struct daemon *d = daemons_find(&ds, &id) == 0 ? find(&ds, &id) : NULL;
+    if (d) {
+        *pid = d->pid;
+        v = judge(d, why);
     }
-    processes_free(&ps);
+    daemons_free(&ds);
     return v;
 }
 

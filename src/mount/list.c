@@ -9,7 +9,7 @@
 
 #include "base/when.h"
 #include "shelf/mounts.h"
-#include "mount/processes.h"
+#include "mount/daemon.h"
 #include "mount/takedown.h"
 #include "text/json.h"
 
@@ -27,52 +27,46 @@ static long now(void)
     return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static const char *state_of(const struct mount *m, const struct process *p, long until)
+static const char *state_of(const struct mount *m, const struct daemon *d, long until)
 {
     static const char *const names[] = {
         [MOUNT_ALIVE] = "alive", [MOUNT_DEAD] = "dead", [MOUNT_UNKNOWN] = "unknown"};
     long left = until - now();
-    if (p)
-        return process_stopped(p->pid)             ? "stopped"
-               : p->status.state >= DAEMON_LEAVING ? "ending"
-                                                   : "alive";
+    if (d)
+        return d->status.state >= DAEMON_LEAVING  ? "ending"
+               : d->status.state != DAEMON_SILENT ? "alive"
+               : process_stopped(d->pid)          ? "stopped"
+                                                  : "unknown";
     return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
 }
 
-static struct entry entry_of(const struct mount *m, const struct process *p, long until)
+static struct entry entry_of(const struct mount *m, const struct daemon *d, long until)
 {
-    bool known = p && p->status.model;
+    bool known = d && d->status.model;
     return (struct entry){.at = m->at,
-                          .model = known ? p->status.model : m->source,
-                          .reason = known ? p->status.read_only : NULL,
+                          .model = known ? d->status.model : m->source,
+                          .reason = known ? d->status.read_only : NULL,
                           .read_only = mount_has(m->super, "ro"),
-                          .pid = p ? p->pid : 0,
+                          .pid = d ? d->pid : 0,
                           .user = mount_number(m->super, "user_id"),
-                          .state = state_of(m, p, until)};
+                          .state = state_of(m, d, until)};
 }
 
-static struct entry entry_without_mount(const struct process *p)
+static struct entry entry_without_mount(const struct daemon *d)
 {
-    const struct daemon_status *s = &p->status;
+    const struct daemon_status *s = &d->status;
     return (struct entry){.at = s->at,
                           .model = s->model,
                           .reason = s->read_only,
                           .read_only = s->read_only != NULL,
-                          .pid = p->pid,
+                          .pid = d->pid,
                           .user = -1,
                           .state = s->state >= DAEMON_LEAVING ? "ending" : "hidden"};
 }
 
-/* Append a text of any length, safe to print. */
 static void add_shown(struct buf *out, const char *text)
 {
-    size_t n = strlen(text), room = 4 * n + 8; /* each byte may take four */
-    char *shown = malloc(room);
-    if (shown)
-        buf_str(out, show_in(shown, room, text, n));
-    else
-        out->err = out->err ? out->err : -ENOMEM;
-    free(shown);
+    show_all(out, text, strlen(text));
 }
 
 static void add_line(struct buf *out, const struct entry *x)
@@ -126,23 +120,23 @@ static void add_object(struct buf *out, const struct entry *x)
     buf_char(out, '}');
 }
 
-static void add_all(const struct mounts *ms, const struct processes *ps,
+static void add_all(const struct mounts *ms, const struct daemons *ds,
                     void (*add)(struct buf *out, const struct entry *x), struct buf *out)
 {
     long until = now() + LIST_ANSWER_MS;
     for (size_t i = 0; i < ms->n; i++) {
         const struct mount *m = &ms->mount[i];
-        const struct process *p = mount_is_fuse(m) ? processes_of(ps, m) : NULL;
-        if (!p && !mount_is_ggufs(m))
+        const struct daemon *d = mount_is_fuse(m) ? daemons_of(ds, m) : NULL;
+        if (!d && !mount_is_ggufs(m))
             continue;
-        struct entry x = entry_of(m, p, until);
+        struct entry x = entry_of(m, d ? d : daemons_silent(ds, m), until);
         add(out, &x);
     }
-    for (size_t i = 0; i < ps->n; i++) {
-        const struct daemon_status *s = &ps->process[i].status;
-        if (s->state == DAEMON_STARTING || !s->model || process_mount(ms, &ps->process[i]))
+    for (size_t i = 0; i < ds->n; i++) {
+        const struct daemon_status *s = &ds->daemon[i].status;
+        if (s->state <= DAEMON_STARTING || !s->model || daemon_mount(ms, &ds->daemon[i]))
             continue;
-        struct entry x = entry_without_mount(&ps->process[i]);
+        struct entry x = entry_without_mount(&ds->daemon[i]);
         add(out, &x);
     }
 }
@@ -150,18 +144,18 @@ static void add_all(const struct mounts *ms, const struct processes *ps,
 int mnt_list(bool json, struct buf *out, struct err *e)
 {
     struct mounts ms;
-    struct processes ps = {0};
+    struct daemons ds = {0};
     int r = mounts_load(&ms, 0);
     if (r == 0)
-        r = processes_find(&ps);
+        r = daemons_find(&ds, NULL);
     if (r == 0 && json) {
         buf_char(out, '[');
-        add_all(&ms, &ps, add_object, out);
+        add_all(&ms, &ds, add_object, out);
         buf_str(out, out->len > 1 ? "\n]\n" : "]\n");
     } else if (r == 0) {
-        add_all(&ms, &ps, add_line, out);
+        add_all(&ms, &ds, add_line, out);
     }
-    processes_free(&ps);
+    daemons_free(&ds);
     mounts_free(&ms);
     if (r == 0)
         r = buf_error(out);

@@ -19,8 +19,8 @@
  *     pid                 of the daemon; null if it cannot be seen
  *     user                number of the mount's owner; null if not known
  *     state               "alive"; "dead": the daemon was killed; "ending": it is unmounted and still
- *                         writing; "hidden": it is mounted elsewhere; "unknown": no answer in time,
- *                         or another user's
+ *                         writing; "hidden": it is mounted elsewhere; "stopped": the daemon is;
+ *                         "unknown": no answer in time, or another user's
  *
  * A mount is probed only if its daemon cannot be seen, and all of them together for at most
  * LIST_ANSWER_MS milliseconds. 0, -errno. Call before threads are started.

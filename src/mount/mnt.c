@@ -32,45 +32,23 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/* Programs read the model's own file through this handle, if that is possible. */
-static int fill_pass(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    struct handle *h = handle_of(fi);
-    int r = passing_open(&m->passing, m->device, ino, file_of(fi), fi->flags, &h->passed);
-#ifdef GGUFS_PASSTHROUGH
-    if (passing_id(h->passed)) {
-        fi->backing_id = passing_id(h->passed);
-        fi->keep_cache = 0; /* no page of it is the mount's own */
-    }
-#endif
-    if (r < 0)
-        mnt_close(m, h);
-    else
-        order_before(h);
-    return r;
-}
-
-int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f)
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f, bool writes)
 {
     bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
     struct reader *r = reader_open(f);
     if (!r) {
         (void)shelf_release(f);
+        if (writes)
+            handles_edited(&m->handles);
         return -ENOMEM;
     }
-    struct handle *h = handle_open(&m->handles, r, NULL);
+    struct handle *h = handle_open(&m->handles, r, NULL, writes);
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
     fi->keep_cache = keep;      /* the node's content never changes */
     fi->direct_io = !cacheable; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
-    return fill_pass(m, ino, fi);
-}
-
-void mnt_close(struct mnt *m, struct handle *h)
-{
-    struct passed *x = h->passed;
-    handle_close(&m->handles, h);
-    passing_close(&m->passing, m->device, x);
+    order_before(h);
+    return 0;
 }

@@ -15,9 +15,8 @@
 
 #include "base/order.h"
 #include "live/tensors.h"
-#include "mount/daemon.h"
+#include "mount/control.h"
 #include "mount/handles.h"
-#include "mount/passing.h"
 #include "mount/teller.h"
 #include "shelf/shelf.h"
 
@@ -34,12 +33,9 @@
 struct mnt {
     struct shelf *shelf;
     struct handles handles;
-    struct passing passing;
     struct teller teller;
-    int device;                   /* descriptor of the session; its owner is the session */
-    int dead;                     /* to take its place: connection.h */
-    int status;                   /* daemon.h; -1: none */
-    char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
+    struct control *control;
+    int dead; /* to take the place of the session's descriptor: connection.h */
 };
 
 static inline struct mnt *mnt_of(fuse_req_t req)
@@ -75,10 +71,8 @@ double mnt_timeout(const struct tree_entry *e);
 struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 /* Reply with an entry, or with -r. */
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
-/* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`: on -ENOMEM
- * it is released. */
-int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f);
-/* Close a handle. */
-void mnt_close(struct mnt *m, struct handle *h);
+/* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`, and of an
+ * edit if it writes: on -ENOMEM they are released. */
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f, bool writes);
 
 #endif

@@ -16,7 +16,6 @@
 
 static void op_init(void *m, struct fuse_conn_info *conn)
 {
-    passing_begin(&((struct mnt *)m)->passing, conn);
     if (!shelf_is_folder(((struct mnt *)m)->shelf))
         return;
     conn->max_background = MNT_FOLDER_REQUESTS;
@@ -76,40 +75,33 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct shelf_file *f = NULL;
     live_caller((uint64_t)fuse_req_ctx(req)->pid);
     teller_look(&m->teller, ino);
+    bool writes = sys_open_changes(fi->flags);
     int r = teller_check(&m->teller, req, ino, wanted_by(fi->flags));
+    if (r == 0 && writes && !handles_edit(&m->handles))
+        r = -EROFS;
+    else if (r == 0 && (r = shelf_open_file(m->shelf, ino, fi->flags, &f)) < 0 && writes)
+        handles_edited(&m->handles);
     if (r == 0)
-        r = shelf_open_file(m->shelf, ino, fi->flags, &f);
-    if (r == 0)
-        r = mnt_fill_open(m, ino, fi, f);
+        r = mnt_fill_open(m, fi, f, writes);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
-        mnt_close(m, handle_of(fi));
+        handle_close(&m->handles, handle_of(fi));
 }
 
 /* Of a file or a folder. */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    mnt_close(mnt_of(req), handle_of(fi));
+    handle_close(&mnt_of(req)->handles, handle_of(fi));
     (void)fuse_reply_err(req, 0);
 }
 
-/*
- * A reply may be short only if the kernel hands it straight to a program (direct I/O, which has a
- * lock owner). The kernel also fills pages, even of a file that is open for direct I/O if it is
- * mapped. In a page a short reply would show zeros and move the end of the file, so a page with a
- * missing byte gets EIO.
- */
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
-    bool brief = fi->lock_owner != 0;
     (void)ino;
-    if (shelf_waits(file_of(fi)))
-        answer_computed(file_of(fi), req, (uint64_t)off, size, brief);
-    else
-        reader_read(reader_of(fi), req, (uint64_t)off, size, brief);
+    reader_read(handle_of(fi)->reader, req, (uint64_t)off, size);
 }
 
 /* ---- folders ---- */
@@ -125,14 +117,14 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     if (r == 0) {
         fi->cache_readdir = shelf_dir_cacheable(d);
         fi->keep_cache = fi->cache_readdir;
-        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d);
+        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d, false);
         order_before(handle_of(fi));
         r = fi->fh ? 0 : -ENOMEM;
     }
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0)
-        mnt_close(m, handle_of(fi));
+        handle_close(&m->handles, handle_of(fi));
 }
 
 /* Add an entry to a listing if it fits. Returns the bytes that it needs in either case. */
@@ -222,12 +214,7 @@ static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    const struct mnt *m = fuse_req_userdata(req);
-    int r = 0;
-    if (ino == FUSE_ROOT_ID && strcmp(name, DAEMON_XATTR) == 0)
-        buf_str(&b, m->daemon);
-    else
-        r = shelf_getxattr(m->shelf, ino, name, &b);
+    int r = shelf_getxattr(shelf_of(req), ino, name, &b);
     reply_xattr(req, r, &b, size);
 }
 

@@ -60,6 +60,28 @@ static struct parked *park(fuse_req_t req, struct shelf_file *file)
     return p;
 }
 
+/* An edit that has begun; NULL: there are to be none any more, and that was replied. */
+static struct handles *begin_edit(fuse_req_t req)
+{
+    struct handles *l = &mnt_of(req)->handles;
+    if (handles_edit(l))
+        return l;
+    (void)fuse_reply_err(req, EROFS);
+    return NULL;
+}
+
+static void end_edit(struct handles **l)
+{
+    if (*l)
+        handles_edited(*l);
+}
+
+/* It ends with the block: what waits to be written is written before the model is let go of. */
+#define EDIT(req, name)                                       \
+    CLEANUP(end_edit) struct handles *name = begin_edit(req); \
+    if (!name)                                                \
+    return
+
 /* After a call with a wait: the request is parked (and the tree owns p), or is answered now. */
 static void finish(struct parked *p, int r)
 {
@@ -74,19 +96,23 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     struct shelf_file *f;
     (void)mode; /* permissions come from the model */
     call_for(req);
+    struct handles *edit = begin_edit(req);
+    if (!edit)
+        return;
     int r = shelf_create(shelf_of(req), parent, name, fi->flags, &e, &f);
     if (r < 0) {
+        handles_edited(edit);
         (void)fuse_reply_err(req, -r);
         return;
     }
     struct fuse_entry_param p = mnt_entry(&e);
-    r = mnt_fill_open(mnt_of(req), e.node, fi, f);
+    r = mnt_fill_open(mnt_of(req), fi, f, true);
     if (r == 0 && fuse_reply_create(req, &p, fi) == 0)
         return;
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
-        mnt_close(mnt_of(req), handle_of(fi));
+        handle_close(&mnt_of(req)->handles, handle_of(fi));
     shelf_forget(shelf_of(req), e.node, 1);
 }
 
@@ -157,6 +183,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+    EDIT(req, edit);
     call_for(req);
     (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
 }
@@ -164,6 +191,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                const char *new_name, unsigned flags)
 {
+    EDIT(req, edit);
     struct parked *p = park(req, NULL);
     if (p)
         finish(p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
@@ -171,6 +199,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
+    EDIT(req, edit);
     struct tree_entry e;
     mnt_reply_entry(req, shelf_symlink(shelf_of(req), parent, name, target, &e), &e);
 }
@@ -233,6 +262,7 @@ static int begin_truncate(struct parked_attr *p, uint64_t size)
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                 struct fuse_file_info *fi)
 {
+    EDIT(req, edit);
     struct parked_attr *p = calloc(1, sizeof(*p));
     if (!p) {
         (void)fuse_reply_err(req, ENOMEM);
@@ -253,6 +283,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t n,
                  int flags)
 {
+    EDIT(req, edit);
     (void)flags;
     struct parked *p = park(req, NULL);
     if (p)
@@ -261,6 +292,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
+    EDIT(req, edit);
     (void)fuse_reply_err(req, -shelf_removexattr(shelf_of(req), ino, name));
 }
 
@@ -268,6 +300,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
+    EDIT(req, edit);
     struct tree_entry e;
     (void)mode;
     mnt_reply_entry(req, shelf_mkdir(shelf_of(req), parent, name, &e), &e);
@@ -276,6 +309,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 /* tar makes files this way, to set attributes before it writes the content. */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
+    EDIT(req, edit);
     struct tree_entry e;
     (void)dev;
     call_for(req);
@@ -293,6 +327,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+    EDIT(req, edit);
     call_for(req);
     (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
 }

@@ -38,6 +38,7 @@ static const struct fuse_opt templates[] = {
     OPT("hashnames=%s", hashnames),
     OPT("views=%s", views),
     OPT("tensors=%s", tensors),
+    OPT("imatrix=%s", imatrix),
     OPT("uid=%s", uid),
     OPT("gid=%s", gid),
     OPT("umask=%s", umask),
@@ -324,6 +325,19 @@ static int parse_args(struct mnt_options *o)
     return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
 }
 
+/* Before the mount: it may be named from the folder that the program is in. */
+static int open_imatrix(struct mnt_options *o)
+{
+    char shown[SHOW_MAX];
+    if (!o->tree.tensors)
+        return err_set(&o->err, -EINVAL, "option imatrix: is of use with tensors=edit only");
+    const int r = imatrix_open(o->imatrix, &o->importances, &o->err);
+    o->tree.imatrix = o->importances;
+    return r == 0 ? 0
+                  : err_prefix(&o->err, r, "option imatrix: %s",
+                               show(shown, o->imatrix, strlen(o->imatrix)));
+}
+
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
 {
     struct fuse_args given = FUSE_ARGS_INIT(argc, argv);
@@ -335,9 +349,11 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
         r = check_numbers(o);
     if (r < 0)
         return r;
+    if (o->imatrix)
+        r = open_imatrix(o);
     o->tree.read_only = o->ro;
     o->tree.partial = o->partial;
-    return 0;
+    return r;
 }
 
 /* Add `name=value` to a list of -o options, commas and backslashes of the value escaped. */
@@ -375,6 +391,8 @@ void mnt_options_free(struct mnt_options *o)
     free(o->subtype);
     free(o->views);
     free(o->tensors);
+    free(o->imatrix);
+    imatrix_free(o->importances);
     free(o->commit);
     free(o->relayout);
     free(o->reserve);

@@ -29,9 +29,10 @@ struct mnt_options {
     unsigned readahead; /* KiB; unless set_readahead, use the default */
     unsigned idle;      /* seconds; 0: the mount stays (idle.h) */
     /* Words and numbers as they were given; owned, NULL if they were not. */
-    char *views, *tensors, *commit, *relayout, *reserve, *hardlinks, *backup, *hashnames, *uid,
-        *gid, *umask, *kib, *idle_for, *states;
-    struct err err; /* why parsing failed */
+    char *views, *tensors, *imatrix, *commit, *relayout, *reserve, *hardlinks, *backup, *hashnames,
+        *uid, *gid, *umask, *kib, *idle_for, *states;
+    struct imatrix *importances; /* owned; NULL: none */
+    struct err err;              /* why parsing failed */
 };
 
 /*

@@ -14,7 +14,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/when.h"
+#include "base/err.h"
+#include "shelf/mounts.h"
 
 int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
@@ -71,102 +72,6 @@ const char *user_name(char dst[PROCESS_NAME_MAX], long uid)
     return dst;
 }
 
-/* ---- daemons of ggufs ---- */
-
-struct search {
-    long pid;
-    int fd;
-};
-
-static bool try_status(void *arg, long number)
-{
-    struct search *s = arg;
-    s->fd = daemon_open(s->pid, (int)number);
-    return s->fd < 0;
-}
-
-static uid_t owner(long pid)
-{
-    char path[64];
-    struct stat st;
-    (void)snprintf(path, sizeof(path), "/proc/%ld", pid);
-    return stat(path, &st) == 0 ? st.st_uid : (uid_t)-1;
-}
-
-static bool add_process(void *arg, long pid)
-{
-    struct processes *ps = arg;
-    struct search s = {.pid = pid, .fd = -1};
-    char name[PROCESS_NAME_MAX], folder[64];
-    if (pid == getpid() || strcmp(process_name(name, pid), DAEMON_COMM) != 0)
-        return true;
-    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fd", pid);
-    (void)processes_each(folder, try_status, &s);
-    if (s.fd < 0)
-        return true;
-    struct process p = {.pid = pid, .uid = owner(pid), .fd = s.fd};
-    bool room = array_grow(&ps->process, &ps->cap, ps->n, sizeof(*ps->process)) == 0;
-    /* A parent that has not ended yet has its child's file open. */
-    if (room && daemon_read(s.fd, &p.status) == 0 && (!p.status.pid || p.status.pid == pid)) {
-        ps->process[ps->n++] = p;
-        return true;
-    }
-    daemon_status_free(&p.status);
-    (void)close(s.fd);
-    return room;
-}
-
-int processes_find(struct processes *ps)
-{
-    *ps = (struct processes){0};
-    int r = processes_each("/proc", add_process, ps);
-    return r > 0 ? -ENOMEM : r;
-}
-
-void processes_free(struct processes *ps)
-{
-    for (size_t i = 0; i < ps->n; i++) {
-        daemon_status_free(&ps->process[i].status);
-        (void)close(ps->process[i].fd);
-    }
-    free(ps->process);
-}
-
-static bool is_of(const struct process *p, const struct mount *m)
-{
-    const struct daemon_status *s = &p->status;
-    long user = mount_number(m->super, "user_id");
-    return (p->uid == 0 || (long)p->uid == user) && mount_is_of(m, s->dev, s->at, s->model);
-}
-
-/* True if a's status was written after b's. */
-static bool is_later(const struct process *a, const struct process *b)
-{
-    struct stat x, y;
-    if (fstat(a->fd, &x) < 0 || fstat(b->fd, &y) < 0)
-        return false;
-    return when_before(&y.st_mtim, &x.st_mtim);
-}
-
-/* A daemon that serves comes first. Of two the later one is meant: the number of a mount that was taken
- * from a stopped daemon is given to the next mount. */
-struct process *processes_of(const struct processes *ps, const struct mount *m)
-{
-    struct process *found = NULL;
-    for (size_t i = 0; i < ps->n; i++) {
-        struct process *p = &ps->process[i];
-        if (is_of(p, m) && (!found || p->status.state < found->status.state ||
-                            (p->status.state == found->status.state && is_later(p, found))))
-            found = p;
-    }
-    return found;
-}
-
-const struct mount *process_mount(const struct mounts *ms, const struct process *p)
-{
-    return mounts_of(ms, p->status.dev, p->status.at, p->status.model);
-}
-
 /* ---- locks ---- */
 
 /* Long enough for a dozen locks. */
@@ -197,32 +102,45 @@ bool file_id_of(int fd, struct file_id *ret)
     return true;
 }
 
-struct lock_search {
-    long pid;
-    const struct file_id *id;
-};
-
-/* "lock:\t1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF" in a description. */
-static bool try_lock(void *arg, long number)
+/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process, if that is a lock of the file; else 0. */
+static long lock_in(const char *text, const struct file_id *id)
 {
-    const struct lock_search *s = arg;
-    char path[64], info[INFO_MAX];
     unsigned major_no, minor_no;
     uint64_t ino;
-    (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%ld", s->pid, number);
+    long pid;
+    bool is = sscanf(text, "%*d: FLOCK %*s WRITE %ld %x:%x:%" SCNu64, &pid, &major_no, &minor_no,
+                     &ino) == 4 &&
+              major_no == id->major && minor_no == id->minor && ino == id->ino;
+    return is ? pid : 0;
+}
+
+/* The descriptions of open files have their locks, whichever process took them. */
+static bool is_unlocked(void *arg, long number)
+{
+    static const char label[] = "\nlock:";
+    char path[64], info[INFO_MAX];
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%ld", number);
     (void)read_short(path, info, sizeof(info));
-    for (const char *p = info; (p = strstr(p, "\nlock:")); p++)
-        if (sscanf(p, " lock: %*d: FLOCK %*s WRITE %*d %x:%x:%" SCNu64, &major_no, &minor_no,
-                   &ino) == 3 &&
-            major_no == s->id->major && minor_no == s->id->minor && ino == s->id->ino)
+    for (const char *p = info; (p = strstr(p, label)); p++)
+        if (lock_in(p + sizeof(label) - 1, arg))
             return false;
     return true;
 }
 
-bool process_locks(long pid, const struct file_id *id)
+bool file_is_locked_here(const struct file_id *id)
 {
-    struct lock_search s = {pid, id};
-    char folder[64];
-    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", pid);
-    return processes_each(folder, try_lock, &s) > 0;
+    struct file_id of = *id;
+    return processes_each("/proc/self/fdinfo", is_unlocked, &of) > 0;
+}
+
+long file_locked_by(const struct file_id *id)
+{
+    char line[256];
+    long pid = 0;
+    FILE *f = fopen("/proc/locks", "re");
+    while (f && pid <= 0 && fgets(line, sizeof(line), f))
+        pid = lock_in(line, id);
+    if (f)
+        (void)fclose(f);
+    return pid > 0 ? pid : 0;
 }

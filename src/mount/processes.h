@@ -1,41 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds other processes through /proc: daemons of ggufs, and the locks that a process holds. Only
- * root sees processes of other users and of containers, or nobody does.
+ * What /proc says of processes, and of locks. Only root sees all of it, or nobody does.
  *
- * No file system is accessed, so a mount that hangs does no harm: only links and descriptions in
- * /proc are read.
+ * No file system is accessed, so a mount that hangs does no harm.
  *
  * Threads: any; no state.
  */
 #ifndef MOUNT_PROCESSES_H
 #define MOUNT_PROCESSES_H
 
+#include <stdbool.h>
 #include <stdint.h>
-
-#include "mount/daemon.h"
-#include "shelf/mounts.h"
-
-struct process {
-    long pid;
-    uid_t uid;
-    int fd; /* owned: to read its status again */
-    struct daemon_status status;
-};
-
-struct processes {
-    struct process *process; /* owned */
-    size_t n, cap;
-};
-
-/* All daemons of ggufs that can be seen, except this process. 0, -errno. Free in both cases. */
-int processes_find(struct processes *ps);
-void processes_free(struct processes *ps);
-/* The daemon that serves a mount; NULL: it cannot be seen. A process that claims to serve it must
- * belong to the mount's owner, or to root. */
-struct process *processes_of(const struct processes *ps, const struct mount *m);
-/* The mount of a daemon; NULL: not in this list. */
-const struct mount *process_mount(const struct mounts *ms, const struct process *p);
 
 /*
  * Call fn for each number in a folder of /proc, until it returns false. 0: it never did; 1: it did;
@@ -61,7 +36,9 @@ struct file_id {
 
 /* Identify an open file of this process. False: not possible. */
 bool file_id_of(int fd, struct file_id *ret);
-/* True if the process holds an exclusive flock(2) on it. */
-bool process_locks(long pid, const struct file_id *id);
+/* True if this process holds an exclusive flock(2) on it. */
+bool file_is_locked_here(const struct file_id *id);
+/* The process that has taken one; 0: none that can be seen. */
+long file_locked_by(const struct file_id *id);
 
 #endif

@@ -2,13 +2,14 @@
 /*
  * Reads of open files, and working ahead: see reader.h.
  *
- *              begin()          end(), no request waits     reader_read() of it
- *     NONE  ------------>  BUSY  --------------->  READY  ---------------------->  TAKEN
- *      ^                    |  end(), a request waits                               |
- *      |                    +---------------------------->  TAKEN                   |
- *      +---------------------------- answered <------------------------------------+
+ *                                no request waits           reader_read() of it
+ *     NONE  ----------->  BUSY  ------------------>  READY  -------------------->  TAKEN
+ *      ^                  |  ^ |                                                    | ^
+ *      +------------------+  | +--------- a request waits --------------------------|-+
+ *        it failed           +------------------------ answered --------------------+
  *
- * In BUSY and TAKEN one thread owns the stretch, and only that thread uses `answer` and `room`.
+ * In BUSY and TAKEN one thread owns `room`: it prepares the stretch that follows, or answers with it. What
+ * arrives while it answers is answered by another thread, and the stretch behind that is prepared.
  */
 #include "mount/reader.h"
 
@@ -28,17 +29,16 @@ enum { PAGE = 4096 };
 enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 
 struct reader {
-    struct shelf_file *file; /* owned */
-    atomic_uint refs;        /* one until it is closed, one for each thread that reads */
-    struct lock lock;        /* protects what follows, except from the owner of BUSY and TAKEN */
-    uint64_t next;           /* where the last read ended */
-    unsigned run;            /* reads in order up to that one */
-    bool mapped;             /* the last answer that was not made ahead lay in a mapping */
-    enum ahead state;
+    struct shelf_file *file;    /* owned */
+    bool waits, ahead;          /* shelf_waits(), shelf_ahead() */
+    atomic_uint refs;           /* one until it is closed, one for each thread that reads */
+    struct lock lock;           /* protects what follows, but from the owner of TAKEN */
+    atomic_uint_least64_t next; /* where the last read ended */
+    unsigned run;               /* reads in order up to that one */
+    _Atomic(enum ahead) state;
     uint64_t off;        /* of the stretch in the file */
     size_t size;         /* bytes of it that were asked for */
-    int err;             /* of the answer: 0 or -errno */
-    struct reply answer; /* in `room` */
+    struct reply answer; /* READY: in `room` */
     uint8_t *room;       /* owned: scratch of the answer, or NULL */
     size_t room_size;    /* counted in ahead_used */
     fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */
@@ -56,6 +56,8 @@ struct reader *reader_open(struct shelf_file *file)
     if (!r)
         return NULL;
     r->file = file;
+    r->waits = shelf_waits(file);
+    r->ahead = shelf_ahead(file);
     atomic_init(&r->refs, 1);
     lock_init(&r->lock);
     return r;
@@ -74,10 +76,8 @@ static void room_free(struct reader *r)
     r->room_size = 0;
 }
 
-static void reader_unref(struct reader *r)
+static void reader_free(struct reader *r)
 {
-    if (atomic_fetch_sub(&r->refs, 1) != 1)
-        return;
     room_free(r);
     (void)shelf_release(r->file);
     lock_destroy(&r->lock);
@@ -87,41 +87,15 @@ static void reader_unref(struct reader *r)
 void reader_close(struct reader *r)
 {
     order_after(r->file);
-    reader_unref(r);
+    if (atomic_fetch_sub(&r->refs, 1) == 1)
+        reader_free(r);
 }
 
 /* ---- ahead ---- */
 
-/* Answer with what is read now. */
-static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
-{
-    bool mapped = answer_read(r->file, req, off, size, brief, NULL) == ANSWERED_MAPPED;
-    lock_take(&r->lock);
-    r->mapped = mapped;
-    lock_drop(&r->lock);
-}
-
-/* Answer with the stretch that this thread has TAKEN. */
-static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
-{
-    if (r->err < 0) { /* for lack of memory, or it lies in a mapping: read without the stretch */
-        answer_now(r, req, r->off, size, false);
-    } else {
-        if (r->answer.len > size)
-            r->answer.len = size;
-        order_before(r->file);
-        answer_reply(req, 0, &r->answer);
-    }
-    lock_take(&r->lock);
-    r->state = AHEAD_NONE;
-    lock_drop(&r->lock);
-}
-
 static int make_room(struct reader *r, size_t size)
 {
     void *room;
-    if (r->room_size >= size)
-        return 0;
     room_free(r);
     r->room_size = size;
     if (atomic_fetch_add(&ahead_used, size) + size <= AHEAD_TOTAL &&
@@ -133,108 +107,119 @@ static int make_room(struct reader *r, size_t size)
     return -ENOMEM;
 }
 
-/*
- * Call under the lock. True: this thread reads ahead `size` bytes, and the state is BUSY. Not if
- * the last answer lay in a mapping: the next one does, too, as a rule, and is sent from there.
- */
-static bool begin(struct reader *r, size_t size)
+/* BUSY: make the answer. 0, -errno. */
+static int prepare(struct reader *r, struct reply *ret)
 {
-    if (r->run < RUN_MIN || r->mapped || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN)
-        return false;
-    if (r->state == AHEAD_READY && r->off == r->next)
-        return false;
-    r->state = AHEAD_BUSY;
+    int err = r->room_size >= r->size ? 0 : make_room(r, r->size);
+    *ret = (struct reply){.scratch = r->room};
+    if (err == 0)
+        err = shelf_read(r->file, r->off, r->size, ret);
+    if (ret->mapped) { /* the model's file would be kept until the program reads on */
+        tree_reply_done(ret);
+        err = -EAGAIN;
+    }
+    if (err < 0 || ret->len == 0) /* others can use the room */
+        room_free(r);
+    return err;
+}
+
+/* Under the lock, or TAKEN: this thread prepares what follows the last read. */
+static void begin(struct reader *r, size_t size)
+{
     r->off = r->next;
     r->size = size;
+    r->state = AHEAD_BUSY;
+}
+
+/*
+ * Answer with what is read now. True: this thread reads ahead. Not if the answer lay in a mapping: the next
+ * one does, too, as a rule, and is sent from there.
+ */
+static bool answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+{
+    bool mapped = answer_read(r->file, req, off, size, NULL) == ANSWERED_MAPPED;
+    LOCKED(&r->lock);
+    if (mapped || r->run < RUN_MIN || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN ||
+        (r->state == AHEAD_READY && r->off == r->next))
+        return false;
+    begin(r, size);
     return true;
 }
 
-/* BUSY: make the answer. */
-static void prepare(struct reader *r)
+/* TAKEN: answer, and go on to BUSY. */
+static void answer_ready(struct reader *r, fuse_req_t req, size_t size, struct reply *answer)
 {
-    r->err = make_room(r, r->size);
-    if (r->err < 0)
-        return;
-    r->answer = (struct reply){.scratch = r->room};
-    r->err = shelf_read(r->file, r->off, r->size, &r->answer);
-    if (r->answer.mapped) { /* the model's file would be kept until the program reads on */
-        tree_reply_done(&r->answer);
-        r->err = -EAGAIN;
-    }
-    if (r->err < 0 || r->answer.len == 0) /* others can use the room */
-        room_free(r);
+    if (answer->len > size)
+        answer->len = size;
+    order_before(r->file);
+    answer_reply(req, 0, answer);
+    begin(r, size);
 }
 
-/*
- * The stretch is ready. Returns the request that waits for it, which this thread must answer; or
- * NULL.
- */
-static fuse_req_t end(struct reader *r)
+/* BUSY. Continue as long as the program asks for each stretch before it is ready. */
+static void go_ahead(struct reader *r)
 {
-    lock_take(&r->lock);
-    fuse_req_t req = r->waiting;
-    r->waiting = NULL;
-    r->state = req ? AHEAD_TAKEN : r->err == 0 ? AHEAD_READY : AHEAD_NONE;
-    lock_drop(&r->lock);
-    return req;
-}
-
-static bool begin_locked(struct reader *r, size_t size)
-{
-    lock_take(&r->lock);
-    bool begun = begin(r, size);
-    lock_drop(&r->lock);
-    return begun;
-}
-
-/* Continue as long as the program asks for each stretch before it is ready. */
-static void go_ahead(struct reader *r, size_t size)
-{
-    while (begin_locked(r, size)) {
-        prepare(r);
-        fuse_req_t req = end(r);
-        if (!req)
+    for (;;) {
+        struct reply answer;
+        int err = prepare(r, &answer);
+        lock_take(&r->lock);
+        const fuse_req_t req = r->waiting;
+        const size_t size = r->waiting_size;
+        const uint64_t off = r->off;
+        r->waiting = NULL;
+        r->answer = answer;
+        r->state = err < 0 ? AHEAD_NONE : req ? AHEAD_TAKEN : AHEAD_READY;
+        lock_drop(&r->lock);
+        if (req && err == 0)
+            answer_ready(r, req, size, &answer);
+        else if (!req || !answer_now(r, req, off, size))
             return;
-        size = r->waiting_size;
-        answer_taken(r, req, size);
     }
 }
 
 /* ---- reads ---- */
 
-/* Note a read and decide what to do with it. NONE: answer it normally. BUSY: it is parked. */
-static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+/* Note a read. NONE: it is to be answered now. BUSY: it is parked. READY: *answer is its answer, and this thread
+ * is to prepare what follows. */
+static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t size,
+                         struct reply *answer)
 {
-    enum ahead how = AHEAD_NONE;
     lock_take(&r->lock);
-    bool same = r->off == off && r->size >= size;
+    enum ahead how = r->state;
+    if (how == AHEAD_TAKEN || r->off != off || r->size < size)
+        how = AHEAD_NONE;
     r->run = off == r->next ? r->run + 1 : 0;
     r->next = off + size;
-    if (same && r->state == AHEAD_BUSY && !r->waiting) {
+    if (how == AHEAD_BUSY && r->waiting) {
+        how = AHEAD_NONE;
+    } else if (how == AHEAD_BUSY) {
         r->waiting = req;
         r->waiting_size = size;
-        how = AHEAD_BUSY;
-    } else if (same && r->state == AHEAD_READY) {
-        how = r->state = AHEAD_TAKEN;
+    } else if (how == AHEAD_READY) {
+        *answer = r->answer;
+        r->state = AHEAD_TAKEN;
     }
     lock_drop(&r->lock);
     return how;
 }
 
-/* Never read ahead in a file with missing bytes: replies for other files are never short. */
-void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
+void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
 {
-    if (!shelf_ahead(r->file, size)) {
-        (void)answer_read(r->file, req, off, size, brief, NULL);
+    struct reply answer;
+    if (r->waits) {
+        answer_computed(r->file, req, off, size);
+        return;
+    }
+    if (!r->ahead) {
+        (void)answer_read(r->file, req, off, size, NULL);
         return;
     }
     (void)atomic_fetch_add(&r->refs, 1);
-    enum ahead how = arrive(r, req, off, size);
-    if (how == AHEAD_TAKEN)
-        answer_taken(r, req, size);
-    else if (how == AHEAD_NONE)
-        answer_now(r, req, off, size, brief);
-    if (how != AHEAD_BUSY)
-        go_ahead(r, size);
-    reader_unref(r);
+    enum ahead how = arrive(r, req, off, size, &answer);
+    if (how == AHEAD_READY)
+        answer_ready(r, req, size, &answer);
+    if (how == AHEAD_READY || (how == AHEAD_NONE && answer_now(r, req, off, size)))
+        go_ahead(r);
+    if (atomic_fetch_sub(&r->refs, 1) == 1)
+        reader_free(r);
 }

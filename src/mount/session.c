@@ -5,19 +5,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "mount/catch.h"
 #include "mount/connection.h"
 #include "mount/first.h"
 #include "mount/guard.h"
 #include "mount/holder.h"
-#include "mount/idle.h"
 #include "mount/log.h"
 #include "shelf/mounts.h"
 #include "mount/ops.h"
@@ -74,12 +76,13 @@ static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 /* Report to the log, and to other processes of ggufs. */
 static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
 {
-    const struct daemon_facts facts = {
+    const struct control_facts facts = {
         .at = o->mountpoint,
         .model = shelf_path(m->shelf),
         .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
-        .dev = dev};
-    daemon_serve(m->status, &facts, m->daemon);
+        .dev = dev,
+        .idle = o->idle};
+    control_serve(m->control, &facts, m->shelf, &m->handles);
     if (!o->cmd.foreground) {
         log_to_syslog();
         say_read_only(o, m->shelf); /* there, too */
@@ -120,8 +123,8 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
 }
 
 /* In the parent: wait for the word that the mount is live, or for the end of the child, which has said
- * why on standard error. It does not return, but after -errno. */
-static int wait_for_child(int fd, pid_t pid)
+ * why on standard error. It does not return. */
+static void wait_for_child(int fd, pid_t pid)
 {
     int status = 0;
     char live = 0;
@@ -140,31 +143,37 @@ static int wait_for_child(int fd, pid_t pid)
 }
 
 /*
- * A daemon is a child of this process, which stays until it reads a byte from the other end of *ready. In
- * the foreground *ready is -1. What fails before that is still written to the terminal.
+ * A daemon is a child of this process, which stays until it reads a byte from the other end of *ready, or ends and takes
+ * the child with it. In the foreground *ready is -1. What fails before that is still written to the terminal.
  */
-static int detach(const struct mnt_options *o, int *ready, struct err *e)
+static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
     int ends[2];
     *ready = -1;
     if (o->cmd.foreground)
-        return chdir("/") < 0 ? err_set(e, -errno, "/: %s", strerror(errno)) : 0;
+        return 0;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
-    pid_t pid = fork();
-    if (pid > 0) {
-        (void)close(ends[1]);
-        return wait_for_child(ends[0], pid);
-    }
-    int r = pid < 0 ? -errno : 0;
-    (void)close(ends[0]);
-    if (r == 0 && (setsid() < 0 || chdir("/") < 0))
-        r = -errno;
-    if (r < 0)
-        (void)close(ends[1]);
-    else
-        *ready = ends[1];
-    return r < 0 ? err_set(e, r, "cannot become a daemon: %s", strerror(-r)) : 0;
+    pid_t parent = getpid(), pid = fork();
+    if (pid < 0)
+        return err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
+    (void)close(ends[pid > 0]);
+    if (pid > 0)
+        wait_for_child(ends[0], pid);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(1);
+    *ready = ends[1];
+    return 0;
+}
+
+/* A signal to the terminal's processes, or the parent's end, is no longer for this one. */
+static int detach(int ready, struct err *e)
+{
+    (void)prctl(PR_SET_PDEATHSIG, 0);
+    if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
+        return err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
+    return 0;
 }
 
 /* Other processes can see the mount and its daemon: leave the terminal, and let the parent end. */
@@ -273,38 +282,32 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
                   const struct ending *end, int r, struct err *e)
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
-    daemon_leave(m->status);
+    int failed = control_leave(m->control);
     shelf_stop(m->shelf);
     if (end->cut_off)
         shelf_abandon(m->shelf);
     leave(se, m, end->dev, o);
     handles_end(&m->handles);
-    passing_free(&m->passing);
-    int failed = shelf_finish(m->shelf);
+    int late = shelf_finish(m->shelf);
+    failed = failed ? failed : late;
     if (failed < 0 && r == 0)
         r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
     shelf_unsaved(m->shelf, &lost);
-    buf_char(&lost, '\0');
     shelf_backups(m->shelf, &backups);
-    buf_char(&backups, '\0');
-    daemon_end(m->status, r < 0 ? e : NULL, buf_error(&lost) ? NULL : (const char *)lost.data,
-               buf_error(&backups) ? NULL : (const char *)backups.data);
+    control_end(m->control, r < 0 ? e : NULL, &lost, &backups);
     signals_end();
     return r;
 }
 
 /* Serve a mounted session until it ends. A signal ends it cleanly. */
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
-                 struct err *e)
+                 int ready, struct err *e)
 {
-    struct idle idle = {.runs = false};
     char model[SHOW_MAX];
-    int ready, ended = 0, r = detach(o, &ready, e);
+    int ended = 0, r = detach(ready, e);
     bool away = false;
     if (r == 0)
         r = signals_serve(e);
-    if (r == 0)
-        r = idle_begin(&idle, o->idle, o->mountpoint, dev, &m->handles, e);
     if (r == 0) {
         shelf_mounted(m->shelf, dev);
         announce(o, m, dev);
@@ -315,7 +318,6 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         ended = loop(se, o, shelf_is_folder(m->shelf));
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
-    idle_end(&idle);
     teller_end(&m->teller);
     bool signalled = signals_served();
     /* Do not access a file system that may still be served: this thread would have to answer. */
@@ -327,9 +329,10 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     return r;
 }
 
-static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct err *e)
+static int run_shelf(struct mnt_options *o, struct shelf *t, struct control *c, int ready,
+                     struct err *e)
 {
-    struct mnt m = {.shelf = t, .handles = HANDLES_INIT, .passing = PASSING_INIT, .status = status};
+    struct mnt m = {.shelf = t, .handles = HANDLES_INIT, .control = c};
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
@@ -339,10 +342,9 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct 
         return e->code;
     teller_begin(&m.teller, t);
     m.teller.session = se;
-    m.device = fuse_session_fd(se);
-    dev_t dev = spot_device(&o->mountpoint, m.device);
+    dev_t dev = spot_device(&o->mountpoint, fuse_session_fd(se));
     say_read_only(o, t);
-    r = serve(se, o, &m, dev, e);
+    r = serve(se, o, &m, dev, ready, e);
     connection_end(se);
     return r;
 }
@@ -350,39 +352,40 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct 
 /* A mount on the folder that it shows, or above it, would hide the files from other programs. */
 static int check_spot(const struct mnt_options *o, struct shelf *t, struct err *e)
 {
-    size_t n = strlen(o->mountpoint);
-    const char *path = shelf_path(t);
-    if (!shelf_is_folder(t) || strncmp(path, o->mountpoint, n) != 0 ||
-        (n > 1 && path[n] != '/' && path[n] != '\0'))
+    if (!shelf_is_folder(t) || !path_below(shelf_path(t), o->mountpoint))
         return 0;
-    shelf_close(t);
     return err_set(e, -EINVAL, "the mount would cover the folder; mount it elsewhere, or in it");
 }
 
 int mnt_run(struct mnt_options *o, struct err *e)
 {
     struct shelf *t = NULL;
+    struct control *control = NULL;
+    int ready = -1;
     char path[SHOW_MAX];
     log_take_libfuse();
     o->tree.log.line = log_plain;
     o->tree.wait = holder_wait;
-    o->tree.pass = passing_possible();
     o->tree.wait_arg = o->model;
     int guard = -1, r = spot_prepare(&o->mountpoint, e);
+    if (r == 0)
+        r = begin_daemon(o, &ready, e);
     if (r == 0 && o->auto_unmount)
         r = guard_begin(o->mountpoint, &guard, e);
+    if (r == 0)
+        r = control_begin(o->mountpoint, &control, e);
     if (r < 0)
         return r;
-    int status = daemon_begin(o->mountpoint);
     const struct shelf_options options = {.tree = o->tree, .strict = o->allow_other};
     r = shelf_open(o->model, &options, &t, e);
     if (r == 0)
         r = check_spot(o, t, e);
     if (r < 0)
-        return err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
-    r = run_shelf(o, t, status, e);
+        (void)err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
+    else
+        r = run_shelf(o, t, control, ready, e);
     guard_end(&guard);
     shelf_close(t);
-    daemon_close(status);
+    control_close(control);
     return r;
 }

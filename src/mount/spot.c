@@ -17,7 +17,7 @@
 
 #include "mount/log.h"
 #include "shelf/mounts.h"
-#include "mount/processes.h"
+#include "mount/daemon.h"
 #include "mount/takedown.h"
 
 /* How often a mount point is checked: dead mounts may lie on each other, and one that is being taken
@@ -31,17 +31,16 @@
 #define KERNEL_MINOR_BITS 20
 
 /* True for a mount of ggufs. */
-static bool is_ours(const struct mount *m, const struct process *p)
+static bool is_ours(const struct mount *m, const struct daemon *d)
 {
-    return mount_is_ggufs(m) || (mount_is_fuse(m) && p);
+    return mount_is_ggufs(m) || (mount_is_fuse(m) && d);
 }
 
 /* A mount of ggufs is on the mount point: refuse, or take it down. */
-static int occupied(const struct mount *m, const struct process *p, const char *shown,
-                    struct err *e)
+static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
     char model[SHOW_MAX], pid[64] = "";
-    if (p && p->status.state >= DAEMON_LEAVING) { /* it is taking its mount down */
+    if (d && d->status.state >= DAEMON_LEAVING) { /* it is taking its mount down */
         (void)poll(NULL, 0, LOOK_AGAIN);
         return 0;
     }
@@ -53,8 +52,8 @@ static int occupied(const struct mount *m, const struct process *p, const char *
         log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
         return 0;
     }
-    if (p)
-        (void)snprintf(pid, sizeof(pid), ", process %ld", p->pid);
+    if (d)
+        (void)snprintf(pid, sizeof(pid), ", process %ld", d->pid);
     return err_set(
         e, -EBUSY,
         "%s: a ggufs is already mounted there (%s%s); unmount it first: ggufs --unmount %s", shown,
@@ -72,48 +71,23 @@ static int inside(const struct mount *m, const char *shown, struct err *e)
 static int look(const char *path, const char *shown, struct err *e)
 {
     struct mounts ms;
-    struct processes ps = {0};
+    struct daemons ds = {0};
     int r = mounts_load(&ms, 0);
     const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
     if (m && mount_is_fuse(m))
-        (void)processes_find(&ps);
-    const struct process *p = m ? processes_of(&ps, m) : NULL;
-    if (!m || !is_ours(m, p)) {
+        (void)daemons_find(&ds, NULL);
+    const struct daemon *d = m ? daemons_of(&ds, m) : NULL;
+    if (!m || !is_ours(m, d)) {
         r = 0;
     } else if (strcmp(m->at, path) == 0) {
-        r = occupied(m, p, shown, e);
+        r = occupied(m, d ? d : daemons_silent(&ds, m), shown, e);
         r = r < 0 ? r : 1;
     } else {
         r = inside(m, shown, e);
     }
-    processes_free(&ps);
+    daemons_free(&ds);
     mounts_free(&ms);
     return r;
-}
-
-/*
- * The innermost mount above a path as it was typed: nothing on the way is looked at, because a daemon may
- * not answer. NULL: it lies on the root alone.
- */
-static const struct mount *mount_above(const struct mounts *ms, const char *path)
-{
-    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL;
-    const struct mount *found = NULL;
-    size_t longest = 0;
-    if (asprintf(&all, "%s/%s", here ? here : "", path) < 0)
-        all = NULL;
-    const char *p = here || !all ? all : path;
-    for (size_t i = 0; p && i < ms->n; i++) {
-        size_t n = strlen(ms->mount[i].at);
-        if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
-            p[n + strspn(p + n, "/.")]) {
-            longest = n;
-            found = &ms->mount[i];
-        }
-    }
-    free(all);
-    free(here);
-    return found;
 }
 
 /* The path cannot be reached. */
@@ -123,7 +97,7 @@ static int no_path(const char *path, int why, const char *shown, struct err *e)
     char at[SHOW_MAX];
     const struct mount *m = NULL;
     if (why == ENOTCONN && mounts_load(&ms, 0) == 0) {
-        m = mount_above(&ms, path);
+        m = mounts_typed(&ms, path);
         if (m)
             (void)show(at, m->at, strlen(m->at));
         mounts_free(&ms);
@@ -140,7 +114,7 @@ static int check_typed(const char *path, const char *shown, struct err *e)
     int r = 0;
     if (mounts_load(&ms, 0) < 0)
         return 0;
-    const struct mount *m = strstr(path, "..") ? NULL : mount_above(&ms, path);
+    const struct mount *m = strstr(path, "..") ? NULL : mounts_typed(&ms, path);
     if (m && mount_is_ggufs(m) && mount_life(m->at, ANSWER_MS) != MOUNT_DEAD)
         r = inside(m, shown, e);
     mounts_free(&ms);

@@ -3,25 +3,26 @@
 #include "mount/takedown.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mount/aside.h"
 #include "mount/catch.h"
 
 extern char **environ;
 
 /* statfs(2) always asks the daemon. For other users the kernel itself replies, with zeros. */
-static int ask(const void *at, int out)
+static enum mount_life ask(const char *at)
 {
     struct statfs fs;
-    (void)out;
     if (statfs(at, &fs) == 0)
         return fs.f_bsize ? MOUNT_ALIVE : MOUNT_UNKNOWN;
     return errno == ENOTCONN || errno == ECONNABORTED ? MOUNT_DEAD : MOUNT_UNKNOWN;
@@ -29,8 +30,20 @@ static int ask(const void *at, int out)
 
 enum mount_life mount_life(const char *at, int ms)
 {
-    int r = aside(ask, at, ms, NULL);
-    return r < 0 ? MOUNT_UNKNOWN : (enum mount_life)r;
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) { /* a reader of the command's output does not wait for a process that hangs */
+        (void)close_range(STDIN_FILENO, ~0U, 0);
+        _exit(ask(at));
+    }
+    struct pollfd p = {.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
+    bool ended = p.fd >= 0 && poll(&p, 1, ms) > 0;
+    if (p.fd >= 0)
+        (void)close(p.fd);
+    if (pid > 0 && !ended) /* it may not end before the daemon does, so do not wait for it */
+        (void)kill(pid, SIGKILL);
+    bool known = pid > 0 && waitpid(pid, &status, ended ? 0 : WNOHANG) == pid && WIFEXITED(status);
+    return known ? (enum mount_life)WEXITSTATUS(status) : MOUNT_UNKNOWN;
 }
 
 /* Start it, with its standard error in `said`; -1: it stays as it is. 0, -errno. */

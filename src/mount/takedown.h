@@ -2,7 +2,7 @@
 /*
  * Find out if the daemon of a mount lives, and take mounts down.
  *
- * Threads: mount_life() only before any are started (it forks); mount_take_down() from any.
+ * Threads: any.
  */
 #ifndef MOUNT_TAKEDOWN_H
 #define MOUNT_TAKEDOWN_H

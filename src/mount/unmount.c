@@ -3,23 +3,17 @@
 #include "mount/unmount.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <unistd.h>
 #include <syslog.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/lock.h"
-#include "base/thread.h"
 #include "base/when.h"
 #include "mount/log.h"
-#include "mount/processes.h"
+#include "mount/daemon.h"
 #include "mount/takedown.h"
 #include "mount/users.h"
 
@@ -30,10 +24,8 @@
 #define BUSY_MS 50
 
 #define ANSWER_MS 2000
-/* Milliseconds between two looks at a daemon that is to end; seconds after which one that still serves is
- * asked for where. */
+/* Milliseconds between two looks at a daemon that is to end. */
 #define LOOK_AGAIN 100
-#define PATIENCE 10
 
 /* Bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
@@ -42,10 +34,11 @@
 struct target {
     const char *shown; /* the mount point as it was given, safe to print */
     struct mounts mounts;
-    struct processes processes;
+    struct daemons daemons;
     const struct mount *mount; /* NULL: no longer mounted, but its daemon still writes */
-    struct process *daemon;    /* NULL: a dead mount */
-    int process;               /* becomes readable when the daemon ends */
+    struct daemon *daemon;     /* NULL: a dead mount */
+    struct timespec begin;
+    bool said; /* that it waits */
 };
 
 /* The user beside root whose processes are trusted: for root the folder's owner, whose claims hold up
@@ -60,14 +53,14 @@ static uid_t trusted(const char *path)
 }
 
 /* A daemon that was mounted there and still writes. Processes of other users may only claim that. */
-static struct process *find_leaving(const struct processes *ps, const char *path)
+static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
     uid_t user = trusted(path);
-    for (size_t i = 0; i < ps->n; i++) {
-        struct process *p = &ps->process[i];
-        if (p->status.state >= DAEMON_LEAVING && strcmp(p->status.at, path) == 0 &&
-            (p->uid == 0 || p->uid == user))
-            return p;
+    for (size_t i = 0; i < ds->n; i++) {
+        struct daemon *d = &ds->daemon[i];
+        if (d->status.state >= DAEMON_LEAVING && strcmp(d->status.at, path) == 0 &&
+            (d->uid == 0 || d->uid == user))
+            return d;
     }
     return NULL;
 }
@@ -86,121 +79,63 @@ static int without_daemon(const struct mount *m, struct err *e)
                        user_name(name, user));
     if (mount_life(m->at, ANSWER_MS) == MOUNT_DEAD)
         return 0;
-    return err_set(e, -ESRCH,
-                   "cannot see its daemon, of another container perhaps "
-                   "(fusermount3 -u unmounts, without waiting for it)");
+    return err_set(
+        e, -ESRCH,
+        "its daemon cannot be asked: it has no control socket, or is in another container "
+        "(fusermount3 -u unmounts, without waiting for it)");
 }
 
 static int find_target(const char *path, struct target *t, struct err *e)
 {
     int r = mounts_load(&t->mounts, 0);
     if (r == 0)
-        r = processes_find(&t->processes);
+        r = daemons_find(&t->daemons, NULL);
     if (r < 0)
         return err_set(e, r, "cannot read /proc: %s", strerror(-r));
     t->mount = mounts_around(&t->mounts, path);
     if (!t->mount || strcmp(t->mount->at, path) != 0) {
         t->mount = NULL;
-        t->daemon = find_leaving(&t->processes, path);
+        t->daemon = find_leaving(&t->daemons, path);
         if (!t->daemon)
             return err_set(e, -EINVAL, "is not a mount of ggufs: nothing is mounted there");
     } else if (mount_is_fuse(t->mount)) {
-        t->daemon = processes_of(&t->processes, t->mount);
+        t->daemon = daemons_of(&t->daemons, t->mount);
     }
-    if (!t->daemon)
-        return without_daemon(t->mount, e);
-    t->process = (int)syscall(SYS_pidfd_open, (pid_t)t->daemon->pid, 0);
-    if (t->process < 0 && errno != ESRCH)
-        return err_set(e, -errno, "cannot watch its daemon %ld: %s", t->daemon->pid,
-                       strerror(errno));
-    return 0;
-}
-
-/* ---- a line for a long wait ---- */
-
-struct patience {
-    const char *shown;
-    const struct process *daemon; /* NULL: a dead mount */
-    atomic_bool writes;           /* it was asked to write what is pending */
-    struct lock lock;
-    struct cond over;
-    bool done; /* protected by the lock */
-    struct thread thread;
-    bool runs;
-};
-
-/* What the daemon does at this moment. A mount that is gone here and still served is somewhere else. */
-static const char *does_now(const struct patience *p)
-{
-    struct daemon_status s;
-    const char *does = "has not ended yet";
-    bool known = daemon_read(p->daemon->fd, &s) == 0;
-    if (known && !s.read_only && (s.state == DAEMON_LEAVING || atomic_load(&p->writes)))
-        does = "is still writing edits";
-    else if (known && s.state == DAEMON_SERVING)
-        does = "has not ended yet (is it stopped, or mounted in another namespace?)";
-    daemon_status_free(&s);
-    return does;
-}
-
-static void *say_waiting(void *arg)
-{
-    struct patience *p = arg;
-    struct timespec until = when_now();
-    until.tv_sec += LINE_AFTER;
-    lock_take(&p->lock);
-    while (!p->done && lock_wait(&p->lock, &p->over, &until))
-        ;
-    bool late = !p->done;
-    lock_drop(&p->lock);
-    if (late)
-        log_line(LOG_NOTICE, "%s: waiting: process %ld %s", p->shown, p->daemon->pid, does_now(p));
-    return NULL;
-}
-
-/* If no thread can be started, the line is left out. */
-static void patience_begin(struct patience *p, const struct target *t)
-{
-    *p = (struct patience){.shown = t->shown, .daemon = t->daemon};
-    lock_init(&p->lock);
-    cond_init(&p->over);
-    p->runs = p->daemon && thread_start(&p->thread, say_waiting, p) == 0;
-}
-
-static void patience_end(struct patience *p)
-{
-    lock_take(&p->lock);
-    p->done = true;
-    cond_signal(&p->over);
-    lock_drop(&p->lock);
-    if (p->runs)
-        thread_join(&p->thread);
-    cond_destroy(&p->over);
-    lock_destroy(&p->lock);
+    const struct daemon *silent = t->daemon ? NULL : daemons_silent(&t->daemons, t->mount);
+    if (silent)
+        return err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer%s", silent->pid,
+                       process_stopped(silent->pid) ? ": it is stopped" : "");
+    return t->daemon ? 0 : without_daemon(t->mount, e);
 }
 
 /* ---- steps ---- */
 
-/*
- * fsync of the folder writes pending edits, and reports earlier failures. Root may not be able to
- * access the mount of another user: then the daemon writes when it ends. -ENOTCONN: the daemon was
- * killed.
- */
-static int write_pending(const char *path, struct patience *p, struct err *e)
+/* A line if this takes long. */
+static void say_waiting(struct target *t, const char *does)
 {
-    CLEANUP(buf_free) struct buf folder = BUF_INIT;
-    buf_printf(&folder, "%s/metadata", path);
-    buf_char(&folder, '\0');
-    if (buf_error(&folder))
-        return err_set(e, buf_error(&folder), "no memory");
-    int fd = open((const char *)folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOTCONN || errno == ECONNABORTED ? -ENOTCONN : 0;
-    atomic_store(&p->writes, true);
-    int r = fsync(fd) < 0 ? -errno : 0;
-    atomic_store(&p->writes, false);
-    (void)close(fd);
-    return r < 0 ? err_set(e, r, "an edit could not be written: %s", strerror(-r)) : 0;
+    if (t->said || !when_past(&t->begin, LINE_AFTER))
+        return;
+    t->said = true;
+    log_line(LOG_NOTICE, "%s: waiting: process %ld %s", t->shown, t->daemon->pid, does);
+}
+
+static void say_writing(void *arg)
+{
+    say_waiting(arg, "is still writing edits");
+}
+
+/* Pending edits are written before, so that an error leaves time to say so. -EPIPE: the daemon was killed. */
+static int write_pending(struct target *t, struct err *e)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    int r = daemon_ask(t->daemon, "sync", &said, say_writing, t, e);
+    if (r == -ESHUTDOWN) { /* another process unmounted it */
+        *e = (struct err){0};
+        return 0;
+    }
+    return r < 0 && r != -EPIPE && r != -ETIMEDOUT
+               ? err_prefix(e, r, "an edit could not be written")
+               : r;
 }
 
 static bool is_gone(const struct target *t)
@@ -275,66 +210,61 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
         log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
 }
 
-/* Gone here, and still served: where it lives on. 0: that cannot be seen. */
+/* Unmounted here, and served still: where it lives on. 0: it does not; 1: nothing is left to do here; -errno. */
 static int lives_on(const struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
+    const struct daemon *d = t->daemon;
     if (!t->mount || !is_gone(t) || !mount_lives_on(t->mount->dev, &where))
         return 0;
-    bool seen = where.len > 0;
+    const char *in = where.len ? "; in that namespace: " : "";
     buf_char(&where, '\0');
-    return err_set(e, -ETIMEDOUT,
-                   "is unmounted, but lives on in another mount namespace, so its daemon (process "
-                   "%ld) goes on%s%s",
-                   t->daemon->pid, seen ? "; in that namespace: " : "",
-                   seen && !buf_error(&where) ? (const char *)where.data : "");
+    const char *users = buf_error(&where) ? "" : buf_text(&where);
+    if (!d->status.free)
+        return err_set(e, -EBUSY,
+                       "is unmounted, but files in it are open for writing in another mount "
+                       "namespace, so its daemon "
+                       "(process %ld) goes on%s%s",
+                       d->pid, in, users);
+    log_line(LOG_NOTICE,
+             "%s: unmounted%s; it lives on read-only in another mount namespace, so its daemon "
+             "(process %ld) "
+             "goes on%s%s",
+             t->shown, d->status.lost.len ? "" : ", and all is written", d->pid, in, users);
+    return 1;
 }
 
-static enum daemon_state state_of(const struct process *p)
+/* Wait until the daemon has ended, or needs nothing more to end, or goes on elsewhere: 1. */
+static int wait_for_end(struct target *t, struct err *e)
 {
-    struct daemon_status s;
-    enum daemon_state state = daemon_read(p->fd, &s) == 0 ? s.state : DAEMON_STARTING;
-    daemon_status_free(&s);
-    return state;
-}
-
-/* Wait until the daemon has ended, or needs nothing more to end. */
-static int wait_for_end(const struct target *t, struct err *e)
-{
-    struct pollfd p = {.fd = t->process, .events = POLLIN};
-    struct timespec begin = when_now();
-    while (t->process >= 0 && poll(&p, 1, LOOK_AGAIN) <= 0) {
-        enum daemon_state state = state_of(t->daemon);
-        if (state == DAEMON_CLOSED)
-            break;
-        if (state != DAEMON_SERVING || !when_past(&begin, PATIENCE))
-            continue;
-        int r = lives_on(t, e);
-        if (r < 0)
-            return r;
-        begin = when_now();
+    struct daemon *d = t->daemon;
+    int r = 0;
+    while (r == 0 && d->status.state != DAEMON_CLOSED && daemon_hear(d, LOOK_AGAIN)) {
+        bool writes = (d->status.state == DAEMON_GONE && !d->status.held) ||
+                      d->status.state == DAEMON_LEAVING;
+        say_waiting(t, process_stopped(d->pid)          ? "is stopped"
+                       : writes && !d->status.read_only ? "is still writing edits"
+                                                        : "has not ended yet");
+        if (d->status.state == DAEMON_GONE && (d->status.held || d->status.free))
+            r = lives_on(t, e);
     }
-    return 0;
+    return r;
 }
 
 /* Wait until the daemon has ended, and get its outcome. */
-static int last_words(const struct target *t, struct buf *lost, struct err *e)
+static int last_words(struct target *t, struct buf *lost, struct err *e)
 {
-    struct daemon_status s;
+    const struct daemon_status *s = &t->daemon->status;
     char shown[sizeof(e->msg)];
     int r = wait_for_end(t, e);
     if (r < 0)
         return r;
-    r = daemon_read(t->daemon->fd, &s);
-    if (r < 0 || s.state < DAEMON_ENDED) {
-        r = err_set(e, -EIO, "the daemon was killed");
-    } else {
-        tell(t->shown, &s, lost);
-        if (s.failed)
-            r = err_set(e, -EIO, "%s", show_in(shown, sizeof(shown), s.failed, strlen(s.failed)));
-    }
-    daemon_status_free(&s);
-    return r;
+    if (r == 0 && s->state < DAEMON_ENDED)
+        return err_set(e, -EIO, "the daemon was killed");
+    tell(t->shown, s, lost);
+    if (s->failed)
+        return err_set(e, -EIO, "%s", show_in(shown, sizeof(shown), s->failed, strlen(s->failed)));
+    return 0;
 }
 
 /* A bind mount of it may be left: then the daemon continues. */
@@ -342,7 +272,7 @@ static bool is_mounted_elsewhere(const struct target *t)
 {
     struct mounts ms;
     char at[SHOW_MAX];
-    const struct mount *m = mounts_load(&ms, 0) == 0 ? process_mount(&ms, t->daemon) : NULL;
+    const struct mount *m = mounts_load(&ms, 0) == 0 ? daemon_mount(&ms, t->daemon) : NULL;
     if (m)
         log_line(LOG_NOTICE, "%s: unmounted; still mounted on %s", t->shown,
                  show(at, m->at, strlen(m->at)));
@@ -350,20 +280,22 @@ static bool is_mounted_elsewhere(const struct target *t)
     return m != NULL;
 }
 
-static int unmount_target(const char *path, struct target *t, struct patience *p, struct buf *lost,
-                          struct err *e)
+static int unmount_target(struct target *t, struct buf *lost, struct err *e)
 {
     struct err unwritten = {0};
-    int r = 0;
-    if (t->mount && t->daemon && write_pending(path, p, &unwritten) == -ENOTCONN && !unwritten.code)
+    int r = t->mount && t->daemon ? write_pending(t, &unwritten) : 0;
+    if (r == -ETIMEDOUT) {
+        *e = unwritten;
+        return r;
+    }
+    if (r == -EPIPE) {
+        unwritten = (struct err){0};
         t->daemon = NULL;
-    if (t->mount)
-        r = take_down(t, e);
+    }
+    r = t->mount ? take_down(t, e) : 0;
     if (r == 0 && t->daemon && !(t->mount && is_mounted_elsewhere(t)))
         r = last_words(t, lost, e);
-    if (unwritten.code && (r == 0 || r == -ETIMEDOUT)) {
-        if (r < 0)
-            log_line(LOG_WARNING, "%s: %s", t->shown, e->msg);
+    if (r == 0 && unwritten.code) {
         *e = unwritten;
         r = unwritten.code;
     }
@@ -373,18 +305,12 @@ static int unmount_target(const char *path, struct target *t, struct patience *p
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
 {
     char shown[SHOW_MAX];
-    struct target t = {.shown = show(shown, mountpoint, strlen(mountpoint)), .process = -1};
+    struct target t = {.shown = show(shown, mountpoint, strlen(mountpoint)), .begin = when_now()};
     char *path = mounts_path(mountpoint);
     int r = path ? find_target(path, &t, e) : err_set(e, -errno, "%s", strerror(errno));
-    struct patience p;
-    if (r == 0) {
-        patience_begin(&p, &t);
-        r = unmount_target(path, &t, &p, lost, e);
-        patience_end(&p);
-    }
-    if (t.process >= 0)
-        (void)close(t.process);
-    processes_free(&t.processes);
+    if (r == 0)
+        r = unmount_target(&t, lost, e);
+    daemons_free(&t.daemons);
     mounts_free(&t.mounts);
     free(path);
     return r < 0 ? err_prefix(e, r, "%s", shown) : 0;

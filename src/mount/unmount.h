@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Unmounts, and waits for the daemon. fusermount3 -u and umount(8) return before the daemon has
- * ended, and cannot report edits that could not be written. The daemon's status (daemon.h) is read
- * through /proc after it has ended.
+ * ended, and cannot report edits that could not be written.
  */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H

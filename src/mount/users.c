@@ -9,8 +9,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "mount/daemon.h"
+#include "base/err.h"
+#include "base/path.h"
 #include "mount/processes.h"
+
+/* /proc/PID/comm of a process of ggufs. */
+#define OUR_NAME "ggufs"
 
 /* At most so many users are named. */
 #define NAMED_MAX 8
@@ -26,20 +30,13 @@ struct users {
     bool others; /* a use by anything but this program */
 };
 
-/* True if a path is the mount point or below it. */
-static bool is_below(const char *path, const char *at)
-{
-    size_t n = strlen(at);
-    return strncmp(path, at, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
-}
-
 static bool link_is_below(const struct users *u, const char *name)
 {
     char path[64], target[PATH_MAX];
     (void)snprintf(path, sizeof(path), "/proc/%ld/%s", u->pid, name);
     ssize_t n = readlink(path, target, sizeof(target) - 1);
     target[n > 0 ? n : 0] = '\0';
-    return n > 0 && is_below(target, u->m->at);
+    return n > 0 && path_below(target, u->m->at);
 }
 
 /* Checks the mount through which a file was opened. */
@@ -107,7 +104,7 @@ static void add_process(struct users *u)
     char name[PROCESS_NAME_MAX], text[PROCESS_NAME_MAX + 64];
     (void)snprintf(text, sizeof(text), "process %ld (%s)", u->pid, process_name(name, u->pid));
     add(u, text);
-    u->others |= strcmp(name, DAEMON_COMM) != 0;
+    u->others |= strcmp(name, OUR_NAME) != 0;
 }
 
 static void add_more(const struct users *u)

@@ -170,7 +170,7 @@ static inline bool pack_Q1_0(const float *restrict x, uint8_t *restrict b)
 }
 
 /* The sum is taken in order, an addition after the other; those of eight blocks side by side. */
-size_t IN_SET(encode_Q1_0)(const float *restrict src, size_t n, uint8_t *restrict dst)
+ENCODES(Q1_0)
 {
     enum { SIDE = 8 };
     size_t done = 0;

@@ -132,12 +132,14 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
  * The search of IQ4: LANES groups of 32 to scales; the top value at 127 first, then up to 7 around
  * -127.
  */
-static inline void fit_iq4(const float *values, float *scales)
+FIXED void fit_iq4(const float *values, const float *weight, float *scales)
 {
     lanes x[32], w[32], xq, qq, zero = {0};
     side_by_side(x, values, 32);
     const lanes top = top_values(x, 32);
-    for (unsigned i = 0; i < 32; i++)
+    if (weight)
+        side_by_side(w, weight, 32);
+    for (unsigned i = 0; i < 32 && !weight; i++)
         w[i] = x[i] * x[i];
     iq4_sums(x, w, 1 / (-top / -127), &xq, &qq);
     struct best best = best_first(xq, qq);
@@ -159,17 +161,26 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
         put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
 }
 
+/* Values below the second level of the least scale that can be stored: zeros are nearer. */
+#define IQ4_TINY (10 * 0x1p-24f)
+
 /* LANES blocks at x, of which n are needed. Returns how many of these were encoded. */
-static inline size_t pack_iq4_nl(const float *restrict x, size_t n, uint8_t *restrict dst)
+static inline size_t pack_iq4_nl(const float *restrict x, const float *restrict weight, size_t n,
+                                 uint8_t *restrict dst)
 {
-    float scale[LANES];
-    fit_iq4(x, scale);
+    float scale[LANES], w[LANES * IQ4_NL_LEN] = {0};
+    for (size_t i = 0; i < n && weight; i++)
+        (void)weigh(w + i * IQ4_NL_LEN, weight + i * IQ4_NL_LEN, IQ4_NL_LEN);
+    fit_iq4(x, weight ? w : NULL, scale);
     for (size_t i = 0; i < n; i++) {
         uint8_t *b = dst + i * IQ4_NL_BYTES;
         const float *values = x + i * IQ4_NL_LEN;
-        if (!(top_magnitude(values, IQ4_NL_LEN) < FIT_LIMIT) || !put_half(b, scale[i]))
+        const float top = top_magnitude(values, IQ4_NL_LEN);
+        if (weight)
+            scale[i] = top < IQ4_TINY ? 0 : at_least_half(scale[i]);
+        if (!(top < FIT_LIMIT) || !put_half(b, scale[i]))
             return i;
-        put_iq4(b + NL_QS, values, inverse(scale[i]));
+        put_iq4(b + NL_QS, values, inverse(weight ? half_at(b) : scale[i]));
     }
     return n;
 }
@@ -177,17 +188,19 @@ static inline size_t pack_iq4_nl(const float *restrict x, size_t n, uint8_t *res
 /*
  * A block is one group: LANES blocks are searched side by side, at the end with zeros after them.
  */
-size_t IN_SET(encode_IQ4_NL)(const float *restrict src, size_t n, uint8_t *restrict dst)
+ENCODES(IQ4_NL)
 {
     float last[LANES * IQ4_NL_LEN] = {0};
     size_t done = 0;
     for (; done + LANES <= n; done += LANES) {
-        const size_t k = pack_iq4_nl(src + done * IQ4_NL_LEN, LANES, dst + done * IQ4_NL_BYTES);
+        const float *x = src + done * IQ4_NL_LEN, *w = weight ? weight + done * IQ4_NL_LEN : NULL;
+        const size_t k = pack_iq4_nl(x, w, LANES, dst + done * IQ4_NL_BYTES);
         if (k < LANES)
             return done + k;
     }
     memcpy(last, src + done * IQ4_NL_LEN, (n - done) * IQ4_NL_LEN * sizeof(float));
-    return done + pack_iq4_nl(last, n - done, dst + done * IQ4_NL_BYTES);
+    return done + pack_iq4_nl(last, weight ? weight + done * IQ4_NL_LEN : NULL, n - done,
+                              dst + done * IQ4_NL_BYTES);
 }
 
 FIXED void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
@@ -202,20 +215,25 @@ FIXED void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_XS)
 
-static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b)
+static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b,
+                               const float *restrict weight)
 {
-    float found[8];
+    float found[8], room[256];
+    const float *w = weigh(room, weight, 256);
     unsigned high = 0;
     if (!(top_magnitude(x, IQ4_XS_LEN) < FIT_LIMIT))
         return false;
     for (unsigned g = 0; g < 8; g += LANES)
-        fit_iq4(x + 32 * g, found + g);
-    const float d = -top_scale(found, 8) / 32;
-    if (!put_half(b, d))
+        fit_iq4(x + 32 * g, w ? w + 32 * g : NULL, found + g);
+    float d = -top_scale(found, 8) / 32;
+    if (!put_half(b, weight ? at_least_half(d) : d))
         return false;
+    d = weight ? half_at(b) : d;
     memset(b + XS_LOW, 0, 4);
     for (unsigned g = 0; g < 8; g++) {
-        const float scale = nearest_of(inverse(d) * found[g], -32, 31);
+        float scale = nearest_of(inverse(d) * found[g], -32, 31);
+        if (weight && scale == 0 && top_magnitude(x + 32 * g, 32) >= IQ4_TINY * fabsf(d) * 0x1p24f)
+            scale = copysignf(1, d) * copysignf(1, found[g]);
         const unsigned stored = (unsigned)(int)(scale + 32);
         b[XS_LOW + g / 2] |= (uint8_t)((stored & 15) << 4 * (g % 2));
         high |= stored >> 4 << 2 * g;
@@ -224,7 +242,7 @@ static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b)
     put_u16(b + XS_HIGH, (uint16_t)high, false);
     return true;
 }
-ENCODER(IQ4_XS)
+WEIGHING_ENCODER(IQ4_XS)
 
 /* Half of 2^(e - 127); the first two are subnormal. 255 is not a NaN here. */
 static inline float e8m0_half(unsigned e)

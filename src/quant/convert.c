@@ -17,12 +17,13 @@
 #include "quant/types.h"
 
 /* Elements that are converted at once: whole blocks of any type. */
-enum { VALUE_ROOM = 1024 };
+enum { VALUE_ROOM = 4096 };
 _Static_assert(VALUE_ROOM % QUANT_MAX_BLOCK_LEN == 0, "parts are whole blocks");
 
 struct conversion {
     const struct quant_type *from, *to;
     bool big;
+    const struct quant_importances *imp;
 };
 
 static bool is_wide(uint32_t id)
@@ -111,14 +112,17 @@ static size_t first_overflow(const struct conversion *c, const uint8_t *src, con
     return i;
 }
 
-/* At most VALUE_ROOM values. */
-static int convert_float(const struct conversion *c, const uint8_t *src, size_t n, uint8_t *dst,
-                         struct quant_fault *fault)
+/* At most VALUE_ROOM values, from number `first` on. */
+static int convert_float(const struct conversion *c, size_t first, const uint8_t *src, size_t n,
+                         uint8_t *dst, struct quant_fault *fault)
 {
     float value[VALUE_ROOM];
+    struct quant_importances imp = c->imp ? *c->imp : (struct quant_importances){0};
+    imp.first += first;
     quant_decode(c->from, c->big, src, n / c->from->block_len, value);
     const size_t fit = first_overflow(c, src, value, n);
-    const int r = quant_encode(c->to, c->big, value, fit / c->to->block_len, dst, fault);
+    const int r = quant_encode(c->to, c->big, value, fit / c->to->block_len, dst,
+                               c->imp ? &imp : NULL, fault);
     if (r || fit == n)
         return r;
     fault->element = fit;
@@ -128,9 +132,10 @@ static int convert_float(const struct conversion *c, const uint8_t *src, size_t 
 /* ---- all of them ---- */
 
 int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,
-                  const uint8_t *src, size_t n, uint8_t *dst, struct quant_fault *fault)
+                  const uint8_t *src, size_t n, uint8_t *dst, const struct quant_importances *imp,
+                  struct quant_fault *fault)
 {
-    const struct conversion c = {from, to, big};
+    const struct conversion c = {from, to, big, imp};
     const bool exact = is_wide(from->id) && is_exact(to->id);
     if (from->id == to->id) {
         memcpy(dst, src, n / from->block_len * from->block_bytes);
@@ -141,7 +146,7 @@ int quant_convert(const struct quant_type *from, const struct quant_type *to, bo
         const uint8_t *part = src + at / from->block_len * from->block_bytes;
         uint8_t *made = dst + at / to->block_len * to->block_bytes;
         const int r = exact ? convert_exact(&c, part, k, made, fault)
-                            : convert_float(&c, part, k, made, fault);
+                            : convert_float(&c, at, part, k, made, fault);
         if (r == 0)
             continue;
         if (is_wide(from->id))

@@ -24,6 +24,7 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
  * quant_has_values() and quant_can_encode().
  */
 int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,
-                  const uint8_t *src, size_t n, uint8_t *dst, struct quant_fault *fault);
+                  const uint8_t *src, size_t n, uint8_t *dst, const struct quant_importances *imp,
+                  struct quant_fault *fault);
 
 #endif

@@ -15,7 +15,7 @@
 #include "quant/types.h"
 
 /* Room on the stack for values, in floats; a whole number of blocks of any type. */
-enum { VALUE_ROOM = 1024 };
+enum { VALUE_ROOM = 4096 };
 
 bool quant_can_encode(const struct quant_type *t, bool big)
 {
@@ -40,14 +40,34 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
     return fail(fault, -ERANGE, src, worst);
 }
 
+/* The encoder itself, by stretches of blocks whose importances lie side by side. */
+static size_t encode(const struct quant_type *t, const struct quant_importances *imp,
+                     const float *src, size_t n, uint8_t *dst)
+{
+    const size_t len = t->block_len;
+    size_t done = 0;
+    if (!imp || t->weighs == QUANT_IGNORES)
+        return t->encode(src, NULL, n, dst);
+    while (done < n) {
+        const uint64_t at = imp->first + done * len, column = at % imp->columns;
+        const float *weight = imp->of + at / imp->matrix * imp->columns + column;
+        const size_t k = (size_t)min_u64(n - done, (imp->columns - column) / len);
+        const size_t got = t->encode(src + done * len, weight, k, dst + done * t->block_bytes);
+        done += got;
+        if (got < k || k == 0)
+            break;
+    }
+    return done;
+}
+
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
-                 struct quant_fault *fault)
+                 const struct quant_importances *imp, struct quant_fault *fault)
 {
     if (n == 0)
         return 0;
-    if (!quant_can_encode(t, big))
+    if (!quant_can_encode(t, big) || (t->weighs == QUANT_NEEDS && !imp))
         return fail(fault, -EOPNOTSUPP, src, 0);
-    const size_t done = t->encode(src, n, dst);
+    const size_t done = encode(t, imp, src, n, dst);
     if (done < n)
         return block_fault(src, done * t->block_len, t->block_len, fault);
     for (size_t i = 0; big && i < n; i++)
@@ -83,15 +103,18 @@ struct target {
     const struct quant_type *type;
     bool big;
     enum quant_view view;
+    const struct quant_importances *imp;
 };
 
-/* Encode n blocks that changed, at most VALUE_ROOM values. */
-static int write_run(const struct target *to, const uint8_t *values, size_t n, uint8_t *dst,
-                     struct quant_fault *fault)
+/* Encode n blocks that changed, at most VALUE_ROOM values, from element number `first` of those given. */
+static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
+                     uint8_t *dst, struct quant_fault *fault)
 {
     float value[VALUE_ROOM];
+    struct quant_importances imp = to->imp ? *to->imp : (struct quant_importances){0};
+    imp.first += first;
     widen(to->view, values, n * to->type->block_len, value);
-    return quant_encode(to->type, to->big, value, n, dst, fault);
+    return quant_encode(to->type, to->big, value, n, dst, to->imp ? &imp : NULL, fault);
 }
 
 /* A NaN that comes from a block's scale equals any NaN: its bits are unspecified. */
@@ -120,8 +143,8 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
  * Encode those of n blocks that changed, neighbours in one run. `shown` holds the values that the
  * view shows of the old blocks. Without an encoder, the first value that differs is at fault.
  */
-static int write_changed(const struct target *to, const uint8_t *shown, const uint8_t *values,
-                         size_t n, uint8_t *dst, struct quant_fault *fault)
+static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
+                         const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
     const size_t width = views[to->view].width, len = to->type->block_len, block = width * len;
     for (size_t i = 0, end; i < n; i = end + 1) {
@@ -131,7 +154,8 @@ static int write_changed(const struct target *to, const uint8_t *shown, const ui
             if (first_change(to, shown + end * block, values + end * block) == len)
                 break;
         const uint8_t *run = values + i * block;
-        int r = write_run(to, run, end - i, dst + i * to->type->block_bytes, fault);
+        int r =
+            write_run(to, first + i * len, run, end - i, dst + i * to->type->block_bytes, fault);
         if (r == -EOPNOTSUPP) {
             fault->element = first_change(to, shown + i * block, run);
             widen(to->view, run + fault->element * width, 1, &fault->value.f32);
@@ -144,24 +168,25 @@ static int write_changed(const struct target *to, const uint8_t *shown, const ui
 }
 
 /* At most VALUE_ROOM values. */
-static int write_part(const struct target *to, const uint8_t *old, const uint8_t *values, size_t n,
-                      uint8_t *dst, struct quant_fault *fault)
+static int write_part(const struct target *to, size_t first, const uint8_t *old,
+                      const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {
     const struct view *view = &views[to->view];
     const size_t bytes = n * to->type->block_len * view->width;
     float shown[VALUE_ROOM];
     if (!old)
-        return write_run(to, values, n, dst, fault);
+        return write_run(to, first, values, n, dst, fault);
     view->read(to->type, to->big, old, 0, bytes, shown);
     if (dst != old)
         memcpy(dst, old, n * to->type->block_bytes);
-    return write_changed(to, (const uint8_t *)shown, values, n, dst, fault);
+    return write_changed(to, first, (const uint8_t *)shown, values, n, dst, fault);
 }
 
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
-                const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
+                const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
+                struct quant_fault *fault)
 {
-    const struct target to = {t, big, view};
+    const struct target to = {t, big, view, imp};
     const size_t width = views[view].width, most = VALUE_ROOM / t->block_len;
     if (t->id == views[view].format) {
         for (size_t i = 0; i < n; i++)
@@ -171,8 +196,8 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
     for (size_t at = 0, k; at < n; at += k) {
         k = n - at < most ? n - at : most;
         const size_t byte = at * t->block_bytes;
-        int r = write_part(&to, old ? old + byte : NULL, values + at * t->block_len * width, k,
-                           dst + byte, fault);
+        int r = write_part(&to, at * t->block_len, old ? old + byte : NULL,
+                           values + at * t->block_len * width, k, dst + byte, fault);
         if (r) {
             fault->element += at * t->block_len;
             return r;

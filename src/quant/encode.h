@@ -24,25 +24,34 @@ struct quant_fault {
     struct quant_value value;
 };
 
-/* True if values can be stored in this type (NULL: of an unknown type). */
+/* The importances of a tensor's columns, finite and not negative; matrices one after another. */
+struct quant_importances {
+    const float *of;
+    uint64_t columns;
+    uint64_t matrix; /* elements of one */
+    uint64_t first;  /* the element of the tensor that is the first of those given */
+};
+
+/* True if values can be stored in this type (NULL: of an unknown type), maybe with importances only. */
 bool quant_can_encode(const struct quant_type *t, bool big);
 
 /*
  * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. No
- * overlap.
+ * overlap. imp: NULL: there are no importances.
  *
  *     0             done
  *     -EDOM         a NaN or an infinity, which the type cannot hold
  *     -ERANGE       a value that an integer type does not hold exactly (-0 becomes 0), or that
  *                   would become infinite, itself or through the scale that its block needs
- *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor
+ *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor;
+ *                   or it needs importances (QUANT_NEEDS)
  *
  * On failure dst is undefined, and *fault names an element of the first block that cannot be
  * stored: its first value that is not finite (-EDOM), else the first of largest magnitude
  * (-ERANGE). For -EOPNOTSUPP it names the first value of all.
  */
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
-                 struct quant_fault *fault);
+                 const struct quant_importances *imp, struct quant_fault *fault);
 
 /* The view of a tensor that values come from. */
 enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
@@ -57,6 +66,7 @@ enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
  * first value that differs.
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
-                const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);
+                const uint8_t *values, size_t n, uint8_t *dst, const struct quant_importances *imp,
+                struct quant_fault *fault);
 
 #endif

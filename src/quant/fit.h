@@ -9,7 +9,9 @@
  * matter more to what a model computes.
  *
  * The search yields what the best codes would have as scale. The encoder then rounds that to what
- * the block can store, and makes the codes anew. All is as in ggml's quantisers, to the last bit.
+ * the block can store, and makes the codes anew. Without importances all is as in ggml's quantisers,
+ * to the last bit. With importances these are the weights, and what the block stores is fitted
+ * once more to all of its codes.
  *
  * Names of sums over a group: w weight, x value, l code; xl = sum of w * x * l, and so on.
  */
@@ -37,10 +39,21 @@ enum { FIT_GROUPS = 16 };
  */
 struct min_form {
     unsigned n; /* values in a group */
-    float last, from;
+    float last, from, step;
     unsigned tries;
     bool squares; /* of errors, weights root mean square + |x|; else |error| and |x| */
+    bool free;    /* low may be above zero */
 };
+
+/* The same with importances. */
+FIXED struct min_form weighed_form(struct min_form f)
+{
+    f.from = -0.9f;
+    f.step = 0.05f;
+    f.tries = 37;
+    f.squares = true;
+    return f;
+}
 
 struct min_fits {
     float scale[FIT_GROUPS], min[FIT_GROUPS]; /* min = -low */
@@ -51,16 +64,18 @@ struct min_groups {
     lanes x[32], w[32], sum_w, sum_x;
 };
 
-FIXED void min_weigh(struct min_form f, struct min_groups *v)
+FIXED void min_weigh(struct min_form f, struct min_groups *v, const float *weight)
 {
     lanes sum = {0}, zero = {0};
-    for (unsigned i = 0; i < f.n && f.squares; i++)
+    if (weight)
+        side_by_side(v->w, weight, f.n);
+    for (unsigned i = 0; i < f.n && f.squares && !weight; i++)
         sum += v->x[i] * v->x[i];
-    for (unsigned g = 0; g < LANES && f.squares; g++)
+    for (unsigned g = 0; g < LANES && f.squares && !weight; g++)
         sum[g] = sqrtf(sum[g] / 32);
     v->sum_w = v->sum_x = zero;
     for (unsigned i = 0; i < f.n; i++) {
-        v->w[i] = sum + magnitudes(v->x[i]);
+        v->w[i] = weight ? v->w[i] : sum + magnitudes(v->x[i]);
         v->sum_w += v->w[i];
         v->sum_x += v->w[i] * v->x[i];
     }
@@ -100,15 +115,15 @@ FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes
     const lanes det = v->sum_w * sum_ll - sum_l * sum_l;
     const lanes s = (v->sum_w * sum_xl - v->sum_x * sum_l) / det;
     const lanes o = (sum_ll * v->sum_x - sum_l * sum_xl) / det;
-    *scale = pick(o > zero, sum_xl / sum_ll, s);
-    *low = pick(o > zero, zero, o);
+    *scale = f.free ? s : pick(o > zero, sum_xl / sum_ll, s);
+    *low = f.free ? o : pick(o > zero, zero, o);
     return det > zero;
 }
 
 /* The smallest value, at most zero, and the largest. */
 FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, lanes *high)
 {
-    lanes a = {0}, b = v->x[0];
+    lanes zero = {0}, a = f.free ? v->x[0] : zero, b = v->x[0];
     for (unsigned i = 0; i < f.n; i++) {
         a = pick(v->x[i] < a, v->x[i], a);
         b = pick(v->x[i] > b, v->x[i], b);
@@ -122,19 +137,19 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
  * the form stands one that takes the range as it is. The range begins at the low of the best so
  * far.
  */
-FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret, unsigned at,
-                   uint8_t *codes)
+FIXED void fit_min(struct min_form f, const float *values, const float *weight,
+                   struct min_fits *ret, unsigned at, uint8_t *codes)
 {
     struct min_groups v;
     lanes code[32], low, high, s, o;
     side_by_side(v.x, values, f.n);
-    min_weigh(f, &v);
+    min_weigh(f, &v, weight);
     min_range(f, &v, &low, &high);
     lanes k = f.last / (high - low), scale = 1 / k, offset = low, best_k = k, best_low = low;
     min_codes(f, &v, low, k, code);
     lanes best = min_error(f, &v, code, scale, low);
     for (unsigned t = 0; t < f.tries; t++) {
-        k = ((f.from + 0.1f * (float)t) + f.last) / (high - low);
+        k = ((f.from + f.step * (float)t) + f.last) / (high - low);
         min_codes(f, &v, low, k, code);
         masks better = min_solve(f, &v, code, &s, &o);
         const lanes error = min_error(f, &v, code, s, o);
@@ -185,12 +200,20 @@ static inline masks all_zeros(lanes top)
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* What the codes of 16 values, made with k, amount to. */
-static inline void even_sums(const lanes *x, const lanes *w, lanes k, lanes *xl, lanes *ll)
+/* Codes from -zero to zero - 1 of groups of n; tries up to tries / 10 around. */
+struct even_form {
+    unsigned n;
+    float zero;
+    int tries;
+};
+
+/* What the codes of values, made with k, amount to. */
+FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
+                     lanes *ll)
 {
     lanes sum_xl = {0}, sum_ll = {0};
-    for (unsigned i = 0; i < 16; i++) {
-        const lanes l = nearest(k * x[i], -32, 31);
+    for (unsigned i = 0; i < f.n; i++) {
+        const lanes l = nearest(k * x[i], -f.zero, f.zero - 1);
         sum_xl += w[i] * x[i] * l;
         sum_ll += w[i] * l * l;
     }
@@ -199,29 +222,34 @@ static inline void even_sums(const lanes *x, const lanes *w, lanes k, lanes *xl,
 }
 
 /*
- * Q6_K: LANES groups of 16 to scales and codes, -32 to 31; the top value at -32 first, then up to
- * 0.9 around it.
+ * LANES groups to scales and codes: the top value at the lowest code first, then around it; with
+ * importances also at the opposite one.
  */
-static inline void fit_even(const float *values, float *scales, uint8_t *codes)
+FIXED void fit_even(struct even_form f, const float *values, const float *weight, float *scales,
+                    uint8_t *codes)
 {
-    lanes x[16], w[16], code[16], xl, ll, zero = {0};
-    side_by_side(x, values, 16);
-    const lanes top = top_values(x, 16);
-    for (unsigned i = 0; i < 16; i++)
+    lanes x[32], w[32], code[32], xl, ll, zero = {0};
+    side_by_side(x, values, f.n);
+    const lanes top = top_values(x, f.n);
+    if (weight)
+        side_by_side(w, weight, f.n);
+    for (unsigned i = 0; i < f.n && !weight; i++)
         w[i] = x[i] * x[i];
-    lanes best_k = -32 / top;
-    even_sums(x, w, best_k, &xl, &ll);
+    lanes best_k = -f.zero / top;
+    even_sums(f, x, w, best_k, &xl, &ll);
     struct best best = best_first(xl, ll);
-    for (int t = -9; t <= 9; t++) {
-        const lanes k = -(32 + 0.1f * (float)t) / top;
-        if (t == 0)
-            continue;
-        even_sums(x, w, k, &xl, &ll);
-        best_k = pick(best_next(&best, xl, ll), k, best_k);
-    }
-    for (unsigned i = 0; i < 16; i++)
-        code[i] = pick(all_zeros(top), all_lanes(-32), nearest(best_k * x[i], -32, 31));
-    put_codes(codes, code, 16, -32);
+    for (int side = -1; side <= (weight ? 1 : -1); side += 2)
+        for (int t = -f.tries; t <= f.tries; t++) {
+            const lanes k = (float)side * (f.zero + 0.1f * (float)t) / top;
+            if (t == 0 && side < 0)
+                continue;
+            even_sums(f, x, w, k, &xl, &ll);
+            best_k = pick(best_next(&best, xl, ll), k, best_k);
+        }
+    for (unsigned i = 0; i < f.n; i++)
+        code[i] =
+            pick(all_zeros(top), all_lanes(-f.zero), nearest(best_k * x[i], -f.zero, f.zero - 1));
+    put_codes(codes, code, f.n, -f.zero);
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
@@ -271,6 +299,30 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
         code[i] = pick(all_zeros(top), all_lanes(-4), code[i]);
     put_codes(codes, code, 16, -4);
     put_lanes(scales, pick(all_zeros(top), zero, best_first(xl, ll).scale));
+}
+
+/*
+ * Importances of n values as weights: at most 1, and none is nothing, so that a value of no importance
+ * is still near what it was. All zero: all count alike. NULL: none are
+ * known.
+ */
+static inline const float *weigh(float *room, const float *weight, unsigned n)
+{
+    if (!weight)
+        return NULL;
+    const float top = top_magnitude(weight, n);
+    for (unsigned i = 0; i < n; i++)
+        room[i] = (top > 0 ? weight[i] / top : 0) + 0x1p-20f;
+    return room;
+}
+
+/* Below this, binary16 has fewer bits. */
+#define HALF_LEAST 0x1p-14f
+
+/* d, but what is not 0 no less than what binary16 has. */
+static inline float at_least_half(float d)
+{
+    return d != 0 && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d;
 }
 
 /* The first scale of largest magnitude of n groups. */

@@ -24,7 +24,7 @@
  * A set bit in a place marked - moves the entry down, a clear one up.
  */
 #include "quant/codebook.h"
-#include "quant/kernel.h"
+#include "quant/points.h"
 
 enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
@@ -49,6 +49,31 @@ FIXED void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(IQ1_S)
+
+/* Codes -1, 0, 1 as 0, 1, 2. */
+static inline uint64_t iq1_digits(unsigned point)
+{
+    return ((iq1s_grid[point] & BYTES8(3)) + BYTES8(1)) & BYTES8(3);
+}
+
+#define IQ1_LEVELS \
+    .points = 2048, .n = 8, .last = 7, .levels = 3, .level = {-1, 0, 1}, .digits = iq1_digits
+static const struct point_form iq1s_form = {
+    .group = 4, .span = 1, .signs = POINT_MOVED_GROUP, IQ1_LEVELS};
+
+static inline void put_IQ1_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned g = 0; g < 8; g++) {
+        unsigned w = (unsigned)(p->way[4 * g] << 15 | p->l[g] << 12);
+        for (unsigned l = 0; l < 4; l++) {
+            b[S_QS + 4 * g + l] = (uint8_t)p->point[4 * g + l];
+            w |= (unsigned)p->point[4 * g + l] >> 8 << 3 * l;
+        }
+        put_u16(b + S_QH + 2 * g, (uint16_t)w, false);
+    }
+}
+POINT_ENCODER(IQ1_S, iq1s_form)
 
 static inline float iq1_m_d(const uint8_t *scales)
 {
@@ -88,3 +113,22 @@ FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
         }
 }
 DECODER(IQ1_M)
+
+static const struct point_form iq1m_form = {
+    .group = 2, .span = 2, .signs = POINT_MOVED, IQ1_LEVELS};
+
+static inline void put_IQ1_M(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memset(b + M_QH, 0, 16);
+    for (unsigned u = 0; u < 32; u++) {
+        b[M_QS + u] = (uint8_t)p->point[u];
+        b[M_QH + u / 2] |= (uint8_t)((p->point[u] >> 8 | p->way[u] << 3) << 4 * (u % 2));
+    }
+    for (unsigned k = 0; k < 4; k++) {
+        unsigned w = (get_u16(d, false) >> 4 * k & 15u) << 12;
+        for (unsigned h = 0; h < 4; h++)
+            w |= (unsigned)p->l[4 * k + h] << 3 * h;
+        put_u16(b + M_SCALES + 2 * k, (uint16_t)w, false);
+    }
+}
+POINT_ENCODER(IQ1_M, iq1m_form)

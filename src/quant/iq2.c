@@ -19,7 +19,7 @@
  * the scale of the first 16 elements of group g in its low nibble, of the last 16 in its high one.
  */
 #include "quant/codebook.h"
-#include "quant/kernel.h"
+#include "quant/points.h"
 
 enum { XXS_GROUPS = 2 };
 enum { XS_QS = 2, XS_SCALES = 66 };
@@ -48,6 +48,36 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
+/* The numbers of the levels 8, 25 and 43 of eight codes. */
+static inline uint64_t iq2_digits(uint64_t codes)
+{
+    return codes >> 4 & BYTES8(3);
+}
+
+static inline uint64_t iq2xxs_digits(unsigned point)
+{
+    return iq2_digits(iq2xxs_grid[point]);
+}
+
+#define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}
+static const struct point_form iq2xxs_form = {
+    .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .digits = iq2xxs_digits, IQ2_LEVELS};
+
+static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned g = 0; g < 8; g++) {
+        uint8_t *index = b + XXS_GROUPS + 8 * g;
+        uint32_t a = (uint32_t)p->l[g] << 28;
+        for (unsigned l = 0; l < 4; l++) {
+            index[l] = (uint8_t)p->point[4 * g + l];
+            a |= (uint32_t)(p->minus[4 * g + l] & 127) << 7 * l;
+        }
+        put_u32(index + 4, a, false);
+    }
+}
+POINT_ENCODER(IQ2_XXS, iq2xxs_form)
+
 /* From scales[8]: of the first halves of groups 0 to 7, then of the second ones. All is exact. */
 static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
 {
@@ -68,6 +98,26 @@ FIXED void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XS)
 
+static inline uint64_t iq2xs_digits(unsigned point)
+{
+    return iq2_digits(iq2xs_grid[point]);
+}
+
+static const struct point_form iq2xs_form = {
+    .points = 512, .n = 8, .group = 2, .signs = POINT_EVEN, .digits = iq2xs_digits, IQ2_LEVELS};
+
+static inline void put_IQ2_XS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned u = 0; u < 32; u++) {
+        const unsigned w = p->point[u] | (unsigned)(p->minus[u] & 127) << 9;
+        put_u16(b + XS_QS + 2 * u, (uint16_t)w, false);
+    }
+    for (unsigned g = 0; g < 8; g++)
+        b[XS_SCALES + g] = (uint8_t)(p->l[2 * g] | p->l[2 * g + 1] << 4);
+}
+POINT_ENCODER(IQ2_XS, iq2xs_form)
+
 FIXED void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
 {
     float scale[2][8];
@@ -82,3 +132,25 @@ FIXED void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(IQ2_S)
+
+static inline uint64_t iq2s_digits(unsigned point)
+{
+    return iq2_digits(iq2s_grid[point]);
+}
+
+static const struct point_form iq2s_form = {
+    .points = 1024, .n = 8, .group = 2, .signs = POINT_FREE, .digits = iq2s_digits, IQ2_LEVELS};
+
+static inline void put_IQ2_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    memcpy(b + S_SIGNS, p->minus, 32);
+    memset(b + S_QH, 0, 8);
+    for (unsigned u = 0; u < 32; u++) {
+        b[S_QS + u] = (uint8_t)p->point[u];
+        b[S_QH + u / 4] |= (uint8_t)(p->point[u] >> 8 << 2 * (u % 4));
+    }
+    for (unsigned g = 0; g < 8; g++)
+        b[S_SCALES + g] = (uint8_t)(p->l[2 * g] | p->l[2 * g + 1] << 4);
+}
+POINT_ENCODER(IQ2_S, iq2s_form)

@@ -18,7 +18,7 @@
  * The seven sign bits of IQ3_XXS stand for eight, as in IQ2_XXS.
  */
 #include "quant/codebook.h"
-#include "quant/wide.h"
+#include "quant/points.h"
 
 enum { XXS_QS = 2, XXS_A = 66, S_QS = 2, S_QH = 66, S_SIGNS = 74, S_SCALES = 106 };
 static_assert(XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
@@ -51,6 +51,42 @@ FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ3_XXS)
 
+/* The numbers of the levels 4, 12, ... 52, 62. */
+static inline uint64_t iq3xxs_digits(unsigned point)
+{
+    return iq3xxs_grid[point] >> 3 & 0x07070707;
+}
+
+static const struct point_form iq3xxs_form = {.points = 256,
+                                              .n = 4,
+                                              .group = 8,
+                                              .last = 15,
+                                              .span = 3,
+                                              .signs = POINT_EVEN_PAIR,
+                                              .levels = 8,
+                                              .level = {1, 3, 5, 7, 9, 11, 13, 15.5f},
+                                              .digits = iq3xxs_digits};
+
+/* Signs of the eight values of two units. */
+static inline uint8_t two_signs(const struct point_block *p, unsigned k)
+{
+    return (uint8_t)(p->minus[2 * k] | p->minus[2 * k + 1] << 4);
+}
+
+static inline void put_IQ3_XXS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    for (unsigned u = 0; u < 64; u++)
+        b[XXS_QS + u] = (uint8_t)p->point[u];
+    for (unsigned g = 0; g < 8; g++) {
+        uint32_t a = (uint32_t)p->l[g] << 28;
+        for (unsigned l = 0; l < 4; l++)
+            a |= (uint32_t)(two_signs(p, 4 * g + l) & 127) << 7 * l;
+        put_u32(b + XXS_A + 4 * g, a, false);
+    }
+}
+POINT_ENCODER(IQ3_XXS, iq3xxs_form)
+
 FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
 {
     const float d = half_at(b);
@@ -70,3 +106,34 @@ FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(IQ3_S)
+
+/* The numbers of the levels 1, 3, ... 15. */
+static inline uint64_t iq3s_digits(unsigned point)
+{
+    return iq3s_grid[point] >> 1 & 0x07070707;
+}
+
+static const struct point_form iq3s_form = {.points = 512,
+                                            .n = 4,
+                                            .group = 8,
+                                            .last = 15,
+                                            .span = 3,
+                                            .signs = POINT_FREE,
+                                            .levels = 8,
+                                            .level = {1, 3, 5, 7, 9, 11, 13, 15},
+                                            .digits = iq3s_digits};
+
+static inline void put_IQ3_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
+{
+    memcpy(b, d, 2);
+    memset(b + S_QH, 0, 8);
+    for (unsigned u = 0; u < 64; u++) {
+        b[S_QS + u] = (uint8_t)p->point[u];
+        b[S_QH + u / 8] |= (uint8_t)(p->point[u] >> 8 << u % 8);
+    }
+    for (unsigned k = 0; k < 32; k++)
+        b[S_SIGNS + k] = two_signs(p, k);
+    for (unsigned k = 0; k < 4; k++)
+        b[S_SCALES + k] = (uint8_t)(p->l[2 * k] | p->l[2 * k + 1] << 4);
+}
+POINT_ENCODER(IQ3_S, iq3s_form)

@@ -70,35 +70,154 @@ static inline float largest(const float *v, unsigned n)
     return top;
 }
 
-/* n integers from 0 to most, the largest value at `most`, and what their unit is. */
-static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, uint8_t *unit)
+/*
+ * n integers from 0 to most, the largest value at `most`, and what their unit is. stored: of the unit
+ * as it is stored, which is not 0 then.
+ */
+static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
+                                uint8_t *unit)
 {
-    const float top = largest(v, n), k = top > 0 ? most / top : 0;
+    const float top = largest(v, n);
+    float k = top > 0 ? most / top : 0;
+    const bool ok = put_half(unit, stored ? at_least_half(top / most) : top / most);
+    if (stored && top > 0)
+        k = 1 / half_at(unit);
     for (unsigned i = 0; i < n; i++)
         to[i] = (uint8_t)nearest_of(k * v[i], 0, most);
-    return put_half(unit, top / most);
+    return ok;
+}
+
+/* The codes for what is stored; where a scale is 0 they stay. */
+FIXED void min_steps(struct min_form f, const float *restrict x, float d, float dmin,
+                     const struct min_scales *s, uint8_t *code)
+{
+    for (unsigned r = 0; r < 256 / f.n; r++) {
+        const float scale = d * (float)s->s[r], min = dmin * (float)s->m[r];
+        if (scale != 0)
+            take_steps(code + r * f.n, x + r * f.n, f.n, min, scale, 0, f.last);
+    }
+}
+
+/* Sums over a block, for the least squares of d * a - dmin * b, a = scale * code, b = minimum. */
+struct min_sums {
+    float aa, ab, bb, xa, xb;
+};
+
+FIXED struct min_sums min_sums_of(struct min_form f, const float *restrict x,
+                                  const float *restrict w, const struct min_scales *s,
+                                  const uint8_t *code)
+{
+    struct min_sums ret = {0};
+    for (unsigned r = 0; r < 256 / f.n; r += LANES) {
+        lanes v[32], u[32], l1 = {0}, ll = {0}, xl = {0}, x1 = {0}, one = {0};
+        side_by_side(v, x + r * f.n, f.n);
+        side_by_side(u, w + r * f.n, f.n);
+        for (unsigned i = 0; i < f.n; i++) {
+            lanes c;
+            for (unsigned g = 0; g < LANES; g++)
+                c[g] = code[(r + g) * f.n + i];
+            l1 += u[i] * c;
+            ll += u[i] * c * c;
+            xl += u[i] * c * v[i];
+            x1 += u[i] * v[i];
+            one += u[i];
+        }
+        for (unsigned g = 0; g < LANES; g++) {
+            const float a = s->s[r + g], b = s->m[r + g];
+            ret.aa += a * a * ll[g];
+            ret.ab += a * b * l1[g];
+            ret.bb += b * b * one[g];
+            ret.xa += a * xl[g];
+            ret.xb += b * x1[g];
+        }
+    }
+    return ret;
+}
+
+/* d and dmin from the sums, if that works. */
+static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
+{
+    const float det = s.aa * s.bb - s.ab * s.ab;
+    float scale = s.xa / s.aa, min = 0;
+    uint8_t to[2], to_min[2];
+    if (det > 0 && s.xa * s.ab > s.xb * s.aa) {
+        scale = (s.xa * s.bb - s.xb * s.ab) / det;
+        min = (s.xa * s.ab - s.xb * s.aa) / det;
+    }
+    if (!(scale > 0) || !put_half(to, scale) || !put_half(to_min, min))
+        return;
+    memcpy(d, to, 2);
+    memcpy(dmin, to_min, 2);
+}
+
+/* The integers of each run anew, for what is stored: of those beside them the best. */
+FIXED void choose_integers(struct min_form f, float most, const float *restrict x,
+                           const float *restrict w, float d, float dmin, struct min_scales *s)
+{
+    lanes zero = {0};
+    if (d == 0)
+        return;
+    for (unsigned r = 0; r < 256 / f.n; r += LANES) {
+        lanes v[32], u[32], s0, m0, best_s, best_m, best = zero + FLT_MAX;
+        side_by_side(v, x + r * f.n, f.n);
+        side_by_side(u, w + r * f.n, f.n);
+        for (unsigned g = 0; g < LANES; g++) {
+            s0[g] = s->s[r + g];
+            m0[g] = s->m[r + g];
+        }
+        best_s = s0;
+        best_m = m0;
+        for (int i = -1; i <= 1; i++)
+            for (int k = -1; k <= 1; k++) {
+                const lanes si = clamp(s0 + (float)i, 0, most), mk = clamp(m0 + (float)k, 0, most);
+                const lanes scale = d * si, low = dmin * mk,
+                            inv = pick(scale > zero, 1 / scale, zero);
+                lanes error = zero;
+                for (unsigned j = 0; j < f.n; j++) {
+                    const lanes c = nearest((v[j] + low) * inv, 0, f.last);
+                    const lanes off = scale * c - low - v[j];
+                    error += u[j] * off * off;
+                }
+                const masks better = error < best;
+                best = pick(better, error, best);
+                best_s = pick(better, si, best_s);
+                best_m = pick(better, mk, best_m);
+            }
+        for (unsigned g = 0; g < LANES; g++) {
+            s->s[r + g] = (uint8_t)best_s[g];
+            s->m[r + g] = (uint8_t)best_m[g];
+        }
+    }
 }
 
 /*
  * The search and the codes of the types with minima: 256 values in runs of f.n, scales up to
  * `most`; d, dmin: where the block has these.
  */
-FIXED bool take_min(struct min_form f, float most, const float *restrict x, uint8_t *d,
-                    uint8_t *dmin, struct min_scales *ret, uint8_t code[256])
+FIXED bool take_min(struct min_form f, float most, const float *restrict x,
+                    const float *restrict weight, uint8_t *d, uint8_t *dmin, struct min_scales *ret,
+                    uint8_t code[256])
 {
     const unsigned runs = 256 / f.n;
     struct min_fits fits;
+    float room[256];
+    const float *w = weigh(room, weight, 256);
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
     for (unsigned r = 0; r < runs; r += LANES)
-        fit_min(f, x + r * f.n, &fits, r, code + r * f.n);
-    if (!put_integers(ret->s, fits.scale, runs, most, d) ||
-        !put_integers(ret->m, fits.min, runs, most, dmin))
+        if (w)
+            fit_min(weighed_form(f), x + r * f.n, w + r * f.n, &fits, r, code + r * f.n);
+        else
+            fit_min(f, x + r * f.n, NULL, &fits, r, code + r * f.n);
+    if (!put_integers(ret->s, fits.scale, runs, most, w != NULL, d) ||
+        !put_integers(ret->m, fits.min, runs, most, w != NULL, dmin))
         return false;
-    for (unsigned r = 0; r < runs; r++) {
-        const float scale = half_at(d) * (float)ret->s[r], min = half_at(dmin) * (float)ret->m[r];
-        if (scale != 0)
-            take_steps(code + r * f.n, x + r * f.n, f.n, min, scale, 0, f.last);
+    min_steps(f, x, half_at(d), half_at(dmin), ret, code);
+    for (unsigned k = 0; k < 2 && w; k++) {
+        if (half_at(d) >= HALF_LEAST && half_at(dmin) >= HALF_LEAST)
+            put_block_fit(min_sums_of(f, x, w, ret, code), d, dmin);
+        choose_integers(f, most, x, w, half_at(d), half_at(dmin), ret);
+        min_steps(f, x, half_at(d), half_at(dmin), ret, code);
     }
     return true;
 }
@@ -110,6 +229,50 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
     for (unsigned h = 0; h < 16; h++)
         if (d * (float)scale[h] != 0)
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
+}
+
+/* Store d; stored: as what is not 0, with its inverse. */
+static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
+{
+    if (!stored || d == 0)
+        return put_half(p, d);
+    if (!put_half(p, at_least_half(d)))
+        return false;
+    *inverted = 1 / half_at(p);
+    return true;
+}
+
+/* Fit d once more to all codes, scales to d, and codes to both. */
+FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, float most,
+                        const float *restrict x, const float *restrict w, uint8_t code[256])
+{
+    float xl = 0, ll = 0, of[16] = {0}, to[16] = {0};
+    uint8_t half[2];
+    for (unsigned h = 0; h < 16; h += LANES) {
+        lanes v[16], u[16], sum_xl = {0}, sum_ll = {0};
+        side_by_side(v, x + 16 * h, 16);
+        side_by_side(u, w + 16 * h, 16);
+        for (unsigned i = 0; i < 16; i++) {
+            lanes c;
+            for (unsigned g = 0; g < LANES; g++)
+                c[g] = (float)code[16 * (h + g) + i] - zero;
+            sum_xl += u[i] * v[i] * c;
+            sum_ll += u[i] * c * c;
+        }
+        put_lanes(of + h, sum_xl);
+        put_lanes(to + h, sum_ll);
+    }
+    for (unsigned h = 0; h < 16; h++) {
+        xl += (float)scale[h] * of[h];
+        ll += (float)scale[h] * (float)scale[h] * to[h];
+    }
+    if (!(ll > 0) || !put_half(half, xl / ll) || half_at(half) == 0)
+        return;
+    memcpy(d, half, 2);
+    for (unsigned h = 0; h < 16; h++)
+        if (to[h] > 0)
+            scale[h] = (int8_t)nearest_of(of[h] / to[h] / half_at(half), least, most);
+    take_signed(half_at(half), scale, zero, x, code);
 }
 
 /* The scales and minima of half runs, or of whole ones, as floats. */
@@ -138,19 +301,21 @@ FIXED void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q2_K)
 
-static inline bool pack_Q2_K(const float *restrict x, uint8_t *restrict b)
+static inline bool pack_Q2_K(const float *restrict x, uint8_t *restrict b,
+                             const float *restrict weight)
 {
-    const struct min_form form = {.n = 16, .last = 3, .from = -0.5f, .tries = 16, .squares = false};
+    const struct min_form form = {
+        .n = 16, .last = 3, .from = -0.5f, .step = 0.1f, .tries = 16, .squares = false};
     struct min_scales scales;
     uint8_t code[256];
-    if (!take_min(form, 15, x, b + Q2_D, b + Q2_DMIN, &scales, code))
+    if (!take_min(form, 15, x, weight, b + Q2_D, b + Q2_DMIN, &scales, code))
         return false;
     for (unsigned h = 0; h < 16; h++)
         b[Q2_SCALES + h] = (uint8_t)(scales.s[h] | scales.m[h] << 4);
     put_runs(b + Q2_QS, code, 2, 3);
     return true;
 }
-ENCODER(Q2_K)
+WEIGHING_ENCODER(Q2_K)
 
 /*
  * Sixteen 6-bit scales in 12 bytes: low four bits as nibbles of bytes 0..7 (low ones first), top
@@ -197,29 +362,39 @@ static inline void put_q3_scales(uint8_t *b, const int8_t s[16])
     }
 }
 
-static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b)
+static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b,
+                             const float *restrict weight)
 {
     float found[16];
     int8_t scale[16];
     uint8_t code[256];
+    float room[256];
+    const float *w = weigh(room, weight, 256);
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
     for (unsigned h = 0; h < 16; h += LANES)
-        fit_passes(x + 16 * h, found + h, code + 16 * h);
-    const float top = top_scale(found, 16), k = -32 / top;
-    if (!put_half(b + Q3_D, top == 0 ? 0 : 1 / k))
+        if (w)
+            fit_even((struct even_form){16, 4, 9}, x + 16 * h, w + 16 * h, found + h,
+                     code + 16 * h);
+        else
+            fit_passes(x + 16 * h, found + h, code + 16 * h);
+    const float top = top_scale(found, 16);
+    float k = -32 / top;
+    if (!put_unit(b + Q3_D, top == 0 ? 0 : 1 / k, w != NULL, &k))
         return false;
     for (unsigned h = 0; h < 16; h++)
         scale[h] = top == 0 ? -32 : (int8_t)nearest_of(k * found[h], -32, 31);
-    put_q3_scales(b + Q3_SCALES, scale);
     take_signed(half_at(b + Q3_D), scale, 4, x, code);
+    if (w)
+        refit_signed(b + Q3_D, scale, 4, -32, 31, x, w, code);
+    put_q3_scales(b + Q3_SCALES, scale);
     put_runs(b + Q3_QS, code, 2, 3);
     for (unsigned i = 0; i < 256; i++)
         code[i] >>= 2;
     put_runs(b + Q3_HMASK, code, 1, 1);
     return true;
 }
-ENCODER(Q3_K)
+WEIGHING_ENCODER(Q3_K)
 
 /*
  * Eight 6-bit scales s and minima m in 12 bytes; those of runs 4..7 take their top two bits from
@@ -268,18 +443,20 @@ static inline void put_q45_scales(uint8_t *b, const struct min_scales *s)
     }
 }
 
-static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b)
+static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b,
+                             const float *restrict weight)
 {
-    const struct min_form form = {.n = 32, .last = 15, .from = -1, .tries = 21, .squares = true};
+    const struct min_form form = {
+        .n = 32, .last = 15, .from = -1, .step = 0.1f, .tries = 21, .squares = true};
     struct min_scales scales;
     uint8_t code[256];
-    if (!take_min(form, 63, x, b + Q45_D, b + Q45_DMIN, &scales, code))
+    if (!take_min(form, 63, x, weight, b + Q45_D, b + Q45_DMIN, &scales, code))
         return false;
     put_q45_scales(b, &scales);
     put_runs(b + Q4_QS, code, 4, 15);
     return true;
 }
-ENCODER(Q4_K)
+WEIGHING_ENCODER(Q4_K)
 
 FIXED void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
@@ -297,12 +474,14 @@ FIXED void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q5_K)
 
-static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b)
+static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b,
+                             const float *restrict weight)
 {
-    const struct min_form form = {.n = 32, .last = 31, .from = -0.5f, .tries = 16, .squares = true};
+    const struct min_form form = {
+        .n = 32, .last = 31, .from = -0.5f, .step = 0.1f, .tries = 16, .squares = true};
     struct min_scales scales;
     uint8_t code[256];
-    if (!take_min(form, 63, x, b + Q45_D, b + Q45_DMIN, &scales, code))
+    if (!take_min(form, 63, x, weight, b + Q45_D, b + Q45_DMIN, &scales, code))
         return false;
     put_q45_scales(b, &scales);
     put_runs(b + Q5_QS, code, 4, 15);
@@ -311,7 +490,7 @@ static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b)
     put_runs(b + Q5_QH, code, 1, 1);
     return true;
 }
-ENCODER(Q5_K)
+WEIGHING_ENCODER(Q5_K)
 
 FIXED void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 {
@@ -334,25 +513,32 @@ FIXED void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q6_K)
 
-static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b)
+static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b,
+                             const float *restrict weight)
 {
     int8_t *scale = (int8_t *)b + Q6_SCALES;
     float found[16];
     uint8_t code[256];
+    float room[256];
+    const float *w = weigh(room, weight, 256);
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
     for (unsigned h = 0; h < 16; h += LANES)
-        fit_even(x + 16 * h, found + h, code + 16 * h);
-    const float top = top_scale(found, 16), k = -128 / top;
+        fit_even((struct even_form){16, 32, 9}, x + 16 * h, w ? w + 16 * h : NULL, found + h,
+                 code + 16 * h);
+    const float top = top_scale(found, 16);
+    float k = -128 / top;
     if (fabsf(top) < FIT_NOTHING) {
         memset(b, 0, Q6_K_BYTES);
         return true;
     }
-    if (!put_half(b + Q6_D, 1 / k))
+    if (!put_unit(b + Q6_D, 1 / k, w != NULL, &k))
         return false;
     for (unsigned h = 0; h < 16; h++)
         scale[h] = (int8_t)nearest_of(k * found[h], -128, 127);
     take_signed(half_at(b + Q6_D), scale, 32, x, code);
+    if (w)
+        refit_signed(b + Q6_D, scale, 32, -128, 127, x, w, code);
     for (unsigned i = 0; i < 128; i += 8) {
         const uint8_t *low = code + 128 * (i / 64) + i % 64;
         const uint64_t q = get_u64(low, false), high = get_u64(low + 64, false);
@@ -363,7 +549,7 @@ static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b)
     put_runs(b + Q6_QH, code, 2, 3);
     return true;
 }
-ENCODER(Q6_K)
+WEIGHING_ENCODER(Q6_K)
 
 FIXED void block_Q8_K(const uint8_t *restrict b, float *restrict y)
 {

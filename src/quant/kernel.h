@@ -47,10 +47,16 @@ static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded 
 #define SUFFIXED(name, set) JOIN_NAMES(name, set)
 #define IN_SET(name) SUFFIXED(name, QUANT_SET)
 
+/* The head of an encoder. */
+#define ENCODES(T)                                                                            \
+    size_t IN_SET(encode_##T)(const float *restrict src,                                      \
+                              const float *restrict weight __attribute__((unused)), size_t n, \
+                              uint8_t *restrict dst)
+
 /* Of every decoder and encoder, and of the narrowing that plain.c has. */
 #define PROTOTYPE(id, T, ...)                                                            \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst); \
-    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst);
+    ENCODES(T);
 #define PROTOTYPE_GONE(id, T)
 QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
 void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);
@@ -59,7 +65,8 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n);
 double IN_SET(sum)(const float *x, size_t n);
 double IN_SET(sum_squares)(const float *x, size_t n, double mean);
 void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_distance *ret);
-void IN_SET(bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
+double IN_SET(sum_fourth)(const float *x, size_t n, double mean);
+void IN_SET(bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
 /* Always inlined: arguments that describe a type become constants, so loop counts are known. */

@@ -19,9 +19,10 @@
  *
  * Encoders. Types without m put the value of largest magnitude at code 0, on whichever side of zero
  * it is (Q4_0: d = value / -8), those with m the smallest at code 0 and the largest at the last
- * code, and Q8_0 the largest magnitude at 127.
+ * code, and Q8_0 the largest magnitude at 127. With importances all but Q8_0 search (fit.h), LANES
+ * blocks side by side.
  */
-#include "quant/pack.h"
+#include "quant/fit.h"
 #include "quant/wide.h"
 
 enum { HALF = 2, QH = 4, NIBBLES = 16 };
@@ -83,6 +84,70 @@ static inline bool take_around(const float *restrict x, float zero, uint8_t *d, 
     return put_half(d, scale);
 }
 
+/* Codes of 32 values for the scale that was found, and the minimum if it is not NULL; d is where they are stored. */
+static inline bool take_found(const float *restrict x, float least, float last, float scale,
+                              const float *min, uint8_t *d, uint64_t q[4])
+{
+    uint8_t code[32] = {0};
+    if (!(top_magnitude(x, 32) < FIT_LIMIT) || !put_half(d, at_least_half(scale)) ||
+        (min && !put_half(d + HALF, -*min)))
+        return false;
+    if (half_at(d) != 0)
+        take_steps(code, x, 32, min ? -half_at(d + HALF) : 0, half_at(d), least, last);
+    for (unsigned k = 0; k < 4; k++)
+        q[k] = get_u64(code + 8 * k, false);
+    return true;
+}
+
+/*
+ * Of n blocks of 32 values the next LANES, or as many as are left: values and weights, zeros after
+ * the last.
+ */
+struct side {
+    float x[LANES * 32], w[LANES * 32], scale[LANES];
+    struct min_fits min;
+    uint8_t code[LANES * 32];
+    size_t n;
+};
+
+static inline void take_side(struct side *s, const float *restrict x, const float *restrict weight,
+                             size_t n)
+{
+    s->n = n < LANES ? n : LANES;
+    memset(s->x, 0, sizeof(s->x));
+    memset(s->w, 0, sizeof(s->w));
+    memcpy(s->x, x, s->n * 32 * sizeof(float));
+    for (size_t i = 0; i < s->n; i++)
+        (void)weigh(s->w + 32 * i, weight + 32 * i, 32);
+}
+
+/*
+ * An encoder that searches with importances. found: what puts block i of a side into its fields.
+ */
+#define SEARCHING_ENCODER(T, fit, found)                                                 \
+    ENCODES(T)                                                                           \
+    {                                                                                    \
+        struct side s;                                                                   \
+        size_t done = 0;                                                                 \
+        while (!weight && done < n && pack_##T(src + done * 32, dst + done * T##_BYTES)) \
+            done++;                                                                      \
+        for (; weight && done < n; done += LANES) {                                      \
+            take_side(&s, src + done * 32, weight + done * 32, n - done);                \
+            fit;                                                                         \
+            for (unsigned i = 0; i < s.n; i++) {                                         \
+                uint8_t *b = dst + (done + i) * T##_BYTES;                               \
+                uint64_t q[4];                                                           \
+                if (!(found))                                                            \
+                    return done + i;                                                     \
+            }                                                                            \
+        }                                                                                \
+        return done < n ? done : n;                                                      \
+    }
+#define FIT_AROUND(zero) fit_even((struct even_form){32, zero, 9}, s.x, s.w, s.scale, s.code)
+#define FIT_RANGE(most)                                                                     \
+    fit_min(weighed_form((struct min_form){.n = 32, .last = most, .free = true}), s.x, s.w, \
+            &s.min, 0, s.code)
+
 static inline bool pack_Q4_0(const float *restrict x, uint8_t *restrict b)
 {
     uint64_t q[4];
@@ -90,7 +155,9 @@ static inline bool pack_Q4_0(const float *restrict x, uint8_t *restrict b)
     put_nibbles(b + HALF, q);
     return ok;
 }
-ENCODER(Q4_0)
+SEARCHING_ENCODER(Q4_0, FIT_AROUND(8),
+                  take_found(s.x + 32 * i, -8, 7, s.scale[i], NULL, b, q) &&
+                      (put_nibbles(b + HALF, q), true))
 
 FIXED void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 {
@@ -116,7 +183,9 @@ static inline bool pack_Q4_1(const float *restrict x, uint8_t *restrict b)
     put_nibbles(b + 2 * HALF, q);
     return ok;
 }
-ENCODER(Q4_1)
+SEARCHING_ENCODER(Q4_1, FIT_RANGE(15),
+                  take_found(s.x + 32 * i, 0, 15, s.min.scale[i], &s.min.min[i], b, q) &&
+                      (put_nibbles(b + 2 * HALF, q), true))
 
 FIXED void block_Q5_0(const uint8_t *restrict b, float *restrict y)
 {
@@ -131,7 +200,9 @@ static inline bool pack_Q5_0(const float *restrict x, uint8_t *restrict b)
     put_five_bits(b + HALF, q);
     return ok;
 }
-ENCODER(Q5_0)
+SEARCHING_ENCODER(Q5_0, FIT_AROUND(16),
+                  take_found(s.x + 32 * i, -16, 15, s.scale[i], NULL, b, q) &&
+                      (put_five_bits(b + HALF, q), true))
 
 FIXED void block_Q5_1(const uint8_t *restrict b, float *restrict y)
 {
@@ -146,7 +217,9 @@ static inline bool pack_Q5_1(const float *restrict x, uint8_t *restrict b)
     put_five_bits(b + 2 * HALF, q);
     return ok;
 }
-ENCODER(Q5_1)
+SEARCHING_ENCODER(Q5_1, FIT_RANGE(31),
+                  take_found(s.x + 32 * i, 0, 31, s.min.scale[i], &s.min.min[i], b, q) &&
+                      (put_five_bits(b + 2 * HALF, q), true))
 
 FIXED void block_Q8_0(const uint8_t *restrict b, float *restrict y)
 {

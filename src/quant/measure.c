@@ -11,21 +11,7 @@ enum { LANES = 16 };
 
 #define EACH_LANE for (size_t l = 0; l < LANES; l++)
 
-/* a < b ? a : b, and a > b ? a : b, which are an instruction each. */
-FIXED floats smaller(floats a, floats b)
-{
-#if defined(__AVX512F__)
-    return (floats)_mm512_min_ps((__m512)a, (__m512)b);
-#elif defined(__AVX2__)
-    return (floats)_mm256_min_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (floats)_mm_min_ps((__m128)a, (__m128)b);
-#else
-    const words less = a < b;
-    return (floats)((less & (words)a) | (~less & (words)b));
-#endif
-}
-
+/* a > b ? a : b, which is an instruction; least_of() is the other. */
 FIXED floats larger(floats a, floats b)
 {
 #if defined(__AVX512F__)
@@ -61,7 +47,7 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
     for (; i + LANES <= n; i += LANES)
         for (size_t j = 0; j < VECTORS; j++) {
             const floats v = floats_at(x + i + j * WIDE);
-            low[j] = smaller(v, low[j]);
+            low[j] = least_of(v, low[j]);
             high[j] = larger(v, high[j]);
             zeros[j] -= (words)(v == 0);
         }
@@ -114,6 +100,23 @@ double IN_SET(sum_squares)(const float *x, size_t n, double mean)
     return sum_lanes(s);
 }
 
+double IN_SET(sum_fourth)(const float *x, size_t n, double mean)
+{
+    double s[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        EACH_LANE
+        {
+            double d = (double)x[i + l] - mean;
+            s[l] += d * d * (d * d);
+        }
+    for (size_t l = 0; i < n; i++, l++) {
+        double d = (double)x[i] - mean;
+        s[l] += d * d * (d * d);
+    }
+    return sum_lanes(s);
+}
+
 /* Lanes of the sums below: so many stay in registers. */
 enum { FEW = 8 };
 
@@ -156,27 +159,35 @@ void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_dis
 }
 
 /*
- * A value is at e = 16 * x / absmax + 16 bins above the lowest edge. Where e is a whole number the value
- * is an edge, and belongs to the bin above it. Floats have 24 bits: e of any other value is further than
- * 2^-25 from a whole number, but for what is next to zero. So e may be off by NUDGE upwards, which makes
- * all roundings fall on the right side, and negative values next to zero are moved away from it.
+ * The numbers of the values' bins. False: some value is so near to an edge that rounding may have put it on
+ * the other side.
  */
-#define NUDGE 0x1p-36
-#define NEXT_TO_ZERO 0x1p-20f /* of absmax: far less than a bin, far more than NUDGE of one */
-
-/* The numbers of the values' bins; what reaches absmax has the number QUANT_BINS. */
-static void number_bins(const float *restrict x, size_t n, float absmax, uint8_t *restrict bin)
+static bool number_bins(const float *restrict x, size_t n, double mean, double std,
+                        uint8_t *restrict bin)
 {
-    const double half = QUANT_BINS / 2, scale = half / (double)absmax;
-    const float near = absmax * NEXT_TO_ZERO, below = near > 0 ? -near : -FLT_TRUE_MIN;
+    const double scale = 4 / std, most = QUANT_BINS / 2 - 0.5;
+    int32_t apart = 0;
     for (size_t i = 0; i < n; i++) {
-        float v = x[i];
-        v = v < -absmax ? -absmax : v;
-        v = v > absmax ? absmax : v;
-        const float apart = v < below ? v : below;
-        v = v < 0 ? apart : v;
-        bin[i] = (uint8_t)(int32_t)((double)v * scale + (half + NUDGE));
+        double at = ((double)x[i] - mean) * scale;
+        at = at < -most ? -most : at;
+        at = (at > most ? most : at) + QUANT_BINS / 2;
+        const int32_t k = (int32_t)(at - 1e-9);
+        apart |= k ^ (int32_t)(at + 1e-9);
+        bin[i] = (uint8_t)k;
     }
+    return apart == 0;
+}
+
+static double lower_edge(double mean, double std, int bin)
+{
+    return mean + std * (bin - QUANT_BINS / 2) / 4;
+}
+
+static void number_exactly(const float *x, size_t n, double mean, double std, uint8_t *bin)
+{
+    for (size_t i = 0; i < n; i++)
+        bin[i] = (uint8_t)(bin[i] + (bin[i] < QUANT_BINS - 1 &&
+                                     (double)x[i] >= lower_edge(mean, std, bin[i] + 1)));
 }
 
 /* Bytes side by side, as many as AVX2 and the least of machines have. */
@@ -191,7 +202,7 @@ typedef uint8_t bytes __attribute__((vector_size(BYTES)));
 enum { COUNTED = 8 };
 /* Values that are counted at once: a byte of a vector counts to 255. */
 enum { PORTION = 2048 };
-static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0 && QUANT_BINS % COUNTED == 0, "bytes");
+static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0, "bytes");
 
 FIXED bytes equal(bytes a, bytes b)
 {
@@ -221,21 +232,19 @@ static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t
             count[k] += found[k][l];
 }
 
-void IN_SET(bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS])
+void IN_SET(bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS])
 {
     uint8_t bin[PORTION];
     for (size_t k; n > 0; n -= k, x += k) {
-        uint64_t all[QUANT_BINS] = {0}, others = 0;
+        uint64_t all[QUANT_BINS + COUNTED - 1] = {0};
         k = n < PORTION ? n : PORTION;
-        number_bins(x, k, absmax, bin);
+        if (!number_bins(x, k, mean, std, bin))
+            number_exactly(x, k, mean, std, bin);
         for (size_t i = k; i % BYTES; i++)
             bin[i] = UINT8_MAX; /* no bin */
         for (unsigned first = 0; first < QUANT_BINS; first += COUNTED)
             count_numbers(bin, (k + BYTES - 1) / BYTES, first, all + first);
-        for (unsigned i = 0; i < QUANT_BINS - 1; i++) {
+        for (unsigned i = 0; i < QUANT_BINS; i++)
             count[i] += all[i];
-            others += all[i];
-        }
-        count[QUANT_BINS - 1] += k - others; /* with those that reach absmax */
     }
 }

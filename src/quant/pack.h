@@ -6,7 +6,8 @@
  * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop
  * over blocks. It returns false if the type cannot store these values: one of them is not finite,
  * or a scale would not be. The bytes at b are then undefined. The caller finds out which value it
- * is (encode.c).
+ * is (encode.c). One that weighs errors by importances has these as a third argument, and
+ * WEIGHING_ENCODER(T).
  *
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
@@ -22,14 +23,16 @@
 
 #include "quant/kernel.h"
 
-#define ENCODER(T)                                                                        \
-    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
-    {                                                                                     \
-        size_t i = 0;                                                                     \
-        while (i < n && pack_##T(src + i * T##_LEN, dst + i * T##_BYTES))                 \
-            i++;                                                                          \
-        return i;                                                                         \
+#define ENCODER_WITH(T, ...)                                                          \
+    ENCODES(T)                                                                        \
+    {                                                                                 \
+        size_t i = 0;                                                                 \
+        while (i < n && pack_##T(src + i * T##_LEN, dst + i * T##_BYTES __VA_ARGS__)) \
+            i++;                                                                      \
+        return i;                                                                     \
     }
+#define ENCODER(T) ENCODER_WITH(T, )
+#define WEIGHING_ENCODER(T) ENCODER_WITH(T, , weight ? weight + i *T##_LEN : NULL)
 
 /* What rounds to infinity as a binary16. */
 #define HALF_LIMIT 65520.0f

@@ -59,17 +59,17 @@ PLAIN_DECODER(F64, f64_to_f32(get_u64(p, false)))
  * Integers: x must lie in [low, end), whose ends are powers of two and so exact floats, and must be
  * the same after conversion there and back. A NaN is in no range.
  */
-#define INTEGER_ENCODER(T, low, end, type, put)                                           \
-    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
-    {                                                                                     \
-        for (size_t i = 0; i < n; i++) {                                                  \
-            const float x = src[i];                                                       \
-            uint8_t *p = dst + i * T##_BYTES;                                             \
-            if (!(x >= (low) && x < (end)) || (float)(type)x != x)                        \
-                return i;                                                                 \
-            put;                                                                          \
-        }                                                                                 \
-        return n;                                                                         \
+#define INTEGER_ENCODER(T, low, end, type, put)                    \
+    ENCODES(T)                                                     \
+    {                                                              \
+        for (size_t i = 0; i < n; i++) {                           \
+            const float x = src[i];                                \
+            uint8_t *p = dst + i * T##_BYTES;                      \
+            if (!(x >= (low) && x < (end)) || (float)(type)x != x) \
+                return i;                                          \
+            put;                                                   \
+        }                                                          \
+        return n;                                                  \
     }
 
 INTEGER_ENCODER(I8, -0x1p7f, 0x1p7f, int8_t, p[0] = (uint8_t)(int8_t)x)
@@ -77,7 +77,7 @@ INTEGER_ENCODER(I16, -0x1p15f, 0x1p15f, int16_t, put_u16(p, (uint16_t)(int16_t)x
 INTEGER_ENCODER(I32, -0x1p31f, 0x1p31f, int32_t, put_u32(p, (uint32_t)(int32_t)x, false))
 INTEGER_ENCODER(I64, -0x1p63f, 0x1p63f, int64_t, put_u64(p, (uint64_t)(int64_t)x, false))
 
-size_t IN_SET(encode_F64)(const float *restrict src, size_t n, uint8_t *restrict dst)
+ENCODES(F64)
 {
     for (size_t i = 0; i < n; i++)
         put_u64(dst + i * F64_BYTES, f32_to_f64(src[i]), false);
@@ -92,7 +92,7 @@ void IN_SET(decode_F32)(const uint8_t *restrict src, size_t n, float *restrict d
     }
 }
 
-size_t IN_SET(encode_F32)(const float *restrict src, size_t n, uint8_t *restrict dst)
+ENCODES(F32)
 {
     for (size_t i = 0; i < n; i++)
         put_u32(dst + i * F32_BYTES, f32_bits(src[i]), false);
@@ -225,18 +225,18 @@ static inline bool put_brains(uint8_t *restrict p, const float *restrict x)
     return top_magnitude(x, RUN) < BRAIN_LIMIT;
 }
 
-#define NARROW_ENCODER(T, put_run, put_any)                                               \
-    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
-    {                                                                                     \
-        for (size_t at = 0, end; at < n; at = end) {                                      \
-            end = at + RUN < n ? at + RUN : n;                                            \
-            if (end - at == RUN && put_run(dst + at * T##_BYTES, src + at))               \
-                continue;                                                                 \
-            for (size_t i = at; i < end; i++)                                             \
-                if (!put_any(dst + i * T##_BYTES, src[i]))                                \
-                    return i;                                                             \
-        }                                                                                 \
-        return n;                                                                         \
+#define NARROW_ENCODER(T, put_run, put_any)                                 \
+    ENCODES(T)                                                              \
+    {                                                                       \
+        for (size_t at = 0, end; at < n; at = end) {                        \
+            end = at + RUN < n ? at + RUN : n;                              \
+            if (end - at == RUN && put_run(dst + at * T##_BYTES, src + at)) \
+                continue;                                                   \
+            for (size_t i = at; i < end; i++)                               \
+                if (!put_any(dst + i * T##_BYTES, src[i]))                  \
+                    return i;                                               \
+        }                                                                   \
+        return n;                                                           \
     }
 
 NARROW_ENCODER(F16, put_halves, put_any_half)

@@ -81,9 +81,14 @@ void quant_distance(const float *a, const float *b, size_t n, struct quant_dista
     set->distance(a, b, n, ret);
 }
 
-void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS])
+double quant_sum_fourth(const float *x, size_t n, double mean)
 {
-    set->bins(x, n, absmax, count);
+    return set->sum_fourth(x, n, mean);
+}
+
+void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS])
+{
+    set->bins(x, n, mean, std, count);
 }
 
 bool quant_all_finite(const uint8_t *floats, size_t n)

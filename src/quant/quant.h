@@ -12,8 +12,8 @@
  * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, and so does F16,
  * except that a signalling NaN becomes quiet.
  *
- * Encoded blocks are those of ggml's quantisers without importance matrix, to the last bit. Where
- * ggml leaves a block undefined (a scale whose inverse is infinite), it has the codes of zeros; it
+ * Blocks that are encoded without importances are those of ggml's quantisers, to the last bit, but
+ * for IQ1 to IQ3. Where ggml leaves a block undefined (a scale whose inverse is infinite), it has the codes of zeros; it
  * decodes to zeros anyway. For most types, decoding and encoding again does not give the same
  * block, so only blocks in which a value changed may be encoded (quant_write()).
  *
@@ -38,10 +38,14 @@ typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
 
 /*
  * Encode n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian
- * blocks at dst (any alignment, no overlap). Returns how many blocks were encoded: n, or fewer if
+ * blocks at dst (any alignment, no overlap). `weight`: of each value the importance, finite and not
+ * negative; NULL: not known. Returns how many blocks were encoded: n, or fewer if
  * the type cannot store the values of the next block; dst is undefined from there on.
  */
-typedef size_t quant_encode_fn(const float *src, size_t n, uint8_t *dst);
+typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, uint8_t *dst);
+
+/* What an encoder does with importances: nothing, or what it can, or it cannot do without them. */
+enum quant_weighs { QUANT_IGNORES, QUANT_WEIGHS, QUANT_NEEDS };
 
 struct quant_type {
     uint32_t id;             /* ggml's type id, as in tensor infos */
@@ -50,6 +54,7 @@ struct quant_type {
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
     quant_encode_fn *encode; /* NULL for those, and where only raw bytes can be stored */
+    uint8_t weighs;          /* enum quant_weighs */
     /*
      * The fields that a big-endian file stores reversed: swap_count fields of `swap_width` bytes,
      * at the offsets `swap_at`. big_unknown: the type has multi-byte fields for which no big-endian
@@ -117,12 +122,15 @@ struct quant_distance {
 };
 /* Add those of n finite host floats each. */
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret);
+/* Of their fourth powers. */
+double quant_sum_fourth(const float *x, size_t n, double mean);
 /*
- * Count n finite host floats in equal bins from -absmax to absmax, which is above 0: a bin holds its lower
- * edge, exactly, the last one also the upper. What lies outside is in the outer bins. Adds to count.
+ * Count n finite host floats by their distance from the mean, in quarters of a standard deviation std > 0: from
+ * -6 to 6, each bin with its lower edge mean + std * (i - QUANT_BINS / 2) / 4, exactly; the first and the last
+ * hold all beyond. Adds to count.
  */
-#define QUANT_BINS 32
-void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
+#define QUANT_BINS 50
+void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 
 /* Reverse each field of n blocks that files of the other byte order have reversed. */
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);

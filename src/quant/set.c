@@ -3,8 +3,10 @@
 #include "quant/kernel.h"
 #include "quant/set.h"
 
-#define ENCODE_BOTH(T) IN_SET(encode_##T)
-#define ENCODE_DECODE(T) NULL
+#define ENCODE_BOTH(T) .encode = IN_SET(encode_##T)
+#define ENCODE_WEIGH(T) ENCODE_BOTH(T), .weighs = QUANT_WEIGHS
+#define ENCODE_NEED(T) ENCODE_BOTH(T), .weighs = QUANT_NEEDS
+#define ENCODE_DECODE(T) .encode = NULL
 
 #define ROW(i, T, len, bytes, ways, ...) \
     [i] = {.id = (i),                    \
@@ -12,7 +14,7 @@
            .block_len = (len),           \
            .block_bytes = (bytes),       \
            .decode = IN_SET(decode_##T), \
-           .encode = ENCODE_##ways(T),   \
+           ENCODE_##ways(T),             \
            __VA_ARGS__},
 #define ROW_GONE(i, T) [i] = {.id = (i), .name = #T},
 
@@ -31,5 +33,6 @@ const struct quant_set IN_SET(quant_set) = {
     .sum = IN_SET(sum),
     .sum_squares = IN_SET(sum_squares),
     .distance = IN_SET(distance),
+    .sum_fourth = IN_SET(sum_fourth),
     .bins = IN_SET(bins),
 };

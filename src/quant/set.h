@@ -21,7 +21,8 @@ struct quant_set {
     double (*sum)(const float *x, size_t n);
     double (*sum_squares)(const float *x, size_t n, double mean);
     void (*distance)(const float *a, const float *b, size_t n, struct quant_distance *ret);
-    void (*bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
+    double (*sum_fourth)(const float *x, size_t n, double mean);
+    void (*bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 };
 
 /* Compiled for the baseline of the architecture: runs everywhere. */

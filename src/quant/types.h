@@ -5,7 +5,7 @@
  * Q4_0_BYTES, ...) and their prototypes, so that none of them can disagree.
  *
  * A new type is a line here and a DECODER() in a family file (kernel.h explains how). If the line
- * says BOTH, it needs an ENCODER() too (pack.h).
+ * says more than DECODE, it needs an encoder too (pack.h).
  */
 #ifndef QUANT_TYPES_H
 #define QUANT_TYPES_H
@@ -21,42 +21,41 @@
 
 /*
  * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH
- * for a decoder and an encoder; DECODE for types that are not encoded here: those that search a
- * code book (IQ1 to IQ3), which give poor blocks unless the model's inputs are known, and formats
- * of intermediate results, not of models (Q8_1, Q8_K).
+ * for a decoder and an encoder; WEIGH if that uses importances, NEED if it gives poor blocks
+ * without; DECODE for formats of intermediate results, which are not of models (Q8_1, Q8_K).
  */
 // clang-format off
 #define QUANT_TYPES(TYPE, GONE)                           \
     TYPE( 0, F32,       1,   4, BOTH,   SWAP(4, 0))       \
     TYPE( 1, F16,       1,   2, BOTH,   SWAP(2, 0))       \
-    TYPE( 2, Q4_0,     32,  18, BOTH,   SWAP(2, 0))       \
-    TYPE( 3, Q4_1,     32,  20, BOTH,   SWAP2(2, 0, 2))   \
+    TYPE( 2, Q4_0,     32,  18, WEIGH,  SWAP(2, 0))       \
+    TYPE( 3, Q4_1,     32,  20, WEIGH,  SWAP2(2, 0, 2))   \
     GONE( 4, Q4_2)                                        \
     GONE( 5, Q4_3)                                        \
-    TYPE( 6, Q5_0,     32,  22, BOTH,   NO_FORM)          \
-    TYPE( 7, Q5_1,     32,  24, BOTH,   NO_FORM)          \
+    TYPE( 6, Q5_0,     32,  22, WEIGH,  NO_FORM)          \
+    TYPE( 7, Q5_1,     32,  24, WEIGH,  NO_FORM)          \
     TYPE( 8, Q8_0,     32,  34, BOTH,   SWAP(2, 0))       \
     TYPE( 9, Q8_1,     32,  36, DECODE, SWAP2(2, 0, 2))   \
-    TYPE(10, Q2_K,    256,  84, BOTH,   SWAP2(2, 80, 82)) \
-    TYPE(11, Q3_K,    256, 110, BOTH,   SWAP(2, 108))     \
-    TYPE(12, Q4_K,    256, 144, BOTH,   SWAP2(2, 0, 2))   \
-    TYPE(13, Q5_K,    256, 176, BOTH,   SWAP2(2, 0, 2))   \
-    TYPE(14, Q6_K,    256, 210, BOTH,   SWAP(2, 208))     \
+    TYPE(10, Q2_K,    256,  84, WEIGH,  SWAP2(2, 80, 82)) \
+    TYPE(11, Q3_K,    256, 110, WEIGH,  SWAP(2, 108))     \
+    TYPE(12, Q4_K,    256, 144, WEIGH,  SWAP2(2, 0, 2))   \
+    TYPE(13, Q5_K,    256, 176, WEIGH,  SWAP2(2, 0, 2))   \
+    TYPE(14, Q6_K,    256, 210, WEIGH,  SWAP(2, 208))     \
     TYPE(15, Q8_K,    256, 292, DECODE, NO_FORM)          \
-    TYPE(16, IQ2_XXS, 256,  66, DECODE, NO_FORM)          \
-    TYPE(17, IQ2_XS,  256,  74, DECODE, NO_FORM)          \
-    TYPE(18, IQ3_XXS, 256,  98, DECODE, NO_FORM)          \
-    TYPE(19, IQ1_S,   256,  50, DECODE, NO_FORM)          \
-    TYPE(20, IQ4_NL,   32,  18, BOTH,   SWAP(2, 0))       \
-    TYPE(21, IQ3_S,   256, 110, DECODE, SWAP(2, 0))       \
-    TYPE(22, IQ2_S,   256,  82, DECODE, SWAP(2, 0))       \
-    TYPE(23, IQ4_XS,  256, 136, BOTH,   NO_FORM)          \
+    TYPE(16, IQ2_XXS, 256,  66, NEED,   NO_FORM)          \
+    TYPE(17, IQ2_XS,  256,  74, NEED,   NO_FORM)          \
+    TYPE(18, IQ3_XXS, 256,  98, WEIGH,  NO_FORM)          \
+    TYPE(19, IQ1_S,   256,  50, NEED,   NO_FORM)          \
+    TYPE(20, IQ4_NL,   32,  18, WEIGH,  SWAP(2, 0))       \
+    TYPE(21, IQ3_S,   256, 110, WEIGH,  SWAP(2, 0))       \
+    TYPE(22, IQ2_S,   256,  82, WEIGH,  SWAP(2, 0))       \
+    TYPE(23, IQ4_XS,  256, 136, WEIGH,  NO_FORM)          \
     TYPE(24, I8,        1,   1, BOTH,   SAME)             \
     TYPE(25, I16,       1,   2, BOTH,   SWAP(2, 0))       \
     TYPE(26, I32,       1,   4, BOTH,   SWAP(4, 0))       \
     TYPE(27, I64,       1,   8, BOTH,   SWAP(8, 0))       \
     TYPE(28, F64,       1,   8, BOTH,   SWAP(8, 0))       \
-    TYPE(29, IQ1_M,   256,  56, DECODE, NO_FORM)          \
+    TYPE(29, IQ1_M,   256,  56, WEIGH,  NO_FORM)          \
     TYPE(30, BF16,      1,   2, BOTH,   SWAP(2, 0))       \
     GONE(31, Q4_0_4_4)                                    \
     GONE(32, Q4_0_4_8)                                    \

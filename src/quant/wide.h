@@ -29,6 +29,21 @@ enum { WIDE = 4 };
 typedef float floats __attribute__((vector_size(4 * WIDE)));
 typedef int32_t words __attribute__((vector_size(4 * WIDE)));
 
+/* a < b ? a : b, which is an instruction. */
+static inline floats least_of(floats a, floats b)
+{
+#if defined(__AVX512F__)
+    return (floats)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (floats)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (floats)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    const words less = a < b;
+    return (floats)((less & (words)a) | (~less & (words)b));
+#endif
+}
+
 /* WIDE bytes from p on, each a word. */
 static inline words bytes_at(const uint8_t *p)
 {

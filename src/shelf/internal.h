@@ -60,22 +60,8 @@ static inline struct tree *tree_in(const struct use *u)
 /* An entry of a tree, with the numbers of the mount. */
 void entry_in_slot(const struct use *u, struct tree_entry *e);
 
-/* Entries of the shelf's own nodes, of a model's folder, and of what is extra there. */
-int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret);
-int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret);
-int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entry *ret);
-/* The entry of an item that was found, which is used up; the kernel gets a reference. */
-int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret);
-/* Where source, or one of the links in it, leads. */
-int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out);
 /* The line of a model that cannot be opened: 1; 0: it can be. */
 int model_error(struct shelf *s, uint32_t slot, struct buf *out);
-/* The number of the shard that a name in `source` is of; the number of shards: of none. */
-size_t extra_shard(const struct slot *slot, const char *name);
-/* What is listed as number i in a model's folder (extra 0) or its source, behind the tree's entries:
- * the name, and its number; 0: there are no more. */
-uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
-                  char name[TREE_NAME_MAX + 1]);
 
 struct shelf_file {
     struct shelf *shelf;

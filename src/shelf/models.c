@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/path.h"
 #include "model/split.h"
 #include "shelf/look.h"
 #include "shelf/place.h"
@@ -204,12 +205,6 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
     return add(w->models, &new);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The label of an entry: a path as long as no store has other names than its folders. */
 static char *label_of(const struct visit *v, const struct item *i, const struct ref *ref,
                       const char *shown)
@@ -221,7 +216,7 @@ static char *label_of(const struct visit *v, const struct item *i, const struct 
     if (as_shown)
         name = shown;
     else if (ref->kind == REF_SPLIT)
-        name = base_name(i->path);
+        name = path_name(i->path);
     return asprintf(&label, "%s%s%s", v->label, slash, name) < 0 ? NULL : label;
 }
 

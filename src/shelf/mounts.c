@@ -12,6 +12,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/path.h"
+
 /* The kernel's own limit. */
 #define LINKS_MAX 40
 
@@ -204,7 +206,7 @@ char *mounts_path(const char *given)
 {
     char *path = trimmed(given);
     for (int i = 0; path && i < LINKS_MAX; i++) {
-        const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+        const char *slash = strrchr(path, '/'), *last = path_name(path);
         bool dots = !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
         char *next = dots ? realpath(path, NULL) : in_real_folder(path, slash);
         free(path);
@@ -221,13 +223,6 @@ char *mounts_path(const char *given)
     return NULL;
 }
 
-/* True if a path is that of the mount point, or of something in it. */
-static bool is_around(const struct mount *m, const char *path)
-{
-    size_t n = strlen(m->at);
-    return strncmp(path, m->at, n) == 0 && (!path[n] || path[n] == '/' || n == 1);
-}
-
 const struct mount *mounts_around(const struct mounts *ms, const char *path)
 {
     struct statx st;
@@ -235,10 +230,31 @@ const struct mount *mounts_around(const struct mounts *ms, const char *path)
         return NULL;
     bool knows = st.stx_mask & STATX_MNT_ID;
     for (size_t i = ms->n; i-- > 0;)
-        if (knows ? (uint64_t)ms->mount[i].id == st.stx_mnt_id : is_around(&ms->mount[i], path))
+        if (knows ? (uint64_t)ms->mount[i].id == st.stx_mnt_id : path_below(path, ms->mount[i].at))
             return &ms->mount[i];
     errno = ENOENT;
     return NULL;
+}
+
+const struct mount *mounts_typed(const struct mounts *ms, const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL;
+    const struct mount *found = NULL;
+    size_t longest = 0;
+    if (asprintf(&all, "%s/%s", here ? here : "", path) < 0)
+        all = NULL;
+    const char *p = here || !all ? all : path;
+    for (size_t i = 0; p && i < ms->n; i++) {
+        size_t n = strlen(ms->mount[i].at);
+        if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
+            p[n + strspn(p + n, "/.")]) {
+            longest = n;
+            found = &ms->mount[i];
+        }
+    }
+    free(all);
+    free(here);
+    return found;
 }
 
 bool mount_is_top(const struct mounts *ms, const struct mount *m)

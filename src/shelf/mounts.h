@@ -63,6 +63,12 @@ char *mounts_path(const char *given);
  */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
 
+/*
+ * The innermost mount above a path as it was typed: nothing on the way is looked at, because a daemon may
+ * not answer. NULL: it lies on the root alone.
+ */
+const struct mount *mounts_typed(const struct mounts *ms, const char *path);
+
 /* True if no other mount is over it: an unmount of its path then unmounts this one. */
 bool mount_is_top(const struct mounts *ms, const struct mount *m);
 

@@ -11,7 +11,7 @@
 
 #include "base/lock.h"
 #include "shelf/place.h"
-#include "shelf/table.h"
+#include "base/hash.h"
 #include "tree/rights.h"
 
 struct own {

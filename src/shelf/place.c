@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "model/split.h"
 #include "shelf/store.h"
 
@@ -42,14 +43,6 @@ int place_make(const struct place *p, enum place_kind kind, const char *path, co
     return 0;
 }
 
-int place_copy(const struct place *p, struct place *ret)
-{
-    int r = place_make(p, p->kind, NULL, p->part[0], p->part[1], p->part[2], ret);
-    if (r == 0)
-        ret->store = p->store;
-    return r;
-}
-
 void place_free(struct place *p)
 {
     free(p->path);
@@ -82,18 +75,12 @@ int place_follow(const struct place *p, struct place *below)
     return below->links > p->links ? 0 : -ENOMEM;
 }
 
-/* True if the real path `path` is the folder at `above`, or below it. */
-static bool is_below(const char *path, const char *above)
-{
-    size_t n = strlen(above);
-    return strncmp(path, above, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
-}
-
 bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
 {
-    bool round = p->links == PLACE_LINKS_MAX || is_below(p->path, path) || is_below(r->path, path);
+    bool round =
+        p->links == PLACE_LINKS_MAX || path_below(p->path, path) || path_below(r->path, path);
     for (unsigned i = 0; i < p->links && !round; i++)
-        round = is_below(p->passed[i], path);
+        round = path_below(p->passed[i], path);
     return round;
 }
 
@@ -192,5 +179,249 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
     int e = item_file(r, p, dir, name, ITEM_MODEL, ret);
     if (e == 0 && (e = find_files(r, ret)) < 0)
         item_free(ret);
+    return e;
+}
+
+/* ---- listings ---- */
+
+/* ---- listings ---- */
+
+/* Where a text with its end was put. 0, -ENOMEM. */
+static int add_text(struct buf *texts, const char *text, uint32_t *ret)
+{
+    size_t at = texts->len, n = strlen(text) + 1;
+    if (at + n > UINT32_MAX)
+        return -ENOMEM;
+    buf_add(texts, text, n);
+    *ret = (uint32_t)at;
+    return buf_error(texts);
+}
+
+static uint64_t hash_text(const char *text)
+{
+    return hash_name(text, strlen(text));
+}
+
+/* The index is made anew, larger, when it is full. */
+static int make_room(struct listing *l)
+{
+    struct index bigger;
+    size_t room = l->room ? 2 * l->room : 64;
+    int r = array_grow(&l->entry, &l->cap, l->n, sizeof(*l->entry));
+    if (r < 0 || l->n < l->room)
+        return r;
+    if (l->n >= UINT32_MAX / 4 || index_init(&bigger, room) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < l->n; i++)
+        index_insert(&bigger, hash_text(entry_name(l, i)), (uint32_t)i);
+    index_free(&l->index);
+    l->index = bigger;
+    l->room = room;
+    return 0;
+}
+
+size_t listing_find(const struct listing *l, const char *name)
+{
+    uint32_t i;
+    if (l->n == 0)
+        return SIZE_MAX;
+    for (struct probe p = index_probe(&l->index, hash_text(name)); index_next(&l->index, &p, &i);)
+        if (strcmp(entry_name(l, i), name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+bool listing_has(const struct listing *l, const char *name)
+{
+    char shown[TREE_NAME_MAX + 1];
+    (void)name_encode(name, strlen(name), shown);
+    return listing_find(l, shown) != SIZE_MAX;
+}
+
+int listing_add(struct listing *l, const char *name, const struct ref *ref)
+{
+    char shown[TREE_NAME_MAX + 1];
+    struct entry e = {.kind = ref->kind, .shards = ref->shards, .here = ref->here};
+    (void)name_encode(name, strlen(name), shown);
+    for (unsigned k = 2; listing_find(l, shown) != SIZE_MAX; k++) {
+        char *numbered;
+        int n = asprintf(&numbered, "%s~%u", name, k);
+        if (n < 0)
+            return -ENOMEM;
+        (void)name_encode(numbered, (size_t)n, shown);
+        free(numbered);
+    }
+    int r = make_room(l);
+    if (r == 0)
+        r = add_text(&l->texts, shown, &e.name);
+    if (r == 0)
+        r = add_text(&l->texts, ref->a ? ref->a : "", &e.a);
+    if (r == 0)
+        r = add_text(&l->texts, ref->b ? ref->b : "", &e.b);
+    if (r < 0)
+        return r;
+    l->entry[l->n] = e;
+    index_insert(&l->index, hash_text(shown), (uint32_t)l->n);
+    l->n++;
+    return 0;
+}
+
+static int by_name(const void *a, const void *b, void *texts)
+{
+    const struct entry *x = a, *y = b;
+    return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
+}
+
+int listing_end(struct listing *l)
+{
+    struct index sorted;
+    if (l->n == 0)
+        return 0;
+    qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
+    if (index_init(&sorted, l->n) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < l->n; i++)
+        index_insert(&sorted, hash_text(entry_name(l, i)), (uint32_t)i);
+    index_free(&l->index);
+    l->index = sorted;
+    l->room = l->n;
+    return 0;
+}
+
+struct ref entry_ref(const struct listing *l, size_t i)
+{
+    const struct entry *e = &l->entry[i];
+    const char *texts = (const char *)l->texts.data;
+    return (struct ref){e->kind, e->shards, texts + e->a, texts + e->b, e->here};
+}
+
+void listing_free(struct listing *l)
+{
+    free(l->entry);
+    buf_free(&l->texts);
+    index_free(&l->index);
+    *l = LISTING_INIT;
+}
+
+/* ---- names ---- */
+
+int shown_name(const char *shown, char name[TREE_NAME_MAX + 1])
+{
+    size_t n;
+    int r = name_decode(shown, name, &n);
+    if (r < 0)
+        return r;
+    name[n] = '\0';
+    return strlen(name) == n && n > 0 && !strchr(name, '/') ? 0 : -ENOENT;
+}
+
+/* ---- kinds ---- */
+
+/* A place whose folder is recognised when it is opened has a function for that. */
+static const struct {
+    const struct store_kind *store;
+    bool (*is)(struct reach *r, const struct found *dir);
+} kinds[PLACE_KINDS] = {
+    [PLACE_FOLDER] = {&store_plain, NULL},
+    [PLACE_REPO] = {&store_repo, is_repo},
+    [PLACE_ORG] = {&store_org, NULL},
+    [PLACE_OLLAMA] = {&store_ollama, is_ollama},
+    [PLACE_OLLAMA_HOST] = {&store_ollama_host, NULL},
+    [PLACE_OLLAMA_SPACE] = {&store_ollama_space, NULL},
+    [PLACE_OLLAMA_MODEL] = {&store_ollama_model, NULL},
+};
+
+/* ---- the calls ---- */
+
+/* The folder of a place, and what it is at this moment. */
+static int open_place(struct reach *r, const struct place *p, struct found *dir,
+                      const struct store_kind **store)
+{
+    int e = reach_again(r, p->path, dir);
+    if (e == 0 && !S_ISDIR(dir->st.st_mode))
+        e = -ENOTDIR;
+    if (e < 0) {
+        reach_close(dir);
+        return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
+    }
+    *store = kinds[p->kind].store;
+    for (int k = 0; p->kind == PLACE_FOLDER && !p->store && k < PLACE_KINDS; k++)
+        if (kinds[k].is && kinds[k].is(r, dir))
+            *store = kinds[k].store;
+    return 0;
+}
+
+int place_list(struct reach *r, const struct place *p, struct listing *ret)
+{
+    struct found dir = FOUND_NONE;
+    struct listing l = LISTING_INIT;
+    const struct store_kind *store;
+    int e = open_place(r, p, &dir, &store);
+    if (e < 0)
+        return e;
+    e = store->list(r, p, &dir, &l);
+    if (e == 0)
+        e = listing_end(&l);
+    reach_close(&dir);
+    if (e == 0)
+        *ret = l;
+    else
+        listing_free(&l);
+    return e;
+}
+
+static int find_in_list(const struct listing *l, const char *name, struct ref *ref)
+{
+    size_t i = listing_find(l, name);
+    if (i == SIZE_MAX)
+        return -ENOENT;
+    *ref = entry_ref(l, i);
+    return 0;
+}
+
+int place_find(struct reach *r, const struct place *p, const struct listing *list, const char *name,
+               struct item *ret)
+{
+    char room[2 * (TREE_NAME_MAX + 1)], raw[TREE_NAME_MAX + 1];
+    struct found dir = FOUND_NONE;
+    struct listing own = LISTING_INIT;
+    const struct store_kind *store;
+    struct ref ref = {.b = ""};
+    if (strlen(name) > TREE_NAME_MAX)
+        return -ENOENT;
+    int e = open_place(r, p, &dir, &store);
+    if (e < 0)
+        return e;
+    e = shown_name(name, raw);
+    if (e == 0)
+        e = is_hidden(raw) && store != &store_plain ? -ENOENT
+            : !store->find                          ? -EAGAIN
+                                                    : store->find(r, p, &dir, raw, room, &ref);
+    else if (e == -ENAMETOOLONG)
+        e = -EAGAIN;
+    if (e == -EAGAIN && !list) {
+        e = store->list(r, p, &dir, &own);
+        if (e == 0)
+            e = listing_end(&own);
+        list = &own;
+        e = e == 0 ? -EAGAIN : e;
+    }
+    if (e == -EAGAIN)
+        e = find_in_list(list, name, &ref);
+    if (e == 0)
+        e = store->item(r, p, &dir, &ref, ret);
+    listing_free(&own);
+    reach_close(&dir);
+    return e;
+}
+
+int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)
+{
+    struct found dir = FOUND_NONE;
+    const struct store_kind *store;
+    int e = open_place(r, p, &dir, &store);
+    if (e == 0)
+        e = store->item(r, p, &dir, ref, ret);
+    reach_close(&dir);
     return e;
 }

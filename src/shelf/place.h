@@ -111,7 +111,6 @@ struct item {
 
 /* The top of the shelf. 0, -ENOMEM. */
 int place_top(struct reach *r, struct place *ret);
-int place_copy(const struct place *p, struct place *ret);
 void place_free(struct place *p);
 /* True if both show the same: which links are followed below one depends on the way to it. */
 bool place_same(const struct place *a, const struct place *b);

@@ -6,12 +6,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "base/lock.h"
+#include "base/path.h"
+#include "shelf/mounts.h"
 
 /* As many as the kernel follows. */
 #define LINKS_MAX 40
@@ -320,8 +325,7 @@ bool reach_is_near(struct reach *r, const struct found *dir, const char *name)
 
 bool reach_holds(const struct reach *r, const char *path)
 {
-    size_t n = strlen(r->path);
-    return strncmp(path, r->path, n) == 0 && (n == 1 || path[n] == '/' || path[n] == '\0');
+    return path_below(path, r->path);
 }
 
 /*
@@ -380,4 +384,133 @@ void reach_close(struct found *f)
         (void)close(f->fd);
     free(f->path);
     *f = FOUND_NONE;
+}
+
+/* ---- the beginning ---- */
+
+int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
+{
+    struct stat st;
+    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
+    lock_init(&r->lock);
+    r->path = realpath(path, NULL);
+    if (!r->path)
+        return err_set(e, -errno, "%s", strerror(errno));
+    r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (r->fd < 0 || fstat(r->fd, &st) < 0)
+        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
+    if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
+        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
+    r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    return reach_look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
+}
+
+void reach_end(struct reach *r)
+{
+    if (r->fd >= 0)
+        (void)close(r->fd);
+    if (r->mounts >= 0)
+        (void)close(r->mounts);
+    free(r->path);
+    reach_forget_mounts(r);
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        names_free(r, r->kept[i].names);
+    lock_destroy(&r->lock);
+}
+
+/* ---- other mounts ---- */
+
+static void free_seen(struct seen_mount *seen, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(seen[i].at);
+    free(seen);
+}
+
+void reach_forget_mounts(struct reach *r)
+{
+    free_seen(r->seen, r->n_seen);
+    r->seen = NULL;
+    r->n_seen = 0;
+}
+
+/* If the list cannot be read, the old one stays, and counts for nothing until it can be. */
+int reach_look_at_mounts(struct reach *r)
+{
+    struct mounts ms;
+    size_t n = 0;
+    int e = mounts_load(&ms, 0);
+    struct seen_mount *seen = e == 0 ? calloc(ms.n + 1, sizeof(*seen)) : NULL;
+    if (e == 0 && !seen)
+        e = -ENOMEM;
+    for (; e == 0 && n < ms.n; n++) {
+        const struct mount *m = &ms.mount[n];
+        bool ours = mount_is_ggufs(m) || (r->own && m->dev == r->own);
+        seen[n] = (struct seen_mount){m->dev, strdup(m->at), ours};
+        e = seen[n].at ? 0 : -ENOMEM;
+    }
+    mounts_free(&ms);
+    r->stale = e < 0;
+    if (e < 0) {
+        free_seen(seen, n);
+        return e;
+    }
+    reach_forget_mounts(r);
+    r->seen = seen;
+    r->n_seen = n;
+    r->looks++;
+    return 0;
+}
+
+/* Read the list of mounts if it may have changed since it was read. Under the lock. */
+static int see_mounts(struct reach *r)
+{
+    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
+    bool changed = r->mounts < 0 || r->stale || poll(&p, 1, 0) != 0;
+    return changed ? reach_look_at_mounts(r) : 0;
+}
+
+int reach_see_mounts(struct reach *r, unsigned *looks)
+{
+    lock_take(&r->lock);
+    int e = see_mounts(r);
+    *looks = r->looks;
+    lock_drop(&r->lock);
+    return e;
+}
+
+bool reach_barred(struct reach *r, dev_t dev)
+{
+    lock_take(&r->lock);
+    bool barred = (r->own && dev == r->own) || see_mounts(r) < 0;
+    for (size_t i = 0; i < r->n_seen && !barred; i++)
+        barred = r->seen[i].ours && r->seen[i].dev == dev;
+    lock_drop(&r->lock);
+    return barred;
+}
+
+bool reach_is_mount_point(struct reach *r, const char *path)
+{
+    lock_take(&r->lock);
+    bool found = see_mounts(r) < 0;
+    for (size_t i = 0; i < r->n_seen && !found; i++)
+        found = strcmp(r->seen[i].at, path) == 0;
+    lock_drop(&r->lock);
+    return found;
+}
+
+int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
+{
+    size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
+    lock_take(&r->lock);
+    int e = see_mounts(r);
+    for (size_t i = 0; i < r->n_seen && e == 0; i++) {
+        const char *at = r->seen[i].at;
+        if (strncmp(at, path, n) != 0 || at[n] != '/' || !at[n + 1] || strchr(at + n + 1, '/'))
+            continue;
+        buf_char(names, r->seen[i].ours ? '!' : ' ');
+        buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
+    }
+    lock_drop(&r->lock);
+    return e < 0 ? e : buf_error(names);
 }

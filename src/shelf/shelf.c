@@ -4,14 +4,81 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "model/split.h"
 #include "shelf/internal.h"
 #include "shelf/look.h"
+#include "tree/history.h"
+
+/* ---- where a node is ---- */
+
+struct at at_node(const struct shelf *s, uint64_t node)
+{
+    struct at at = {.shelf = s, .slot = ino_slot(node), .local = ino_local(node)};
+    if (s->one) {
+        at.local = node;
+        return at;
+    }
+    at.own = at.slot == 0;
+    at.model = !at.own && at.local == INO_ROOT;
+    at.extra = at.own ? 0 : extra_of(at.local);
+    return at;
+}
+
+int at_local(const struct use *u, uint64_t node, uint64_t *local)
+{
+    if (!u->slot)
+        *local = node;
+    else if (!renumber_in(&u->slot->renumber, ino_local(node), local))
+        return -ESTALE;
+    return 0;
+}
+
+int at_enter(struct shelf *s, struct at *at, struct use *u)
+{
+    *u = (struct use){.tree = s->one};
+    int r = s->one ? 0 : slot_use(&s->slots, at->slot, u, NULL);
+    if (r < 0)
+        return r;
+    r = at_local(u, at->local, &at->local);
+    return r < 0 ? at_left(s, u, r) : 0;
+}
+
+void at_leave(struct shelf *s, struct use *u)
+{
+    if (!s->one && u->slot)
+        slot_leave(&s->slots, u);
+}
+
+int at_left(struct shelf *s, struct use *u, int r)
+{
+    at_leave(s, u);
+    return r;
+}
+
+int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e)
+{
+    if (r == 0)
+        entry_in_slot(u, e);
+    if (r == 0 && u->slot)
+        slot_known(&s->slots, u->slot->number);
+    return r;
+}
+
+void entry_in_slot(const struct use *u, struct tree_entry *e)
+{
+    if (!u->slot)
+        return;
+    const struct renumber *n = &u->slot->renumber;
+    e->node = e->node ? ino_in_slot(u->slot->number, renumber_out(n, e->node)) : 0;
+    e->attr.st_ino = ino_in_slot(u->slot->number, renumber_ino(n, e->attr.st_ino));
+}
 
 /* ---- open and close ---- */
 
@@ -66,6 +133,107 @@ int shelf_finish(struct shelf *s)
     return s->one ? tree_finish(s->one) : slots_finish(&s->slots);
 }
 
+struct each {
+    int (*call)(struct tree *t);
+    int first; /* error */
+};
+
+static void call_one(const struct use *u, void *arg)
+{
+    struct each *x = arg;
+    int r = x->call(u->tree);
+    x->first = x->first ? x->first : r;
+}
+
+static int each_model(struct shelf *s, int (*call)(struct tree *t))
+{
+    struct each x = {.call = call};
+    if (s->one)
+        return call(s->one);
+    int r = slots_each(&s->slots, call_one, &x);
+    return x.first ? x.first : r;
+}
+
+/* ---- requests ---- */
+
+struct wanted {
+    const char *path;
+    int (*fn)(struct tree *t, void *arg);
+    void *arg;
+    int result;
+};
+
+static int ask_if_edited(struct tree *t, struct wanted *w)
+{
+    return tree_writable(t) && strcmp(tree_path(t), w->path) == 0 ? w->fn(t, w->arg) : -ENOENT;
+}
+
+static void ask_slot(const struct use *u, void *arg)
+{
+    struct wanted *w = arg;
+    if (w->result == -ENOENT && tree_edited(u->tree))
+        w->result = ask_if_edited(u->tree, w);
+}
+
+/* The node at a path of names; the kernel's references that it costs are given back. */
+static int node_at(struct shelf *s, const char *path, uint64_t *ret)
+{
+    char name[TREE_NAME_MAX + 1];
+    struct tree_entry e = {.node = INO_ROOT};
+    int r = 0;
+    for (const char *p = path + strspn(path, "/"); r == 0 && *p; p += strspn(p, "/")) {
+        uint64_t above = e.node;
+        size_t n = strcspn(p, "/");
+        if (n > TREE_NAME_MAX)
+            return -ENAMETOOLONG;
+        (void)snprintf(name, sizeof(name), "%.*s", (int)n, p);
+        r = shelf_lookup(s, above, name, &e);
+        if (above != INO_ROOT)
+            shelf_forget(s, above, 1);
+        p += n;
+    }
+    *ret = e.node;
+    return r;
+}
+
+static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err *e)
+{
+    struct at at = at_node(s, node);
+    struct use u = {.tree = s->one};
+    if (s->one ? node != INO_ROOT : !at.model)
+        return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
+    int r = s->one ? 0 : slot_use(&s->slots, at.slot, &u, e);
+    return r < 0 ? r : at_left(s, &u, w->fn(tree_in(&u), w->arg));
+}
+
+int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
+              struct err *e)
+{
+    struct wanted w = {place + 1, fn, arg, -ENOENT};
+    uint64_t node;
+    if (place[0] == ':') {
+        int r = s->one ? ask_if_edited(s->one, &w) : slots_each(&s->slots, ask_slot, &w);
+        return r < 0 || s->one ? r : w.result;
+    }
+    int r = node_at(s, place, &node);
+    if (r < 0)
+        return r;
+    r = ask_node(s, node, &w, e);
+    if (node != INO_ROOT)
+        shelf_forget(s, node, 1);
+    return r;
+}
+
+int shelf_sync(struct shelf *s)
+{
+    return each_model(s, tree_sync);
+}
+
+int shelf_retire(struct shelf *s)
+{
+    return each_model(s, tree_retire);
+}
+
 static void stop(const struct use *u, void *arg)
 {
     (void)arg;
@@ -99,7 +267,7 @@ void shelf_unsaved(struct shelf *s, struct buf *out)
     if (s->one)
         tree_unsaved(s->one, out);
     else
-        buf_add(out, s->slots.unsaved.data, s->slots.unsaved.len);
+        slots_unsaved(&s->slots, out);
 }
 
 void shelf_backups(const struct shelf *s, struct buf *out)
@@ -221,6 +389,201 @@ void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *
         (void)slots_each(&s->slots, tell, &t);
 }
 
+/* ---- nodes ---- */
+
+/* Owner, group and bits, if options do not give others. */
+static void set_rights(const struct shelf *s, const struct grant *g, mode_t mask,
+                       struct tree_entry *e)
+{
+    const struct tree_options *o = &s->opt.tree;
+    mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
+    if (mask == 0444 && !o->set_umask && g->uid == geteuid())
+        from |= 0400; /* why the user's own model cannot be read, is to be read */
+    e->attr.st_uid = o->set_uid ? o->uid : g->uid;
+    e->attr.st_gid = o->set_gid ? o->gid : g->gid;
+    e->attr.st_mode |= from & mask;
+    if (S_ISDIR(e->attr.st_mode) && mask == 0444)
+        e->attr.st_mode |= (from & 0444) >> 2;
+}
+
+static struct tree_entry plain_entry(uint64_t node, mode_t type, const struct stat *st,
+                                     uint64_t size)
+{
+    return (struct tree_entry){.node = node,
+                               .attr = {.st_ino = node,
+                                        .st_mode = type,
+                                        .st_nlink = type == S_IFDIR ? 2 : 1,
+                                        .st_size = (off_t)size,
+                                        .st_blocks = (blkcnt_t)((size + 511) / 512),
+                                        .st_blksize = 4096,
+                                        .st_atim = st->st_mtim,
+                                        .st_mtim = st->st_mtim,
+                                        .st_ctim = st->st_mtim}};
+}
+
+static int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret)
+{
+    struct stat st;
+    struct grant g;
+    struct own *n = own_use(&s->owns, number);
+    if (!n)
+        return -ESTALE;
+    own_facts(&s->owns, &s->reach, n, &st, &g);
+    bool folder = n->kind == ITEM_FOLDER;
+    *ret = plain_entry(number, folder ? S_IFDIR : S_IFREG, &st, folder ? 0 : (uint64_t)st.st_size);
+    ret->attr.st_ino = n->ino;
+    ret->steady = ret->slow = folder;
+    set_rights(s, &g, folder ? 0777 : 0444, ret);
+    own_leave(&s->owns, n);
+    return 0;
+}
+
+/* What is known of a slot without opening it. */
+static int facts_of(struct shelf *s, uint32_t number, struct use *u, struct stat *st,
+                    struct grant *g)
+{
+    int r = slot_hold(&s->slots, number, u);
+    if (r == 0)
+        slot_facts(&s->slots, u, st, g);
+    return r;
+}
+
+static int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
+{
+    struct use u;
+    struct stat st;
+    struct grant g;
+    int r = facts_of(s, slot, &u, &st, &g);
+    if (r < 0)
+        return r;
+    *ret = plain_entry(ino_in_slot(slot, INO_ROOT), S_IFDIR, &st, 0);
+    ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
+    set_rights(s, &g, 0444, ret);
+    ret->steady = true;
+    at_leave(s, &u);
+    return 0;
+}
+
+/* ---- source and error ---- */
+
+static char *shard_name(const struct slot *slot, size_t i)
+{
+    return split_sibling(strrchr(slot_files(slot), '/') + 1, i, slot->shards);
+}
+
+/* Where source, or one of the links in it, leads. */
+static int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out)
+{
+    struct found dir = FOUND_NONE, f = FOUND_NONE;
+    if (!slot->shards) {
+        buf_str(out, slot->real ? slot->real : slot->path);
+        return buf_error(out);
+    }
+    const char *path = slot_files(slot), *slash = strrchr(path, '/');
+    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    char *name = shard_name(slot, extra - EXTRA_SHARDS);
+    int r = !folder || !name ? -ENOMEM : reach_again(&s->reach, folder, &dir);
+    if (r == 0)
+        r = reach_open(&s->reach, &dir, name, REACH_LINKS, &f);
+    if (r == 0)
+        buf_str(out, f.path);
+    else if (r != -ENOMEM)
+        buf_printf(out, "%s/%s", slash == path ? "" : folder, name);
+    reach_close(&f);
+    reach_close(&dir);
+    free(folder);
+    free(name);
+    return r == -ENOMEM ? r : buf_error(out);
+}
+
+int model_error(struct shelf *s, uint32_t slot, struct buf *out)
+{
+    struct use u;
+    struct err e = {0};
+    int r = slot_use(&s->slots, slot, &u, &e);
+    if (r == 0)
+        at_leave(s, &u);
+    if (r == 0 || r == -ESTALE || r == -ENOMEM)
+        return r;
+    buf_printf(out, "%s\n", e.msg);
+    return buf_error(out) ? buf_error(out) : 1;
+}
+
+static int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entry *ret)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct use u;
+    struct stat st;
+    struct grant g;
+    int r = facts_of(s, slot, &u, &st, &g);
+    if (r < 0)
+        return r;
+    bool folder = extra == EXTRA_SOURCE && u.slot->shards;
+    if (extra == EXTRA_ERROR)
+        r = model_error(s, slot, &text);
+    else if (!folder)
+        r = extra >= EXTRA_SHARDS && extra - EXTRA_SHARDS >= u.slot->shards
+                ? -ESTALE
+                : source_target(s, u.slot, extra, &text);
+    if (extra == EXTRA_ERROR)
+        r = r == 1 ? 0 : r == 0 ? -ENOENT : r;
+    mode_t type = folder ? S_IFDIR : extra == EXTRA_ERROR ? S_IFREG : S_IFLNK | 0777;
+    *ret = plain_entry(ino_in_slot(slot, extra_ino(extra)), type, &st, text.len);
+    if (folder || extra == EXTRA_ERROR)
+        set_rights(s, &g, 0444, ret);
+    at_leave(s, &u);
+    return r;
+}
+
+/* What is listed as number i in a model's folder (extra 0) or its source, behind the tree's entries. */
+static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
+                         char name[TREE_NAME_MAX + 1])
+{
+    if (extra != EXTRA_SOURCE) {
+        (void)strcpy(name, i ? "error" : "source");
+        return i == 0 ? EXTRA_SOURCE : i == 1 && broken ? EXTRA_ERROR : 0;
+    }
+    char *shard = i < slot->shards ? shard_name(slot, i) : NULL;
+    if (!shard)
+        return 0;
+    (void)name_encode(shard, strlen(shard), name);
+    free(shard);
+    return EXTRA_SHARDS + (uint32_t)i;
+}
+
+/* The number of the shard that a name in `source` is of; the number of shards: of none. */
+static size_t extra_shard(const struct slot *slot, const char *name)
+{
+    char shown[TREE_NAME_MAX + 1];
+    size_t n = strlen(name), i = slot->shards;
+    if (n > SPLIT_TAIL)
+        i = strtoul(name + n - SPLIT_TAIL + 1, NULL, 10) - 1;
+    char *shard = i < slot->shards ? shard_name(slot, i) : NULL;
+    if (shard)
+        (void)name_encode(shard, strlen(shard), shown);
+    bool is = shard && strcmp(shown, name) == 0;
+    free(shard);
+    return is ? i : slot->shards;
+}
+
+/* The entry of an item that was found, which is used up; the kernel gets a reference. */
+static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
+{
+    uint32_t number;
+    int r;
+    if (i->kind == ITEM_MODEL) {
+        r = slot_of(&s->slots, i, &number);
+        if (r == 0)
+            r = model_entry(s, number, ret);
+    } else {
+        r = own_of(&s->owns, &s->reach, i, &number);
+        if (r == 0)
+            r = own_entry(s, number, ret);
+    }
+    item_free(i);
+    return r;
+}
+
 /* ---- look up ---- */
 
 static int lookup_own(struct shelf *s, uint32_t number, const char *name, struct tree_entry *ret)
@@ -313,7 +676,7 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
     r = open ? at_local(&u, at.local, &at.local) : at_enter(s, &at, &u);
     if (r < 0)
         return r;
-    r = tree_fgetattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
+    r = tree_getattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
     if (r == 0)
         entry_in_slot(&u, ret);
     return open ? r : at_left(s, &u, r);
@@ -337,4 +700,228 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
                      : tree_readlink(tree_in(&u), at.local, out);
     at_leave(s, &u);
     return r;
+}
+
+/* ---- folders ---- */
+
+/* Where the entries that are not a tree's begin in a model's folder: beyond any cookie of a tree. */
+#define EXTRA_COOKIE ((uint64_t)1 << 40)
+
+/* To the kernel a number that is not known yet. */
+#define UNKNOWN_INO 0xffffffff
+
+struct shelf_dir {
+    struct shelf *shelf;
+    struct at at;
+    struct own *own; /* in use: of the shelf itself, and what it held when it was opened */
+    struct listing list;
+    struct use use;        /* of a model; without a tree if it cannot be opened, or in `source` */
+    struct tree_dir *tree; /* NULL: without one */
+    bool broken;           /* the model cannot be opened */
+};
+
+static int load(struct shelf_dir *d)
+{
+    listing_free(&d->list);
+    return place_list(&d->shelf->reach, &d->own->place, &d->list);
+}
+
+static int open_own(struct shelf_dir *d)
+{
+    d->own = own_use(&d->shelf->owns, (uint32_t)d->at.local);
+    if (!d->own)
+        return -ESTALE;
+    return d->own->kind == ITEM_FOLDER ? load(d) : -ENOTDIR;
+}
+
+static int open_in_slot(struct shelf_dir *d)
+{
+    struct shelf *s = d->shelf;
+    if (d->at.extra) {
+        int r = slot_hold(&s->slots, d->at.slot, &d->use);
+        return r == 0 && (d->at.extra != EXTRA_SOURCE || !d->use.slot->shards) ? -ENOTDIR : r;
+    }
+    int r = at_enter(s, &d->at, &d->use);
+    if (r == 0)
+        return tree_opendir(tree_in(&d->use), d->at.local, &d->tree);
+    if (!d->at.model || r == -ESTALE || r == -ENOMEM)
+        return r;
+    d->broken = true;
+    return slot_hold(&s->slots, d->at.slot, &d->use);
+}
+
+int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
+{
+    struct shelf_dir *d = calloc(1, sizeof(*d));
+    if (!d)
+        return -ENOMEM;
+    d->shelf = s;
+    d->at = at_node(s, node);
+    int r = d->at.own ? open_own(d) : open_in_slot(d);
+    if (r < 0)
+        shelf_closedir(d);
+    else
+        *ret = d;
+    return r;
+}
+
+void shelf_closedir(struct shelf_dir *d)
+{
+    listing_free(&d->list);
+    if (d->tree)
+        tree_closedir(d->tree);
+    at_leave(d->shelf, &d->use);
+    own_leave(&d->shelf->owns, d->own);
+    free(d);
+}
+
+bool shelf_dir_cacheable(const struct shelf_dir *d)
+{
+    return d->tree && tree_dir_cacheable(tree_in(&d->use), d->tree);
+}
+
+/* "." and "..", by their types. */
+static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX + 1],
+                struct tree_entry *ret)
+{
+    uint64_t node = d->at.own ? d->at.local : ino_in_slot(d->at.slot, d->at.local);
+    (void)strcpy(name, i ? ".." : ".");
+    *ret = (struct tree_entry){.node = node,
+                               .attr = {.st_ino = d->own ? d->own->ino : node, .st_mode = S_IFDIR}};
+}
+
+/*
+ * An entry of the shelf's own folder. Only what is a file there is looked at for a listing with
+ * attributes: behind a folder or a link may be a disk that does not answer.
+ */
+static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
+                    struct tree_entry *ret)
+{
+    for (size_t i = (size_t)(*cookie - 2); i < d->list.n; i++) {
+        const struct entry *e = &d->list.entry[i];
+        struct ref ref = entry_ref(&d->list, i);
+        struct item item;
+        mode_t type = entry_is_folder(e) ? S_IFDIR : S_IFREG;
+        (void)strcpy(name, entry_name(&d->list, i));
+        *cookie = i + 3;
+        *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
+        if (!attrs || !e->here)
+            return 1;
+        int r = place_item(&d->shelf->reach, &d->own->place, &ref, &item);
+        if (r == 0)
+            r = item_entry(d->shelf, &item, ret);
+        if (r == 0)
+            return 1;
+        if (r != -ENOENT)
+            return r;
+    }
+    return 0;
+}
+
+static int next_extra(struct shelf_dir *d, uint64_t *cookie, bool attrs,
+                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+{
+    struct shelf *s = d->shelf;
+    uint64_t i = *cookie < EXTRA_COOKIE ? 0 : *cookie - EXTRA_COOKIE;
+    const struct slot *slot = d->use.slot;
+    uint32_t extra = slot ? extra_at(slot, d->at.extra, d->broken, (size_t)i, name) : 0;
+    if (!extra)
+        return 0;
+    *cookie = EXTRA_COOKIE + i + 1;
+    int r = attrs ? extra_entry(s, d->at.slot, extra, ret) : 0;
+    if (r == 0 && attrs) {
+        slot_known(&s->slots, d->at.slot);
+        return 1;
+    }
+    uint64_t node = ino_in_slot(d->at.slot, extra_ino(extra));
+    bool folder = extra == EXTRA_SOURCE && slot->shards;
+    *ret = (struct tree_entry){.attr = {.st_ino = node,
+                                        .st_mode = folder                 ? S_IFDIR
+                                                   : extra == EXTRA_ERROR ? S_IFREG
+                                                                          : S_IFLNK}};
+    return 1;
+}
+
+int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
+                  struct tree_entry *ret)
+{
+    int r = 0;
+    if (d->tree && *cookie < EXTRA_COOKIE) {
+        r = tree_readdir(tree_in(&d->use), d->tree, cookie, attrs, name, ret);
+        if (r <= 0 && !(r == 0 && d->at.model))
+            return r;
+    }
+    if (r > 0) {
+        entry_in_slot(&d->use, ret);
+        bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+        if (attrs && ret->node && !dots && !d->shelf->one)
+            slot_known(&d->shelf->slots, d->at.slot);
+        return r;
+    }
+    if (*cookie < 2 && !d->tree) {
+        if (*cookie == 0 && d->own && (r = load(d)) < 0) /* rewound: as it is now */
+            return r;
+        dot(d, (*cookie)++, name, ret);
+        return 1;
+    }
+    return d->own ? next_own(d, cookie, attrs, name, ret) : next_extra(d, cookie, attrs, name, ret);
+}
+
+/* ---- extended attributes ---- */
+
+/* Why a model, or all of it, is not edited. Listed; it does not exist where it can be. */
+#define READ_ONLY "user.gguf.readonly"
+
+static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
+{
+    struct use u;
+    if (at->own) {
+        if (at->local != INO_ROOT || shelf_writable(s))
+            return -ENODATA;
+        buf_str(out, shelf_why_not(s));
+        return buf_error(out);
+    }
+    int r = at_enter(s, at, &u);
+    if (r < 0)
+        return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
+    if (tree_writable(tree_in(&u)))
+        r = -ENODATA;
+    else
+        buf_str(out, tree_why_not(tree_in(&u)));
+    at_leave(s, &u);
+    return r < 0 ? r : buf_error(out);
+}
+
+int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
+{
+    struct at at = at_node(s, node);
+    struct use u;
+    bool top = at.own ? at.local == INO_ROOT : at.local == INO_ROOT;
+    if (top && strcmp(name, READ_ONLY) == 0)
+        return read_only_text(s, &at, out);
+    if (at.own || at.extra || (at.model && strncmp(name, "user.gguf.", 10) != 0))
+        return -ENODATA; /* not asked for: ls asks for others */
+    int r = at_enter(s, &at, &u);
+    if (r < 0)
+        return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
+    return at_left(s, &u, tree_getxattr(tree_in(&u), at.local, name, out));
+}
+
+int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
+{
+    struct at at = at_node(s, node);
+    struct use u;
+    if (s->one || (!at.own && !at.model && !at.extra)) {
+        int r = at_enter(s, &at, &u);
+        if (r < 0)
+            return r;
+        r = tree_listxattr(tree_in(&u), at.local, out);
+        if (at.local == INO_ROOT && !tree_writable(tree_in(&u)))
+            buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
+        at_leave(s, &u);
+        return r < 0 ? r : buf_error(out);
+    }
+    if (s->opt.tree.read_only && at.local == INO_ROOT)
+        buf_add(out, READ_ONLY, sizeof(READ_ONLY));
+    return buf_error(out);
 }

@@ -33,7 +33,18 @@ struct shelf_options {
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
 /* Write what is pending. 0, or why an edit was lost (it was logged). */
 int shelf_finish(struct shelf *s);
-/* Before that: as tree_stop() and tree_abandon(). */
+/*
+ * Call this with a model's tree, which is opened if it is closed. `place` is the path of its folder in the mount, "/" and
+ * more; or ":" and the real path of its first file, which is being edited. -ENOENT, -EINVAL (not a model), -errno with the
+ * reason, or what fn() returns.
+ */
+int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
+              struct err *e);
+/* Write what is accepted, and wait for it. 0, or the first error. */
+int shelf_sync(struct shelf *s);
+/* The same, and let other processes write the models: after the last edit. */
+int shelf_retire(struct shelf *s);
+/* Before the end: as tree_stop() and tree_abandon(). */
 void shelf_stop(struct shelf *s);
 void shelf_abandon(struct shelf *s);
 void shelf_unsaved(struct shelf *s, struct buf *out);
@@ -82,10 +93,7 @@ struct shelf *shelf_of_file(const struct shelf_file *f);
 int shelf_release(struct shelf_file *f);
 bool shelf_cacheable(const struct shelf_file *f);
 bool shelf_cached_right(const struct shelf_file *f);
-bool shelf_ahead(const struct shelf_file *f, size_t n);
-/* As tree_is_model() and tree_disk_file(). */
-bool shelf_is_model(const struct shelf_file *f);
-int shelf_disk_file(struct shelf_file *f);
+bool shelf_ahead(const struct shelf_file *f);
 bool shelf_waits(const struct shelf_file *f);
 int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
 

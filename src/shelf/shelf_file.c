@@ -84,19 +84,9 @@ bool shelf_cached_right(const struct shelf_file *f)
     return f->file && tree_cached_right(f->file);
 }
 
-bool shelf_ahead(const struct shelf_file *f, size_t n)
+bool shelf_ahead(const struct shelf_file *f)
 {
-    return f->file && tree_ahead(f->file, n);
-}
-
-bool shelf_is_model(const struct shelf_file *f)
-{
-    return f->file && tree_is_model(f->file);
-}
-
-int shelf_disk_file(struct shelf_file *f)
-{
-    return f->file ? tree_disk_file(tree_in(&f->use), f->file) : -1;
+    return f->file && tree_ahead(f->file);
 }
 
 bool shelf_waits(const struct shelf_file *f)
@@ -107,7 +97,7 @@ bool shelf_waits(const struct shelf_file *f)
 int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
 {
     if (f->file)
-        return tree_read(tree_in(&f->use), f->file, off, n, r);
+        return tree_read(f->use.tree, f->file, off, n, r);
     ssize_t got = 0;
     if (f->fd >= 0)
         got = pread(f->fd, r->scratch, n, (off_t)off);

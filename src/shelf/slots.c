@@ -7,14 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <syslog.h>
 
-#include "base/when.h"
 #include "base/lock.h"
+#include "base/thread.h"
+#include "base/when.h"
+#include "live/unsaved.h"
 #include "model/split.h"
 #include "shelf/own.h"
 #include "shelf/store.h"
 
-time_t slots_now(void)
+static time_t slots_now(void)
 {
     struct timespec t = when_now();
     return t.tv_sec;
@@ -150,7 +154,7 @@ void slot_free(struct slot *slot)
 }
 
 /* Once the kernel has forgotten its nodes; the number is for the same state of the same file only. */
-void slots_drop(struct slots *s, struct slot *slot)
+static void slots_drop(struct slots *s, struct slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
         return;
@@ -189,7 +193,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     return slot;
 }
 
-void slot_rest(struct slots *s, struct slot *slot)
+static void slot_rest(struct slots *s, struct slot *slot)
 {
     if (!slot->tree || slot->busy || slot->uses || slot->rests)
         return;
@@ -203,7 +207,7 @@ void slot_rest(struct slots *s, struct slot *slot)
     s->n_rest++;
 }
 
-void slot_rouse(struct slots *s, struct slot *slot)
+static void slot_rouse(struct slots *s, struct slot *slot)
 {
     if (!slot->rests)
         return;
@@ -238,7 +242,7 @@ static void slot_expire(struct slots *s, struct slot *slot)
     cond_signal(&s->wake);
 }
 
-void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret)
+static void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret)
 {
     slot->uses++;
     slot_rouse(s, slot);
@@ -246,7 +250,8 @@ void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *
     *ret = (struct use){slot, t};
 }
 
-void slot_let_go(struct slots *s, struct slot *slot)
+/* End what began with uses++: nobody closed it meanwhile, and it does not count as a use for later. */
+static void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
         cond_broadcast(&s->done); /* it may be closed now */
@@ -441,4 +446,513 @@ void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
     slot->lookups -= n < slot->lookups ? n : slot->lookups;
     slot_let_go(s, slot);
     lock_drop(&s->lock);
+}
+
+/* ---- opened, used and closed ---- */
+
+/* ---- close ---- */
+
+/* A line for each note about a model, with its path below the shelf's folder. */
+static void add_notes(const struct slots *s, const struct slot *slot, const struct buf *notes,
+                      struct buf *out)
+{
+    const char *name = slot->path;
+    char shown[SHOW_MAX];
+    if (reach_holds(s->reach, name))
+        name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
+    (void)show(shown, name, strlen(name));
+    for (struct note n = {0}; unsaved_next(notes, &n);)
+        buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
+}
+
+/* Those of other files that were at its path before. */
+static void drop_older_notes(struct slots *s, const struct slot *slot)
+{
+    struct link *l = table_first(&s->by_path, slot->by_path.hash);
+    for (struct link *next; l; l = next) {
+        struct slot *other = SLOT_OF(l, by_path);
+        next = table_next(l);
+        if (other == slot || other->tree || other->busy || strcmp(other->path, slot->path) != 0)
+            continue;
+        buf_free(&other->notes);
+        slots_drop(s, other);
+    }
+}
+
+/* A tree that was taken out of its slot, which stays meanwhile. Without the lock. */
+static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
+{
+    struct buf notes = BUF_INIT;
+    int e = tree_finish(t);
+    tree_notes(t, &notes);
+    lock_take(&s->lock);
+    s->failed = s->failed ? s->failed : e;
+    slot->notes = notes;
+    if (notes.len)
+        drop_older_notes(s, slot);
+    lock_drop(&s->lock);
+    tree_close(t);
+}
+
+/* Descriptors that an open model takes, about: of each file one to read and one to edit, its folders and
+ * that of the history. */
+static size_t files_of(const struct slots *s, const struct slot *slot)
+{
+    size_t shards = slot->shards ? slot->shards : 1;
+    return 6 + (s->opt->tree.tensors ? 2 * shards : shards);
+}
+
+static void unlist(struct slots *s, struct slot *slot)
+{
+    if (slot->prev)
+        slot->prev->next = slot->next;
+    else
+        s->open = slot->next;
+    if (slot->next)
+        slot->next->prev = slot->prev;
+    slot->prev = slot->next = NULL;
+    s->n_open--;
+}
+
+static void enlist(struct slots *s, struct slot *slot)
+{
+    slot->next = s->open;
+    slot->prev = NULL;
+    if (s->open)
+        s->open->prev = slot;
+    s->open = slot;
+    s->n_open++;
+    s->files += files_of(s, slot);
+}
+
+/* Take the tree out of a slot. The next one shows the same under the same numbers. */
+static struct tree *take_out(struct slots *s, struct slot *slot)
+{
+    struct tree *t = slot->tree;
+    if (!s->stop) {
+        struct tree_left left;
+        tree_leave(t, &left);
+        slot->stamp = left.identity;
+        slot->edited |= left.edited;
+        slot->spent |= renumber_after(&slot->renumber, &left) < 0;
+    }
+    slot->tree = NULL;
+    unlist(s, slot);
+    return t;
+}
+
+/* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
+static void close_slot(struct slots *s, struct slot *slot)
+{
+    lock_take(&s->lock);
+    bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
+    lock_drop(&s->lock);
+    bool idle = tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
+    lock_take(&s->lock);
+    bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
+    struct tree *t = closed ? take_out(s, slot) : NULL;
+    lock_drop(&s->lock);
+    if (t)
+        close_tree(s, slot, t);
+    lock_take(&s->lock);
+    slot->busy = false;
+    s->closing--;
+    s->files_closing -= files_of(s, slot);
+    if (!t)
+        s->files += files_of(s, slot);
+    slot_rest(s, slot); /* if it stays: the others first, at the next sweep */
+    slots_drop(s, slot);
+    cond_broadcast(&s->done);
+    lock_drop(&s->lock);
+}
+
+struct closing {
+    struct crew_job job;
+    struct slots *slots;
+    struct slot *slot; /* busy */
+};
+
+static bool closing_turn(struct crew_job *j, struct timespec *again)
+{
+    struct closing c = *(struct closing *)j;
+    (void)again;
+    free(j);
+    close_slot(c.slots, c.slot);
+    return false;
+}
+
+static void set_closing(struct slots *s, struct slot *slot)
+{
+    s->closing++;
+    s->files -= files_of(s, slot);
+    s->files_closing += files_of(s, slot);
+    slot->busy = true;
+    slot_rouse(s, slot);
+}
+
+/* Have a slot closed that is not busy. False: no thread can do that now. Under the lock. */
+static bool begin_to_close(struct slots *s, struct slot *slot)
+{
+    struct closing *c = malloc(sizeof(*c));
+    if (!c)
+        return false;
+    *c = (struct closing){.slots = s, .slot = slot};
+    if (crew_do(s->closer, &c->job, closing_turn) < 0) {
+        free(c);
+        return false;
+    }
+    set_closing(s, slot);
+    return true;
+}
+
+/*
+ * Have closed what was not used since `before`, more than `most` of what is not in use, and what takes too many descriptors. That is
+ * done by threads of its own: to close a file may take as long as its disk does not answer. Under the
+ * lock.
+ */
+static void close_idle(struct slots *s, time_t before, unsigned most)
+{
+    struct slot *slot;
+    while ((slot = s->oldest) &&
+           (s->n_rest > most || s->files > s->files_most || slot->used <= before)) {
+        if (!begin_to_close(s, slot))
+            return;
+    }
+}
+
+/* What is being closed takes its descriptors until it is: many models may be opened in a row. */
+static void wait_for_room(struct slots *s)
+{
+    struct timespec until = when_now();
+    until.tv_sec += SLOT_PATIENCE / 1000;
+    while (s->files_closing && s->files + s->files_closing > s->files_most &&
+           lock_wait(&s->lock, &s->done, &until))
+        ;
+}
+
+/*
+ * No descriptor is left: have the model closed that was used least lately, and wait until one is. False: none
+ * is. Under the lock, which is released meanwhile.
+ */
+static bool make_room(struct slots *s)
+{
+    struct timespec until = when_now();
+    until.tv_sec += SLOT_PATIENCE / 1000;
+    const unsigned open = s->n_open;
+    if (s->oldest)
+        (void)begin_to_close(s, s->oldest);
+    while (s->closing && s->n_open >= open && lock_wait(&s->lock, &s->done, &until))
+        ;
+    return s->n_open < open;
+}
+
+/* ---- two names of one file ---- */
+
+static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
+{
+    for (struct slot *slot = s->open; slot; slot = slot->next)
+        if (slot->tree && tree_edits(slot->tree, dev, ino))
+            return slot;
+    return NULL;
+}
+
+/*
+ * A tree wants to edit the file that another one has locked: by another name, or by the name that it
+ * had before. If that is not in use any more, it is closed before its time.
+ */
+static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
+{
+    struct slots *s = arg;
+    struct slot *slot;
+    struct timespec until = when_now();
+    bool early = true, found = false, waited = false, tried = false;
+    until.tv_sec += SLOT_PATIENCE / 1000;
+    lock_take(&s->lock);
+    while (((slot = editor_of(s, dev, ino)) || s->closing) && early) {
+        bool rests = slot && !slot->uses && !slot->busy;
+        if (rests && (tried || !begin_to_close(s, slot)))
+            break; /* something in it is not written */
+        tried |= rests;
+        found |= slot != NULL;
+        waited = early = lock_wait(&s->lock, &s->done, &until);
+    }
+    if (slot) {
+        char shown[SHOW_MAX];
+        (void)show(shown, slot->path, strlen(slot->path));
+        (void)err_set(why, -EWOULDBLOCK, "the file is edited in this mount as %s", shown);
+    }
+    lock_drop(&s->lock);
+    return !slot && (found || waited);
+}
+
+static void *sweep(void *arg)
+{
+    struct slots *s = arg;
+    struct timespec until;
+    lock_take(&s->lock);
+    while (!s->stop) {
+        if (s->n_open) {
+            until = when_now();
+            until.tv_sec += SLOT_SWEEP;
+            (void)lock_wait(&s->lock, &s->wake, &until);
+        } else {
+            (void)lock_wait(&s->lock, &s->wake, NULL);
+        }
+        if (!s->stop)
+            close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
+    }
+    lock_drop(&s->lock);
+    return NULL;
+}
+
+/* ---- open ---- */
+
+/* The thread starts with the first model. Without it models are closed when others are opened. */
+static void start_sweeper(struct slots *s)
+{
+    if (!s->sweeps)
+        s->sweeps = thread_start(&s->sweeper, sweep, s) == 0;
+    cond_signal(&s->wake);
+}
+
+/*
+ * What counts is which files a tree has open: those that are reached by the rules of reach.h, and no
+ * others. If these are what they were when the name was looked up, it is the rules that forbid one.
+ */
+static int other_files(struct slots *s, const struct slot *slot, struct err *e)
+{
+    uint64_t now;
+    int r = slot_stamp(s->reach, slot_files(slot), slot->shards, &now);
+    if (r == 0 && now == slot->stamp)
+        return err_set(e, -EACCES, "one of its files is behind a link that is not followed");
+    return err_set(e, -ESTALE, "the file was changed");
+}
+
+/* For a slot that is busy with that. Without the lock. */
+static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
+{
+    struct tree_options o = s->opt->tree;
+    struct tree *t = NULL;
+    const char *what;
+    o.base = slot->above ? NULL : s->reach->path;
+    o.wait = NULL; /* a lock that is held does not delay readers */
+    o.late = true;
+    o.refused = make_free;
+    o.refused_arg = s;
+    o.crew = s->writer;
+    o.log.label = slot->path;
+    o.read_only |= slot->store;
+    o.why = slot->store && !s->opt->tree.read_only ? "it is in a store of models" : NULL;
+    int r = tree_open(slot->path, &o, &t, e);
+    if (r == 0 && tree_identity(t) != slot->stamp)
+        r = other_files(s, slot, e);
+    if (r < 0) {
+        tree_close(t);
+        return r;
+    }
+    for (unsigned i = 0; (what = tree_warning(t, i)); i++)
+        logger_log(&o.log, LOG_WARNING, "%s", what);
+    *ret = t;
+    return 0;
+}
+
+/* A slot that is closed and not busy: open it. Under the lock, which is released meanwhile. */
+static int open_slot(struct slots *s, struct slot *slot, struct err *e)
+{
+    struct err why = {0};
+    struct tree *t = NULL;
+    int r;
+    slot->busy = true;
+    wait_for_room(s);
+    do {
+        lock_drop(&s->lock);
+        r = open_tree(s, slot, &t, &why);
+        lock_take(&s->lock);
+    } while ((r == -EMFILE || r == -ENFILE) && make_room(s));
+    slot->busy = false;
+    cond_broadcast(&s->done);
+    if (r == 0) {
+        slot->tree = t;
+        tree_recall(t, &slot->notes);
+        enlist(s, slot);
+        free(slot->why);
+        slot->why = NULL;
+        slot->failed = 0;
+        start_sweeper(s);
+    } else if (r == -ESTALE) {
+        slot->spent = true;
+    } else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
+        free(slot->why);
+        slot->why = strdup(why.msg);
+        slot->failed = slots_now();
+    }
+    if (e)
+        *e = why;
+    return r;
+}
+
+/* ---- use ---- */
+
+int slot_hold(struct slots *s, uint32_t number, struct use *ret)
+{
+    lock_take(&s->lock);
+    struct slot *slot = slots_at(s, number);
+    if (slot)
+        slot_begin(s, slot, NULL, ret);
+    lock_drop(&s->lock);
+    return slot ? 0 : -ESTALE;
+}
+
+/* Why a slot is known not to open; 0: it may. Under the lock. */
+static int known_fault(const struct slot *slot, struct err *e)
+{
+    bool lately = !slot->failed || slots_now() - slot->failed < SLOT_RETRY;
+    return slot->why && lately ? err_set(e, -EIO, "%s", slot->why) : 0;
+}
+
+int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
+{
+    int r = slot_hold(s, number, ret);
+    if (r < 0)
+        return r;
+    struct slot *slot = ret->slot;
+    lock_take(&s->lock);
+    while (slot->busy)
+        (void)lock_wait(&s->lock, &s->done, NULL);
+    bool closed = !slot->tree;
+    if (closed)
+        r = slot->spent ? -ESTALE : known_fault(slot, e);
+    if (closed && r == 0)
+        r = open_slot(s, slot, e);
+    ret->tree = slot->tree;
+    if (r == 0 && closed)
+        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
+    lock_drop(&s->lock);
+    if (r < 0)
+        slot_leave(s, ret);
+    return r;
+}
+
+/* ---- all of them ---- */
+
+int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
+{
+    *s = (struct slots){.reach = r, .opt = o};
+    lock_init(&s->lock);
+    cond_init(&s->done);
+    cond_init(&s->wake);
+    struct rlimit files;
+    s->files_most =
+        getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / SLOTS_FILES_PART : SIZE_MAX;
+    int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
+    return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
+}
+
+int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
+{
+    lock_take(&s->lock);
+    unsigned n = 0;
+    struct use *u = calloc(s->n_open + 1, sizeof(*u));
+    for (struct slot *slot = s->open; u && slot; slot = slot->next) {
+        slot->uses++;
+        u[n++] = (struct use){slot, slot->tree};
+    }
+    lock_drop(&s->lock);
+    for (unsigned i = 0; i < n; i++) {
+        call(&u[i], arg);
+        lock_take(&s->lock);
+        slot_let_go(s, u[i].slot);
+        lock_drop(&s->lock);
+    }
+    bool all = u != NULL;
+    free(u);
+    return all ? 0 : -ENOMEM;
+}
+
+struct telling {
+    const struct slots *slots;
+    struct buf *out;
+};
+
+static void tell_open(const struct use *u, void *arg)
+{
+    const struct telling *t = arg;
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    tree_notes(u->tree, &notes);
+    add_notes(t->slots, u->slot, &notes, t->out);
+}
+
+void slots_unsaved(struct slots *s, struct buf *out)
+{
+    struct telling t = {s, out};
+    lock_take(&s->lock);
+    const bool finished = s->finished;
+    buf_add(out, s->unsaved.data, s->unsaved.len);
+    for (size_t i = 0; i < s->by_number.room && !finished; i++)
+        for (struct link *l = s->by_number.bucket[i]; l; l = l->next)
+            if (!SLOT_OF(l, by_number)->tree)
+                add_notes(s, SLOT_OF(l, by_number), &SLOT_OF(l, by_number)->notes, out);
+    lock_drop(&s->lock);
+    if (!finished)
+        (void)slots_each(s, tell_open, &t);
+}
+
+static void stop_sweeper(struct slots *s)
+{
+    lock_take(&s->lock);
+    s->stop = true;
+    cond_signal(&s->wake);
+    lock_drop(&s->lock);
+    if (s->sweeps)
+        thread_join(&s->sweeper);
+    s->sweeps = false;
+}
+
+/*
+ * Threads close the trees, so that a disk that hangs holds up no other model; also those that were
+ * about to be closed, as idle or not. What no thread can close is closed here.
+ */
+int slots_finish(struct slots *s)
+{
+    stop_sweeper(s);
+    lock_take(&s->lock);
+    for (struct slot *slot = s->open; slot; slot = slot->next) {
+        tree_hurry(slot->tree); /* one after the other, but for those that take long */
+        if (!slot->busy)
+            (void)begin_to_close(s, slot);
+    }
+    while (s->closing)
+        (void)lock_wait(&s->lock, &s->done, NULL);
+    for (struct slot *slot; (slot = s->open);) {
+        set_closing(s, slot);
+        lock_drop(&s->lock);
+        close_slot(s, slot);
+        lock_take(&s->lock);
+    }
+    for (size_t i = 0; i < s->by_number.room && !s->finished; i++)
+        for (struct link *l = s->by_number.bucket[i]; l; l = l->next)
+            add_notes(s, SLOT_OF(l, by_number), &SLOT_OF(l, by_number)->notes, &s->unsaved);
+    s->finished = true;
+    int failed = s->failed;
+    lock_drop(&s->lock);
+    return failed;
+}
+
+void slots_free(struct slots *s)
+{
+    (void)slots_finish(s);
+    for (size_t i = 0; i < s->by_number.room; i++)
+        for (struct link *l = s->by_number.bucket[i], *next; l; l = next) {
+            next = l->next;
+            slot_free(SLOT_OF(l, by_number));
+        }
+    table_free(&s->by_number);
+    table_free(&s->by_path);
+    buf_free(&s->unsaved);
+    crew_free(s->writer);
+    crew_free(s->closer);
+    numbers_free(&s->numbers);
+    lock_destroy(&s->lock);
+    cond_destroy(&s->done);
+    cond_destroy(&s->wake);
 }

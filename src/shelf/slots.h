@@ -22,7 +22,7 @@
 #include "shelf/place.h"
 #include "shelf/renumber.h"
 #include "shelf/shelf.h"
-#include "shelf/table.h"
+#include "base/hash.h"
 #include "tree/rights.h"
 
 /* Seconds without use after which a model is closed; how often that is looked at. */
@@ -91,7 +91,8 @@ struct slots {
     bool sweeps;
     bool stop;          /* nothing is served any more: what is closed, is closed in any case */
     int failed;         /* of an edit, when a model was closed */
-    struct buf unsaved; /* lines of models that were closed */
+    bool finished;      /* all were closed, and ... */
+    struct buf unsaved; /* ... these are the lines of what is not in the files */
 };
 
 /* A path beside which the files of a split model are. */
@@ -108,7 +109,9 @@ struct use {
 
 /* 0, -ENOMEM. slots_free() in both cases. */
 int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
-/* Close all, when nothing is served any more: 0, or why an edit was lost. Lines are in s->unsaved. */
+/* Add a line for each edit that is not in its file, by model and key. */
+void slots_unsaved(struct slots *s, struct buf *out);
+/* Close all, when nothing is served any more: 0, or why an edit was lost. */
 int slots_finish(struct slots *s);
 /* Call this for each open tree, without the lock. 0, -ENOMEM. */
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
@@ -136,20 +139,11 @@ void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct gr
 
 /* For the files of the slots, under the lock but for slot_stamp(): */
 
-time_t slots_now(void);
 /* Seconds for which the rights of what was found are taken as known. */
 #define LOOK_AGAIN 1
 /* What identifies the file at `path`, or all files of a split model. 0, -ENOMEM. */
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 struct slot *slots_at(const struct slots *s, uint32_t number);
-void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret);
-/* End what began with uses++: nobody closed it meanwhile, and it does not count as a use for later. */
-void slot_let_go(struct slots *s, struct slot *slot);
-/* It rests, if it may: the last to be closed; it rests no more. */
-void slot_rest(struct slots *s, struct slot *slot);
-void slot_rouse(struct slots *s, struct slot *slot);
-/* Free a slot that is closed, once the kernel has forgotten its nodes. */
-void slots_drop(struct slots *s, struct slot *slot);
 void slot_free(struct slot *slot);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 

@@ -26,12 +26,12 @@ static inline bool plain8(const uint8_t *p)
 {
     uint64_t w = get_u64(p, HOST_BIG);
     return !(any_below_or_high(w, 0x20) | any_below_or_high(w ^ EACH_BYTE('"'), 1) |
-             any_below_or_high(w ^ EACH_BYTE('\\'), 1));
+             any_below_or_high(w ^ EACH_BYTE('\\'), 1) | any_below_or_high(w ^ EACH_BYTE(0x7f), 1));
 }
 
 static inline bool plain(uint8_t c)
 {
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
 size_t json_plain_run(const uint8_t *p, size_t n)
@@ -42,7 +42,7 @@ size_t json_plain_run(const uint8_t *p, size_t n)
             i += 8;
         while (i < n && plain(p[i]))
             i++;
-        if (i == n || p[i] < 0x80)
+        if (i == n || p[i] < 0x80 || utf8_hidden(p + i, n - i))
             break;
         size_t len = utf8_len(p + i, n - i);
         if (len == 0)
@@ -50,6 +50,15 @@ size_t json_plain_run(const uint8_t *p, size_t n)
         i += len;
     }
     return i;
+}
+
+/* A sequence of utf8_hidden(): \u202e */
+static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
+{
+    unsigned code = n == 1   ? p[0]
+                    : n == 2 ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
+                             : (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    buf_printf(out, "\\u%04x", code);
 }
 
 /* \", \\, \n ..., \u00XX; a byte over 127, which is not valid UTF-8 here: \udcXX */
@@ -77,8 +86,12 @@ void json_string(struct buf *out, const void *bytes, size_t n)
         size_t run = json_plain_run(p, (size_t)(end - p));
         buf_add(out, p, run);
         p += run;
-        if (p < end)
-            escape(out, *p++);
+        size_t hidden = utf8_hidden(p, (size_t)(end - p));
+        if (hidden)
+            escape_hidden(out, p, hidden);
+        else if (p < end)
+            escape(out, *p);
+        p += hidden ? hidden : p < end;
     }
     buf_char(out, '"');
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/json.h"
 #include "text/scan.h"
 
@@ -157,7 +158,10 @@ int reader_string(struct reader *r, struct buf *out)
         }
         if (r->at == r->end)
             break;
-        int e = *r->at == '\\' ? escape(r, out) : bad_byte(r);
+        size_t hidden = utf8_hidden(r->at, (size_t)(r->end - r->at));
+        buf_add(out, r->at, hidden);
+        r->at += hidden;
+        int e = hidden ? 0 : *r->at == '\\' ? escape(r, out) : bad_byte(r);
         if (e < 0)
             return e;
     }

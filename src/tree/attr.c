@@ -39,7 +39,8 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
         return r;
     atomic_store_explicit(cache, size + 1, memory_order_relaxed);
     if (node_row(n)->flags & ROW_STATE)
-        state_text(t->writable ? NULL : t->why, n->state, &m);
+        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
+                   n->state, &m);
     *ret = size + m.len;
     return 0;
 }

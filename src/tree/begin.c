@@ -3,6 +3,7 @@
  * Whether a model can be edited, and editing begun with the first edit. See tree.h.
  */
 #include "base/lock.h"
+#include "base/path.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -135,7 +136,6 @@ int begin_open(struct tree *t, struct err *e)
         return open_late(t, no, e);
     int r = no ? -EROFS : open_for_editing(t, &t->model, NULL, &t->model.file, &why);
     t->locked = t->writable = r == 0;
-    t->busy = r == -EWOULDBLOCK;
     if (t->writable)
         return 0;
     if (no)
@@ -145,72 +145,6 @@ int begin_open(struct tree *t, struct err *e)
 }
 
 /* ---- the other files of a split model ---- */
-
-/* A line about one of them, which goes by the name that it was looked for by. */
-static int shard_prefix(const struct model_file *m, int r, struct err *e)
-{
-    char shown[SHOW_MAX];
-    const char *slash = strrchr(m->path, '/'), *name = slash ? slash + 1 : m->path;
-    return err_prefix(e, r, "shard %s", show(shown, name, strlen(name)));
-}
-
-static void close_shards(struct tree *t)
-{
-    for (size_t i = 1; i < t->n_shard; i++)
-        model_free(&t->shard[i]);
-    free(t->shard);
-    t->shard = NULL;
-    t->n_shard = 0;
-}
-
-/* Tensors are edited in all files: if one of them cannot be, none is. The others are unlocked. */
-static void shard_not_writable(struct tree *t, const struct model_file *m, const char *why)
-{
-    struct err e = {0};
-    if (!t->writable)
-        return;
-    (void)err_set(&e, -EROFS, "%s", why);
-    (void)shard_prefix(m, -EROFS, &e);
-    not_writable(t, e.msg);
-    if (t->locked)
-        (void)flock(t->model.file.fd, LOCK_UN);
-    t->locked = t->model.file.locked = false;
-    close_shards(t);
-}
-
-/* Keys are in the first file: of the others only what a crash left is looked for. Reading does not
- * need that. */
-static void recover_shard(const struct tree *t, const struct model_file *m)
-{
-    struct edit_file f = {.fd = -1};
-    if (edit_file_open(&f, &sys_libc, m->dir, m->name, true, NULL) < 0)
-        return;
-    (void)recover(t, &f, NULL);
-    edit_file_close(&f);
-}
-
-static int found_shard(void *arg, struct model_file *m, struct err *e)
-{
-    struct tree *t = arg;
-    struct err why = {0};
-    (void)e;
-    if (!t->writable)
-        return 0;
-    if (!t->opt.tensors) {
-        if (!t->opt.late)
-            recover_shard(t, m);
-        return 0;
-    }
-    const char *no = reason(t, m);
-    int r = no ? -EROFS : 0;
-    if (r == 0 && !t->opt.late)
-        r = open_for_editing(t, m, NULL, &m->file, &why);
-    else if (r == 0 && faccessat(m->dir, m->name, W_OK, AT_EACCESS) < 0)
-        r = err_set(&why, -errno, "%s", strerror(errno));
-    if (r < 0)
-        shard_not_writable(t, m, no ? no : why.msg);
-    return 0;
-}
 
 static bool is_same_folder(int a, int b)
 {
@@ -239,33 +173,20 @@ static void note_opened(struct tree *t, size_t i, const struct model_file *m)
     t->n_others = i + 1;
 }
 
+/* Only what they were when they were opened is kept of them. */
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
-    struct tree *t = arg;
-    note_opened(t, i, m);
-    if (t->writable && m->overlay.planted.code && t->opt.tensors)
-        shard_not_writable(t, m, m->overlay.planted.msg);
-    edit_overlay_free(&m->overlay);
-    if (t->writable && t->opt.tensors && !t->shard)
-        t->shard = calloc(t->shards.n, sizeof(*t->shard));
-    if (!t->writable || !t->shard) {
-        if (t->opt.tensors)
-            shard_not_writable(t, m, "no memory");
-        model_free(m);
-        return;
-    }
-    t->shard[i] = *m;
-    t->n_shard = i + 1;
+    note_opened(arg, i, m);
+    model_free(m);
 }
 
 struct model_opener begin_opener(struct tree *t)
 {
-    return (struct model_opener){found_shard, keep_shard, t};
+    return (struct model_opener){NULL, keep_shard, t};
 }
 
 void begin_close(struct tree *t)
 {
-    close_shards(t);
     for (size_t i = t->n_others; i-- > 1;)
         if (t->others[i].dir != folder_before(t, i) && t->others[i].dir >= 0)
             (void)close(t->others[i].dir);
@@ -286,11 +207,6 @@ static struct edit_file opened(struct tree *t, size_t i)
     return f;
 }
 
-struct edit_id begin_opened(struct tree *t)
-{
-    return opened(t, 0).id;
-}
-
 /* Not if it may be this tree that changes the file, where editing begins or has begun meanwhile. */
 static bool is_stale(struct tree *t, size_t i, const struct live *l)
 {
@@ -304,7 +220,7 @@ bool begin_is_changed(struct tree *t, const struct live *l)
 {
     if (!l && is_stale(t, 0, l))
         return true;
-    if (t->n_others < 2 || (l && t->n_shard))
+    if (t->n_others < 2)
         return false;
     size_t i = atomic_load(&t->look), left = t->n_others - 1;
     bool stale = false;
@@ -317,74 +233,21 @@ bool begin_is_changed(struct tree *t, const struct live *l)
     return stale;
 }
 
-/* ---- the model's own file for programs ---- */
-
-/*
- * What a program reads from the file itself stays as it was for as long as the program has it open or
- * mapped: so no edit of this mount may be in place.
- */
-static bool is_replaced(struct tree *t)
-{
-    struct edit_file f = opened(t, 0);
-    if (t->opt.strategy != EDIT_AUTO)
-        return t->opt.strategy != EDIT_INPLACE;
-    f.fd = t->model.file.fd;
-    if (f.id.size > EDIT_INPLACE_FROM && !edit_clones(&f, t->edit.block))
-        return false;
-    t->edit.keep_bytes = true;
-    return true;
-}
-
-static void settle_disk(struct tree *t)
-{
-    if (t->disk != DISK_UNKNOWN)
-        return;
-    bool shown = t->opt.pass && !t->opt.partial && !t->shards.n && !t->busy &&
-                 !t->newest.view.snap->journal && (!t->writable || is_replaced(t));
-    t->disk = shown ? DISK_SHOWN : DISK_NOT_SHOWN;
-}
-
-/* While editing begins: not now. */
-bool begin_shows_disk(struct tree *t)
-{
-    if (!lock_try(&t->beginning))
-        return false;
-    settle_disk(t);
-    bool shown = t->disk == DISK_SHOWN;
-    lock_drop(&t->beginning);
-    return shown;
-}
-
 /* ---- editing begins ---- */
-
-static struct live_target target_of(struct tree *t, size_t i)
-{
-    struct edit_file *f = i ? &t->shard[i].file : &t->model.file;
-    struct statvfs fs;
-    return (struct live_target){.file = f,
-                                .block = fstatvfs(f->fd, &fs) == 0 ? (uint32_t)fs.f_bsize : 0};
-}
 
 static int open_live(struct tree *t, struct live **ret)
 {
-    settle_disk(t);
     struct live_options o = {.commit = t->opt.commit,
                              .edit = t->edit,
                              .crew = t->opt.crew,
                              .tensors = t->opt.tensors,
+                             .imatrix = t->opt.imatrix,
                              .log = t->opt.log};
-    const size_t n = t->n_shard ? t->n_shard : 1;
-    struct live_target *file = malloc(n * sizeof(*file));
-    int r = file ? 0 : -ENOMEM;
-    if (r == 0 && t->opt.history && !t->history)
-        r = keeper_open(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history);
+    int r = 0;
+    if (t->opt.history && !t->history)
+        r = history_job_make(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history);
     o.history = t->history;
-    for (size_t i = 0; i < n && r == 0; i++)
-        file[i] = target_of(t, i);
-    if (r == 0)
-        r = live_open(&t->newest, file, n, &o, ret);
-    free(file);
-    return r;
+    return r < 0 ? r : live_open(&t->newest, &t->model.file, &o, ret);
 }
 
 void begin_parsed(struct tree *t)
@@ -394,6 +257,8 @@ void begin_parsed(struct tree *t)
     t->opened = t->model.file;
     if (fstatvfs(t->model.file.fd, &fs) == 0)
         t->edit.block = (uint32_t)fs.f_bsize;
+    t->merge_first = t->writable && t->opt.tensors && t->shards.n;
+    t->opt.tensors &= !t->shards.n;
     if (t->writable && t->model.overlay.planted.code)
         not_writable(t, t->model.overlay.planted.msg);
     if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
@@ -402,38 +267,20 @@ void begin_parsed(struct tree *t)
 
 /* ---- the first edit ---- */
 
-/* Open file i for writing in the place of the one that is open for reading. */
-static int take_file(struct tree *t, size_t i, struct err *e)
+/* Open the file for writing in the place of the one that is open for reading. */
+static int take_file(struct tree *t, struct err *e)
 {
-    struct model_file *m = i ? &t->shard[i] : &t->model;
+    struct model_file *m = &t->model;
     struct edit_file f = {.fd = -1}, old = m->file;
     int r = open_for_editing(t, m, &old, &f, e);
     m->file = r < 0 ? old : f;
     lock_take(&t->newest.lock);
-    if (i < t->n_others || i == 0)
-        (i ? &t->others[i] : &t->opened)->id = m->file.id;
+    t->opened.id = m->file.id;
     lock_drop(&t->newest.lock);
     if (r == 0)
         edit_file_close(&old);
-    return r == -EWOULDBLOCK ? -EBUSY : r;
-}
-
-/* All that are edited: else none of them stays locked. */
-static int take_files(struct tree *t, struct err *e)
-{
-    size_t taken = 1;
-    int r = take_file(t, 0, e);
-    if (r < 0)
-        return r;
-    for (; taken < t->n_shard && r == 0; taken++) {
-        r = take_file(t, taken, e);
-        if (r < 0)
-            (void)shard_prefix(&t->shard[taken], r, e);
-    }
     t->locked = r == 0;
-    for (size_t i = 0; r < 0 && i + 1 < taken; i++)
-        (void)flock(i ? t->shard[i].file.fd : t->model.file.fd, LOCK_UN);
-    return r;
+    return r == -EWOULDBLOCK ? -EBUSY : r;
 }
 
 static void note_refusal(struct tree *t, const struct err *e)
@@ -461,7 +308,7 @@ static void recall(struct tree *t, struct live *l)
 static int begin(struct tree *t, struct err *e)
 {
     struct live *l = NULL;
-    int r = t->locked ? 0 : take_files(t, e);
+    int r = t->locked ? 0 : take_file(t, e);
     if (r == 0 && open_live(t, &l) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     if (r == 0)
@@ -494,7 +341,11 @@ int begin_editing(struct tree *t, struct live **ret)
     return r;
 }
 
-int tree_freshen(struct tree *t)
+int tree_freshen(struct tree *t, bool whole, struct view *ret)
 {
-    return t->live ? live_freshen(t->live) : 0;
+    if (t->live)
+        return live_freshen(t->live, whole, ret);
+    if (ret)
+        *ret = newest_view(&t->newest);
+    return 0;
 }

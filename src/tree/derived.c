@@ -10,15 +10,8 @@
 #include "base/bytes.h"
 #include "derive/lines.h"
 #include "derive/picture.h"
-#include "derive/stats_text.h"
+#include "derive/stats.h"
 #include "tree/files.h"
-
-/* True if the tensor lacks bytes that are needed: then it has no result. */
-static bool lacks(const struct view *v, uint32_t i, enum derived what)
-{
-    const struct gguf_tensor *t = &v->snap->gguf->tensor[i];
-    return work_applies(v->snap, t, what) && store_there(v->store, i, t->nbytes) < t->nbytes;
-}
 
 /* ---- of a tensor ---- */
 
@@ -58,12 +51,6 @@ int part_read(const struct view *v, const struct row *row, const struct gguf_ten
     return 0;
 }
 
-uint64_t part_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                      uint64_t off, uint64_t end)
-{
-    return lacks(v, snapshot_tensor_no(v->snap, t), row->what) ? off : end;
-}
-
 void part_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct need *ret)
 {
@@ -97,18 +84,6 @@ void lines_row_need(const struct view *v, const struct row *row, const struct gg
     *ret = (struct need){.what = row->what};
     if (l)
         lines_range(l, v->snap, off, off + n, &ret->first, &ret->last);
-}
-
-/* A line whose tensor has no result is missing. */
-uint64_t lines_row_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                           uint64_t off, uint64_t end)
-{
-    struct need need;
-    lines_row_need(v, row, t, off, (size_t)(end - off), &need);
-    for (uint32_t i = need.first; i < need.last; i++)
-        if (lacks(v, i, row->what))
-            return max_u64(off, lines_begin(lines_of(v, row), i));
-    return end;
 }
 
 static int add_line(const struct view *v, enum derived what, uint32_t i, const struct reply *r,

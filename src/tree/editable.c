@@ -8,6 +8,13 @@ bool tensors_has(const struct tree *t, const struct node *dir)
            ((dir->kind == NODE_DIR && dir->row == ROOT_TENSORS) || dir->kind == NODE_TENSOR);
 }
 
+bool tensors_fixed(const struct tree *t, const struct node *n)
+{
+    bool in = (n->kind == NODE_DIR && n->row == ROOT_TENSORS) || n->kind == NODE_TENSOR ||
+              n->kind == NODE_TENSOR_FILE;
+    return in && t->writable && !t->opt.tensors;
+}
+
 struct live *tensors_live(const struct tree *t)
 {
     return t->opt.tensors ? atomic_load(&t->live) : NULL;

@@ -10,6 +10,9 @@
 
 /* True if that is tensors/, or a tensor's folder, of a tree whose tensors can be edited. */
 bool tensors_has(const struct tree *t, const struct node *dir);
+/* tensors/ and what is in it, of a tree whose keys can be edited and its tensors not. */
+bool tensors_fixed(const struct tree *t, const struct node *n);
+#define TENSORS_FIXED "tensors are read-only here: -o tensors=edit makes them editable"
 /* What edits it; NULL: nothing, or not yet. */
 struct live *tensors_live(const struct tree *t);
 

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check/fact.h"
+#include "check/summary.h"
 #include "edit/backup.h"
+#include "tree/editable.h"
 #include "tree/handle.h"
 
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
@@ -19,7 +20,7 @@ static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
     if (!t->writable)
         return -EROFS;
     bool is = dir.kind == NODE_DIR && dir.row == ROOT_METADATA;
-    return is ? begin_editing(t, l) : -EACCES;
+    return is ? begin_editing(t, l) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
 /* The same for a new name in it. -ENAMETOOLONG. */
@@ -102,7 +103,7 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
     if (n.kind == NODE_TENSOR_FILE && t->opt.tensors)
         return tensors_truncate(t, &n, size, w);
     if (n.kind != NODE_KEY)
-        return -EACCES;
+        return tensors_fixed(t, &n) ? -EROFS : -EACCES;
     int r = begin_editing(t, &l);
     return r < 0 ? r : live_truncate(l, n.number, NULL, size, w);
 }
@@ -147,12 +148,16 @@ int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_en
     struct node dir = ino_node(parent);
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
+    if (tensors_fixed(t, &dir))
+        return -EROFS;
     return t->writable && tensors_has(t, &dir) ? tensors_mkdir(t, &dir, name, ret) : -EPERM;
 }
 
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
 {
     struct node dir = ino_node(parent);
+    if (tensors_fixed(t, &dir))
+        return -EROFS;
     return t->writable && tensors_has(t, &dir) ? tensors_rmdir(t, &dir, name) : -EPERM;
 }
 
@@ -208,13 +213,11 @@ static void add_backup(const struct tree *t, const struct edit_file *f, struct b
         return;
     buf_printf(out, "%s: the model as it was before the first edit, ",
                show(shown, name, strlen(name)));
-    fact_size_text(out, (uint64_t)st.st_size);
+    summary_size(out, (uint64_t)st.st_size);
     buf_char(out, '\n');
 }
 
 void tree_backups(const struct tree *t, struct buf *out)
 {
     add_backup(t, &t->model.file, out);
-    for (size_t i = 1; i < t->n_shard; i++)
-        add_backup(t, &t->shard[i].file, out);
 }

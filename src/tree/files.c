@@ -10,7 +10,7 @@
 #include "tree/ino.h"
 
 // clang-format off
-#define PIECES(n) .size = n##_size, .read = n##_read, .missing = n##_missing
+#define PIECES(n) .size = n##_size, .read = n##_read
 
 /* Computed of a tensor, or a line per tensor. */
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
@@ -37,7 +37,7 @@ const struct row files_root[] = {
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(value)
-#define NPY(n)    .form = &form_##n, PIECES(npy)
+#define NPY(n)    .form = &form_##n, .size = npy_size, .head = npy_head, .read = value_read
 
 const struct row files_tensor[] = {
     {.name = "raw",     PIECES(raw)},

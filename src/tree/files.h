@@ -63,11 +63,10 @@ struct row {
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                 uint64_t off, size_t n, struct reply *r);
-    /*
-     * Piecewise: the first byte of [off, end) that an incomplete model lacks; end: it lacks none.
-     */
-    uint64_t (*missing)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                        uint64_t off, uint64_t end);
+    /* Piecewise: what the file begins with, rendered when it is opened. `size` counts it, `read` begins behind
+     * it. May be NULL. */
+    void (*head)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                 struct buf *out);
     /* Piecewise, from an image: it is made at open, and is the `file` of the view that is read. */
     int (*image)(const struct view *v, const struct row *row, struct image **ret);
     /* Piecewise, computed: what [off, off + n) needs. Until that is kept, `read` is -EAGAIN. */
@@ -97,39 +96,25 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
-uint64_t raw_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                     uint64_t off, uint64_t end);
-/* True if reads of the row decode, false if they show bytes as they are stored. */
-bool value_decodes(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
 uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
-uint64_t value_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                       uint64_t off, uint64_t end);
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
-             size_t n, struct reply *r);
-uint64_t npy_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                     uint64_t off, uint64_t end);
+void npy_head(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+              struct buf *out);
 uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
-uint64_t model_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                       uint64_t off, uint64_t end);
 
 /* The rows that are computed: derived.c. */
 uint64_t part_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
               uint64_t off, size_t n, struct reply *r);
-uint64_t part_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                      uint64_t off, uint64_t end);
 void part_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct need *ret);
 uint64_t lines_row_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int lines_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                    uint64_t off, size_t n, struct reply *r);
-uint64_t lines_row_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                           uint64_t off, uint64_t end);
 void lines_row_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                     uint64_t off, size_t n, struct need *ret);
 
@@ -140,8 +125,6 @@ uint64_t safetensors_row_size(const struct view *v, const struct row *row,
 int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret);
 int safetensors_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                          uint64_t off, size_t n, struct reply *r);
-uint64_t safetensors_row_missing(const struct view *v, const struct row *row,
-                                 const struct gguf_tensor *t, uint64_t off, uint64_t end);
 
 /* The rendered rows: views.c. */
 void shape_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);

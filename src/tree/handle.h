@@ -49,10 +49,9 @@ struct tree_file {
     bool converts;          /* a write to it may take long */
     bool cold;              /* the kernel has no page of it that is right */
     bool cut;               /* when it was opened, the model's file was known to have been cut */
-    bool piecewise;         /* answered piecewise: see files.h */
-    bool decodes;           /* piecewise, from tensor values */
-    bool computed;          /* piecewise, of results that may have to be waited for */
-    bool gaps;              /* piecewise, and some of it is missing: of an incomplete model */
+    uint64_t size; /* of what is answered piecewise (files.h), its head in `text` included */
+    bool decodes;  /* piecewise, from tensor values */
+    bool computed; /* piecewise, of results that may have to be waited for */
 };
 
 /* `read` of a rendered text. */

@@ -3,18 +3,29 @@
 #ifndef TREE_INTERNAL_H
 #define TREE_INTERNAL_H
 
+#include "base/hash.h"
 #include "base/lock.h"
-#include "edit/keeper.h"
+#include "edit/history_job.h"
 #include "edit/open.h"
 #include "live/tensors.h"
 #include "model/newest.h"
-#include "tree/held.h"
 #include "tree/rights.h"
 #include "tree/texts.h"
 #include "tree/tree.h"
 
 /* Rows of the root that the tree itself knows. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
+
+/* What a node shows that the kernel knows or a program has open, where the newest state may lack it. */
+struct held {
+    struct link link;
+    uint64_t key;          /* held_key() in nodes.c */
+    struct snapshot *snap; /* a view of the whole: a reference, what it shows; of a tensor: NULL */
+    uint32_t state;        /* of the mount, where it is shown */
+    uint64_t lookups;      /* a view of the whole: the kernel's references */
+    unsigned opens;        /* open files */
+    struct view kept;      /* what they are read from, if the newest state lacks it; else empty */
+};
 
 struct tree {
     struct tree_options opt;
@@ -23,13 +34,11 @@ struct tree {
     /* Owned: the same of each other file of a split model, but number 0; and how many, with that. */
     struct edit_file *others;
     size_t n_others;
-    atomic_size_t look;       /* where begin_is_changed() goes on */
-    char *name;               /* owned: what the file was called, by a link perhaps */
-    struct shards shards;     /* if the model is split */
-    struct model_file *shard; /* owned: the same of each file but the first, if tensors are edited;
-                                 number 0 is not used */
-    size_t n_shard;           /* so many are there, with the first; else 0 */
-    struct stat st;           /* of the model when it was opened */
+    atomic_size_t look;   /* where begin_is_changed() goes on */
+    char *name;           /* owned: what the file was called, by a link perhaps */
+    struct shards shards; /* if the model is split */
+    bool merge_first;     /* tensors were to be edited, but the model is split */
+    struct stat st;       /* of the model when it was opened */
     struct rights rights; /* owners and bits of what is shown; protected by the lock of `newest` */
     atomic_llong looked;  /* when these were asked for: milliseconds of when_now() ... */
     atomic_flag looks;    /* ... which a thread does just now */
@@ -47,16 +56,14 @@ struct tree {
      */
     _Atomic(struct live *) live;
     bool locked;           /* the model's file is open for writing, with the lock */
-    struct lock beginning; /* held while editing begins; protects locked and disk */
+    struct lock beginning; /* held while editing begins; protects locked */
     atomic_uint begun;     /* attempts of that, times 2; odd while one goes on */
-    bool busy;             /* read-only, and another process has the lock */
-    enum { DISK_UNKNOWN, DISK_NOT_SHOWN, DISK_SHOWN } disk; /* may programs read its own file */
-    char refusal[512];      /* why it could not be begun; protected by the lock of `newest` */
-    struct buf notes;       /* of a tree before, until live_recall() takes them; the same lock */
-    struct keeper *history; /* of `live`; NULL: none is kept */
+    char refusal[512];     /* why it could not be begun; protected by the lock of `newest` */
+    struct buf notes;      /* of a tree before, until live_recall() takes them; the same lock */
+    struct history_job *history; /* of `live`; NULL: none is kept */
     /* Protected by the lock of `newest`, as is the id of `opened` and `others`: */
-    struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
-    uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
+    struct table held; /* views of the whole that the kernel knows, open files of tensors */
+    uint32_t states;   /* numbers given to views of the state of the mount, and the last: */
     uint32_t state, state_snap;
     unsigned anomalies; /* of the first snapshot, for the warnings */
 };
@@ -66,13 +73,14 @@ int begin_open(struct tree *t, struct err *e);
 /* The same of the other files of a split model, for model_open_shards(). */
 struct model_opener begin_opener(struct tree *t);
 void begin_close(struct tree *t);
+/* Why tensors are read-only then. */
+#define MERGE_FIRST \
+    "tensors of a split model are read-only: merge it first (cp model.gguf to a new name)"
 /*
  * True if another program changed a file of the model: of those that `l` does not edit; NULL: none is
  * edited yet. The disk is asked, of a model of very many files for some of them, in turn.
  */
 bool begin_is_changed(struct tree *t, const struct live *l);
-/* What the model's file, or the first of them, was when it was opened. */
-struct edit_id begin_opened(struct tree *t);
 /* It is parsed: it may be one that cannot be edited. */
 void begin_parsed(struct tree *t);
 /*
@@ -80,31 +88,29 @@ void begin_parsed(struct tree *t);
  */
 int begin_editing(struct tree *t, struct live **ret);
 
-/* True if programs may read the model's own file. That is decided once: when editing begins, or when
- * it is first asked. The disk may be asked. */
-bool begin_shows_disk(struct tree *t);
-
 /* The note of a path (live/unsaved.h), while nothing is edited yet; to forget it. */
 void note_of(struct tree *t, const char *folder, const char *name, struct buf *out);
 void note_forget(struct tree *t, const char *folder, const char *name);
 
 /* Make a snapshot of the accepted edits, unless one exists. Rarely fails. */
-int tree_freshen(struct tree *t);
+int tree_freshen(struct tree *t, bool whole, struct view *ret);
 
 /* The view that a node shows: an older snapshot for NODE_WHOLE, and n->state is set. -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 /*
  * The same for a file that is opened. *held may be NULL; tree_let_go() it. From then on
  * tree_held_view() is what the file is read from: for a view of the whole its own snapshot, for a
- * tensor the newest that has that version of it.
+ * tensor the newest that has that version of it; with `file` as the view's, which may be NULL.
  */
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
-struct view tree_held_view(struct tree *t, const struct held *h);
+struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held *h);
 /* struct newest's leaving(): open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
 /* Number a view that shows the state of the mount: as the one before if the state is the same. */
 int node_number_state(struct tree *t, const struct snapshot *g, struct node *n);
+/* Free what is held. */
+void node_free(struct tree *t);
 /* The kernel gets a reference to a node that is not a key. 0, -ENOMEM. */
 int node_known(struct tree *t, const struct view *v, const struct node *n);
 /* The kernel drops so many of them. */

@@ -11,6 +11,8 @@
 #include "tree/internal.h"
 
 #include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
 
 #include "base/bytes.h"
 #include "live/unsaved.h"
@@ -18,18 +20,12 @@
 
 /* ---- what a node is ---- */
 
-/* The place in the list of the tensor that a node belongs to, IDS_NONE if it belongs to none. */
-static uint32_t tensor_place(const struct snapshot *g, const struct node *n)
-{
-    uint32_t tensors = g->gguf->n_tensors;
-    if (n->kind == NODE_TENSOR)
-        return ids_find(g->ids, tensors, n->number);
-    return n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number) : IDS_NONE;
-}
-
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
 {
-    uint32_t i = tensor_place(g, n);
+    const uint32_t tensors = g->gguf->n_tensors;
+    uint32_t i = n->kind == NODE_TENSOR        ? ids_find(g->ids, tensors, n->number)
+                 : n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number)
+                                               : IDS_NONE;
     return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
 }
 
@@ -38,7 +34,8 @@ uint64_t node_inode(const struct snapshot *g, const struct node *n)
     if (n->kind == NODE_WHOLE)
         return ino_row(n->row);
     if (n->kind == NODE_TENSOR_FILE)
-        return ino_tensor_file(ids_of(g->ids, tensor_place(g, n)).number, n->row);
+        return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, node_tensor(g, n))).number,
+                               n->row);
     return ino_of(n);
 }
 
@@ -109,10 +106,32 @@ static uint64_t held_key(const struct node *n)
                                           : ino_make(INO_WHOLE, n->number, 0);
 }
 
-/* What is held for a node, made if needed. NULL: no memory. */
+static struct held *held_of(struct link *l)
+{
+    return l ? (struct held *)((char *)l - offsetof(struct held, link)) : NULL;
+}
+
+/* What is held for a node; NULL: nothing. */
+static struct held *find_held(const struct tree *t, const struct node *n)
+{
+    const uint64_t key = held_key(n);
+    struct link *l = table_first(&t->held, hash_number(key));
+    while (l && held_of(l)->key != key)
+        l = table_next(l);
+    return held_of(l);
+}
+
+/* The same, made if needed. NULL: no memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
-    struct held *h = held_get(&t->held, held_key(n));
+    struct held *h = find_held(t, n);
+    if (!h && (h = calloc(1, sizeof(*h))) != NULL) {
+        h->key = held_key(n);
+        if (table_add(&t->held, &h->link, hash_number(h->key)) < 0) {
+            free(h);
+            return NULL;
+        }
+    }
     if (h && !h->snap && n->kind == NODE_WHOLE) {
         h->snap = snapshot_ref(g);
         h->state = n->state;
@@ -134,7 +153,8 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
         snapshot_unref(h->snap); /* not the last: the view has one */
     else
         ret->snap = h->snap;
-    held_remove(&t->held, h);
+    table_remove(&t->held, &h->link);
+    free(h);
 }
 
 /* True if an open file shows what the next state lacks. */
@@ -150,16 +170,18 @@ void tree_keep_views(void *tree, const struct snapshot *next)
 {
     struct tree *t = tree;
     struct snapshot *now = t->newest.view.snap;
-    for (struct held *h = NULL; (h = held_next(&t->held, h)) != NULL;)
+    for (struct link *l = NULL; (l = table_each(&t->held, l)) != NULL;) {
+        struct held *h = held_of(l);
         if (is_lost(h, next))
             h->kept = newest_view_as(&t->newest, h->snap ? h->snap : now);
+    }
 }
 
 /* The view that a node shows. Under the lock of the newest. */
 static int find_view(struct tree *t, struct node *n, struct view *ret)
 {
     bool whole = is_whole(n);
-    struct held *h = whole || n->kind == NODE_TENSOR_FILE ? held_find(&t->held, held_key(n)) : NULL;
+    struct held *h = whole || n->kind == NODE_TENSOR_FILE ? find_held(t, n) : NULL;
     struct snapshot *now = t->newest.view.snap, *snap = h && h->snap ? h->snap : now;
     if (h && whole)
         n->state = h->state;
@@ -194,12 +216,16 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
     return r == 0 && holds && !h ? -ENOMEM : r;
 }
 
-struct view tree_held_view(struct tree *t, const struct held *h)
+struct view tree_held_view(struct tree *t, const struct held *h, struct image *file)
 {
-    lock_take(&t->newest.lock);
-    struct snapshot *snap = h && h->snap ? h->snap : t->newest.view.snap;
-    struct view v = h && h->kept.snap ? view_ref(&h->kept) : newest_view_as(&t->newest, snap);
-    lock_drop(&t->newest.lock);
+    if (t->writable) /* else nothing of it changes */
+        lock_take(&t->newest.lock);
+    const bool kept = h && h->kept.snap;
+    const struct view *from = kept ? &h->kept : &t->newest.view;
+    struct snapshot *snap = !kept && h && h->snap ? h->snap : from->snap;
+    struct view v = {snapshot_ref(snap), store_ref(from->store), file ? image_ref(file) : NULL};
+    if (t->writable)
+        lock_drop(&t->newest.lock);
     return v;
 }
 
@@ -255,6 +281,18 @@ int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
     return r;
 }
 
+void node_free(struct tree *t)
+{
+    for (struct link *l; (l = table_each(&t->held, NULL)) != NULL;) {
+        struct held *h = held_of(l);
+        table_remove(&t->held, l);
+        snapshot_unref(h->snap);
+        view_free(&h->kept);
+        free(h);
+    }
+    table_free(&t->held);
+}
+
 int node_known(struct tree *t, const struct view *v, const struct node *n)
 {
     if (n->kind != NODE_WHOLE)
@@ -273,7 +311,7 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
     if (!is_whole(n))
         return;
     lock_take(&t->newest.lock);
-    struct held *h = held_find(&t->held, held_key(n));
+    struct held *h = find_held(t, n);
     if (h) {
         h->lookups -= min_u64(h->lookups, times);
         reap(t, h, &v);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A model opened and closed as a tree, for reading or for editing too. See tree.h. */
 #include "base/lock.h"
+#include "base/path.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     if (r == 0)
         atomic_store(&t->newest.numbers, t->newest.view.snap->gguf->n_tensors);
     if (r == 0)
-        r = newest_make_store(t->newest.view.snap, t->shards.file, 0, t->model.file.fd,
+        r = newest_make_store(t->newest.view.snap, t->shards.file, t->model.file.fd,
                               &t->newest.view.store, e);
     if (r < 0)
         return r;
@@ -89,13 +90,6 @@ static int parse_file(struct tree *t, struct err *e)
     return r;
 }
 
-/* A copy of what is behind the last slash. */
-static char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return strdup(slash ? slash + 1 : path);
-}
-
 /* The model's file, or the first of them. */
 static int find_model(struct tree *t, const char *path, struct err *e)
 {
@@ -106,7 +100,7 @@ static int find_model(struct tree *t, const char *path, struct err *e)
     if (r < 0 && first)
         (void)err_prefix(e, r, "shard %s",
                          show(shown, t->shards.name[0], strlen(t->shards.name[0])));
-    t->name = base_name(first ? first : path);
+    t->name = strdup(path_name(first ? first : path));
     free(first);
     return r < 0 || t->name ? r : err_set(e, -ENOMEM, "no memory");
 }
@@ -212,9 +206,10 @@ void tree_close(struct tree *t)
     if (!t)
         return;
     work_free(t->work);
-    held_free(&t->held);
+    node_free(t);
     live_close(t->live);
-    keeper_close(t->history); /* while the model is locked: the next writer finds it complete */
+    history_job_close(
+        t->history); /* while the model is locked: the next writer finds it complete */
     newest_free(&t->newest);
     lock_destroy(&t->beginning);
     begin_close(t);
@@ -289,7 +284,6 @@ static uint64_t identity_left(struct tree *t)
     uint64_t identity = 0;
     for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1); i++) {
         const struct edit_id *id = i == 0            ? &t->model.file.id
-                                   : i < t->n_shard  ? &t->shard[i].file.id
                                    : i < t->n_others ? &t->others[i].id
                                                      : &(struct edit_id){0};
         const struct stat st = {

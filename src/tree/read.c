@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tree/editable.h"
 #include "tree/state.h"
 
 /* What a text is rendered from. */
@@ -30,7 +31,8 @@ static void render(const void *arg, struct buf *out)
     else
         row->text(s->v->snap, node_tensor(s->v->snap, s->n), out);
     if (!s->key && row->flags & ROW_STATE)
-        state_text(s->t->writable ? NULL : s->t->why, s->n->state, out);
+        state_text(s->t->writable ? NULL : s->t->why, s->t->merge_first ? MERGE_FIRST : NULL,
+                   s->t->opt.imatrix, s->n->state, out);
 }
 
 int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
@@ -57,16 +59,6 @@ int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
     return texts_get(&t->texts, shown_id(key), ino_key(key->kv), render, &s, &f->shared);
 }
 
-/* Whether some of a file that is answered piecewise is missing. */
-static bool has_gaps(const struct tree *t, const struct view *v, const struct tree_file *f)
-{
-    const struct gguf_tensor *tensor = node_tensor(v->snap, &f->node);
-    if (!t->opt.partial || !f->row->missing)
-        return false;
-    uint64_t size = f->row->size(v, f->row, tensor);
-    return f->row->missing(v, f->row, tensor, 0, size) < size;
-}
-
 /* What a view of the whole is read from, as `file` of the view too. */
 static int keep_image(struct tree_file *f, struct view *v)
 {
@@ -84,11 +76,26 @@ static int keep_image(struct tree_file *f, struct view *v)
     return 0;
 }
 
+static int open_pieces(struct tree_file *f, const struct view *v)
+{
+    const struct row *row = f->row;
+    const struct gguf_tensor *tensor = node_tensor(v->snap, &f->node);
+    f->decodes = row->image || (row->form && form_decodes(row->form, v->snap->gguf, tensor));
+    f->size = row->size(v, row, tensor);
+    if (row->head)
+        row->head(v, row, tensor, &f->text);
+    /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
+    f->computed = row->need != NULL;
+    f->ops = f->computed ? &handle_computed : &handle_row;
+    f->cacheable &= !f->computed;
+    return f->size == UINT64_MAX ? -ENOMEM : buf_error(&f->text);
+}
+
 int row_open(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
-    int r = row && row->flags & ROW_MOVES ? tree_freshen(t) : 0;
+    int r = row && row->flags & ROW_MOVES ? tree_freshen(t, false, NULL) : 0;
     if (r == 0)
         r = tree_hold_view(t, &f->node, &v, &f->held);
     if (r == 0)
@@ -98,7 +105,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (node_is_dir(&f->node))
         return -EISDIR;
     if (sys_open_changes(flags))
-        return t->writable ? -EACCES : -EROFS;
+        return t->writable && !tensors_fixed(t, &f->node) ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
@@ -107,13 +114,8 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     r = keep_image(f, &v);
     if (r < 0)
         return r;
-    f->piecewise = f->row->read != NULL;
-    f->decodes = f->row->image || value_decodes(v.snap, f->row, node_tensor(v.snap, &f->node));
-    f->gaps = has_gaps(t, &v, f);
-    /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
-    f->computed = f->row->need != NULL;
-    f->ops = f->computed ? &handle_computed : &handle_row;
-    f->cacheable &= !f->gaps && !f->computed;
+    if (f->row->read)
+        r = open_pieces(f, &v);
     if (r == 0 && (f->row->text || f->row->report))
         r = render_row(t, &v, f);
     return r;
@@ -140,9 +142,9 @@ bool tree_cached_right(const struct tree_file *f)
     return f->cacheable && !f->cut && !f->cold;
 }
 
-bool tree_ahead(const struct tree_file *f, size_t n)
+bool tree_ahead(const struct tree_file *f)
 {
-    return f->piecewise && !f->gaps && !f->computed && (f->decodes || n <= REPLY_COPY_MAX);
+    return f->decodes;
 }
 
 bool tree_waits(const struct tree_file *f)
@@ -170,17 +172,6 @@ int tree_release(struct tree *t, struct tree_file *f)
     return 0;
 }
 
-/* What is answered piecewise: of the newest snapshot, or of that which is held for the file. */
-static struct view view_of(struct tree *t, const struct tree_file *f)
-{
-    struct view v = tree_held_view(t, f->held);
-    if (f->image) {
-        image_unref(v.file);
-        v.file = image_ref(f->image);
-    }
-    return v;
-}
-
 _Static_assert(LIVE_PARKED == WORK_PARKED, "one code for requests that wait");
 
 static void on_work_done(void *arg, int result)
@@ -195,36 +186,28 @@ static bool is_stopped(void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/* How many of n bytes at `off` are shown. */
-static size_t clip(const struct view *v, const struct tree_file *f,
-                   const struct gguf_tensor *tensor, uint64_t off, size_t n, const struct reply *r)
-{
-    const struct row *row = f->row;
-    n = (size_t)within_u64(off, n, row->size(v, row, tensor));
-    if (f->gaps && r->brief && n > 0) {
-        /* before the first byte that is missing, unless that is the one at `off` */
-        uint64_t there = row->missing(v, row, tensor, off, off + n) - off;
-        n = there > 0 ? (size_t)there : n;
-    }
-    return n;
-}
-
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    CLEANUP(view_free) struct view v = view_of(t, f);
-    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
-    n = clip(&v, f, tensor, off, n, r);
-    return n > 0 ? f->row->read(&v, f->row, tensor, off, n, r) : 0;
+    CLEANUP(view_free) struct view v = tree_held_view(t, f->held, f->image);
+    n = (size_t)within_u64(off, n, f->size);
+    if (off < f->text.len) {
+        const size_t head = (size_t)min_u64(n, f->text.len - off);
+        reply_copy(r, f->text.data + off, head);
+        off += head;
+        n -= head;
+    }
+    return n > 0 ? f->row->read(&v, f->row, node_tensor(v.snap, &f->node), off - f->text.len, n, r)
+                 : 0;
 }
 
 static int read_computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
                          struct reply *r)
 {
-    CLEANUP(view_free) struct view v = view_of(t, f);
+    CLEANUP(view_free) struct view v = tree_held_view(t, f->held, f->image);
     const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
     const struct row *row = f->row;
     struct need need;
-    n = clip(&v, f, tensor, off, n, r);
+    n = (size_t)within_u64(off, n, f->size);
     if (n == 0)
         return 0;
     const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
@@ -256,37 +239,6 @@ const struct handle_ops handle_computed = {.read = read_computed};
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     return f->ops->read(t, f, off, n, r);
-}
-
-/* ---- the model's own file ---- */
-
-/* The file that the snapshot was read from, unchanged; or that it was written to. */
-static bool is_same(struct tree *t, const struct view *v, const struct stat *st)
-{
-    struct edit_id id = edit_id_of(st), opened = begin_opened(t);
-    if (v->snap->number == 0)
-        return v->file && v->file->size == id.size && edit_id_equal(&id, &opened);
-    return v->store->written == v->snap->number && v->snap->gguf->file_size == id.size;
-}
-
-bool tree_is_model(const struct tree_file *f)
-{
-    return f->node.kind == NODE_WHOLE && f->row && f->row->read == model_read;
-}
-
-int tree_disk_file(struct tree *t, struct tree_file *f)
-{
-    char path[32];
-    struct stat st;
-    if (!tree_is_model(f) || f->gaps || f->cut || !begin_shows_disk(t))
-        return -1;
-    CLEANUP(view_free) struct view v = view_of(t, f);
-    int fd = v.store->file[0]->fd;
-    if (fstat(fd, &st) < 0 || !is_same(t, &v, &st))
-        return -1;
-    /* A description of its own: it has no lock, and cannot write. */
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 void tree_reply_done(struct reply *r)

@@ -15,7 +15,6 @@ struct reply {
     struct mapped *mapped;  /* owned reference; NULL if the bytes are elsewhere */
     uint64_t end;           /* of the bytes in `mapped` */
     struct work *work;      /* by the tree: what is computed of the model */
-    bool brief;             /* by the caller: a read may end before a missing byte */
     struct live_wait *wait; /* by the caller: a read may wait until what it shows is computed */
 };
 

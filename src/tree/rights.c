@@ -193,7 +193,8 @@ static mode_t give(const struct grant *g, uid_t uid, gid_t gid, uid_t self, mode
     return first << 6 | second << 3 | third;
 }
 
-mode_t rights_fold(const struct grant *list, size_t n, uid_t uid, gid_t gid, uid_t self,
+/* Bits for these owner and group that no grant of the list denies. */
+static mode_t fold(const struct grant *list, size_t n, uid_t uid, gid_t gid, uid_t self,
                    mode_t known)
 {
     mode_t bits = 0777;
@@ -221,11 +222,11 @@ static struct grant shown(const struct grant *list, size_t n, uid_t self, mode_t
     if (n == 1)
         return g;
     g.uid = one_owner(list, n) ? g.uid : self;
-    g.bits = rights_fold(list, n, g.uid, g.gid, self, known);
+    g.bits = fold(list, n, g.uid, g.gid, self, known);
     bool certain = g.uid == self || self == 0 || (g.bits & 0044) == 0044;
     if (!certain) {
         g.uid = self;
-        g.bits = rights_fold(list, n, g.uid, g.gid, self, known);
+        g.bits = fold(list, n, g.uid, g.gid, self, known);
     }
     return g;
 }
@@ -264,7 +265,7 @@ int rights_settle(struct rights *r, uid_t self, bool writable)
     r->own = r->file[0];
     r->all = shown(r->grant, r->n, self, READ);
     r->names = r->all;
-    mode_t search = rights_fold(r->grant, end, r->all.uid, r->all.gid, self, READ);
+    mode_t search = fold(r->grant, end, r->all.uid, r->all.gid, self, READ);
     r->names.bits = (r->all.bits & 0444) | (search & 0444) >> 2;
     r->hash = hash_grant(hash_grant(hash_grant(0, &r->own), &r->all), &r->names);
     for (uint32_t i = 0; i < r->files; i++)

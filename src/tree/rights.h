@@ -84,8 +84,4 @@ int rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), co
                  struct rights *ret);
 void rights_free(struct rights *r);
 
-/* For tests: bits for these owner and group that no grant of the list denies. */
-mode_t rights_fold(const struct grant *list, size_t n, uid_t uid, gid_t gid, uid_t self,
-                   mode_t known);
-
 #endif

@@ -35,11 +35,17 @@ static void add_count(uint32_t n, const char *one, const char *many, struct buf 
     state_count(n, one, many, out);
 }
 
-void state_text(const char *why_not, uint32_t state, struct buf *out)
+void state_text(const char *why_not, const char *tensors, const struct imatrix *im, uint32_t state,
+                struct buf *out)
 {
     const uint32_t mask = (1 << COUNT_BITS) - 1;
-    buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "save a copy:",
-               "cp model.gguf to a new name; onto the mounted file itself, cp would empty it");
+    if (im) {
+        buf_printf(out, "%-*s", SUMMARY_LABEL, "importances:");
+        buf_add(out, im->path.data, im->path.len);
+        buf_printf(out, ", of %zu tensor%s\n", im->n, im->n == 1 ? "" : "s");
+    }
+    if (tensors)
+        buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "tensors=edit:", tensors);
     buf_printf(out, "%-*s%s%s", SUMMARY_LABEL, "mount:", why_not ? "read-only: " : "read-write",
                why_not ? why_not : "");
     add_count(state & mask, "edit is not written yet", "edits are not written yet", out);

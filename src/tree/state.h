@@ -15,10 +15,11 @@
 /* What there is to say as a number. */
 uint32_t state_number(const struct live_counts *c);
 
-/* What people ask about the mount: how to save a copy, and the state, as the last line:
+/* What people ask about the mount: its state, as the last line:
  * "mount:          read-write; 2 edits are not written yet\n". why_not: NULL, or why the model cannot
- * be edited. */
-void state_text(const char *why_not, uint32_t state, struct buf *out);
+ * be edited; tensors: the same of tensors alone. im: by which values are weighed, or NULL. */
+void state_text(const char *why_not, const char *tensors, const struct imatrix *im, uint32_t state,
+                struct buf *out);
 
 /* "3 MANY", "1 ONE", "more than 100 MANY". */
 void state_count(size_t n, const char *one, const char *many, struct buf *out);

@@ -6,47 +6,37 @@
 #include <stdlib.h>
 
 #include "base/lock.h"
-#include "base/hash.h"
 
 void texts_init(struct texts *l)
 {
-    *l = (struct texts){.bucket = {NULL}};
+    *l = (struct texts){0};
     lock_init(&l->lock);
 }
 
 void texts_free(struct texts *l)
 {
     rendered_unref(l->kept);
+    table_free(&l->all);
     lock_destroy(&l->lock);
-}
-
-static struct rendered **bucket_of(struct texts *l, uint64_t snap, uint64_t node)
-{
-    uint64_t id[] = {snap, node};
-    return &l->bucket[hash_name(id, sizeof(id)) % TEXTS_BUCKETS];
-}
-
-static struct rendered *rendered_new(struct texts *l, uint64_t snap, uint64_t node)
-{
-    struct rendered *x = calloc(1, sizeof(*x));
-    if (!x)
-        return NULL;
-    x->in = l;
-    x->snap = snap;
-    x->node = node;
-    lock_init(&x->making);
-    return x;
 }
 
 /* A reference to the text, which may still have to be made. Under the lock. NULL: no memory. */
 static struct rendered *find_or_add(struct texts *l, uint64_t snap, uint64_t node)
 {
-    struct rendered **at = bucket_of(l, snap, node), *x = *at;
-    while (x && (x->snap != snap || x->node != node))
-        x = x->next;
-    if (!x && (x = rendered_new(l, snap, node))) {
-        x->next = *at;
-        *at = x;
+    const uint64_t id[] = {snap, node}, hash = hash_name(id, sizeof(id));
+    struct link *at = table_first(&l->all, hash);
+    while (at && (((struct rendered *)at)->snap != snap || ((struct rendered *)at)->node != node))
+        at = table_next(at);
+    struct rendered *x = (struct rendered *)at;
+    if (!x && (x = calloc(1, sizeof(*x))) != NULL) {
+        x->in = l;
+        x->snap = snap;
+        x->node = node;
+        lock_init(&x->making);
+        if (table_add(&l->all, &x->link, hash) < 0) {
+            free(x);
+            return NULL;
+        }
     }
     if (x)
         x->refs++;
@@ -75,17 +65,13 @@ int texts_get(struct texts *l, uint64_t snap, uint64_t node,
     return r;
 }
 
-/* Out of its bucket, if that was the last reference. */
+/* Out of the table, if that was the last reference. */
 static bool drop(struct rendered *x)
 {
-    lock_take(&x->in->lock);
+    LOCKED(&x->in->lock);
     bool last = --x->refs == 0;
-    struct rendered **at = bucket_of(x->in, x->snap, x->node);
-    while (last && *at != x)
-        at = &(*at)->next;
     if (last)
-        *at = x->next;
-    lock_drop(&x->in->lock);
+        table_remove(&x->in->all, &x->link);
     return last;
 }
 

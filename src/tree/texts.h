@@ -12,17 +12,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/lock.h"
 #include "base/buf.h"
-
-enum { TEXTS_BUCKETS = 64 }; /* of handles there are seldom more than a few thousand */
+#include "base/hash.h"
+#include "base/lock.h"
 
 struct rendered {
+    struct link link; /* first; protected by in->lock, as refs is */
     struct texts *in;
     uint64_t snap, node;
-    struct rendered *next; /* in its bucket; protected by in->lock, as refs is */
-    unsigned refs;         /* handles that hold it, or wait for it */
-    struct lock making;    /* held while it is rendered; protects made */
+    unsigned refs;      /* handles that hold it, or wait for it */
+    struct lock making; /* held while it is rendered; protects made */
     bool made;
     struct buf bytes; /* once made: constant */
 };
@@ -30,7 +29,7 @@ struct rendered {
 struct texts {
     struct lock lock;
     struct rendered *kept; /* a reference, or NULL; protected by lock */
-    struct rendered *bucket[TEXTS_BUCKETS];
+    struct table all;
 };
 
 void texts_init(struct texts *l);

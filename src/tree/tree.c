@@ -94,9 +94,9 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     int row = files_find(ret->snap, where, node_tensor(ret->snap, dir), name);
     if (row < 0 || !moves(files_row(where, (size_t)row)) || !t->live)
         return 0;
-    r = tree_freshen(t); /* if not this call made the newest one, another may have done so since */
     view_free(ret);
-    *ret = newest_view(&t->newest);
+    *ret = VIEW_INIT;
+    r = tree_freshen(t, where == FILES_ROOT, ret);
     return r < 0 ? r : check_dir(t, ret->snap, dir);
 }
 
@@ -153,12 +153,7 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
     return is_metadata(&dir) ? keys_lookup(t, name, ret) : lookup_row(t, &dir, name, ret);
 }
 
-int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret)
-{
-    return tree_fgetattr(t, node, NULL, ret);
-}
-
-int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
+int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct node n = ino_node(node);
@@ -170,7 +165,7 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
     if (draft)
         return draft < 0 ? draft : 0;
     const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
-    int r = row && moves(row) ? tree_freshen(t) : 0;
+    int r = row && moves(row) ? tree_freshen(t, false, NULL) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
     if (r == 0)
@@ -247,7 +242,7 @@ static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
     if (n.kind == NODE_DIR && n.row == ROOT_TENSORS) {
-        int r = t->opt.tensors ? tree_freshen(t) : 0;
+        int r = t->opt.tensors ? tree_freshen(t, false, NULL) : 0;
         CLEANUP(view_free) struct view v = newest_view(&t->newest);
         if (r < 0)
             return r;
@@ -350,7 +345,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     uint32_t views;
     if (tensors_is_making(t, &n, &views))
         return next_written(t, &n, views, cookie, attrs, name, ret);
-    int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t) : 0; /* `offset` */
+    int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t, false, NULL) : 0; /* `offset` */
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     uint64_t ino = r == 0 ? child_at(t, d->snap ? d->snap : v.snap, &n, &i, name) : 0;
     if (!ino && r == 0 && n.kind == NODE_TENSOR) {

@@ -32,9 +32,9 @@ struct tree_options {
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
-    const char *backup; /* as in struct edit_options */
-    bool tensors;       /* edit tensors too */
-    bool pass; /* the kernel may let programs read the model's own file: tree_disk_file() */
+    const char *backup;            /* as in struct edit_options */
+    bool tensors;                  /* edit tensors too */
+    const struct imatrix *imatrix; /* as in struct live_options */
     bool late; /* the writer's lock is taken, and a journal applied, with the first edit only */
     /*
      * Called before the model, `name` in the folder `dir`, is opened, and again when its lock was
@@ -141,10 +141,9 @@ uint64_t tree_look(struct tree *t);
 void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg);
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret);
-/* The same for an open file (file may be NULL): the size is that of the text that it writes. */
-int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *file,
-                  struct tree_entry *ret);
+/* file: one that is open, whose size is that of the text that it writes; or NULL. */
+int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *file,
+                 struct tree_entry *ret);
 int tree_statfs(struct tree *t, struct statvfs *ret);
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret);
@@ -169,26 +168,15 @@ void tree_interrupt(struct tree *t, const void *request);
  */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
 int tree_release(struct tree *t, struct tree_file *f);
-/* True if the kernel may keep what it read of this file. Not where some of it is missing: of a page
- * that is there in part it would show the rest as zeros. */
+/* True if the kernel may keep what it read of this file. */
 bool tree_cacheable(const struct tree_file *f);
 /* True if what it kept of it before is right. It is not once the model's file was cut: the page in
  * which it ends now may have been read in the moment of the cut, with zeros behind the end. */
 bool tree_cached_right(const struct tree_file *f);
-/* True if reads of n bytes of this file are made in scratch, and nothing of it is missing: to do so
- * ahead of a program pays. */
-bool tree_ahead(const struct tree_file *f, size_t n);
-/* True if it is model.gguf. */
-bool tree_is_model(const struct tree_file *f);
+/* True if reads of this file decode: to do so ahead of a program pays. */
+bool tree_ahead(const struct tree_file *f);
 /*
- * The file on the disk that is what this handle shows, byte for byte, and stays so for as long as
- * anyone has it open: a descriptor for reading, the caller's. -1: no such file exists, or options.pass is
- * not set. The disk may be asked.
- */
-int tree_disk_file(struct tree *t, struct tree_file *f);
-/*
- * Bytes at `off`, fewer than n at the end of the file only, or if r->brief before one that is
- * missing from an incomplete model. `r->scratch` and `brief` are the caller's, all else of *r zero;
+ * Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's, all else of *r zero;
  * the answer is good until scratch is used again, tree_reply_done() or the release.
  * 0, -EIO, -ENOMEM. Of a file that tree_waits() r->wait is the caller's too: LIVE_PARKED: its done()
  * is called when what the bytes show is computed; then read again.
@@ -199,24 +187,6 @@ bool tree_waits(const struct tree_file *f);
 void tree_stop(struct tree *t);
 /* After each tree_read(), when the answer was given. */
 void tree_reply_done(struct reply *r);
-
-/*
- * Attributes of metadata/, not listed, by which commands of other processes reach the history:
- * TREE_XATTR_HISTORY  the states as text, and whether edits are not written yet, the newest 60 KB;
- *                     -EIO if they cannot be read; set to "clear": forgets them
- * TREE_XATTR_HISTORY_ERROR  why they cannot be read
- * TREE_XATTR_UNDO     set to a state's number, or to nothing for the last edits: goes back to it
- *                     (live_undo()); its value is a line about what came of that
- */
-#define TREE_XATTR_HISTORY "user.gguf.history"
-#define TREE_XATTR_HISTORY_ERROR "user.gguf.history.error"
-#define TREE_XATTR_UNDO "user.gguf.undo"
-
-/* The same of a model that may be open for reading only: the states of this process's user. 0,
- * -errno. */
-int tree_history(struct tree *t, struct buf *out, struct err *e);
-/* Forget them: *n states. 0; -EACCES (the model may not be written), -errno. */
-int tree_history_clear(struct tree *t, size_t *n, struct err *e);
 
 /* Extended attributes: the value, or the NUL-separated names, into `out`. -ENODATA. */
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);

@@ -6,9 +6,7 @@
  * Values are decoded into scratch (model/form.h). Bytes that are shown as they are stored are
  * copied there, for which the kernel's own copy is faster by as much; but not if they are more than
  * fit the processor's cache: these it gets straight from the mapping.
- *
- * NAME_missing() returns where the first missing byte is, so that a read can end before it; a read
- * of missing bytes themselves is -EIO.
+ * A read of bytes that are missing is -EIO as a whole.
  */
 #include "tree/files.h"
 
@@ -35,9 +33,13 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
 static int reply_stored(const struct view *v, const struct gguf_tensor *t, uint64_t first,
                         uint64_t last, struct reply *r)
 {
-    const struct place_in_store *place = &v->store->place[snapshot_tensor_no(v->snap, t)];
-    return reply_mapped(v->store->file[place->file], place->off + first, (size_t)(last - first),
-                        place->off + t->nbytes, r);
+    const uint32_t i = snapshot_tensor_no(v->snap, t);
+    const size_t n = (size_t)(last - first);
+    uint64_t at;
+    struct mapped *m = store_mapped(v->store, i, first, n, &at);
+    if (m)
+        return reply_mapped(m, at, n, at + (t->nbytes - first), r);
+    return store_read(v->store, i, first, reply_room(r, n), n, t->nbytes);
 }
 
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
@@ -54,40 +56,19 @@ int raw_read(const struct view *v, const struct row *row, const struct gguf_tens
     return reply_stored(v, t, off, off + n, r);
 }
 
-uint64_t raw_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                     uint64_t off, uint64_t end)
-{
-    uint64_t there = store_there(v->store, snapshot_tensor_no(v->snap, t), t->nbytes);
-    (void)row;
-    return there == t->nbytes ? end : min_u64(end, max_u64(off, there));
-}
-
 uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
     (void)v;
     return form_size(row->form, t);
 }
 
-bool value_decodes(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t)
-{
-    return row->form && form_decodes(row->form, g->gguf, t);
-}
-
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r)
 {
-    if (!value_decodes(v->snap, row, t))
+    if (!form_decodes(row->form, v->snap->gguf, t))
         return reply_stored(v, t, off, off + n, r);
     return form_read(row->form, v->snap->gguf, v->store, snapshot_tensor_no(v->snap, t), off,
                      reply_room(r, n), n);
-}
-
-uint64_t value_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                       uint64_t off, uint64_t end)
-{
-    uint32_t i = snapshot_tensor_no(v->snap, t);
-    uint64_t there = form_there(row->form, v->snap->gguf, v->store, i);
-    return there == form_size(row->form, t) ? end : min_u64(end, max_u64(off, there));
 }
 
 static size_t header(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
@@ -105,29 +86,10 @@ uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf
     return header(v->snap, row, t, &m) + value_size(v, row, t);
 }
 
-int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
-             size_t n, struct reply *r)
+void npy_head(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+              struct buf *out)
 {
-    CLEANUP(buf_free) struct buf head = BUF_INIT;
-    size_t len = header(v->snap, row, t, &head);
-    if (buf_error(&head))
-        return buf_error(&head);
-    size_t from_head = (size_t)within_u64(off, n, len);
-    if (from_head)
-        reply_copy(r, head.data + off, from_head);
-    if (n == from_head)
-        return 0;
-    return value_read(v, row, t, off + from_head - len, n - from_head, r);
-}
-
-uint64_t npy_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                     uint64_t off, uint64_t end)
-{
-    struct buf m = BUF_MEASURE;
-    uint64_t len = header(v->snap, row, t, &m);
-    if (end <= len)
-        return end;
-    return len + value_missing(v, row, t, off > len ? off - len : 0, end - len);
+    (void)header(v->snap, row, t, out);
 }
 
 uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
@@ -162,15 +124,6 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
     return reply_image(v, model_image(v), off, n, r);
 }
 
-uint64_t model_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                       uint64_t off, uint64_t end)
-{
-    const struct image *im = model_image(v);
-    (void)row;
-    (void)t;
-    return im ? image_missing(im, v->store, off, end) : end;
-}
-
 /* Without memory to measure it the file is there, and its size is -ENOMEM. */
 bool safetensors_row_possible(struct snapshot *g, const struct row *row)
 {
@@ -197,12 +150,4 @@ int safetensors_row_read(const struct view *v, const struct row *row, const stru
     (void)row;
     (void)t;
     return reply_image(v, v->file, off, n, r);
-}
-
-uint64_t safetensors_row_missing(const struct view *v, const struct row *row,
-                                 const struct gguf_tensor *t, uint64_t off, uint64_t end)
-{
-    (void)row;
-    (void)t;
-    return image_missing(v->file, v->store, off, end);
 }

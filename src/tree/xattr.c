@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Extended attributes, and the history of the keys by attributes of metadata/: see tree.h. */
+/* Extended attributes: see tree.h. */
 #include "tree/editable.h"
 
 #include <errno.h>
@@ -8,135 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "edit/history_look.h"
+#include "edit/history.h"
 #include "live/unsaved.h"
 #include "model/facts.h"
 #include "tree/state.h"
 
-/* ---- the history ---- */
-
-/* An attribute is at most 64 KiB: of a longer text the newest lines. */
-#define TEXT_MOST ((size_t)60000)
-
-static bool is_history_xattr(const struct node *n, const char *name)
-{
-    return n->kind == NODE_DIR && n->row == ROOT_METADATA &&
-           (strcmp(name, TREE_XATTR_HISTORY) == 0 || strcmp(name, TREE_XATTR_UNDO) == 0 ||
-            strcmp(name, TREE_XATTR_HISTORY_ERROR) == 0);
-}
-
-/* What is accepted and not written is in no state yet: a line of its own. */
-static void put_accepted(size_t n, struct buf *out)
-{
-    if (n == 0)
-        return;
-    buf_str(out, "-\tnot written yet\t");
-    state_count(n, "edit", "edits", out);
-    buf_char(out, '\n');
-}
-
-/* What the disk says must not be taken for a folder without such an attribute: -EIO. */
-static int states(struct tree *t, struct live *l, struct buf *out, struct err *e)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    size_t waiting = l ? live_accepted(l) : 0; /* before: what lands meanwhile is shown twice */
-    int r = l ? live_history(l, &text, e) : tree_history(t, &text, e);
-    if (r < 0)
-        return r == -EOPNOTSUPP && l && !t->opt.history ? r : -EIO;
-    put_accepted(waiting, &text);
-    const char *at = buf_text(&text), *end = buf_text_end(&text);
-    while (end - at > (ptrdiff_t)TEXT_MOST)
-        at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
-    if (text.len)
-        buf_add(out, at, (size_t)(end - at));
-    return buf_error(out);
-}
-
-static int why_no_states(struct tree *t, struct live *l, struct buf *out)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct err e = {0};
-    if (states(t, l, &text, &e) == 0)
-        return -ENODATA;
-    buf_str(out, e.msg);
-    return buf_error(out);
-}
-
-static int history_getxattr(struct tree *t, const char *name, struct buf *out)
-{
-    struct live *l = atomic_load(&t->live);
-    if (!t->writable)
-        return -EROFS;
-    if (strcmp(name, TREE_XATTR_HISTORY) == 0)
-        return states(t, l, out, NULL);
-    if (strcmp(name, TREE_XATTR_HISTORY_ERROR) == 0)
-        return why_no_states(t, l, out);
-    int r = l ? live_undo_said(l, out) : 0;
-    return r == 0 && out->len == 0 ? -ENODATA : r;
-}
-
-/* Digits alone, at most 18: they fit. */
-static bool number_of(const char *text, size_t n, uint64_t *ret)
-{
-    *ret = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9' || n > 18)
-            return false;
-        *ret = *ret * 10 + (uint64_t)(text[i] - '0');
-    }
-    return n == 0 || *ret > 0;
-}
-
-static int history_setxattr(struct tree *t, const char *name, const void *value, size_t n,
-                            struct live_wait *w)
-{
-    uint64_t number;
-    struct live *l;
-    int r = begin_editing(t, &l);
-    if (r < 0)
-        return r;
-    if (strcmp(name, TREE_XATTR_HISTORY) == 0)
-        return n == 5 && memcmp(value, "clear", 5) == 0 ? live_history_clear(l) : -EINVAL;
-    return number_of(value, n, &number) ? live_undo(l, number, w) : -EINVAL;
-}
-
-/* ---- without a daemon ---- */
-
-static int open_history(const struct tree *t, struct history *ret, struct err *e)
-{
-    char *home = NULL;
-    *ret = (struct history){.place = HISTORY_PLACE_INIT};
-    int r = history_home(&home, e);
-    if (r == 0)
-        r = history_open(ret, &sys_libc, home, t->model.real, HISTORY_KEEP, e);
-    free(home);
-    return r;
-}
-
-int tree_history(struct tree *t, struct buf *out, struct err *e)
-{
-    struct history h;
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    int r = open_history(t, &h, e);
-    if (r == 0)
-        r = history_text(&h, snapshot_own(v.snap), out, e);
-    history_close(&h);
-    return r;
-}
-
-int tree_history_clear(struct tree *t, size_t *n, struct err *e)
-{
-    struct history h;
-    if (faccessat(AT_FDCWD, t->model.real, W_OK, AT_EACCESS) < 0)
-        return err_set(e, -errno, "the model cannot be written: %s", strerror(errno));
-    int r = open_history(t, &h, e);
-    if (r == 0)
-        r = history_clear(&h, n, e);
-    history_close(&h);
-    return r;
-}
-
 /* ---- names, types and errors ---- */
+
+/* Of the root it is an attribute of the shelf. */
+#define READ_ONLY "user.gguf.readonly"
 
 /* Attributes are of metadata files and of tensors' folders. */
 struct subject {
@@ -238,7 +118,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
         return 0; /* a draft of it, too */
     if (s->n.kind == NODE_KEY)
         return keys_facts(t, s->n.number, &s->key);
-    int r = s->n.kind == NODE_TENSOR ? tree_freshen(t) : 0;
+    int r = s->n.kind == NODE_TENSOR ? tree_freshen(t, false, NULL) : 0;
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);
@@ -253,6 +133,8 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
         r = live_tensor_error(tensors_live(t), s->n.number, &s->key.error);
     else if (s->tensor && t->opt.tensors)
         add_note(t, s);
+    else if (s->tensor && t->merge_first)
+        buf_str(&s->key.error, MERGE_FIRST);
     return r;
 }
 
@@ -267,8 +149,10 @@ int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *o
 {
     CLEANUP(subject_free) struct subject s = {0};
     struct node at = ino_node(node);
-    if (is_history_xattr(&at, name))
-        return history_getxattr(t, name, out);
+    if (at.kind == NODE_DIR && tensors_fixed(t, &at) && strcmp(name, READ_ONLY) == 0) {
+        buf_str(out, t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
+        return buf_error(out);
+    }
     int r = subject_of(t, node, &s);
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     return r < 0 ? r : x ? value_of(&s, x, out) : -ENODATA;
@@ -283,6 +167,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
         if (find_xattr(&s, xattrs[i].name) && value_of(&s, &xattrs[i], &value) == 0)
             buf_add(out, xattrs[i].name, strlen(xattrs[i].name) + 1);
     }
+    if (s.n.kind == NODE_DIR && tensors_fixed(t, &s.n))
+        buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
     return r < 0 ? r : buf_error(out);
 }
 
@@ -301,8 +187,6 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     CLEANUP(subject_free) struct subject s = {0};
     struct live *l;
     struct node at = ino_node(node);
-    if (is_history_xattr(&at, name))
-        return history_setxattr(t, name, value, n, w);
     if (is_in_tensors(t, &at))
         return strncmp(name, "user.gguf.", 10) == 0 ? 0 : -EOPNOTSUPP;
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;

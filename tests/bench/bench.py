@@ -9,7 +9,6 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
   whole       the same of model.safetensors and model.f32.safetensors, of few and of many tensors
   disk        `sequential` with the model file not in the page cache
-  passthrough model.gguf against the model's file, where the kernel reads that
   cached      second read of a file of the mount against a native file
   random      4 KiB at random places through mmap, against a native file
   parallel    1, 2, 4 and 8 readers at a time, against the server of ready bytes
@@ -52,7 +51,6 @@ import copies
 import derived
 import edits
 import folders
-import passing
 import programs
 import reading
 import shards
@@ -253,7 +251,7 @@ def vocabulary(run):
 
 
 BENCHES = {f.__name__: f for f in (
-    programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk, passing.passthrough,
+    programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk,
     reading.cached, reading.random, reading.parallel, start,
     vocabulary, edits.edit, copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history,
     bounds.memory, bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors,

@@ -83,7 +83,9 @@ static void moments(const struct quant_set *set, struct buffers b, size_t n)
 static void bins(const struct quant_set *set, struct buffers b, size_t n)
 {
     uint64_t count[QUANT_BINS] = {0};
-    set->bins(b.from, n, 500, count);
+    volatile double sink = set->sum_fourth(b.from, n, 0);
+    set->bins(b.from, n, 0, 100, count);
+    (void)sink;
     __asm__ volatile("" : : "r"(count) : "memory");
 }
 

@@ -4,7 +4,7 @@
  *
  *     bench_encode [TYPE...]        all types with an encoder by default
  *
- * Values like weights (integers: whole numbers), 256 KiB of them, which stay in the cache; encoded
+ * "weighed": with importances. Values like weights (integers: whole numbers), 256 KiB of them, which stay in the cache; encoded
  * again and again for about MIN_SECONDS a round. Each figure is the median of several rounds, in
  * which the sets take turns. Output: lines of `#` for people, then tab-separated lines type, set,
  * GB/s, ratio to the generic set.
@@ -21,18 +21,18 @@
 enum { ROUNDS = 7, MAX_SETS = 4, VALUES = 1 << 16 };
 #define MIN_SECONDS 0.01
 
-static float values[VALUES];
+static float values[VALUES], importances[VALUES];
 static uint8_t blocks[VALUES * sizeof(double)]; /* F64 and I64 are the largest */
 
 /* Seconds of one pass over all values. */
-static double one_round(const struct quant_type *t)
+static double one_round(const struct quant_type *t, const float *weight)
 {
     const size_t n = VALUES / t->block_len;
     const double start = now();
     unsigned passes = 0;
     double taken;
     do {
-        if (t->encode(values, n, blocks) != n)
+        if (t->encode(values, weight, n, blocks) != n)
             abort();
         __asm__ volatile("" : : "r"(blocks) : "memory"); /* the output is needed: keep each pass */
         passes++;
@@ -41,7 +41,7 @@ static double one_round(const struct quant_type *t)
     return taken / passes;
 }
 
-static void run(uint32_t id, size_t n_sets)
+static void run(uint32_t id, size_t n_sets, const float *weight)
 {
     double seconds[MAX_SETS][ROUNDS], generic = 0;
     const bool whole = id >= 24 && id <= 27; /* I8 to I64 */
@@ -50,12 +50,12 @@ static void run(uint32_t id, size_t n_sets)
         values[i] = (float)(int)(values[i] * 1000);
     for (size_t r = 0; r < ROUNDS; r++)
         for (size_t s = 0; s < n_sets; s++)
-            seconds[s][r] = one_round(&quant_set_at(s)->types[id]);
+            seconds[s][r] = one_round(&quant_set_at(s)->types[id], weight);
     for (size_t s = 0; s < n_sets; s++) {
         const double rate = sizeof(values) / median(seconds[s], ROUNDS) / 1e9;
         generic = s == 0 ? rate : generic;
-        (void)printf("%s\t%s\t%.3f\t%.2f\n", quant_find(id)->name, quant_set_at(s)->name, rate,
-                     rate / generic);
+        (void)printf("%s%s\t%s\t%.3f\t%.2f\n", quant_find(id)->name, weight ? " weighed" : "",
+                     quant_set_at(s)->name, rate, rate / generic);
     }
 }
 
@@ -66,8 +66,17 @@ int main(int argc, char **argv)
         n_sets++;
     (void)printf("# GB/s of float32 input, one thread, median of %d rounds\n", ROUNDS);
     (void)printf("# type\tset\tGB/s\tof generic\n");
-    for (uint32_t id = 0; quant_find(id); id++)
-        if (quant_find(id)->encode && wanted(quant_find(id)->name, argc, argv))
-            run(id, n_sets);
+    golden_values(importances, VALUES, 0, UNIFORM, 2);
+    for (size_t i = 0; i < VALUES; i++)
+        importances[i] *= importances[i];
+    for (uint32_t id = 0; quant_find(id); id++) {
+        const struct quant_type *t = quant_find(id);
+        if (!t->encode || !wanted(t->name, argc, argv))
+            continue;
+        if (t->weighs != QUANT_NEEDS)
+            run(id, n_sets, NULL);
+        if (t->weighs != QUANT_IGNORES)
+            run(id, n_sets, importances);
+    }
     return 0;
 }

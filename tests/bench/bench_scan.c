@@ -4,7 +4,7 @@
  *
  *     bench_scan [GGUF]      by default a model of 64 MiB of Q4_K made in memory
  *
- * One thread, its own time; decoding alone writes the same chunks into the same cache. Rounds take turns; the
+ * Processor time, of all threads; decoding alone writes the same chunks into the same cache. Rounds take turns; the
  * median of each, in GB/s (10^9 bytes) of float32, and their ratio.
  */
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static double decode(const struct gguf *g, const struct map *m, float *room)
 
 static double scan(const struct gguf *g, const struct map *m, struct scan_result *found)
 {
-    struct scan s = {.g = g, .map = m, .threads = 1};
+    struct scan s = {.g = g, .map = m};
     double start = now();
     return scan_run(&s, found) == 0 ? now() - start : -1;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A folder of many models under one mount: what it costs to look at it."""
 import contextlib
+import json
 import os
 import subprocess
 import tempfile
@@ -22,7 +23,8 @@ def make(folder, count):
 
 
 def daemon(at):
-    return os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+    listed = json.loads(subprocess.run([GGUFS, '--list', '--json'], stdout=subprocess.PIPE, check=True).stdout)
+    return [x['pid'] for x in listed if x['mountpoint'] == at][-1]
 
 
 def resident(at):

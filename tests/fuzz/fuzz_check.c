@@ -43,7 +43,7 @@ static void check_name(const struct gguf *g)
 static void check_values(const struct gguf *g, const uint8_t *data, size_t size)
 {
     struct map m = {.fd = -1, .data = data, .size = size};
-    struct scan s = {.g = g, .map = &m, .threads = 1};
+    struct scan s = {.g = g, .map = &m};
     struct scan_result *found = calloc((size_t)g->n_tensors + 1, sizeof(*found));
     FUZZ_CHECK(found && scan_run(&s, found) == -EIO); /* no file is behind the map */
     scan_tell(g, "x", found, sink, NULL);

@@ -79,11 +79,12 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
 {
     char name[64], other[64];
     size_t len = pick_tensor(s, g, name), other_len = pick_tensor(s, g, other), n = next(s) % 64;
-    struct edit_shape shape = {24, 1 + n % 4, {n, 1, 1, 1}};
-    struct edit_draft *d;
-    if (edit_draft_memory(n, &d) < 0)
+    struct tensor_shape shape = {24, 1 + n % 4, {n, 1, 1, 1}};
+    static const uint8_t zeros[64];
+    struct log *d = memory_draft(zeros, n);
+    if (!d)
         return -ENOMEM;
-    struct edit_piece p = {kind & 8 ? next(s) : 0, n, 0, d};
+    struct tensor_piece p = {kind & 8 ? next(s) : 0, n, 0, d};
     int r;
     if (kind % 4 == 0)
         r = edit_tensor_remove(c, name, len, e);
@@ -95,7 +96,7 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
         r = edit_tensor_set(c, name, len, &shape, &p, kind & 4 ? 1 : 0, e);
     else
         r = edit_tensor_add(c, name, len, &shape, &p, 1, EDIT_LAST, e);
-    edit_draft_unref(d);
+    log_unref(d);
     return r;
 }
 

@@ -59,6 +59,16 @@ static void check_fault(const struct tensor *t, int r, const struct quant_fault 
     FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
 }
 
+/* From the old blocks, so that they are as odd as these. */
+static const struct quant_importances *importances(const struct tensor *t)
+{
+    static float of[QUANT_MAX_BLOCK_LEN];
+    static const struct quant_importances imp = {of, QUANT_MAX_BLOCK_LEN, UINT64_MAX, 0};
+    for (size_t i = 0; i < QUANT_MAX_BLOCK_LEN; i++)
+        of[i] = ldexpf(t->raw[i] & 15, (t->raw[i] >> 4) * 16 - 128);
+    return &imp;
+}
+
 /* Returns what writing the stream over the blocks gives, and the blocks in dst. */
 static int write_with(struct tensor *t, const struct quant_set *set, uint8_t *dst,
                       struct quant_fault *f)
@@ -66,7 +76,7 @@ static int write_with(struct tensor *t, const struct quant_set *set, uint8_t *ds
     quant_use(set);
     t->type = quant_find(t->type->id);
     memset(dst, 0, RAW_ROOM);
-    return quant_write(t->type, t->big, t->view, t->raw, t->stream, t->n, dst, f);
+    return quant_write(t->type, t->big, t->view, t->raw, t->stream, t->n, dst, importances(t), f);
 }
 
 static void check_write(struct tensor *t)
@@ -83,7 +93,8 @@ static void check_write(struct tensor *t)
         check_fault(t, r, &f);
         return;
     }
-    if (!t->type->encode || quant_write(t->type, t->big, t->view, NULL, t->stream, t->n, one, &f))
+    if (!t->type->encode ||
+        quant_write(t->type, t->big, t->view, NULL, t->stream, t->n, one, importances(t), &f))
         return;
     t->type->decode(one, t->n, values); /* with scales that are swapped in a big-endian tensor */
     for (size_t i = 0; i < t->n * t->type->block_len && !t->big; i++)
@@ -112,17 +123,17 @@ static void check_convert(struct tensor *t, uint32_t id)
     if (!quant_can_encode(to, t->big) || n % to->block_len)
         return;
     quant_use(quant_set_at(0));
-    const int r = quant_convert(t->type, to, t->big, t->raw, n, made, &f);
+    const int r = quant_convert(t->type, to, t->big, t->raw, n, made, importances(t), &f);
     FUZZ_CHECK(r == 0 || ((r == -EDOM || r == -ERANGE) && f.element < n));
     for (size_t s = 1; quant_set_at(s); s++) {
         quant_use(quant_set_at(s));
         t->type = quant_find(t->type->id);
         to = quant_find(id);
-        FUZZ_CHECK(quant_convert(t->type, to, t->big, t->raw, n, other, &g) == r);
+        FUZZ_CHECK(quant_convert(t->type, to, t->big, t->raw, n, other, importances(t), &g) == r);
         FUZZ_CHECK(r == 0 || f.element == g.element);
     }
     if (r == 0 && is_integer(t->type) && strcmp(to->name, "F64") == 0) {
-        FUZZ_CHECK(quant_convert(to, t->type, t->big, made, n, back, &f) == 0);
+        FUZZ_CHECK(quant_convert(to, t->type, t->big, made, n, back, NULL, &f) == 0);
         FUZZ_CHECK(memcmp(back, t->raw, n * t->type->block_bytes) == 0);
     }
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a state of a history: as a whole file, and as the keys of a file whose sums are right.
- * What is accepted can be restored: the keys that come out are the state's, and parse.
+ * Any bytes as a model's history: as a whole file, and as the facts of a file whose sums are right. What is
+ * accepted can be restored.
  */
 #include "fuzz.h"
 
 #include <string.h>
 
 #include "base/bytes.h"
-#include "edit/history_look.h"
+#include "edit/history.h"
 #include "edit/plan.h"
 #include "edit/restore.h"
 
@@ -17,14 +17,13 @@ static void check_err(int r, const struct err *e)
     FUZZ_CHECK(r < 0 ? e->code == r && e->msg[0] && !strchr(e->msg, '\n') : r == 0);
 }
 
-/* A model to restore the keys in, of the state's byte order: two keys and a tensor. */
-static struct gguf *base_for(const struct gguf *keys, uint8_t image[256])
+/* A model to restore the keys in: two keys and a tensor. */
+static struct gguf *make_base(bool big)
 {
-    bool big = keys->fmt.big;
+    uint8_t image[256] = {0};
     struct gguf *g = NULL;
-    memset(image, 0, 256);
     memcpy(image, "GGUF", 4);
-    put_u32(image + 4, keys->fmt.version, big);
+    put_u32(image + 4, 3, big);
     put_u64(image + 8, 1, big);
     put_u64(image + 16, 2, big);
     put_u64(image + 24, 3, big);
@@ -42,10 +41,8 @@ static struct gguf *base_for(const struct gguf *keys, uint8_t image[256])
     return g;
 }
 
-static void restore(const struct gguf *keys)
+static void restore(const struct gguf *g, const struct gguf *keys)
 {
-    uint8_t image[256];
-    struct gguf *g = base_for(keys, image);
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -60,44 +57,69 @@ static void restore(const struct gguf *keys)
     FUZZ_CHECK(r < 0 || edit_keys_id(p.next) == edit_keys_id(keys));
     history_describe(g, keys, &text);
     FUZZ_CHECK(!memchr(text.data ? (char *)text.data : "", '\n', text.len));
-    gguf_free(g);
 }
 
-static void take(const uint8_t *data, size_t size)
+static void take(const uint8_t *data, size_t size, struct gguf *base)
 {
-    struct history_record rec;
-    struct gguf *keys = NULL;
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
     struct err e = {0};
-    int r = history_parse(data, size, "/m", &rec, &keys, &e);
+    buf_add(&f.bytes, data, size);
+    int r = history_parse(&f, "/m", &e);
     check_err(r, &e);
-    if (r == 0)
-        restore(keys);
-    gguf_free(keys);
+    struct gguf *now = gguf_ref(base);
+    for (size_t i = f.n; i > 0 && r == 0; i--) {
+        struct gguf *keys = NULL;
+        e = (struct err){0};
+        r = history_before(&f, i - 1, now, &keys, &e);
+        check_err(r, &e);
+        if (r < 0)
+            break;
+        restore(base, keys);
+        gguf_free(now);
+        now = keys;
+    }
+    gguf_free(now);
 }
 
-/* The bytes as keys, behind a record that fits. */
-static void dress(const uint8_t *data, size_t size)
+static void put_sum(uint8_t *part, const void *more, size_t n)
 {
-    struct source s = source_mem(data, size);
-    struct gguf *g = NULL;
-    struct history_record rec = {.path_len = 2, .image_len = size};
-    uint8_t *file = malloc(HISTORY_RECORD + 2 + size);
+    static const uint64_t key[2] = {0x67677566732d7374, 0x6174652d73756d21};
+    put_u64(part + 120, siphash_two(key, part, 120, more, n), false);
+}
+
+/* The bytes as facts, of a state or of two, in a file whose sums are right. */
+static void dress(const uint8_t *data, size_t size, struct gguf *base)
+{
+    static const uint64_t key[2] = {0x67677566732d7374, 0x6174652d73756d21};
+    size_t part = size / 2, room = 4 * HISTORY_UNIT + size + 2 * HISTORY_UNIT,
+           at = 2 * HISTORY_UNIT;
+    uint8_t *file = calloc(1, room);
     FUZZ_CHECK(file);
-    memcpy(file + HISTORY_RECORD, "/m", 2);
-    memcpy(file + HISTORY_RECORD + 2, data, size);
-    rec.sum = history_sum(file + HISTORY_RECORD, 2 + size, 2);
-    if (gguf_parse(&s, 0, &g, NULL) == 0)
-        rec.before = edit_keys_id(g);
-    gguf_free(g);
-    history_record_put(&rec, file);
-    take(file, HISTORY_RECORD + 2 + size);
+    memcpy(file, "GGUFSHS3", 8);
+    put_u32(file + 16, 2, false);
+    memcpy(file + HISTORY_UNIT, "/m", 2);
+    put_sum(file, "/m", 2);
+    for (int i = 0; i < 2; i++) {
+        size_t n = i ? size - part : part;
+        put_u32(file + at, i && size % 3 == 0 ? 2 : 1, false);
+        put_u64(file + at + 8, (uint64_t)i + 1, false);
+        put_u64(file + at + 64, base->fmt.big, false);
+        put_u64(file + at + 72, n, false);
+        put_u64(file + at + 80, siphash(key, data + (i ? part : 0), n), false);
+        put_sum(file + at, "", 0);
+        memcpy(file + at + HISTORY_UNIT, data + (i ? part : 0), n);
+        at += HISTORY_UNIT + (n + HISTORY_UNIT - 1) / HISTORY_UNIT * HISTORY_UNIT;
+    }
+    take(file, at, base);
     free(file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    take(data, size);
+    struct gguf *base = make_base(size && data[0] & 1);
+    take(data, size, base);
     if (size)
-        dress(data, size);
+        dress(data, size, base);
+    gguf_free(base);
     return 0;
 }

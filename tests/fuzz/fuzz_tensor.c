@@ -31,14 +31,14 @@ static void check_type(const char *text, size_t n)
 
 static void check_shape(const char *text, size_t n)
 {
-    struct edit_shape s = {0}, open;
+    struct tensor_shape s = {0}, open;
     struct err e = {0};
     uint64_t nbytes;
     int r = tensor_shape_parse(text, n, true, &s, &e);
     FUZZ_CHECK((r == 0 || r == -EINVAL) && r == e.code);
     if (r != 0)
         return;
-    FUZZ_CHECK(edit_shape_bytes(&s, &nbytes, &e) == 0); /* F32 */
+    FUZZ_CHECK(tensor_shape_bytes(&s, &nbytes, &e) == 0); /* F32 */
     for (size_t i = 0; i <= n; i++) {
         r = tensor_shape_parse(text, i, false, &open, NULL);
         FUZZ_CHECK(r == TENSOR_TEXT_MORE || r == 0);

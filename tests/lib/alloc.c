@@ -6,10 +6,12 @@
 #include <stdatomic.h>
 
 void *__real_malloc(size_t n);
+void *__real_aligned_alloc(size_t to, size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 void __real_free(void *p);
 void *__wrap_malloc(size_t n);
+void *__wrap_aligned_alloc(size_t to, size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 void __wrap_free(void *p);
@@ -87,6 +89,11 @@ void *__wrap_malloc(size_t n)
 void *__wrap_calloc(size_t n, size_t size)
 {
     return fails() ? NULL : add(__real_calloc(n, size));
+}
+
+void *__wrap_aligned_alloc(size_t to, size_t n)
+{
+    return fails() ? NULL : add(__real_aligned_alloc(to, n));
 }
 
 void *__wrap_realloc(void *p, size_t n)

@@ -4,7 +4,10 @@
 #define TESTS_LIB_CHANGES_H
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/sys.h"
 #include "edit/change.h"
 
 /* edit_set() of a copy of these n bytes. */
@@ -19,12 +22,13 @@ static inline int set_bytes(struct edit_change *c, const char *key, size_t key_l
     return r;
 }
 
-/* A draft in memory with a copy of them. NULL: no memory. */
-static inline struct edit_draft *memory_draft(const void *bytes, size_t n)
+/* A log with a copy of them. NULL: it could not be made. */
+static inline struct log *memory_draft(const void *bytes, size_t n)
 {
-    struct edit_draft *d = NULL;
-    if (edit_draft_memory(n, &d) == 0 && n > 0)
-        memcpy(d->bytes, bytes, n);
+    struct log *d = NULL;
+    int fd = memfd_create("draft", MFD_CLOEXEC);
+    if (fd >= 0 && (sys_write_all(&sys_libc, fd, bytes, n, 0) < 0 || log_make(fd, &d, NULL) < 0))
+        (void)close(fd);
     return d;
 }
 

@@ -396,6 +396,18 @@ static void other_template(struct build *b)
     put_template(b, "{{ '<|im_end|>' }}");
 }
 
+static void silent_template(struct build *b)
+{
+    build_u32(b, "tokenizer.ggml.eos_token_id", 2);
+    put_template(b, "{% for m in messages %}{{ m['content'] }}{% endfor %}");
+}
+
+static void ended_template(struct build *b)
+{
+    build_u32(b, "tokenizer.ggml.eos_token_id", 2); /* </s> */
+    put_template(b, "{{ messages[0]['content'] + '</s>' }}");
+}
+
 static void other_tokenizer(struct build *b)
 {
     build_str(b, "tokenizer.ggml.model", "foo");
@@ -457,6 +469,11 @@ static void yarn(struct build *b)
 static void few_experts(struct build *b)
 {
     build_u32(b, "llama.expert_used_count", 2);
+}
+
+static void untold_experts(struct build *b)
+{
+    build_u32(b, "llama.expert_count", 2);
 }
 
 static void no_expert(struct build *b)
@@ -673,6 +690,8 @@ const struct check_row check_rows[] = {
     {"chat-template", CHECK_ERROR, .add = endless_template},
     {"chat-template", CHECK_ERROR, .add = crossed_template},
     {"chat-template", CHECK_WARNING, .add = other_template},
+    {"chat-template", CHECK_WARNING, .add = silent_template},
+    {.keeps = " chat-template ", .add = ended_template},
     {.keeps = " chat-template ", .add = whole_template},
     {"tensor-missing", CHECK_ERROR, .lacks = "output_norm.weight"},
     {"tensor-missing", CHECK_ERROR, .lacks = "blk.0.attn_v.weight"},
@@ -681,6 +700,7 @@ const struct check_row check_rows[] = {
     {"key-value", CHECK_ERROR, .add = no_scaling}, {.keeps = " key-value ", .add = yarn},
     {"key-value", CHECK_ERROR, .add = few_experts},
     {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .add = no_expert},
+    {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .add = untold_experts},
     {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = three_sections},
     {.bare = true, .file = HASH, .without = "general.architecture", .add = four_sections},
     {"key-value", CHECK_ERROR, .without = "llama.rope.dimension_count", .add = half_turned},

@@ -261,7 +261,7 @@ class Gate:
 
     @contextlib.contextmanager
     def before(self, what):
-        """Programs that are started meanwhile wait before that: GATE, GATE_FREE, GATE_UNMOUNT."""
+        """Programs that are started meanwhile wait before that: GATE, GATE_FREE, GATE_UNMOUNT and so on."""
         os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
         try:
             yield
@@ -275,6 +275,13 @@ class Gate:
     def wait(self):
         """Until somebody stands before it."""
         self.fd = os.open(self.name, os.O_WRONLY)
+
+    def let_one(self):
+        """Who stands before it goes on; the next one waits, at a FIFO that the first never opened."""
+        os.mkfifo(self.name + '.next')
+        os.rename(self.name + '.next', self.name)
+        os.close(self.fd)
+        self.fd = -1
 
     def open(self):
         os.unlink(self.name)

@@ -273,10 +273,75 @@ bool golden_encode_check(const struct golden_encode *g, const struct quant_type 
     if (!x || !raw)
         return false;
     golden_values(x, n, g->id, g->kind, g->seed);
-    if (t->encode(x, g->blocks, raw) != g->blocks || golden_hash(raw, size) != g->raw_hash)
+    if (t->encode(x, NULL, g->blocks, raw) != g->blocks || golden_hash(raw, size) != g->raw_hash)
         return false;
     if (g->error > 0 && !near_enough(g, t, x, raw))
         return false;
     (void)golden_canon(x, n);
     return golden_hash(x, 4 * n) == g->f32_hash;
+}
+
+/* ---- with importances ---- */
+
+const struct golden_weighed golden_weighed[] = {
+#include "data/encode_weighed.inc"
+};
+const size_t n_golden_weighed = sizeof(golden_weighed) / sizeof(golden_weighed[0]);
+
+/* Of columns, some of which are larger. */
+static float column_size(uint64_t w)
+{
+    const float size = (float)(64 + (w >> 16) % 64) * 0x1p-6f;
+    return (w >> 40) % 64 ? size : size * (float)(1 << (1 + (w >> 8) % 4));
+}
+
+static float importance(uint64_t w)
+{
+    return (w >> 32 & 31) == 0 ? 0 : from_bits(0, (int)((w >> 40) % 12) - 6, w & 0x7fffff);
+}
+
+void golden_table(const struct golden_weighed *g, float *values, float *importances)
+{
+    const size_t n = (size_t)g->rows * g->columns;
+    uint64_t seed = g->seed, other = g->importances;
+    for (size_t i = 0; i < g->columns && g->kind == OUTLIERS; i++)
+        importances[i] = column_size(golden_word(&seed));
+    for (size_t i = 0; i < n; i++)
+        values[i] = g->kind == UNIFORM    ? uniform(&seed)
+                    : g->kind == OUTLIERS ? gaussian(&seed) * importances[i % g->columns]
+                                          : gaussian(&seed);
+    for (size_t i = 0; i < g->columns; i++)
+        importances[i] = g->importances ? importance(golden_word(&other)) : 1;
+}
+
+double golden_weighed_error(const struct golden_weighed *g, const struct quant_type *t,
+                            const float *values, const float *importances)
+{
+    const size_t n = g->columns / t->block_len;
+    double off = 0, all = 0;
+    CLEANUP(free_ptr) float *y = malloc(g->columns * sizeof(float));
+    CLEANUP(free_ptr) uint8_t *raw = malloc(n * t->block_bytes);
+    if (!y || !raw)
+        return -1;
+    for (size_t r = 0; r < g->rows; r++) {
+        const float *x = values + r * g->columns;
+        if (t->encode(x, g->importances ? importances : NULL, n, raw) != n)
+            return -1;
+        t->decode(raw, n, y);
+        for (size_t i = 0; i < g->columns; i++) {
+            const double w = (double)importances[i], e = (double)x[i] - (double)y[i];
+            off += w * e * e;
+            all += w * (double)x[i] * (double)x[i];
+        }
+    }
+    return sqrt(off / all);
+}
+
+const struct quant_importances *golden_needed(const struct quant_type *t)
+{
+    static float ones[QUANT_MAX_BLOCK_LEN];
+    static const struct quant_importances imp = {ones, QUANT_MAX_BLOCK_LEN, UINT64_MAX, 0};
+    for (size_t i = 0; i < QUANT_MAX_BLOCK_LEN; i++)
+        ones[i] = 1;
+    return t->weighs == QUANT_NEEDS ? &imp : NULL;
 }

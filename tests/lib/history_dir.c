@@ -102,21 +102,25 @@ bool same_keys(const struct gguf *a, const struct gguf *b)
     return i == a->n_kv && k == b->n_kv;
 }
 
-int64_t save(struct history *h, const struct gguf *g, int64_t now, struct err *e)
+int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t now,
+             uint64_t restored, struct err *e)
 {
-    struct history_record rec = {.begin = now, .end = now};
-    rec.before = rec.landed = rec.planned = edit_keys_id(g);
-    int r = history_save(h, &rec, g, e);
-    if (r == 0)
-        r = history_prune(h, &rec, e);
-    return r < 0 ? r : (int64_t)rec.number;
+    struct recorder r = {.h = h};
+    struct recorded_edit edit = {before, after, restored > 0, restored, now};
+    int done = recorder_begin(&r, &edit, e);
+    recorder_end(&r, true, now);
+    if (done > 0)
+        done = recorder_settle(&r, e);
+    int64_t number = (int64_t)r.rec.number;
+    recorder_close(&r);
+    return done < 0 ? done : number;
 }
 
 bool numbers_are(struct history *h, uint64_t first, uint64_t last)
 {
-    CLEANUP(history_list_free) struct history_list l = HISTORY_LIST_INIT;
-    bool good = history_list(h, &l, NULL) == 0 && l.n == last + 1 - first;
-    for (size_t i = 0; i < l.n && good; i++)
-        good = l.name[i].number == first + i;
-    return good;
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    bool good = history_load(h, &f, NULL) == 0 && f.n == last + 1 - first;
+    for (size_t i = 0; i < f.n && good; i++)
+        good = f.state[i].rec.number == first + i;
+    return good && f.end == f.bytes.len;
 }

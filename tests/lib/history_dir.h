@@ -4,7 +4,7 @@
  *
  *     struct home x;
  *     home_setup(&x);                             x.h: of /models/m.gguf, 20 states
- *     CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), 1);
+ *     CU_ASSERT_EQUAL(save(&x.h, a, b, 1000, 0, &e), 1);
  *     home_teardown(&x);
  */
 #ifndef TESTS_LIB_HISTORY_DIR_H
@@ -31,8 +31,9 @@ struct gguf *keys_of(const char *text);
 /* The same keys in the same order, byte for byte, but for the program's own. */
 bool same_keys(const struct gguf *a, const struct gguf *b);
 
-/* Keep a state of these keys, begun at `now`: its number, or -errno. */
-int64_t save(struct history *h, const struct gguf *g, int64_t now, struct err *e);
+/* An edit at `now`, written; restored: it is an undo. The number of its state, or -errno. */
+int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t now,
+             uint64_t restored, struct err *e);
 /* The states are those from `first` to `last`; first > last: there are none. */
 bool numbers_are(struct history *h, uint64_t first, uint64_t last);
 

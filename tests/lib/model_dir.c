@@ -165,40 +165,32 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
     finish(d, &c, old, old_n, s);
 }
 
-/* Bytes that differ from those of the model, in memory or in a file. */
-static struct edit_draft *make_draft(size_t n, bool file)
+/* Bytes that differ from those of the model. */
+static struct log *make_draft(size_t n)
 {
-    struct edit_draft *d = NULL;
     struct buf b = BUF_INIT;
     for (size_t i = 0; i < n; i++)
         buf_char(&b, (char)(i * 7 + i / 256 + 1));
-    if (!file) {
-        d = memory_draft(b.data, b.len);
-        buf_free(&b);
-        return d;
-    }
-    int fd = memfd_create("draft", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL_FATAL(sys_write_all(&sys_libc, fd, b.data, n, 0), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &d, NULL), 0);
+    struct log *d = memory_draft(b.data, b.len);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     buf_free(&b);
     return d;
 }
 
 /* A draft without a name on the file system of setup_tensors(): all but the edges of b, whose bytes lie in it
  * as in the model. */
-static struct edit_piece make_lent(const struct gguf *g)
+static struct tensor_piece make_lent(const struct gguf *g)
 {
     enum { EDGE = 11 };
     const struct gguf_tensor *b = &g->tensor[1];
-    struct edit_piece p = {EDGE, b->nbytes - 2 * EDGE, 0, NULL};
+    struct tensor_piece p = {EDGE, b->nbytes - 2 * EDGE, 0, NULL};
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
-    p.src = EDIT_DRAFT_ROOM + (b->off + EDGE) % EDIT_DRAFT_ROOM;
+    p.src = LOG_ROOM + (b->off + EDGE) % LOG_ROOM;
     for (size_t i = 0; i < p.len; i++)
         buf_char(&bytes, (char)(i * 5 + i / 256 + 1));
     int fd = open(memory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     CU_ASSERT_EQUAL_FATAL(sys_write_all(&sys_libc, fd, bytes.data, bytes.len, p.src), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &p.draft, NULL), 0);
-    atomic_store(&p.draft->lends, true);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &p.log, NULL), 0);
     return p;
 }
 
@@ -206,19 +198,20 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
                       enum edit_strategy s, unsigned what)
 {
     CLEANUP(edit_change_free) struct edit_change c;
-    struct edit_draft *file = make_draft(70001, true), *memory = make_draft(3000, false);
-    struct edit_piece bytes[] = {{5, 3000, 0, memory}, {5000, 9001, 77, file}, {20000, 1, 3, file}};
-    struct edit_piece more = {0, 70001, 0, file}, made = {0, 15, 60, memory};
-    struct edit_piece five = {0, 5, 9, memory};
-    const struct edit_shape long_one = {I8, 1, {70001}}, short_one = {I8, 2, {5, 3}},
-                            small_one = {I8, 1, {5}};
+    struct log *file = make_draft(70001), *memory = make_draft(3000);
+    struct tensor_piece bytes[] = {
+        {5, 3000, 0, memory}, {5000, 9001, 77, file}, {20000, 1, 3, file}};
+    struct tensor_piece more = {0, 70001, 0, file}, made = {0, 15, 60, memory};
+    struct tensor_piece five = {0, 5, 9, memory};
+    const struct tensor_shape long_one = {I8, 1, {70001}}, short_one = {I8, 2, {5, 3}},
+                              small_one = {I8, 1, {5}};
     edit_change_init(&c, g, NULL);
     if (what & EDIT_BYTES)
         CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, bytes, 3, NULL), 0);
     if (what & EDIT_LENT) {
-        struct edit_piece lent = make_lent(g);
+        struct tensor_piece lent = make_lent(g);
         CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, &lent, 1, NULL), 0);
-        edit_draft_unref(lent.draft);
+        log_unref(lent.log);
     }
     if (what & EDIT_MADE)
         CU_ASSERT_EQUAL(edit_tensor_set(&c, "a", 1, &short_one, &made, 1, NULL), 0);
@@ -231,8 +224,8 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
     for (int i = 0; i < 2 && what & EDIT_APART; i++)
         CU_ASSERT_EQUAL(
             edit_tensor_add(&c, i ? "y" : "x", 1, &small_one, &five, 1, EDIT_LAST, NULL), 0);
-    edit_draft_unref(file);
-    edit_draft_unref(memory);
+    log_unref(file);
+    log_unref(memory);
     finish(d, &c, old, old_n, s);
 }
 

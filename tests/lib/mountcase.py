@@ -7,7 +7,7 @@ import unittest
 
 import mountlib
 import samples
-from mountlib import GGUFS, run
+from mountlib import GGUFS, daemon, run
 
 ROOT = os.getuid() == 0
 READ_ONLY = 'user.gguf.readonly'
@@ -15,10 +15,6 @@ READ_ONLY = 'user.gguf.readonly'
 
 def why(at):
     return os.getxattr(at, READ_ONLY).decode()
-
-
-def daemon(at):
-    return int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
 
 
 def as_nobody(script, *arguments):

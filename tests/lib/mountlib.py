@@ -9,6 +9,7 @@ Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's folder is mad
 """
 import contextlib
 import glob
+import json
 import os
 import pty
 import re
@@ -213,10 +214,16 @@ class Mount:
         assert_no_faults()
 
 
+def daemon(at):
+    """The process that serves a mount."""
+    done = run(GGUFS, '--list', '--json')
+    assert done.returncode == 0, done.err
+    return [x['pid'] for x in json.loads(done.out) if x['mountpoint'] == at][-1]
+
+
 def anonymous(at):
     """Bytes of memory of its own that the mount's daemon has."""
-    daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
-    with open(f'/proc/{daemon}/status', encoding='ascii') as lines:
+    with open(f'/proc/{daemon(at)}/status', encoding='ascii') as lines:
         return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
 
 

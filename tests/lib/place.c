@@ -18,7 +18,6 @@ void make_place(struct place *p, const struct content *i)
     CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
     (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
     p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    p->all = NULL;
     put_file(p->dir, NAME, i->bytes, i->n);
 }
 
@@ -46,12 +45,6 @@ void drop_place(struct place *p)
     (void)sys_libc.list(&sys_libc, p->dir, remove_one, &p->dir);
     CU_ASSERT_EQUAL(rmdir(p->folder), 0);
     (void)close(p->dir);
-    edit_draft_unref(p->all);
-}
-
-void place_in_files(struct place *p)
-{
-    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &p->all), 0);
 }
 
 struct content file_now(const struct place *p)

@@ -15,15 +15,11 @@ struct content {
 struct place {
     char folder[64], model[96];
     int dir;
-    struct edit_draft *all; /* after place_in_files() */
 };
 
 /* In memory, where that can be. */
 void make_place(struct place *p, const struct content *i);
 void drop_place(struct place *p);
-
-/* From now on no draft is in memory, however small: there is one that has all that may be. */
-void place_in_files(struct place *p);
 
 /* Files in the folder. */
 int files_in(const struct place *p);

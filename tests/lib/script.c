@@ -297,6 +297,7 @@ static void run_in(const struct script *s, const char *mode)
     }
     script_copies_go(0);
     script_copies_fail(0);
+    script_disk_full(false);
     if (r.failed)
         (void)script_finish(&r);
     else

@@ -57,8 +57,8 @@
  *     interrupt              a signal to the program that waits for the newest & operation;
  *                            interrupt first: for the oldest
  *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on.
- *                            go ERRNO: those that stopped fail. hold room: questions how much
- *                            room there is stop
+ *                            go ERRNO: those that stopped fail
+ *     full; full no          the disk says that it has no room; that it has
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                so many seconds have passed; behind N: the clock is set back by as many,
  *                            so that `later` need not be waited for

@@ -153,9 +153,17 @@ static int op_interrupt(struct run *r, char **arg, struct waiter *w)
 static int op_hold(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
-    if (arg[0] && strcmp(arg[0], "room") != 0)
-        script_fail(r, "%s cannot be held", arg[0]);
-    script_copies_hold(arg[0]);
+    (void)r;
+    (void)arg;
+    script_copies_hold();
+    return 0;
+}
+
+static int op_full(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    (void)r;
+    script_disk_full(!arg[0]);
     return 0;
 }
 
@@ -259,23 +267,14 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_faults[] = {
-    {"wait", op_wait, 0, 0, false},
-    {"later", op_later, 1, 1, false},
-    {"hasty", op_hasty, 0, 0, false},
-    {"behind", op_behind, 1, 1, false},
-    {"still", op_still, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 1, false},
-    {"hold", op_hold, 0, 1, false},
-    {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 1, false},
-    {"fail", op_fail, 0, 1, false},
-    {"alter", op_alter, 0, 0, false},
-    {"restore", op_restore, 0, 0, false},
-    {"edits", op_edits, 1, 1, false},
-    {"hurry", op_hurry, 0, 0, false},
-    {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},
-    {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false},
-    {0},
+    {"wait", op_wait, 0, 0, false},       {"later", op_later, 1, 1, false},
+    {"hasty", op_hasty, 0, 0, false},     {"behind", op_behind, 1, 1, false},
+    {"still", op_still, 0, 0, false},     {"interrupt", op_interrupt, 0, 1, false},
+    {"hold", op_hold, 0, 0, false},       {"full", op_full, 0, 1, false},
+    {"held", op_held, 0, 0, false},       {"go", op_go, 0, 1, false},
+    {"fail", op_fail, 0, 1, false},       {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false}, {"edits", op_edits, 1, 1, false},
+    {"hurry", op_hurry, 0, 0, false},     {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},   {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},     {0},
 };

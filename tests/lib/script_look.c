@@ -9,6 +9,7 @@
 
 #include "script_run.h"
 #include "tree_image.h"
+#include "tree/history.h"
 
 /* ---- what is there ---- */
 
@@ -49,7 +50,7 @@ static int op_size(struct run *r, char **arg, struct waiter *w)
     struct tree_entry e = {0};
     struct handle *h = script_handle(r, arg[0]);
     (void)w;
-    int got = h->f ? tree_fgetattr(r->t, h->node, h->f, &e) : 0;
+    int got = h->f ? tree_getattr(r->t, h->node, h->f, &e) : 0;
     if (got == 0 && (uint64_t)e.attr.st_size != script_number(r, arg[1]))
         script_fail(r, "it is %lld", (long long)e.attr.st_size);
     return got;
@@ -155,7 +156,7 @@ static int op_said(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
     (void)w;
-    int got = tree_getxattr(r->t, script_folder(), TREE_XATTR_UNDO, &said);
+    int got = tree_undo_said(r->t, &said);
     buf_char(&said, '\0');
     if (got == 0 && !strstr((char *)said.data, arg[0]))
         script_fail(r, "it said \"%s\"", (char *)said.data);
@@ -365,7 +366,7 @@ static int op_states(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     (void)w;
-    int got = tree_getxattr(r->t, script_folder(), TREE_XATTR_HISTORY, &text);
+    int got = tree_states(r->t, &text, NULL);
     buf_char(&text, '\0');
     if (got == 0 && (arg[0] ? !strstr((char *)text.data, arg[0]) : text.len > 1))
         script_fail(r, "they are '%s'", (char *)text.data);

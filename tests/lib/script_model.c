@@ -254,23 +254,29 @@ bool script_model_alone(const struct script_model *m)
     return files_in(&m->place) == 1 + (m->other.bytes != NULL);
 }
 
-/* ---- copies and questions about room, held and failed ---- */
+/* ---- copies held and failed, a full disk ---- */
 
 static struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool hold;
-    bool room;     /* what is held is the question how much room there is, and not copies */
+    bool full;     /* no room is left */
     unsigned held; /* that wait */
     int spoilt;    /* how those end that waited; 0: well */
     int error;     /* how all copies end */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-void script_copies_hold(bool room)
+void script_copies_hold(void)
 {
     (void)pthread_mutex_lock(&gate.lock);
     gate.hold = true;
-    gate.room = room;
+    (void)pthread_mutex_unlock(&gate.lock);
+}
+
+void script_disk_full(bool full)
+{
+    (void)pthread_mutex_lock(&gate.lock);
+    gate.full = full;
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
@@ -303,11 +309,11 @@ void script_copies_fail(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
-/* Waits while such a call is held: true. *error: how it is to end. */
-static bool pass(bool room, int *error)
+/* Waits while copies are held: true. *error: how it is to end. */
+static bool pass(int *error)
 {
     (void)pthread_mutex_lock(&gate.lock);
-    bool held = gate.hold && gate.room == room;
+    bool held = gate.hold;
     if (held) {
         gate.held++;
         (void)pthread_cond_broadcast(&gate.changed);
@@ -315,7 +321,7 @@ static bool pass(bool room, int *error)
             (void)pthread_cond_wait(&gate.changed, &gate.lock);
         gate.held--;
     }
-    *error = held && gate.spoilt ? gate.spoilt : room ? 0 : gate.error;
+    *error = held && gate.spoilt ? gate.spoilt : gate.error;
     (void)pthread_mutex_unlock(&gate.lock);
     return held;
 }
@@ -325,7 +331,7 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
                         unsigned flags)
 {
     int error;
-    bool held = pass(false, &error);
+    bool held = pass(&error);
     if (error) {
         errno = error;
         return -1;
@@ -336,14 +342,12 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
 int fstatvfs(int fd, struct statvfs *ret)
 {
     struct statfs st;
-    int error;
-    (void)pass(true, &error);
-    if (error) {
-        errno = error;
-        return -1;
-    }
     if (fstatfs(fd, &st) < 0)
         return -1;
+    (void)pthread_mutex_lock(&gate.lock);
+    if (gate.full)
+        st.f_bfree = st.f_bavail = 0;
+    (void)pthread_mutex_unlock(&gate.lock);
     *ret = (struct statvfs){.f_bsize = (unsigned long)st.f_bsize,
                             .f_frsize = (unsigned long)st.f_frsize,
                             .f_blocks = st.f_blocks,

@@ -36,9 +36,10 @@ bool script_model_whole(const struct script_model *m);
 /* No other file is there. */
 bool script_model_alone(const struct script_model *m);
 
-/* Copies stop when they begin, until they are let go: to go on, or to fail with an error. room: not
- * they do, but questions how much room the disk has. */
-void script_copies_hold(bool room);
+/* Copies stop when they begin, until they are let go: to go on, or to fail with an error. */
+void script_copies_hold(void);
+/* The disk says that it has no room. */
+void script_disk_full(bool full);
 void script_copies_go(int error);
 /* Waits for one that has stopped. False: none did, for a long time. */
 bool script_copies_held(void);

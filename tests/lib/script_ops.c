@@ -9,6 +9,7 @@
 
 #include "script_run.h"
 #include "tree_image.h"
+#include "tree/history.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -257,14 +258,14 @@ static int op_forgive(struct run *r, char **arg, struct waiter *w)
 
 static int op_undo(struct run *r, char **arg, struct waiter *w)
 {
-    const char *number = arg[0] ? arg[0] : "";
-    return tree_setxattr(r->t, script_folder(), TREE_XATTR_UNDO, number, strlen(number), &w->wait);
+    return tree_begin_undo(r->t, arg[0] ? strtoull(arg[0], NULL, 10) : 0, &w->wait);
 }
 
 static int op_clear(struct run *r, char **arg, struct waiter *w)
 {
     (void)arg;
-    return tree_setxattr(r->t, script_folder(), TREE_XATTR_HISTORY, "clear", 5, &w->wait);
+    (void)w;
+    return tree_forget_states(r->t);
 }
 
 const struct script_op script_edits[] = {

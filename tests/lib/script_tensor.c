@@ -35,7 +35,7 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     const char *name;
     int got = parent_of(r, path, &dir, &name);
     if (got == 0 && strcmp(path, ".") == 0)
-        return tree_getattr(r->t, dir, e);
+        return tree_getattr(r->t, dir, NULL, e);
     return got == 0 ? tree_lookup(r->t, dir, name, e) : got;
 }
 

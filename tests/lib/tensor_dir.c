@@ -22,7 +22,7 @@ uint64_t tensor_dir_draw(uint64_t n)
     return (z ^ z >> 31) % n;
 }
 
-static void build(struct tensor_dir *x, bool big, const struct edit_shape *s)
+static void build(struct tensor_dir *x, bool big, const struct tensor_shape *s)
 {
     struct build b;
     size_t size;
@@ -50,13 +50,13 @@ static void open_store(struct tensor_dir *x)
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw)
 {
-    struct edit_shape s = {.type = type, .n_dims = n_dims};
+    struct tensor_shape s = {.type = type, .n_dims = n_dims};
     uint64_t n;
     memset(x, 0, sizeof(*x));
-    struct edit_shape sized = {.type = type, .n_dims = 1, .dims = {1}}; /* without dimensions */
+    struct tensor_shape sized = {.type = type, .n_dims = 1, .dims = {1}}; /* without dimensions */
     if (n_dims)
         memcpy(s.dims, dims, n_dims * sizeof(*dims));
-    CU_ASSERT_EQUAL_FATAL(edit_shape_bytes(n_dims ? &s : &sized, &n, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_shape_bytes(n_dims ? &s : &sized, &n, NULL), 0);
     x->n = (size_t)n;
     x->raw = malloc(x->n);
     for (size_t i = 0; i < x->n; i++)
@@ -69,17 +69,13 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
     open_store(x);
     CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, 1, NULL, &x->base), 0);
     x->f = (struct edit_file){.sys = &sys_libc, .dir = x->dir, .fd = -1, .name = NAME};
+    logs_init(&x->logs, &x->f);
 }
 
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error)
 {
     faultsys_init(&x->fs, mode, n, error);
     x->f.sys = &x->fs.sys;
-}
-
-void tensor_dir_in_files(struct tensor_dir *x)
-{
-    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &x->all), 0);
 }
 
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n)
@@ -90,7 +86,7 @@ uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n)
     uint8_t *raw = malloc(n / t->block_len * t->block_bytes);
     for (size_t i = 0; i < n; i++)
         v[i] = (float)((int)(i * 7 % 255) - 127);
-    CU_ASSERT_EQUAL_FATAL(quant_encode(t, big, v, n / t->block_len, raw, &fault), 0);
+    CU_ASSERT_EQUAL_FATAL(quant_encode(t, big, v, n / t->block_len, raw, NULL, &fault), 0);
     free(v);
     return raw;
 }
@@ -117,32 +113,28 @@ void tensor_dir_free(struct tensor_dir *x)
     CU_ASSERT_EQUAL(unlinkat(x->dir, NAME, 0), 0);
     CU_ASSERT_EQUAL(rmdir(x->path), 0);
     (void)close(x->dir);
-    edit_draft_unref(x->all);
+    logs_free(&x->logs);
     tensor_base_unref(x->base);
     store_unref(x->store);
     gguf_free(x->g);
     free(x->raw);
-    x->all = NULL;
-    CU_ASSERT_EQUAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &x->all),
-                    0); /* all of it was given back */
-    edit_draft_unref(x->all);
 }
 
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
                                      const struct tensor_edit *edit)
 {
     struct tensor_base *ret;
-    struct edit_content *k;
+    struct tensor_content *k;
     uint64_t nbytes = now->nbytes;
-    const struct edit_content *old = now->content;
-    const struct edit_shape *shape = edit->shaped ? &edit->shape : old ? &old->shape : NULL;
+    const struct tensor_content *old = now->content;
+    const struct tensor_shape *shape = edit->shaped ? &edit->shape : old ? &old->shape : NULL;
     if (edit->shaped)
-        CU_ASSERT_EQUAL_FATAL(edit_shape_bytes(&edit->shape, &nbytes, NULL), 0);
+        CU_ASSERT_EQUAL_FATAL(tensor_shape_bytes(&edit->shape, &nbytes, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(
-        edit_content_make(shape, nbytes, edit->whole ? NULL : old, edit->piece, edit->n, &k), 0);
-    CU_ASSERT_TRUE(!edit->whole || edit_content_covers(k));
+        tensor_content_make(shape, nbytes, edit->whole ? NULL : old, edit->piece, edit->n, &k), 0);
+    CU_ASSERT_TRUE(!edit->whole || tensor_content_covers(k));
     CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, 1, k, &ret), 0);
-    edit_content_unref(k);
+    tensor_content_unref(k);
     return ret;
 }
 

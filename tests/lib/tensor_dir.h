@@ -11,6 +11,7 @@
 #define TESTS_LIB_TENSOR_DIR_H
 
 #include "faultsys.h"
+#include "live/logs.h"
 #include "live/tensor_base.h"
 #include "live/tensor_edit.h"
 #include "model_dir.h"
@@ -25,7 +26,7 @@ struct tensor_dir {
     struct tensor_base *base; /* of the tensor, as it is in the file */
     uint8_t *raw;             /* its bytes */
     size_t n;
-    struct edit_draft *all; /* after tensor_dir_in_files() */
+    struct logs logs; /* of drafts */
 };
 
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
@@ -33,8 +34,6 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
 void tensor_dir_free(struct tensor_dir *x);
 /* From now on calls go through x->fs, which counts for one thread: of tensors of one unit of work. */
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
-/* From now on no draft is in memory, however small: there is one that has all that may be. */
-void tensor_dir_in_files(struct tensor_dir *x);
 /* n small whole numbers, encoded as this type. free() them. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
 /* A little-endian model whose tensor has those. */

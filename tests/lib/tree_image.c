@@ -92,7 +92,7 @@ uint64_t image_node(const struct tree_image *m, const char *path)
 struct stat image_stat(const struct tree_image *m, const char *path)
 {
     struct tree_entry e = {0};
-    CU_ASSERT_EQUAL(tree_getattr(m->t, image_node(m, path), &e), 0);
+    CU_ASSERT_EQUAL(tree_getattr(m->t, image_node(m, path), NULL, &e), 0);
     return e.attr;
 }
 

@@ -14,6 +14,7 @@ import shutil
 import struct
 
 import ggufmodel as gguf
+import historycase
 import mountlib
 from editlib import RESERVE, entries, keys, place, strict, sync, write
 from mountlib import GGUFS, Mount, get, run
@@ -51,7 +52,8 @@ class Player:
         self.command('--history', self.model)
         folder = os.path.join(mountlib.path('state'), 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
-        return {int(name.split('-')[1], 16) for name in names if not name.startswith(('0' * 16, '.'))}
+        return {number for name in names if not name.startswith('.')
+                for number in historycase.numbers(os.path.join(folder, name))}
 
     def command(self, *words):
         done = run(GGUFS, *words)

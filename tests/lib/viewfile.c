@@ -83,7 +83,7 @@ int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n)
 uint64_t viewfile_size(const struct viewfile *v)
 {
     struct tree_entry e = {0};
-    return tree_fgetattr(v->t, v->node, v->f, &e) == 0 ? (uint64_t)e.attr.st_size : 0;
+    return tree_getattr(v->t, v->node, v->f, &e) == 0 ? (uint64_t)e.attr.st_size : 0;
 }
 
 int viewfile_cut(const struct viewfile *v, uint64_t size)

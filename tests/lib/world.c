@@ -109,22 +109,17 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w)
 
 /* ---- operations, on both ---- */
 
-/* A draft in memory, or in a file. */
-struct edit_draft *world_draft(const uint8_t *bytes, size_t n)
+struct log *world_draft(const uint8_t *bytes, size_t n)
 {
-    struct edit_draft *d = NULL;
-    if (world_draw(2))
-        return memory_draft(bytes, n);
-    int fd = memfd_create("draft", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL_FATAL(write(fd, bytes, n), (ssize_t)n);
-    CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &d, NULL), 0);
+    struct log *d = memory_draft(bytes, n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     return d;
 }
 
-struct edit_shape world_shape(void)
+struct tensor_shape world_shape(void)
 {
     static const uint32_t types[] = {F32, I8, Q8_0};
-    struct edit_shape s = {.type = types[world_draw(3)], .n_dims = 1 + world_draw(4)};
+    struct tensor_shape s = {.type = types[world_draw(3)], .n_dims = 1 + world_draw(4)};
     for (uint32_t i = 0; i < s.n_dims; i++)
         s.dims[i] = 1 + world_draw(i == 0 ? 60 : 4);
     if (world_draw(3) == 0)
@@ -165,14 +160,14 @@ static void op_remove(struct edit_change *c, struct world *w)
 int world_put(struct edit_change *c, struct world_tensor *t, bool set)
 {
     uint64_t n;
-    CU_ASSERT_EQUAL_FATAL(edit_shape_bytes(&t->shape, &n, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_shape_bytes(&t->shape, &n, NULL), 0);
     t->n = (size_t)n;
     t->bytes = world_bytes(t->n);
-    struct edit_draft *d = world_draft(t->bytes, t->n);
-    struct edit_piece p = {0, t->n, 0, d};
+    struct log *d = world_draft(t->bytes, t->n);
+    struct tensor_piece p = {0, t->n, 0, d};
     int r = set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
                 : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, EDIT_LAST, NULL);
-    edit_draft_unref(d);
+    log_unref(d);
     return r;
 }
 
@@ -199,7 +194,7 @@ static void op_set(struct edit_change *c, struct world *w)
 static void op_reshape(struct edit_change *c, struct world *w)
 {
     struct world_tensor *t = pick(w);
-    struct edit_shape s = t->shape;
+    struct tensor_shape s = t->shape;
     if (s.type == UNKNOWN)
         return;
     s.n_dims = 2;
@@ -214,20 +209,20 @@ static void op_reshape(struct edit_change *c, struct world *w)
 static void op_write(struct edit_change *c, struct world *w)
 {
     struct world_tensor *t = pick(w);
-    struct edit_piece p[3];
+    struct tensor_piece p[3];
     size_t n = 0, at = 0;
     uint8_t *bytes = world_bytes(t->n);
-    struct edit_draft *d = world_draft(bytes, t->n);
+    struct log *d = world_draft(bytes, t->n);
     while (n < 3 && at < t->n) {
         size_t lo = at + world_draw((uint32_t)(t->n - at)),
                len = 1 + world_draw((uint32_t)(t->n - lo));
         size_t src = world_draw((uint32_t)(t->n - len + 1));
-        p[n++] = (struct edit_piece){lo, len, src, d};
+        p[n++] = (struct tensor_piece){lo, len, src, d};
         memcpy(t->bytes + lo, bytes + src, len);
         at = lo + len;
     }
     CU_ASSERT_EQUAL(edit_tensor_write(c, t->name, strlen(t->name), p, n, NULL), 0);
-    edit_draft_unref(d);
+    log_unref(d);
     free(bytes);
 }
 
@@ -259,7 +254,7 @@ struct world world_make(void)
         struct world_tensor *t = &w.t[w.n];
         uint64_t bytes;
         t->shape = world_shape();
-        CU_ASSERT_EQUAL_FATAL(edit_shape_bytes(&t->shape, &bytes, NULL), 0);
+        CU_ASSERT_EQUAL_FATAL(tensor_shape_bytes(&t->shape, &bytes, NULL), 0);
         if (world_draw(8) == 0)
             t->shape.type = UNKNOWN;
         (void)snprintf(t->name, sizeof(t->name), "t%zu", w.n);

@@ -13,7 +13,7 @@ enum { Q8_0 = 8, UNKNOWN = 200, MOST = 40 };
 
 struct world_tensor {
     char name[64];
-    struct edit_shape shape;
+    struct tensor_shape shape;
     uint8_t *bytes;
     size_t n;
 };
@@ -36,9 +36,9 @@ extern const struct kind world_kinds[WORLD_KINDS];
 extern uint64_t world_state;
 uint32_t world_draw(uint32_t n);
 uint8_t *world_bytes(size_t n);
-struct edit_shape world_shape(void);
+struct tensor_shape world_shape(void);
 /* A draft with these bytes, in memory or in a file. */
-struct edit_draft *world_draft(const uint8_t *bytes, size_t n);
+struct log *world_draft(const uint8_t *bytes, size_t n);
 
 struct world world_make(void);
 struct world world_copy(const struct world *w);

@@ -226,8 +226,7 @@ class Check(unittest.TestCase):
                                                        'o/broken:1', 'o/tiny:1k/model')])
         shown = run(GGUFS, '--info', top).out.splitlines()
         self.assertEqual([line.split()[0] for line in shown[1:]],
-                         [f'{top}/hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf', f'{top}/o/broken:1',
-                          f'{top}/o/tiny:1k/model'])
+                         ['hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf', 'o/broken:1', 'o/tiny:1k/model'])
 
     def test_link_into_a_mount(self):
         """Nothing in a mount is touched, by whatever way."""

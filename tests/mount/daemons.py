@@ -3,8 +3,11 @@
 """What a command and a daemon know of each other: when the parent of a daemon returns, and when --unmount
 does where the daemon cannot end."""
 import contextlib
+import errno
 import glob
+import json
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -12,7 +15,7 @@ import unittest
 import editlib
 import mountlib
 import samples
-from editlib import Gate, needs_gate, write
+from editlib import Gate, needs_gate, read, write
 from mountcase import ROOT, Case, daemon
 from mountlib import GGUFS, Mount, run
 from shelflib import value
@@ -129,34 +132,108 @@ class OtherNamespace(Case):
             finally:
                 process.kill()
 
-    def clock(self, ms):
-        with open(mountlib.path('clock.new'), 'w', encoding='ascii') as file:
-            file.write(str(ms))
-        os.rename(mountlib.path('clock.new'), mountlib.path('clock'))
+    def daemon_of(self, at):
+        """The process that serves a mount that is gone here."""
+        return [x['pid'] for x in json.loads(run(GGUFS, '--list', '--json').out) if x['mountpoint'] == at]
 
-    @needs_gate
-    def test_unmount_ends(self):
-        """What is pending is written; the processes that keep the mount alive are named."""
-        self.clock(0)
-        with Mount(self.model, '-o', 'commit=sync') as at:
+    def writable(self, model):
+        """The model can be edited in a new mount."""
+        there = self.folder()
+        self.assertEqual(self.mounted(model, there), '')
+        top = there + '/m.gguf' if os.path.isdir(model) else there
+        write(top, 'general.name', 'again')
+        mountlib.unmount(there)
+
+    def unmounted(self, model, below, command, *options):
+        """What the command says of a mount with pending edits that another namespace keeps alive."""
+        at = self.folder()
+        file = os.path.join(model, 'm.gguf') if below else model
+        with Mount(model, '-o', ','.join(('commit=sync',) + options), at=at) as at:
             process = daemon(at)
-            write(at, 'general.name', 'pending')
+            write(at + below, 'general.name', 'pending')
             with self.copied(at) as other:
-                with Gate(mountlib.path('clock')).before('GATE_CLOCK'):
-                    command = subprocess.Popen([GGUFS, '--unmount', at], stderr=subprocess.PIPE,
-                                               env=mountlib.environment())
-                editlib.until(lambda: not mountlib.mount_of(at))
-                ms = 0
-                while command.poll() is None:  # it looks ten times a second
-                    ms += 10000
-                    self.clock(ms)
-                said = command.communicate()[1].decode().splitlines()[-1]
-                self.assertEqual(command.returncode, 1)
-                self.assertRegex(said, rf'^ggufs: {at}: is unmounted, but lives on in another mount '
-                                 rf'namespace, so its daemon \(process {process}\) goes on; in that '
-                                 rf'namespace: process {other} \((sh|sleep)\)$')
-                self.assertEqual(value(self.model), b'pending')
-                os.kill(process, signal.SIGTERM)
+                done = run(*command, at)
+                self.assertEqual(done.returncode, 0, done.err)
+                self.assertFalse(mountlib.mount_of(at))
+                editlib.until(lambda: value(file) == b'pending')
+                self.writable(model)
+                self.assertEqual(value(file), b'again')
+                seen = f'/proc/{other}/root{at}{below}'
+                self.assertEqual(read(seen, 'general.name'), b'again\n' if below else b'pending\n')
+                for edit in (lambda: write(seen, 'general.name', 'late'), lambda: write(seen, 'my.new', 'late'),
+                             lambda: os.unlink(seen + '/metadata/general.name'),
+                             lambda: os.rename(seen + '/metadata/general.name', seen + '/metadata/my.other')):
+                    with self.assertRaises(OSError) as caught:
+                        edit()
+                    self.assertEqual(caught.exception.errno, errno.EROFS)
+                self.assertEqual(self.daemon_of(at), [process])
+            self.assertEqual(value(file), b'again')
+        return done.err, f'process {process}', f'process {other} ('
+
+    def test_unmount(self):
+        """All is written, its lock is free, and the processes that keep the mount alive are named."""
+        folder = self.folder()
+        shutil.copy(self.model, folder + '/m.gguf')
+        for model, below in ((self.model, ''), (folder, '/m.gguf')):
+            with self.subTest(model=model):
+                said, process, other = self.unmounted(model, below, (GGUFS, '--unmount'))
+                self.assertIn(': unmounted, and all is written; it lives on read-only in another mount namespace, so '
+                              f'its daemon ({process}) goes on; in that namespace: {other}', said)
+
+    def test_unmount_lost(self):
+        """What cannot be written is named, as at any other end."""
+        at, model = self.folder(), mountlib.put('lost.gguf', samples.editable())
+        with Mount(model, '-o', 'commit=sync', at=at) as at:
+            write(at, 'general.name', 'pending')
+            os.utime(model, (5, 5))
+            with self.copied(at):
+                done = run(GGUFS, '--unmount', at)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f'{at}: unmounted; it lives on read-only in another mount namespace', done.err)
+                self.assertEqual(done.err.count(f'{at}: not saved: general.name: '), 1)
+        os.unlink(model)
+
+    def test_umount(self):
+        """The same of umount(8), which says nothing."""
+        folder = self.folder()
+        shutil.copy(self.model, folder + '/m.gguf')
+        for model, below in ((self.model, ''), (folder, '/m.gguf')):
+            with self.subTest(model=model):
+                self.assertEqual(self.unmounted(model, below, ('umount',))[0], '')
+
+    def test_open_for_writing(self):
+        """A file that is open for writing there keeps the lock, and --unmount says so; until it is closed."""
+        with Mount(self.model) as at, self.copied(at) as other:
+            process = daemon(at)
+            with open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0) as file:
+                file.write(b'late')
+                done = run(GGUFS, '--unmount', at)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f'ggufs: {at}: is unmounted, but files in it are open for writing in another mount '
+                              f'namespace, so its daemon (process {process}) goes on; in that namespace: process {other}',
+                              done.err)
+            self.assertEqual(value(self.model), b'late')
+            editlib.until(lambda: json.loads(run(GGUFS, '--list', '--json').out) and
+                          [x['mode'] for x in json.loads(run(GGUFS, '--list', '--json').out)
+                           if x['mountpoint'] == at] == ['ro'])
+            self.writable(self.model)
+
+    def test_waits_for_the_lock(self):
+        """A new mount while the old one still has files open waits for a moment, and names it."""
+        with Mount(self.model) as at, self.copied(at) as other:
+            process, there = daemon(at), self.folder()
+            file = open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0)
+            self.addCleanup(file.close)
+            self.assertEqual(run('umount', at).returncode, 0)
+            with subprocess.Popen([GGUFS, self.model, there], stdin=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE) as mounting:
+                self.assertEqual(mounting.stderr.readline().decode(),
+                                 f'ggufs: {self.model}: waiting: another ggufs writes it (process {process}; its '
+                                 f'mount on {at} is gone, but files are open)\n')
+                file.close()
+                self.assertEqual((mounting.wait(mountlib.LIMIT), mounting.stderr.read()), (0, b''))
+            write(there, 'general.name', 'again')
+            mountlib.unmount(there)
 
 
 if __name__ == '__main__':

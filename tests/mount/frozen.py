@@ -97,7 +97,7 @@ class Frozen(unittest.TestCase):
         hashes = {f'./tensors/{t.name.decode()}/raw': hashlib.sha256(t.data).hexdigest()
                   for t in gguf.read(mountlib.get(source)).tensors}
         with mountlib.Mount(source, '-o', f'commit={mode}') as at:
-            daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+            daemon = str(mountlib.daemon(at))
             if warm:
                 write(at, 'general.name', 'before')
                 editlib.sync(at)
@@ -143,7 +143,7 @@ class Frozen(unittest.TestCase):
             with open(source, 'wb') as out:
                 out.write(gguf.encode(samples.keys(), [Tensor(b'w', 8, (4096, 1024), bytes(count // 32 * 34))]))
             with mountlib.Mount(source, '-o', 'tensors=edit,commit=sync') as at:
-                daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+                daemon = str(mountlib.daemon(at))
                 name = os.path.join(at, 'tensors', 'w', 'f32')
                 writers = [self.writer(name, value, count) for _ in range(2)]
                 with freeze.frozen(folder):
@@ -158,6 +158,30 @@ class Frozen(unittest.TestCase):
                 self.assertEqual(writers[0].communicate(), (b'', b''))
                 writers[1].communicate()
                 self.assertEqual(mountlib.get(name)[:8], value * 2)
+
+    def test_many_are_judged(self):
+        """So it is while what was written to sixteen tensors by sixteen programs is judged."""
+        value, count, names = struct.pack('<f', 127), 512 * 1024, [b'w%d' % i for i in range(16)]
+        with Disk('ext4') as folder:
+            source = os.path.join(folder, 'model.gguf')
+            with open(source, 'wb') as out:
+                out.write(gguf.encode(samples.keys(), [Tensor(name, 8, (512, 1024), bytes(count // 32 * 34))
+                                                       for name in names]))
+            with mountlib.Mount(source, '-o', 'tensors=edit,commit=sync') as at:
+                daemon = str(mountlib.daemon(at))
+                views = [os.path.join(at, 'tensors', name.decode(), 'f32') for name in names]
+                writers = [self.writer(view, value, count) for view in views]
+                with freeze.frozen(folder):
+                    for writer in writers:
+                        writer.stdin.write(b'\n')
+                        writer.stdin.flush()
+                    editlib.until(lambda: freeze.waits_for_disk(daemon) and
+                                  all(in_request(writer.pid) for writer in writers))
+                    self.look(at)
+                for writer in writers:
+                    self.assertEqual(writer.communicate(), (b'', b''))
+                for view in views:
+                    self.assertEqual(mountlib.get(view)[:8], value * 2)
 
 
 if __name__ == '__main__':

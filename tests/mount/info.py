@@ -3,12 +3,15 @@
 """`info` at the root of the mount, and ggufs --info, which says the same of models and folders."""
 import json
 import os
+import subprocess
 import threading
 import unittest
 
+import editlib
 import ggufmodel as gguf
 import llama
 import mountlib
+from editlib import Gate, needs_gate
 from llama import NAME, image
 from mountlib import GGUFS, Mount, run
 
@@ -122,8 +125,36 @@ class Sizes(unittest.TestCase):
         self.assertEqual(failed, [])
 
 
+@needs_gate
+class Beside(unittest.TestCase):
+    def test_torn_header(self):
+        """A look between whose two reads of the header another program edits in place shows one state."""
+        path = mountlib.put('beside.gguf', image(general__description=llama.text('x' * 500000),
+                                                 general__author=llama.text('old author')))
+        gate, new = Gate(mountlib.path('reads')), mountlib.path('info-out')
+        self.addCleanup(gate.remove)
+        with Mount(path, '-o', 'relayout=inplace,commit=close') as at, open(new, 'w+', encoding='utf-8') as out:
+            gate.shut()
+            with gate.before('GATE_READ'):
+                looking = subprocess.Popen([GGUFS, '--info', '--json', path], stdout=out, stderr=subprocess.STDOUT)
+            gate.wait()
+            gate.let_one()
+            gate.wait()
+            editlib.write(at, 'general.name', 'Tony')
+            editlib.write(at, 'general.author', 'new author')
+            gate.open()
+            self.assertEqual(looking.wait(mountlib.LIMIT), 0)
+            out.seek(0)
+            text = out.read()
+            self.assertIn('Tony', text)
+            self.assertIn('new author', text)
+
+
 def info(*arguments):
     return run(GGUFS, '--info', *arguments)
+
+
+LONG = 'long_name' * 20
 
 
 class Command(unittest.TestCase):
@@ -144,8 +175,8 @@ class Command(unittest.TestCase):
         with Mount(top + '/model.gguf', '-o', 'ro') as at:
             shown = mountlib.get(at + '/info').decode()
         lines = shown.splitlines(keepends=True)
-        self.assertEqual([line.split(':')[0] for line in lines[-2:]], ['save a copy', 'mount'])
-        self.assertEqual((done.returncode, done.out, done.err), (0, ''.join(lines[:-2]), ''))
+        self.assertTrue(lines[-1].startswith('mount:'))
+        self.assertEqual((done.returncode, done.out, done.err), (0, ''.join(lines[:-1]), ''))
 
     def test_several(self):
         top = self.models(a=image(), b=image())
@@ -167,22 +198,20 @@ class Command(unittest.TestCase):
 
     def test_folder(self):
         """A table: a line a model, errors as lines, columns aligned."""
-        top = self.models(a=image(), sub__long_name=image(general__name=llama.text('\u00fc\x1b')),
+        top = self.models(a=image(), **{'sub__' + LONG: image()},
                           bad=b'PK\3\4\0', none=gguf.encode([], []))
         done = info(top)
         self.assertEqual((done.returncode, done.err), (1, ''))
         head, a, bad, none, other = done.out.splitlines()
-        self.assertEqual(head.split(), ['MODEL', 'ARCHITECTURE', 'PARAMETERS', 'SIZE', 'TYPE',
-                                        'CONTEXT', 'NAME'])
-        self.assertEqual(a.split(), [top + '/a.gguf', 'llama', '3.5K', '11.9', 'KiB', 'Q8_0', '64',
-                                     'Tiny'])
-        self.assertTrue(bad.startswith(top + '/bad.gguf'), bad)
+        self.assertEqual(head.split(), ['MODEL', 'ARCHITECTURE', 'PARAMETERS', 'SIZE', 'TYPE', 'CONTEXT'])
+        self.assertEqual(a.split(), ['a.gguf', 'llama', '3.5K', '11.9', 'KiB', 'Q8_0', '64'])
+        self.assertTrue(bad.startswith('bad.gguf'), bad)
         self.assertIn('  error: magic at byte 0: this is a zip archive', bad)
-        self.assertEqual(none.split(), [top + '/none.gguf', '-', '0', '24', 'bytes', '-', '-', '-'])
-        self.assertTrue(other.startswith(top + '/sub/long_name.gguf  llama'))
-        self.assertTrue(other.endswith('  \u00fc\\x1b'), other)
-        self.assertEqual({line.index(' llama') for line in (a, other)}, {head.index(' ARCH')})
-        self.assertEqual(info(top + '/sub').returncode, 0)
+        self.assertEqual(none.split(), ['none.gguf', '-', '0', '24', 'bytes', '-', '-'])
+        self.assertTrue(other.startswith('sub/' + LONG))
+        self.assertEqual(a.index(' llama'), head.index(' ARCH'))
+        self.assertLess(len(a), 100)
+        self.assertEqual(info(top + '/sub', top).out.count(top), 4)
 
     def test_json(self):
         top = self.models(a=image(), bad=b'')
@@ -225,7 +254,7 @@ class Command(unittest.TestCase):
         done = info(top + '/cut.gguf')
         self.assertEqual(done.returncode, 0)
         self.assertIn('missing:         1088 bytes of data (an incomplete download)\n', done.out)
-        self.assertTrue(info(top).out.endswith(' Tiny (incomplete)\n'))
+        self.assertIn('KiB, incomplete  ', info(top).out)
         with Mount(top + '/cut.gguf', '-o', 'partial') as at:
             self.assertIn(b'missing:         1088 bytes of data', mountlib.get(at + '/info'))
 
@@ -237,7 +266,7 @@ class Command(unittest.TestCase):
             self.assertEqual((done.returncode, done.out, done.err.count('\n')), (2, '', 1))
         done = info(top + '/none')
         self.assertEqual(done.returncode, 1)
-        self.assertIn(top + '/none  error: this folder contains no models', done.out)
+        self.assertIn('/none  error: this folder contains no models', done.out)
 
 
 if __name__ == '__main__':

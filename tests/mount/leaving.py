@@ -55,12 +55,12 @@ class Leaving(unittest.TestCase):
 
     @staticmethod
     def looks(process):
-        """How often the thread that unmounts an idle mount has waited."""
+        """How often the control thread, which unmounts an idle mount, has waited."""
         for thread in os.listdir(f'/proc/{process.pid}/task'):
             with contextlib.suppress(OSError):  # another thread may have ended
                 status = mountlib.get(f'/proc/{process.pid}/task/{thread}/status').decode()
                 values = dict(re.findall(r'(\w+):\s(.*)', status))
-                if values['Name'] == 'idle':
+                if values['Name'] == 'control':
                     return int(values['voluntary_ctxt_switches'])
         return 0
 
@@ -93,7 +93,7 @@ class Leaving(unittest.TestCase):
             editlib.write(at, 'general.name', 'written')
         self.assertIn(b'written', mountlib.get(self.model))
         with mount as at:
-            os.kill(int(os.getxattr(at, 'user.ggufs.daemon').split()[0]), 9)
+            os.kill(mountlib.daemon(at), 9)
             editlib.until(lambda: not mountlib.mount_of(at))
 
     def test_name(self):

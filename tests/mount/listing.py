@@ -7,7 +7,9 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
+import threading
 import unittest
 
 import freeze
@@ -106,9 +108,11 @@ class Fake:
         return self.pid
 
     def serve(self, device, end):
-        ctypes.CDLL(None).prctl(15, b'ggufs')  # PR_SET_NAME
-        own = b'device %d:%d\npid %d\nserving\nended\n' % (*mount_device(self.at), os.getpid())
-        os.write(os.memfd_create('ggufs-status'), self.status + own)
+        door = socket.socket(socket.AF_UNIX)
+        door.bind(f'\0ggufs-0123456789abcdef-{os.getpid():016x}')
+        if not self.deaf:
+            door.listen()
+            threading.Thread(target=self.answer, args=(door,), daemon=True).start()
         os.write(end, b'.')
         while self.deaf:
             signal.pause()
@@ -120,6 +124,17 @@ class Fake:
                                                  0, 0, 4096, 1, 0, 0, 0))
                 elif opcode not in (2, 42):  # FORGET: no answer is wanted
                     os.write(device, struct.pack('IiQ', 16, -2, unique))
+
+    def answer(self, door):
+        own = b'device %d:%d\nserving\nended\nnow\n' % mount_device(self.at)
+        watching = []
+        while client := door.accept()[0]:
+            if client.recv(4096).startswith(b'watch'):
+                client.send(self.status + own, socket.MSG_NOSIGNAL)
+                watching.append(client)
+            else:
+                client.send(b'end 0 \n', socket.MSG_NOSIGNAL)
+                client.close()
 
     def __exit__(self, *error):
         run('umount', '--lazy', self.at)

@@ -26,7 +26,8 @@ F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
 EMBEDDINGS = {
     'F16': 0.002, 'BF16': 0.01, 'Q8_0': 0.02, 'Q6_K': 0.07, 'Q5_K': 0.15, 'Q5_1': 0.15, 'Q5_0': 0.15, 'Q4_K': 0.3,
     'Q4_1': 0.3, 'Q4_0': 0.3, 'IQ4_NL': 0.3, 'IQ4_XS': 0.3, 'MXFP4': 0.5, 'NVFP4': 0.3, 'Q3_K': 0.6, 'Q2_K': 1,
-    'TQ1_0': 2, 'TQ2_0': 2, 'Q2_0': 2, 'Q1_0': 2,
+    'TQ1_0': 2, 'TQ2_0': 2, 'Q2_0': 2, 'Q1_0': 2, 'IQ3_S': 0.6, 'IQ3_XXS': 0.9, 'IQ2_S': 1, 'IQ2_XS': 1, 'IQ2_XXS': 1.2,
+    'IQ1_M': 1.5, 'IQ1_S': 1.5,
 }
 
 
@@ -67,6 +68,17 @@ def tensors(seed):
         packed = [struct.pack('<f', scale * value if scale else 1 + value / 20) for value in pool]
         count = gguf.nbytes(F32, dims) // 4
         yield Tensor(name.encode(), F32, dims, b''.join(rng.choices(packed, k=count)))
+
+
+def matrix(rows):
+    """An importance matrix for all of them."""
+    rng = random.Random(3)
+    made = []
+    for row in rows:
+        sums = [rng.choice([0, 1, 1, 9]) * rng.random() for _ in range(row.dims[0])]
+        made += [Tensor(row.name + b'.in_sum2', F32, row.dims[:1], struct.pack(f'<{len(sums)}f', *sums)),
+                 Tensor(row.name + b'.counts', F32, (1,), struct.pack('<f', 2))]
+    return mountlib.put('it.imatrix', gguf.encode([], made))
 
 
 def evaluate(*files, vocabulary=VOCAB):
@@ -194,25 +206,11 @@ class LlamaCpp(unittest.TestCase):
         want, found = evaluate(self.put('twin', rows, llama__block_count=Value('u32', 1)), edited)
         self.assertEqual(found, want)
 
-    def test_split(self):
-        """A tensor of the first of two files; llama.cpp reads both files, and the whole in the mount."""
-        count, half = len(self.ours), len(self.ours) // 2
-        shards = [self.put(f'edited-0000{part + 1}-of-00002', rows, split__no=Value('u16', part),
-                           split__count=Value('u16', 2), split__tensors__count=Value('i32', count))
-                  for part, rows in enumerate((self.ours[:half], self.ours[half:]))]
-        with mountlib.Mount(shards[0], *EDIT) as at:
-            place = at + '/tensors/token_embd.weight'
-            shell('echo Q5_1 > "$1"/type', place)
-            twin = self.model('twin', {b'token_embd.weight': (F32, mountlib.get(place + '/f32'))})
-            want, through = evaluate(twin, at + '/model.gguf')
-        self.assertEqual(through, want)
-        self.assertEqual(evaluate(shards[0]), [want])
-
     def test_embeddings(self):
         """llama.cpp decodes each type to the very values that the f32 of the mount shows."""
-        files, blocks = [self.model('ours')], {}
+        files, blocks, weighed = [self.model('ours')], {}, ('-o', 'imatrix=' + matrix(self.ours))
         for name in EMBEDDINGS:
-            with mountlib.Mount(self.model(name), *EDIT) as at:
+            with mountlib.Mount(self.model(name), *EDIT, *weighed) as at:
                 place = at + '/tensors/token_embd.weight'
                 shell('echo "$1" > "$2"/type', name, place)
                 blocks = {b'token_embd.weight': (F32, mountlib.get(place + '/f32'))}
@@ -223,6 +221,22 @@ class LlamaCpp(unittest.TestCase):
                 self.assertEqual(converted, twin)
                 self.assertNotEqual(converted, ours)
                 self.assertLess(apart(converted, ours), bound)
+
+    def test_mixes(self):
+        """Each block type in one matrix: what llama.cpp computes is near what it computes with the values that f32 shows."""
+        long = [row.name for row in self.ours if len(row.dims) == 2 and row.dims[0] == EMBED]
+        kinds = [name for name, block, _ in gguf.GEOMETRY.values() if block > 1 and name not in ('Q8_1', 'Q8_K')]
+        weighed = ('-o', 'imatrix=' + matrix(self.ours))
+        for part in range(0, len(kinds), len(long)):
+            some, twins = dict(zip(long, kinds[part:])), {}
+            with mountlib.Mount(self.model(f'mix{part}'), *EDIT, *weighed) as at:
+                for name, kind in some.items():
+                    place = os.path.join(at, 'tensors', name.decode())
+                    shell('echo "$1" > "$2"/type', kind, place)
+                    twins[name] = F32, mountlib.get(place + '/f32')
+            mixed, twin = evaluate(mountlib.path(f'mix{part}.gguf'), self.model(f'twin{part}', twins))
+            print(apart(mixed, twin))
+            self.assertLess(apart(mixed, twin), 0.05, some)
 
     def test_all_quantised(self):
         """Every matrix, as for a smaller file."""

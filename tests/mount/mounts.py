@@ -16,6 +16,7 @@ import unittest
 from unittest import mock
 
 import editlib
+import freeze
 import mountlib
 import shelflib
 from editlib import Gate, needs_gate, read, write
@@ -24,13 +25,22 @@ from mountlib import GGUFS, Mount, run
 
 # A process that looks as a daemon does, until its standard input ends.
 CLAIM = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(15, b"ggufs")
-status = os.memfd_create("ggufs-status")
-os.write(status, f"at {sys.argv[1]}\\npid {os.getpid()}\\nserving\\nleaving\\n".encode())
+import os, socket, sys, threading
+clients, door = [], socket.socket(socket.AF_UNIX)
+door.bind(f"\\0ggufs-0123456789abcdef-{os.getpid():016x}")
+door.listen()
 print(flush=True)
+def answer():
+    while True:
+        clients.append(door.accept()[0])
+        clients[-1].send(f"at {sys.argv[1]}\\nserving\\nleaving\\nnow\\n".encode())
+threading.Thread(target=answer, daemon=True).start()
 sys.stdin.read()
-os.write(status, b"ended\\n")
+for client in clients:
+    try:
+        client.send(b"ended\\n", socket.MSG_NOSIGNAL)
+    except OSError:
+        pass
 """
 
 
@@ -197,8 +207,8 @@ class Again(Case):
                          f'ggufs: {at}: waiting: process {process} is still writing edits\n')
         self.assertEqual(shelflib.value(top + '/m.gguf'), b'slow')
 
-    def test_waiting_for_a_reader(self):
-        """A daemon that is slow to end, and has nothing to write; of a folder that may be edited, too."""
+    def test_stopped(self):
+        """A daemon that is stopped is named, and its mount stays; of a folder of models, too."""
         top = self.folder()
         shutil.copy(self.model, top + '/m.gguf')
         for arguments in (['-o', 'ro', self.model], [top]):
@@ -206,14 +216,13 @@ class Again(Case):
                 at = self.folder()
                 self.mounted(*arguments, at)
                 process = daemon(at)
-
-                def go_on(process=process):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process, signal.SIGCONT)
-                os.kill(process, signal.SIGSTOP)
-                self.addCleanup(go_on)
-                self.assertEqual(self.said(at, go_on), f'ggufs: {at}: waiting: process {process} has not ended yet '
-                                                       '(is it stopped, or mounted in another namespace?)\n')
+                with freeze.stopped(process):
+                    done = run(GGUFS, '--unmount', at)
+                    self.assertEqual((done.returncode, done.err), (
+                        1, f'ggufs: {at}: its daemon (process {process}) does not answer: it is stopped\n'))
+                    self.assertTrue(mountlib.mount_of(at))
+                done = run(GGUFS, '--unmount', at)
+                self.assertEqual((done.returncode, done.err), (0, ''))
 
     def said(self, at, go_on):
         """What --unmount says before the daemon goes on; it succeeds."""

@@ -245,7 +245,7 @@ class Options(unittest.TestCase):
             done = run('mount.fuse3', 'ggufs#' + self.model, at, '-o', 'drop_privileges')
         self.assertEqual(done.returncode, 0, done.err)
         self.addCleanup(lambda: mountlib.mount_of(at) and mountlib.unmount(at, lazy=True))
-        pid = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+        pid = str(mountlib.daemon(at))
         connections = [mountlib.get(f'/proc/{pid}/fdinfo/{fd}') for fd in os.listdir(f'/proc/{pid}/fd')
                        if os.readlink(f'/proc/{pid}/fd/{fd}') == '/dev/fuse']
         if not any(b'fuse_connection:' in info for info in connections):

@@ -10,6 +10,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
+from editlib import Gate, needs_gate
 from ggufmodel import Tensor, Value
 from mountlib import OTHER, Mount, run
 
@@ -175,6 +176,34 @@ for wanted in (True, False, True):
             self.follows(model, at + '/sub/m.gguf/tensors/t', 'raw')
             self.follows(model, '/', at + '/sub/m.gguf/info')
             self.follows(top + '/sub', at + '/sub', '.')
+
+    @needs_gate
+    def test_first_open(self):
+        """The first open after a change is refused: the daemon asks before the kernel was told."""
+        os.chmod(mountlib.folder, 0o755)
+        at, clock = mountlib.path('first'), mountlib.path('clock')
+        os.mkdir(at)
+        model = mountlib.put('first.gguf', gguf.encode(samples.ARCH, [Tensor(b't', 0, (1,), bytes(4))]))
+
+        def is_at(ms):
+            with open(clock + '.new', 'w', encoding='ascii') as file:
+                file.write(str(ms))
+            os.rename(clock + '.new', clock)
+
+        is_at(0)
+        opens = 'import os, sys\nos.chdir(sys.argv[1])\nwhile input():\n' \
+                '    try:\n        os.close(os.open("raw", os.O_RDONLY))\n        print("allowed", flush=True)\n' \
+                '    except PermissionError:\n        print("denied", flush=True)\n'
+        command = mountlib.as_other('/usr/bin/python3', '-c', opens, at + '/tensors/t')
+        with Gate(clock).before('GATE_CLOCK'), Mount(model, '-o', 'allow_other', at=at), \
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            for ms, mode, answer in (0, 0o644, 'allowed'), (5000, 0o600, 'denied'):
+                os.chmod(model, mode)
+                is_at(ms)
+                other.stdin.write('open\n')
+                other.stdin.flush()
+                self.assertEqual(other.stdout.readline(), answer + '\n')
+            other.stdin.close()
 
 
 if __name__ == '__main__':

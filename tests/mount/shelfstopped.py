@@ -152,8 +152,8 @@ class Stopped(Shelf):
             for option in ('--info', '--check'):
                 done = run(GGUFS, option, self.top)
                 for name in ('far', 'model.gguf', 'zlink'):
-                    self.assertRegex(done.out, f'{self.top}/{name}: .*its disk does not answer|'
-                                     f'{self.top}/{name} +error: its disk does not answer')
+                    self.assertRegex(done.out, f'(?m)^{self.top}/{name}: .*its disk does not answer|'
+                                     f'^{name} +error: its disk does not answer')
                 self.assertEqual(done.out.count('does not answer'), 3)
                 self.assertIn('/near.gguf', done.out)
                 self.assertEqual(done.returncode, 1 if option == '--info' else 2)
@@ -166,7 +166,8 @@ class Stopped(Shelf):
         with self.taking():
             for option, status in (('--info', 1), ('--check', 2)):
                 done = run(GGUFS, option, self.top)
-                self.assertRegex(done.out, f'{self.top}/link.gguf(:| +error:) .*its disk does not answer')
+                self.assertRegex(done.out, f'(?m)^{self.top}/link.gguf: .*its disk does not answer|'
+                                 '^link.gguf +error: its disk does not answer')
                 self.assertEqual(done.returncode, status)
 
     @needs_gate

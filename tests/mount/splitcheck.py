@@ -258,19 +258,20 @@ class Info(Set):
     WANT = """\
 name:            Tiny
 architecture:    llama
+type:            model
 parameters:      3.5K (3488)
 size:            {size}
 bits per weight: 25.10
 file type:       Q8_0 (mostly Q8_0)
-types:           F32  10 tensors, 9.6 KiB, 90.1%
-                 Q8_0  1 tensor, 1.1 KiB, 9.9%
+types:           F32   10 tensors  9.6 KiB  90.1%
+                 Q8_0    1 tensor  1.1 KiB   9.9%
 context length:  64
 layers:          1
 embedding:       32
 feed-forward:    2
-heads:           4 (2 of keys and values)
+heads:           4 (2 KV)
 rope:            dimensions 8
-kv cache:        64 bytes per token, 4.0 KiB for the whole context (F16)
+kv cache:        64 bytes per token, 4.0 KiB at full context (F16)
 vocabulary:      4 tokens, tokenizer gpt2, bpe
 chat template:   no
 license:         apache-2.0
@@ -282,7 +283,6 @@ tensors:         11
 alignment:       32
 data offset:     {data}
 reserve:         {reserve}
-save a copy:     cp model.gguf to a new name; onto the mounted file itself, cp would empty it
 mount:           read-write
 """
 
@@ -293,7 +293,7 @@ mount:           read-write
             text = mountlib.get(at + '/info')
             self.assertEqual(os.stat(at + '/info').st_size, len(text))
         want = self.WANT.format(size=f'{len(whole) / 1024:.1f} KiB ({len(whole)} bytes)', file=file,
-                                shard=shard, keys=len(model.kv), data=model.data_offset,
+                                shard=shard, keys=len(model.kv) - (reserve != 'none'), data=model.data_offset,
                                 reserve=reserve).replace('format: ', shards + 'format: ')
         self.assertEqual(text.decode(), want)
 

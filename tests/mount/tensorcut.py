@@ -75,31 +75,6 @@ class Recording(powercut.Recording):
             sync(at, 'tensors')
 
 
-class SplitRecording(Recording):
-    """In two files: the first tensors, which are renamed, and the large one."""
-
-    def begin(self):
-        super().begin()
-        home, model = os.path.dirname(self.source), gguf.read(mountlib.get(self.source))
-        os.unlink(self.source)
-        self.kv = []
-        rest = [t for t in model.tensors if t.name != LARGE.encode()]
-        large = [t for t in model.tensors if t.name == LARGE.encode()]
-        for i, tensors in enumerate((rest, large)):
-            kv = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', 2)),
-                  (b'split.tensors.count', Value('i32', len(model.tensors)))]
-            data = gguf.encode((list(model.kv) if i == 0 else []) + kv, tensors)
-            self.kv.append(keys(data))
-            with open(os.path.join(home, f'model-0000{i + 1}-of-00002.gguf'), 'wb') as out:
-                out.write(data)
-        self.source = os.path.join(home, 'model-00001-of-00002.gguf')
-        self.states = [[[t.name, t.dims, t.data] for t in rest + large]]
-        disks.call('sync', '-f', self.folder)
-        self.begun, self.done = [], []
-        self.mark(self.begun)
-        self.mark(self.done)
-
-
 class TensorCut(powercut.PowerCut):
     recording = Recording
     what = 'disks after a power cut during edits of tensors'
@@ -114,11 +89,6 @@ class TensorCut(powercut.PowerCut):
         found = [[t.name, t.dims, t.data] for file in files for t in strict(file).tensors]
         self.assertIn(found in recording.states[first:last + 1], [True],
                       f'none of the states after edits {first} to {last}')
-
-
-class SplitCut(TensorCut):
-    recording = SplitRecording
-    what = 'disks after a power cut during edits of tensors of a split model'
 
 
 def tearDownModule():

@@ -39,23 +39,11 @@ class Fio(Case):
             '--verify_state_save=0', *more, cwd=mountlib.folder)
         return done.returncode
 
-    def place_split(self, folder):
-        """The same in a split model, in its last file."""
-        self.place(folder)
-        model = gguf.read(mountlib.get(self.model))
-        os.unlink(self.model)
-        for i, tensors in enumerate((model.tensors[:-2], model.tensors[-2:])):
-            kv = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', 2)),
-                  (b'split.tensors.count', Value('i32', len(model.tensors)))]
-            self.model = os.path.join(folder, f'model-0000{i + 1}-of-00002.gguf')
-            with open(self.model, 'wb') as out:
-                out.write(gguf.encode((list(model.kv) if i == 0 else []) + kv, tensors))
-
-    def play(self, kind, *options, place=place, views=VIEWS):
+    def play(self, kind, *options, views=VIEWS):
         with Disk(kind) as folder:
             for (view, block), engine in itertools.product(views, ('psync', 'mmap')):
                 with self.subTest(disk=kind, view=view, engine=engine, block=block):
-                    place(self, folder)
+                    self.place(folder)
                     files = set(os.listdir(folder))
                     self.mount(*options)
                     self.assertEqual(self.fio(view, engine, block, '--do_verify=1'), 0)
@@ -75,9 +63,6 @@ class Fio(Case):
 
     def test_xfs(self):
         self.play('xfs', '-o', 'relayout=reflink')
-
-    def test_shard(self):
-        self.play('ext4', '-o', 'relayout=inplace', place=Fio.place_split, views=VIEWS[1:3])
 
     def test_wrong_byte(self):
         """fio notices one."""

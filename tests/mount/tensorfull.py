@@ -85,12 +85,26 @@ class Full(Case):
         self.set(b'large', data=b'y' * LARGE)
         self.check()
 
+    def test_conversion(self):
+        """It is refused before anything is computed or written."""
+        self.mount()
+        self.fill(40 * MIB)
+
+        def convert():
+            with open(self.tensor('large', 'type'), 'wb', buffering=0) as out:
+                out.write(b'F32\n')
+
+        self.raises(errno.ENOSPC, convert)
+        self.assertIn('bytes are needed', self.error('large'))
+        self.assertGreater(os.statvfs(self.folder).f_bavail * 4096, 38 * MIB)
+        self.empty()
+        self.check()
+
     def test_removal(self):
-        """All that was removed is back."""
+        """It is refused at once, and the tensor stays."""
         self.mount('-o', 'relayout=copy')
         self.fill(8 * MIB)
-        os.rmdir(self.tensor('a.weight'))
-        self.raises(errno.ENOSPC, self.sync)
+        self.raises(errno.ENOSPC, os.rmdir, self.tensor('a.weight'))
         self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), self.want[0][3])
         self.assertIsNotNone(self.error('a.weight'))
         self.empty()

@@ -4,6 +4,7 @@
 a model that is whole."""
 import contextlib
 import os
+import re
 import struct
 import subprocess
 import unittest
@@ -57,6 +58,14 @@ def played(test):
 
 
 class Recipes(unittest.TestCase):
+    def test_readme(self):
+        """Its recipes are those of the page."""
+        page, readme = (mountlib.get(name).decode() for name in (PAGE, os.path.join(mountlib.SOURCE, 'README.md')))
+        found = re.findall(r'^```(?:python|sh)\n(.*?)^```', readme, re.S | re.M)
+        self.assertGreaterEqual(len(found), 3)
+        for text in found:
+            self.assertIn(text, page)
+
     def test_all(self):
         with played(self) as (ours, _):
             pass

@@ -108,7 +108,7 @@ class Install(unittest.TestCase):
         for killed in (False, True):
             os.mkdir(at)
             plain(run(GGUFS, model, at))
-            daemon = int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
+            daemon = mountlib.daemon(at)
             if killed:
                 os.kill(daemon, signal.SIGKILL)
                 self.assertEqual(self.unit('ExecStop', at), [0])
@@ -195,11 +195,11 @@ class Open(unittest.TestCase):
         with open('/proc/self/mountinfo', encoding='utf-8') as lines:
             line = [line for line in lines if 'session/ggufs/it\\040is' in line][0]
         self.assertLessEqual({'ro', 'nosuid', 'nodev'}, set(line.split()[5].split(',')))
-        daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+        daemon = str(mountlib.daemon(at))
         self.assertIn(b'idle=600', mountlib.get(f'/proc/{daemon}/cmdline'))
         # Again: the same mount. Another model of that name: one of its own.
         self.assertEqual(self.shown(self.model), at)
-        self.assertEqual(os.getxattr(at, 'user.ggufs.daemon').split()[0].decode(), daemon)
+        self.assertEqual(str(mountlib.daemon(at)), daemon)
         os.makedirs(mountlib.path('other'))
         other = mountlib.put('other/it is.gguf', samples.editable())
         self.assertEqual(self.shown(other), at + '~2')
@@ -213,7 +213,7 @@ class Open(unittest.TestCase):
         at = self.shown(self.model)
         other = self.shown(mountlib.put('more.gguf', samples.editable()))
         for mount in (at, other):
-            daemon = int(os.getxattr(mount, 'user.ggufs.daemon').split()[0])
+            daemon = mountlib.daemon(mount)
             os.kill(daemon, signal.SIGKILL)
         self.assertEqual(self.shown(self.model), at)
         self.assertEqual(mountlib.get(at + '/metadata/general.architecture'), b'llama\n')

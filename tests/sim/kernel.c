@@ -13,6 +13,7 @@
 #include "live/tensors.h"
 #include "hooks.h"
 #include "tree/reply.h"
+#include "tree/history.h"
 
 #define METADATA ino_row(0)
 #define TENSORS ino_row(1)
@@ -209,7 +210,7 @@ static struct made assign(struct kernel *k, struct object *o, uint64_t mask)
     const int name[] = {o->name, o->old_name, o->next_name};
     struct made m = {{-1, -1, -1}};
     for (unsigned i = 0; i < 3; i++) {
-        bool again = (i > 0 && name[i] == name[0]) || (i > 1 && name[i] == name[1]);
+        bool again = (i > 0 && name[i] == name[0]) || (i == BEFORE && name[i] == name[NEXT]);
         if (is_key(name[i]) && !again)
             m.of[i] = (int)oracle_begin(of(k), (unsigned)name[i], mask);
         goes_on(o, m.of[i]);
@@ -238,8 +239,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
     bool counts = h->writes && (o->emptied || o->dirty);
-    uint64_t back = h->floats && !k->w->strict ? o->ever : 0; /* known.md, 5 */
-    struct made made = assign(k, o, counts ? o->content | back : back);
+    struct made made = assign(k, o, counts ? o->content : 0);
     (void)tree_release(k->t, f);
     assigned(k, o, &made, PERHAPS);
     if (o->by == h)
@@ -555,10 +555,9 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
     bool bad = (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
     enum outcome how = judged(k, h, changes, r, sync);
-    /* What is refused puts back the value from before the draft, of which a part may have been accepted. */
-    if ((r == -EINVAL || r == -ENOMEM || (r < 0 && h->floats)) && is_key(o->name))
-        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, h->floats ? o->ever : o->seen),
-                   PERHAPS);
+    /* What a key refuses puts back the value from before the draft, of which a part may have been accepted. */
+    if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
+        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty)
         oracle_widen(of(k), (unsigned)made.of[NOW], o->seen);
     assigned(k, o, &made, how >= ACCEPTED && !dirty ? PERHAPS : how);
@@ -835,9 +834,11 @@ static void step_undo(struct program *p)
         k->back[i] = true;
     }
     struct live_wait *w = begin(p);
-    int r = end(p, tree_setxattr(k->t, METADATA, TREE_XATTR_UNDO, "", 0, w));
+    int r = end(p, tree_begin_undo(k->t, 0, w));
     for (unsigned i = 0; i < KEYS; i++)
         oracle_end(of(k), made[i], r < 0 ? failed(k, r) : PERHAPS);
+    for (unsigned i = 0; i < k->objects; i++) /* a rename has judged what its close has not */
+        k->object[i].doubt |= k->object[i].moved || k->object[i].moving;
     /* EIO: the history took too long. */
     expect(p, "undo", r, r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }

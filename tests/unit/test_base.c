@@ -103,6 +103,8 @@ static void test_show(void)
     CU_ASSERT_STRING_EQUAL(show(dst, "a.b", 3), "a.b");
     CU_ASSERT_STRING_EQUAL(show(dst, "\x1b[31m\n", 6), "\\x1b[31m\\x0a");
     CU_ASSERT_STRING_EQUAL(show(dst, "\xc3\xbc\xc2\x9b\xff", 5), "\xc3\xbc\\xc2\\x9b\\xff");
+    CU_ASSERT_STRING_EQUAL(show(dst, "\xe2\x80\xae!\xe2\x81\xa6\x7f\xe2\x80\x8d", 11),
+                           "\\xe2\\x80\\xae!\\xe2\\x81\\xa6\\x7f\xe2\x80\x8d");
     char longname[1000];
     memset(longname, 1, sizeof(longname));
     CU_ASSERT_TRUE(strlen(show(dst, longname, sizeof(longname))) < SHOW_MAX);

@@ -212,7 +212,8 @@ static void test_backup_refused(void)
         struct fixture x;
         struct edit d;
         struct faultsys fs;
-        enum edit_strategy s;
+        struct edit_result res;
+        struct edit_disk disk = {0};
         struct err e = {0};
         setup(&x);
         faultsys_init(&fs, FAULT_NONE, 0, 0);
@@ -221,7 +222,9 @@ static void test_backup_refused(void)
         make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
         d.o.backup = all[i].suffix ? all[i].suffix : longest;
         struct edit_file f = open_model(&x, &fs.sys);
-        CU_ASSERT_EQUAL(edit_prepare(&f, &d.p, &d.o, &s, &e), all[i].code);
+        CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk, NULL), all[i].full ? 0 : all[i].code);
+        CU_ASSERT_EQUAL(disk.known, all[i].full);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), all[i].code);
         CU_ASSERT_EQUAL(e.code, all[i].code);
         CU_ASSERT_TRUE(is_old(&x));
         CU_ASSERT_EQUAL(files(&x), 2);
@@ -314,14 +317,12 @@ static void test_refused(void)
     struct edit d;
     struct faultsys fs;
     struct edit_result res;
-    enum edit_strategy s = EDIT_AUTO;
     struct err e = {0};
     setup(&x);
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     struct edit_file f = open_model(&x, &fs.sys);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 9000); /* the data moves */
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
-    CU_ASSERT_EQUAL(edit_prepare(&f, &d.p, &d.o, &s, &e), -EOPNOTSUPP);
     d.o.strategy = EDIT_REFLINK;
     d.p.clonable = false;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
@@ -330,12 +331,8 @@ static void test_refused(void)
     d.o.strategy = EDIT_COPY;
     fs.full = true;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
-    CU_ASSERT_EQUAL(edit_prepare(&f, &d.p, &d.o, &s, &e), -ENOSPC);
     CU_ASSERT_EQUAL(fs.created, 0);
     fs.full = false;
-    CU_ASSERT_EQUAL(edit_prepare(&f, &d.p, &d.o, &s, &e), 0);
-    CU_ASSERT_EQUAL(s, EDIT_COPY);
-    CU_ASSERT_EQUAL(fs.created, 0);
     /* A plan for another file. */
     d.p.old_size++;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);

@@ -174,15 +174,17 @@ static uint8_t written_at(uint64_t i)
 static void plan_write(const struct fixture *x, const struct edit_options *o, struct edit_plan *p)
 {
     CLEANUP(edit_change_free) struct edit_change c;
-    struct edit_draft *d = NULL;
-    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(WRITTEN, &d), 0);
+    uint8_t *bytes = malloc(WRITTEN);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
     for (uint64_t i = 0; i < WRITTEN; i++)
-        d->bytes[i] = written_at(i);
-    const struct edit_piece piece = {5, WRITTEN, 0, d};
+        bytes[i] = written_at(i);
+    struct log *d = memory_draft(bytes, WRITTEN);
+    free(bytes);
+    const struct tensor_piece piece = {5, WRITTEN, 0, d};
     edit_change_init(&c, x->g, NULL);
     CU_ASSERT_EQUAL(edit_tensor_write(&c, "large", 5, &piece, 1, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, o, p, NULL), 0);
-    edit_draft_unref(d);
+    log_unref(d);
 }
 
 /* The tensor's first bytes, and how much it takes on the disk. */

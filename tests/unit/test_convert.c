@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "golden.h"
+#include "golden_encode.h"
 #include "quant/convert.h"
 #include "quant/encode.h"
 #include "quant/f16.h"
@@ -120,7 +121,8 @@ static int converted(const struct row *r, bool big, struct quant_fault *fault)
     const struct quant_type *t = quant_find(r->from);
     memset(from, 0, sizeof(from));
     put_number(from + (size_t)AT * t->block_bytes, t, big, r->in);
-    return quant_convert(t, quant_find(r->to), big, from, N, to, fault);
+    return quant_convert(t, quant_find(r->to), big, from, N, to, golden_needed(quant_find(r->to)),
+                         fault);
 }
 
 static void test_held(void)
@@ -163,7 +165,7 @@ static void test_first(void)
         memset(from, 0, sizeof(from));
         put_number(from + 100 * 8, t, false, (struct number)D(k % 2 ? NAN : 1e300));
         put_number(from + 200 * 8, t, false, (struct number)D(k % 2 ? 1e300 : NAN));
-        CU_ASSERT_EQUAL(quant_convert(t, quant_find(ids[k / 2]), false, from, N, to, &fault),
+        CU_ASSERT_EQUAL(quant_convert(t, quant_find(ids[k / 2]), false, from, N, to, NULL, &fault),
                         nan_first ? -EDOM : -ERANGE);
         CU_ASSERT_EQUAL(fault.element, k % 2 && !nan_first ? 200 : 100);
     }
@@ -175,11 +177,11 @@ static void test_nan(void)
     struct quant_fault fault;
     const struct quant_type *t = quant_find(F64_ID);
     put_u64(from, 0xfff8000000000000, false);
-    CU_ASSERT_EQUAL(quant_convert(t, quant_find(F32_ID), false, from, 1, to, &fault), 0);
+    CU_ASSERT_EQUAL(quant_convert(t, quant_find(F32_ID), false, from, 1, to, NULL, &fault), 0);
     CU_ASSERT_EQUAL(get_u32(to, false), 0xffc00000);
-    CU_ASSERT_EQUAL(quant_convert(t, quant_find(F16_ID), false, from, 1, to, &fault), 0);
+    CU_ASSERT_EQUAL(quant_convert(t, quant_find(F16_ID), false, from, 1, to, NULL, &fault), 0);
     CU_ASSERT_EQUAL(get_u16(to, false), 0xfe00);
-    CU_ASSERT_EQUAL(quant_convert(t, t, false, from, 1, to, &fault), 0);
+    CU_ASSERT_EQUAL(quant_convert(t, t, false, from, 1, to, NULL, &fault), 0);
     CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
 }
 
@@ -195,9 +197,10 @@ static void test_every_type(void)
         struct quant_fault fault;
         if (!quant_can_encode(t, big))
             continue;
-        CU_ASSERT_EQUAL(quant_encode(s, big, values, N, from, &fault), 0);
-        CU_ASSERT_EQUAL(quant_encode(t, big, values, N / t->block_len, want, &fault), 0);
-        CU_ASSERT_EQUAL(quant_convert(s, t, big, from, N, to, &fault), 0);
+        CU_ASSERT_EQUAL(quant_encode(s, big, values, N, from, golden_needed(s), &fault), 0);
+        CU_ASSERT_EQUAL(
+            quant_encode(t, big, values, N / t->block_len, want, golden_needed(t), &fault), 0);
+        CU_ASSERT_EQUAL(quant_convert(s, t, big, from, N, to, golden_needed(t), &fault), 0);
         CU_ASSERT_EQUAL(memcmp(to, want, (size_t)N / t->block_len * t->block_bytes), 0);
     }
 }

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "derive/kept.h"
 #include "derive/picture.h"
-#include "derive/stats_text.h"
+#include "derive/stats.h"
 #include "quant/types.h"
 
 /* ---- statistics ---- */
@@ -96,70 +96,66 @@ static void test_zeros(void)
         }
 }
 
-/* The bin by the definition: its edges are exact in double. */
-static size_t bin_of(double x, double absmax)
+/* A tensor of two dimensions. `dims` has 16 bytes. */
+static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns, uint64_t rows)
 {
-    size_t i = 0;
-    while (i < STATS_BINS - 1 && x >= absmax * ((double)i + 1 - 16) / 16)
-        i++;
-    return i;
+    put_u64(dims, columns, false);
+    put_u64(dims + 8, rows, false);
+    *g = (struct gguf){.head = dims, .fmt = {.len_width = 8}};
+    return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-static void bins_are(float *x, size_t n, float absmax)
+/* Dead rows and columns, the first of the largest, in stretches of any length. */
+static void test_spread(void)
 {
-    struct bins got = {{0}}, want = {{0}};
-    for (size_t i = 0; i < n; i++)
-        want.count[bin_of((double)x[i], (double)absmax)]++;
-    bins_add(&got, x, n, absmax);
-    CU_ASSERT_EQUAL(memcmp(&got, &want, sizeof(got)), 0);
-}
-
-/* Each edge and its neighbours, whatever the largest value is. */
-static void test_bins(void)
-{
-    uint32_t state = 7;
-    for (int round = 0; round < 2000; round++) {
-        float x[3 * 33],
-            absmax = ldexpf((float)(draw(&state) | 1), (int)(draw(&state) % 250) - 149);
-        size_t n = 0;
-        for (int i = 0; i <= 32; i++) {
-            float edge = (float)((double)absmax * (i - 16) / 16);
-            x[n++] = edge;
-            if (i > 0)
-                x[n++] = nextafterf(edge, -INFINITY);
-            if (i < 32)
-                x[n++] = nextafterf(edge, INFINITY);
-        }
-        bins_are(x, n, absmax);
+    enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
+    static float x[N], room[STATS_STRETCH];
+    uint8_t dims[16];
+    struct gguf g;
+    struct gguf_tensor t = matrix(&g, dims, COLUMNS, ROWS);
+    for (int i = 0; i < N; i++) {
+        int row = i / COLUMNS, column = i % COLUMNS;
+        x[i] = row == 3 || row >= 48 || column == 0 || column == 70 ? 0 : (float)(i % 7 - 3);
     }
-}
-
-/* Values that grew since the largest was looked for are counted in the outer bins. */
-static void test_bins_outside(void)
-{
-    struct bins b = {{0}};
-    float x[] = {1e30f, -1e30f, 2, -2, NAN};
-    bins_add(&b, x, 5, 1);
-    CU_ASSERT_EQUAL(b.count[31], 2);
-    CU_ASSERT_EQUAL(b.count[0], 2);
-    b = (struct bins){{0}};
-    float zeros[] = {0, -0.0f, 0};
-    bins_add(&b, zeros, 3, 0);
-    CU_ASSERT_EQUAL(b.count[16], 3);
+    x[7 * COLUMNS + 9] = x[9 * COLUMNS + 1] = -40;
+    x[5] = NAN; /* not zero */
+    struct moments m = measured(x, N, 1000);
+    for (size_t stretch = 1; stretch <= STATS_STRETCH; stretch = 3 * stretch + 1) {
+        CLEANUP(buf_free) struct buf out = BUF_INIT;
+        struct spread s = {0};
+        struct alive a;
+        CU_ASSERT_EQUAL_FATAL(alive_begin(&a, &g, &t), 0);
+        for (size_t at = 0; at < N; at += stretch) {
+            size_t n = (size_t)min_u64(stretch, N - at);
+            memcpy(room, x + at, n * sizeof(*x));
+            spread_add(&s, &a, &m, room, at, n);
+        }
+        stats_text(&g, &t, &m, &s, &a, &out);
+        buf_char(&out, '\0');
+        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nabsmax_at     7 9 "));
+        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nbeyond_6_std  2 "));
+        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nzero_rows     3 "));
+        CU_ASSERT_PTR_NOT_NULL(strstr((char *)out.data, "\nzero_columns  2 "));
+        alive_free(&a);
+    }
 }
 
 static void test_text_size(void)
 {
     const double largest[] = {0, 1, 3.4028234663852886e38, 1.401298464324817e-45};
+    uint8_t dims[16];
+    struct gguf g;
+    struct gguf_tensor t = matrix(&g, dims, (uint64_t)1 << 31, (uint64_t)1 << 31);
     for (size_t i = 0; i < 4; i++) {
         CLEANUP(buf_free) struct buf out = BUF_INIT;
-        struct bins b = {{UINT64_MAX >> 4, 1}};
+        struct spread s = {{UINT64_MAX >> 4, 1}, t.n_elem, 1e300};
+        struct alive a = {.columns = 1, .rows = 1};
         struct moments m = {.n = UINT64_MAX >> 4,
                             .min = (float)-largest[i],
                             .max = (float)largest[i],
                             .mean = -2.2250738585072014e-308,
                             .squares = 1e300};
-        stats_text(&m, &b, &out);
+        stats_text(&g, &t, &m, &s, &a, &out);
         CU_ASSERT_EQUAL(out.len, STATS_TEXT);
     }
 }
@@ -168,11 +164,9 @@ static void test_text_size(void)
 
 static struct picture picture_with(uint64_t columns, uint64_t rows)
 {
-    uint8_t dims[2 * 8];
-    put_u64(dims, columns, false);
-    put_u64(dims + 8, rows, false);
-    struct gguf g = {.head = dims, .fmt = {.len_width = 8}};
-    struct gguf_tensor t = {.n_elem = columns * rows, .n_dims = 2};
+    uint8_t dims[16];
+    struct gguf g;
+    struct gguf_tensor t = matrix(&g, dims, columns, rows);
     return picture_of(&g, &t);
 }
 
@@ -204,19 +198,19 @@ static void test_picture_units(void)
     }
 }
 
-/* The mean of a pixel: of the values of its block, row by row. */
-static float mean_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
+/* A pixel: of the values of its block, row by row. */
+static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
 {
     double sum = 0;
     uint64_t n = 0;
     for (uint64_t r = y * p->rows / p->height; r < (y + 1) * p->rows / p->height; r++)
         for (uint64_t c = x * p->columns / p->width; c < (x + 1) * p->columns / p->width; c++, n++)
-            sum += (double)v[r * p->columns + c];
-    return (float)(sum / (double)n);
+            sum += (double)v[r * p->columns + c] * (double)v[r * p->columns + c];
+    return (float)sqrt(sum / (double)n);
 }
 
-/* Values are multiples of 1/256, whose sums are exact in any order. */
-static void test_picture_means(void)
+/* Values are multiples of 1/256, whose squares have sums that are exact in any order. */
+static void test_picture_pixels(void)
 {
     enum { N = 9 << 20 };
     const uint64_t columns[] = {N, N / 2, 1, 3, 4096, 4608, 9000};
@@ -227,21 +221,21 @@ static void test_picture_means(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(stored);
     for (size_t i = 0; i < N; i++) {
         uint32_t bits;
-        v[i] = (float)(draw(&state) & 0xffff) / 256;
+        v[i] = (float)(draw(&state) & 0xfff) / 256;
         memcpy(&bits, &v[i], sizeof(bits));
         put_u32(stored + 4 * i, bits, false);
     }
     for (size_t i = 0; i < 7; i++) {
         struct picture p = picture_with(columns[i], N / columns[i]);
         size_t pixels = (size_t)p.width * p.height, wrong = 0;
-        float *mean = calloc(pixels, sizeof(*mean));
-        CU_ASSERT_PTR_NOT_NULL_FATAL(mean);
+        float *pixel = calloc(pixels, sizeof(*pixel));
+        CU_ASSERT_PTR_NOT_NULL_FATAL(pixel);
         for (uint64_t unit = 0; unit < picture_units(&p); unit++)
-            picture_means(&p, quant_find(F32_ID), false, stored, unit, room, mean);
+            picture_pixels(&p, quant_find(F32_ID), false, stored, unit, room, pixel);
         for (size_t at = 0; at < pixels; at++)
-            wrong += mean[at] != mean_of(&p, v, at / p.width, at % p.width);
+            wrong += pixel[at] != pixel_of(&p, v, at / p.width, at % p.width);
         CU_ASSERT_EQUAL(wrong, 0);
-        free(mean);
+        free(pixel);
     }
     free(stored);
     free(v);
@@ -256,11 +250,17 @@ static void put(struct kept *k, struct kept_key key, enum derived what, size_t n
     CU_ASSERT_EQUAL(kept_put_blob(k, key, what, &bytes), 0);
 }
 
+static bool is_version(void *version, struct kept_key key)
+{
+    return key.version == *(const uint32_t *)version;
+}
+
 static void test_kept(void)
 {
     struct kept k = KEPT_NONE;
     struct moments m = {.n = 5};
     uint8_t hash[DIGEST_BYTES] = {1, 2, 3}, got[DIGEST_BYTES];
+    uint32_t none = 99;
     const struct kept_key a = {3, 0}, far = {1000000, 2}, newer = {3, 1};
     CU_ASSERT_FALSE(kept_has(&k, a, DERIVED_SHA256));
     CU_ASSERT_EQUAL(kept_put_sha256(&k, a, hash), 0);
@@ -271,7 +271,8 @@ static void test_kept(void)
     CU_ASSERT_TRUE(kept_has(&k, far, DERIVED_MOMENTS));
     CU_ASSERT_FALSE(kept_has(&k, newer, DERIVED_SHA256));
     struct blob *held = kept_blob(&k, a, DERIVED_STATS);
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, newer, hash), 0); /* what was of the older state goes */
+    CU_ASSERT_EQUAL(kept_put_sha256(&k, newer, hash), 0);
+    kept_forget_others(&k, newer, is_version, &none);
     CU_ASSERT_FALSE(kept_has(&k, a, DERIVED_SHA256));
     CU_ASSERT_PTR_NULL(kept_blob(&k, a, DERIVED_STATS));
     CU_ASSERT_EQUAL(held->bytes.len, 100);
@@ -279,30 +280,26 @@ static void test_kept(void)
     kept_free(&k);
 }
 
-/* Each state of a tensor that is held stays, and goes when it is let go of for the last time. */
-static void test_held(void)
+/* Of several states of a tensor those stay that are needed. */
+static void test_states(void)
 {
     struct kept k = KEPT_NONE;
-    uint8_t hash[DIGEST_BYTES] = {1}, got[DIGEST_BYTES];
-    const struct kept_key one = {3, 0}, two = {3, 1}, three = {3, 2};
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, one, hash), 0);
-    put(&k, one, DERIVED_STATS, 100);
-    kept_hold(&k, one);
-    kept_hold(&k, one);
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, two, hash), 0);
-    kept_hold(&k, two);
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, three, hash), 0);
-    CU_ASSERT_TRUE(kept_has(&k, one, DERIVED_SHA256) && kept_has(&k, one, DERIVED_STATS));
-    kept_let_go(&k, two);
-    CU_ASSERT_FALSE(kept_has(&k, two, DERIVED_SHA256));
-    kept_let_go(&k, one);
-    hash[0] = 2;
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, one, hash), 0);
-    CU_ASSERT_TRUE(kept_sha256(&k, one, got) && got[0] == 2);
-    kept_let_go(&k, one);
-    CU_ASSERT_FALSE(kept_has(&k, one, DERIVED_SHA256));
-    CU_ASSERT_EQUAL(k.bytes, 0);
-    CU_ASSERT_TRUE(kept_has(&k, three, DERIVED_SHA256));
+    uint32_t needed = 1;
+    uint8_t hash[DIGEST_BYTES] = {1};
+    const struct kept_key other = {4, 0};
+    CU_ASSERT_EQUAL(kept_put_sha256(&k, other, hash), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(kept_put_sha256(&k, (struct kept_key){3, i}, hash), 0);
+        put(&k, (struct kept_key){3, i}, DERIVED_STATS, 100);
+    }
+    CU_ASSERT_EQUAL(k.bytes, 300);
+    kept_forget_others(&k, (struct kept_key){3, 2}, is_version, &needed);
+    for (uint32_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(kept_has(&k, (struct kept_key){3, i}, DERIVED_SHA256), i > 0);
+        CU_ASSERT_EQUAL(kept_has(&k, (struct kept_key){3, i}, DERIVED_STATS), i > 0);
+    }
+    CU_ASSERT_EQUAL(k.bytes, 200);
+    CU_ASSERT_TRUE(kept_has(&k, other, DERIVED_SHA256));
     kept_free(&k);
 }
 
@@ -329,13 +326,12 @@ static CU_TestInfo tests[] = {
     {"moments do not depend on stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},
     {"zeros of either sign are one value", test_zeros},
-    {"a bin holds its lower edge, exactly", test_bins},
-    {"values outside are in the outer bins", test_bins_outside},
+    {"dead rows and columns, and the first of the largest", test_spread},
     {"a text has its size, whatever the numbers are", test_text_size},
     {"units of a picture are short", test_picture_units},
-    {"means of pixels", test_picture_means},
+    {"values of pixels", test_picture_pixels},
     {"results are kept by state", test_kept},
-    {"states that are held are kept", test_held},
+    {"states that are needed are kept", test_states},
     {"what was used last is kept", test_kept_most},
     CU_TEST_INFO_NULL,
 };

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "golden.h"
+#include "golden_encode.h"
 #include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
@@ -59,9 +60,11 @@ static void write_back(const struct quant_type *t, bool big, enum quant_view vie
     golden_bytes(raw, n * t->block_bytes, t->id + 100u);
     views[view].read(t, big, raw, 0, n * t->block_len * views[view].width, stream + odd);
     memset(more, 0xa5, sizeof(more));
-    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, more, &fault), 0);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, more, golden_needed(t), &fault),
+                    0);
     CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
-    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, raw, &fault), 0);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, raw, golden_needed(t), &fault),
+                    0);
     CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
 }
 
@@ -86,7 +89,7 @@ static void other_nan(const struct quant_type *t, bool big, enum quant_view view
             first = first < i ? first : i;
         }
     }
-    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, &fault), 0);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, golden_needed(t), &fault), 0);
     const bool kept = memcmp(raw, more, n * t->block_bytes) == 0;
     CU_ASSERT_EQUAL(kept, t->block_len > 1 || first == SIZE_MAX);
 }
@@ -126,7 +129,7 @@ static void change_some(const struct quant_type *t, bool big, enum quant_view vi
         else
             put_u16(p, view == QUANT_F16 ? f32_to_f16(two) : f32_to_bf16(two), false);
     }
-    int r = quant_write(t, big, view, raw, stream, n, more, &fault);
+    int r = quant_write(t, big, view, raw, stream, n, more, golden_needed(t), &fault);
     if (!t->encode) {
         CU_ASSERT_TRUE(r == -EOPNOTSUPP && fault.element == at[0] && fabsf(fault.value.f32) == 2);
         return;
@@ -136,7 +139,8 @@ static void change_some(const struct quant_type *t, bool big, enum quant_view vi
     for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
         const size_t block = at[k] / len;
         uint8_t *p = raw + block * t->block_bytes;
-        CU_ASSERT_EQUAL(quant_encode(t, big, values + block * len, 1, p, &fault), 0);
+        CU_ASSERT_EQUAL(quant_encode(t, big, values + block * len, 1, p, golden_needed(t), &fault),
+                        0);
     }
     CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
 }
@@ -161,9 +165,11 @@ static void refuse_one(const struct quant_type *t, bool big, enum quant_view vie
     put_u16(stream + at * width + width - 2, view == QUANT_F16 ? 0x7c00 : 0x7f80,
             false); /* infinity */
     const int want = !t->encode ? -EOPNOTSUPP : holds_any_float(t->id) ? 0 : -EDOM;
-    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, &fault), want);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, golden_needed(t), &fault),
+                    want);
     CU_ASSERT_TRUE(!want || (fault.element == at && fault.value.f32 == INFINITY));
-    CU_ASSERT_EQUAL(quant_write(t, big, view, NULL, stream, n, more, &fault), want);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, NULL, stream, n, more, golden_needed(t), &fault),
+                    want);
     CU_ASSERT_TRUE(!want || fault.element == (t->encode ? at : 0));
 }
 
@@ -184,7 +190,8 @@ static void test_same_format(void)
     for (unsigned k = 0; k < 4; k++) {
         const struct quant_type *t = quant_find(k & 1 ? F16_ID : BF16_ID);
         const enum quant_view view = k & 1 ? QUANT_F16 : QUANT_BF16;
-        CU_ASSERT_EQUAL(quant_write(t, k & 2, view, NULL, all, 65536, got, &fault), 0);
+        CU_ASSERT_EQUAL(
+            quant_write(t, k & 2, view, NULL, all, 65536, got, golden_needed(t), &fault), 0);
         CU_ASSERT_EQUAL(memcmp(got, k & 2 ? swapped : all, sizeof(got)), 0);
     }
 }

@@ -116,52 +116,11 @@ static void test_makings_due(void)
     lock_destroy(&l.lock);
 }
 
-static int file_of(size_t size, int byte)
-{
-    char name[] = "/tmp/ggufs-folders-XXXXXX";
-    int fd = mkstemp(name);
-    uint8_t *bytes = malloc(size);
-    CU_ASSERT_FATAL(fd >= 0 && bytes);
-    (void)unlink(name);
-    memset(bytes, byte, size);
-    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, fd, bytes, size, 0), 0);
-    free(bytes);
-    return fd;
-}
-
-/* Only what is about to be overwritten is copied; a source reads the same. */
-static void test_frozen(void)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 10 * page + 100;
-    struct mapped *m = NULL;
-    uint64_t copied = 0, more = 0;
-    int fd = file_of(size, 'a'), to = file_of(0, 0), same = dup(fd);
-    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, size, &m, NULL), 0);
-    CU_ASSERT_EQUAL(mapped_freeze(m, 2 * page + 5, page, to, 0, &copied), 0);
-    CU_ASSERT_EQUAL(copied, 2 * page);
-    CU_ASSERT_EQUAL(mapped_freeze(m, 10 * page + 1, 99, to, copied, &more), 0);
-    CU_ASSERT_EQUAL(more, page);
-    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, same, "bbbb", 4, 2 * page + 5), 0);
-    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, same, "bbbb", 4, 10 * page + 10), 0);
-    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, same, "cccc", 4, 5 * page), 0);
-    CU_ASSERT_EQUAL(memcmp(m->map.data + 2 * page + 5, "aaaa", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(m->map.data + 10 * page + 10, "aaaa", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(m->map.data + 5 * page, "cccc", 4), 0);
-    struct source s = mapped_source(m);
-    char read[4];
-    CU_ASSERT_EQUAL(s.read(&s, 2 * page + 5, read, 4), 0);
-    CU_ASSERT_EQUAL(memcmp(read, "aaaa", 4), 0);
-    mapped_unref(m);
-    (void)close(to);
-    (void)close(same);
-}
-
 static CU_TestInfo tests[] = {
     {"folders are found by number", test_found},
     {"removed ones wait, and come back as others", test_removed},
     {"views that were unlinked, and errors", test_hidden},
     {"when tensors in the making are judged", test_makings_due},
-    {"a mapping keeps what is overwritten", test_frozen},
     CU_TEST_INFO_NULL,
 };
 

@@ -101,58 +101,6 @@ static void test_cut_behind(void)
     image_close(&m);
 }
 
-/* A read by a caller that takes fewer bytes: how many come, or -errno. */
-static ssize_t brief(const struct tree_image *m, const char *path, uint64_t off, void *dst)
-{
-    static uint8_t scratch[1 << 20];
-    struct reply r = {.scratch = scratch, .brief = true};
-    struct tree_file *f = NULL;
-    CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, image_node(m, path), O_RDONLY, &f), 0);
-    CU_ASSERT_FALSE(tree_cacheable(f));
-    CU_ASSERT_FALSE(tree_ahead(f, 4096));
-    int e = tree_read(m->t, f, off, sizeof(scratch), &r);
-    if (e == 0 && r.len)
-        memcpy(dst, r.bytes, r.len);
-    tree_reply_done(&r);
-    (void)tree_release(m->t, f);
-    return e < 0 ? e : (ssize_t)r.len;
-}
-
-/* What is there comes, up to the first byte that is missing; there it is -EIO. */
-static void ends_at(const struct tree_image *m, const struct tree_image *whole, const char *path,
-                    size_t there)
-{
-    static uint8_t got[1 << 20];
-    size_t size;
-    char *want = image_text(whole, path, &size);
-    size = (size_t)image_stat(m, path).st_size; /* without the last padding */
-    CU_ASSERT_TRUE_FATAL(there > 0 && there < size && size < sizeof(got));
-    size_t from[] = {0, 1, 127, 128, 129, there / 2, there - 1, there, there + 1, size - 1};
-    for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
-        ssize_t n = brief(m, path, from[i], got);
-        CU_ASSERT_EQUAL(n, from[i] < there ? (ssize_t)(there - from[i]) : -EIO);
-        if (n > 0)
-            CU_ASSERT_EQUAL(memcmp(got, want + from[i], (size_t)n), 0);
-    }
-    CU_ASSERT_EQUAL(brief(m, path, size, got), 0);
-    free(want);
-}
-
-static void brief_in_q(const struct tree_image *m, const struct tree_image *whole, size_t kept)
-{
-    size_t values = kept / 34 * 32;
-    struct tree_file *f = NULL;
-    ends_at(m, whole, "tensors/q/raw", kept);
-    ends_at(m, whole, "tensors/q/f32", 4 * values);
-    ends_at(m, whole, "tensors/q/f32.npy", 128 + 4 * values);
-    ends_at(m, whole, "tensors/q/bf16", 2 * values);
-    ends_at(m, whole, "model.gguf", offset_of(m, "tensors/q/offset") + kept);
-    /* The kernel may keep what is whole. */
-    CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, image_node(m, "tensors/a/raw"), O_RDONLY, &f), 0);
-    CU_ASSERT_TRUE(tree_cacheable(f));
-    (void)tree_release(m->t, f);
-}
-
 static void test_partial(void)
 {
     struct tree_image whole = large(&plain), m;
@@ -173,7 +121,6 @@ static void test_partial(void)
     m.size = (size_t)image_stat(&m, "model.gguf").st_size;
     CU_ASSERT_EQUAL(m.size, offset_of(&whole, "tensors/q/offset") + Q8_BYTES);
     cut_in_q(&m, kept);
-    brief_in_q(&m, &whole, kept);
     image_close(&m);
     image_close(&whole);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/history: states kept in files, their bounds, and files that are damaged or planted. */
+/* edit/history: what edits changed, the keys that are made of it, bounds, and files that are damaged or planted. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -11,415 +11,627 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
-#include "edit/history_look.h"
-#include "edit/history_names.h"
-#include "edit/recorder.h"
 #include "edit/restore.h"
 #include "faultsys.h"
 #include "history_dir.h"
+#include "model_dir.h"
+#include "soak.h"
 
-/* ---- kept and read ---- */
+#define FOLDER "state/ggufs/history/"
 
-static void test_keep(void)
+/* The keys that an undo would restore are these; number 0: the last edit. */
+static int picks(struct history *h, uint64_t number, struct gguf *now, const struct gguf *want,
+                 bool fits)
 {
-    struct home x;
+    struct history_pick p;
     struct err e = {0};
-    home_setup(&x);
-    struct gguf *g = keys_of("one"), *other = keys_of("two"), *back = NULL;
-    struct history_record rec;
-    CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), 1);
-    CU_ASSERT_EQUAL(save(&x.h, other, 2000, &e), 2);
-    CU_ASSERT_EQUAL(history_read(&x.h, 1, &rec, &back, &e), 0);
-    CU_ASSERT_TRUE(same_keys(back, g));
-    CU_ASSERT_EQUAL(rec.before, edit_keys_id(g));
-    CU_ASSERT_EQUAL(rec.begin, 1000);
-    gguf_free(back);
-    CU_ASSERT_EQUAL(history_read(&x.h, 2, &rec, &back, &e), 0);
-    CU_ASSERT_TRUE(same_keys(back, other));
-    gguf_free(back);
-    CU_ASSERT_EQUAL(history_read(&x.h, 3, &rec, &back, &e), -ENOENT);
-    rec.landed = rec.planned = 77;
-    CU_ASSERT_EQUAL(history_update(&x.h, &rec, &e), 0);
-    CU_ASSERT_EQUAL(history_sync(&x.h, &rec, &e), 0);
-    CU_ASSERT_EQUAL(history_read(&x.h, 2, &rec, NULL, &e), 0);
-    CU_ASSERT_EQUAL(rec.landed, 77);
-    gguf_free(g);
-    gguf_free(other);
-    home_teardown(&x);
+    int r = history_pick(h, number, now, &p, &e);
+    if (r == 0) {
+        CU_ASSERT_TRUE(same_keys(p.keys, want));
+        CU_ASSERT_EQUAL(p.fits, fits);
+    }
+    CU_ASSERT_EQUAL(e.code, r);
+    history_pick_free(&p);
+    return r;
 }
 
-/* The folder, and what is above it up to the state folder, are made for the user alone. */
-static void test_folder(void)
-{
+struct three {
     struct home x;
-    struct stat st;
-    struct err e = {0};
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), 1);
-    CU_ASSERT_EQUAL(fstatat(x.dir, "state/ggufs", &st, 0), 0);
-    CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
-    CU_ASSERT_EQUAL(fstatat(x.dir, "state/ggufs/history", &st, 0), 0);
-    CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
-    CU_ASSERT_EQUAL(fchmodat(x.dir, "state/ggufs/history", 0750, 0), 0);
-    struct history again;
-    CU_ASSERT_EQUAL(open_history(&x, &again, "/models/m.gguf", 20), 0);
-    CU_ASSERT_EQUAL(save(&again, g, 1000, &e), -EPERM);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "chmod 700"));
-    history_close(&again);
-    gguf_free(g);
-    home_teardown(&x);
+    struct gguf *a, *b, *c;
+};
+
+static struct history *three_setup(struct three *t)
+{
+    home_setup(&t->x);
+    t->a = keys_of("a");
+    t->b = keys_of("b");
+    t->c = keys_of("c");
+    return &t->x.h;
 }
 
-/* A link in the place of one of our folders is not followed. */
-static void test_links(void)
+static void three_free(struct three *t)
 {
-    static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
-    for (size_t i = 0; i < 2; i++) {
-        struct home x;
-        struct err e = {0};
-        home_setup(&x);
-        CU_ASSERT_EQUAL(mkdirat(x.dir, "state", 0700), 0);
-        CU_ASSERT_EQUAL(mkdirat(x.dir, "elsewhere", 0700), 0);
+    gguf_free(t->a);
+    gguf_free(t->b);
+    gguf_free(t->c);
+    home_teardown(&t->x);
+}
+
+static void edit(struct history *h, struct gguf *from, struct gguf *to, int64_t now,
+                 uint64_t restored)
+{
+    CU_ASSERT_TRUE(save(h, from, to, now, restored, NULL) > 0);
+}
+
+/* ---- which keys ---- */
+
+static void test_pick(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    CU_ASSERT_EQUAL(picks(h, 0, t.a, NULL, true), -ENOENT);
+    CU_ASSERT_EQUAL(picks(h, 1, t.a, NULL, true), -ENOENT);
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
+    edit(h, t.b, t.c, 1100, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+    CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, true), 0);
+    /* The undo of the last one, and the undo of that. */
+    edit(h, t.c, t.b, 1200, 2);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.c, true), 0);
+    edit(h, t.b, t.c, 1201, 3);
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 4));
+    /* An edit just after an undo has a state of its own. */
+    edit(h, t.c, t.a, 1202, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
+    CU_ASSERT_EQUAL(picks(h, 3, t.a, t.c, true), 0);
+    three_free(&t);
+}
+
+/* What no recorded edit changed stays, where the rest comes back. */
+static void test_foreign(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct build b;
+    struct gguf *other, *mixed;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "other");
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        struct build copy = b;
+        copy.keys = BUF_INIT;
+        buf_add(&copy.keys, b.keys.data, b.keys.len);
         if (i)
-            CU_ASSERT_EQUAL(mkdirat(x.dir, "state/ggufs", 0700), 0);
-        CU_ASSERT_EQUAL(symlinkat(i ? "../../elsewhere" : "../elsewhere", x.dir, links[i]), 0);
-        struct gguf *g = keys_of("one");
-        CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), -ENOTDIR);
-        CU_ASSERT_TRUE(e.msg[0] != '\0');
-        gguf_free(g);
-        home_teardown(&x);
+            build_str(&copy, "text", "a");
+        uint8_t *image = build_finish(&copy, &n);
+        struct source s = source_mem(image, n);
+        CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, i ? &mixed : &other, NULL), 0);
+        free(image);
+    }
+    buf_free(&b.keys);
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, other, NULL, false), -ESTALE);
+    CU_ASSERT_EQUAL(picks(h, 0, t.a, NULL, false), -ESTALE);
+    CU_ASSERT_EQUAL(picks(h, 1, other, mixed, false), 0);
+    CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, false), 0);
+    gguf_free(other);
+    gguf_free(mixed);
+    three_free(&t);
+}
+
+/* Edits that fail make no row of states, and hide none. */
+static void test_failed(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    edit(h, t.a, t.b, 1000, 0);
+    struct recorder old = {.h = h};
+    for (int64_t now = 2000; now < 2500; now += 50) {
+        struct recorded_edit e = {t.b, t.c, false, 0, now};
+        struct recorder fresh = {.h = h}, *r = now % 100 ? &fresh : &old;
+        CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 1);
+        recorder_end(r, false, now);
+        CU_ASSERT_EQUAL(recorder_settle(r, NULL), 0);
+        CU_ASSERT_TRUE(recorder_is_settled(r));
+        recorder_close(&fresh);
+    }
+    recorder_close(&old);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
+    edit(h, t.b, t.c, 3000, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+    three_free(&t);
+}
+
+static void test_join(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    edit(h, t.a, t.b, 1000, 0);
+    edit(h, t.b, t.c, 1009, 0); /* each by a recorder that knows nothing of the ones before */
+    CU_ASSERT_TRUE(numbers_are(h, 1, 1));
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.a, true), 0);
+    edit(h, t.c, t.b, 1018, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 1));
+    edit(h, t.b, t.c, 1028, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
+    /* A clock that went back, and keys that another program wrote. */
+    edit(h, t.c, t.b, 1020, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 3));
+    edit(h, t.a, t.b, 1021, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 4));
+    three_free(&t);
+}
+
+/* ---- any edits ---- */
+
+#define KEYS 9
+
+/* A model's keys: which, in which order, with which values. */
+struct list {
+    unsigned n, key[KEYS], value[KEYS];
+};
+
+static uint64_t state;
+
+static unsigned draw(unsigned n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % n;
+}
+
+static void change_one(struct list *l)
+{
+    unsigned i = l->n ? draw(l->n) : 0, k = draw(KEYS), to = draw(l->n + 1), way = draw(4);
+    for (unsigned j = 0; j < l->n && way == 0; j++)
+        if (l->key[j] == k)
+            way = 1;
+    if (way == 1 && l->n) {
+        l->value[i] = draw(3);
+    } else if (way == 0) { /* one more, anywhere */
+        memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
+        memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
+        l->key[to] = k;
+        l->value[to] = draw(3);
+        l->n++;
+    } else if (l->n) { /* one less, or elsewhere */
+        k = l->key[i];
+        unsigned value = l->value[i];
+        memmove(&l->key[i], &l->key[i + 1], (l->n - i - 1) * sizeof(k));
+        memmove(&l->value[i], &l->value[i + 1], (l->n - i - 1) * sizeof(k));
+        if (way == 2) {
+            l->n--;
+        } else {
+            l->key[l->n - 1] = k;
+            l->value[l->n - 1] = value;
+        }
     }
 }
 
-/* ---- bounds ---- */
-
-static void test_keep_n(void)
+static struct gguf *model_of(const struct list *l, bool big)
 {
-    struct home x;
-    struct err e = {0};
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    struct history three, other;
-    CU_ASSERT_EQUAL(open_history(&x, &three, "/models/m.gguf", 3), 0);
-    CU_ASSERT_EQUAL(open_history(&x, &other, "/other/m.gguf", 20), 0);
-    for (unsigned i = 1; i <= 7; i++) {
-        CU_ASSERT_EQUAL(save(&three, g, i * 100, &e), i);
-        CU_ASSERT_EQUAL(save(&other, g, i * 100, &e), i);
-    }
-    CU_ASSERT_TRUE(numbers_are(&three, 5, 7));
-    CU_ASSERT_TRUE(numbers_are(&other, 1, 7));
-    history_close(&three);
-    history_close(&other);
-    gguf_free(g);
-    home_teardown(&x);
-}
-
-static void test_clear(void)
-{
-    struct home x;
-    struct err e = {0};
+    struct build b;
+    struct gguf *g = NULL;
     size_t n;
+    char name[16];
+    build_init(&b, 3, big);
+    for (unsigned i = 0; i < l->n; i++) {
+        (void)snprintf(name, sizeof(name), l->key[i] % 4 == 3 ? "split.%u" : "key.%u", l->key[i]);
+        build_u32(&b, name, l->value[i]);
+    }
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    return g;
+}
+
+/* The program's own keys are not the history's. */
+static void user_keys(struct list *l)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < l->n; i++)
+        if (l->key[i] % 4 != 3) {
+            l->key[n] = l->key[i];
+            l->value[n++] = l->value[i];
+        }
+    l->n = n;
+}
+
+enum { EDITS = 24 };
+
+/* Rows of edits, each a state of its own or joined, some not written: each state's keys can be made. */
+static void random_edits(uint64_t seed)
+{
+    struct home x;
+    struct recorder r;
+    struct list now = {0}, of[EDITS + 1] = {0};
+    unsigned states = 0;
+    int64_t at = 1000;
+    state = seed;
+    bool big = draw(2);
     home_setup(&x);
-    struct gguf *g = keys_of("one");
-    struct history other;
-    CU_ASSERT_EQUAL(open_history(&x, &other, "/other/m.gguf", 20), 0);
-    CU_ASSERT_EQUAL(history_clear(&x.h, &n, &e), 0);
-    CU_ASSERT_EQUAL(n, 0);
-    CU_ASSERT_EQUAL(save(&other, g, 100, &e), 1);
-    for (unsigned i = 1; i <= 4; i++)
-        CU_ASSERT_EQUAL(save(&x.h, g, 100, &e), i);
-    CU_ASSERT_EQUAL(history_clear(&x.h, &n, &e), 0);
-    CU_ASSERT_EQUAL(n, 4);
-    CU_ASSERT_TRUE(numbers_are(&x.h, 1, 0));
-    CU_ASSERT_TRUE(numbers_are(&other, 1, 1));
-    /* Numbers are not used again. */
-    CU_ASSERT_EQUAL(save(&x.h, g, 100, &e), 5);
-    CU_ASSERT_EQUAL(save(&other, g, 100, &e), 2);
-    CU_ASSERT_EQUAL(history_clear(&x.h, &n, &e), 0);
-    CU_ASSERT_EQUAL(save(&x.h, g, 100, &e), 6);
-    history_close(&other);
+    x.h.keep = 2 * EDITS;
+    r = (struct recorder){.h = &x.h};
+    for (unsigned i = 0; i < EDITS; i++) {
+        struct list then = now;
+        for (unsigned k = draw(4); k < 4; k++)
+            change_one(&then);
+        struct gguf *a = model_of(&now, big), *b = model_of(&then, big);
+        struct recorded_edit e = {a, b, false, 0, at += draw(3) ? 3 : 100};
+        bool landed = draw(6);
+        int done = recorder_begin(&r, &e, NULL);
+        CU_ASSERT_EQUAL(done, edit_keys_id(a) != edit_keys_id(b));
+        recorder_end(&r, landed, at);
+        if (draw(2))
+            CU_ASSERT_EQUAL(recorder_settle(&r, NULL), 0);
+        if (done == 1 && r.rec.number > states)
+            of[states++] = now;
+        if (landed)
+            now = then;
+        if (draw(4) == 0) /* another process goes on */
+            recorder_close(&r);
+        gguf_free(a);
+        gguf_free(b);
+    }
+    struct gguf *g = model_of(&now, big);
+    for (unsigned i = 0; i < states; i++) {
+        user_keys(&of[i]);
+        struct gguf *want = model_of(&of[i], big);
+        CU_ASSERT_EQUAL(picks(&x.h, i + 1, g, want, true), 0);
+        gguf_free(want);
+    }
     gguf_free(g);
+    recorder_close(&r);
     home_teardown(&x);
 }
 
-/* A file whose name says that it is a state of so many bytes. */
-static void claim(const struct home *x, uint64_t hash, uint64_t number, uint64_t time,
-                  uint64_t size)
+static void test_random(void)
 {
-    char name[HISTORY_NAME_MAX], path[HISTORY_NAME_MAX + 32];
-    struct history_name n = {hash, number, time, size};
-    history_name_put(&n, name);
-    (void)snprintf(path, sizeof(path), "state/ggufs/history/%s", name);
-    (void)close(openat(x->dir, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    for (uint64_t seed = 1; seed <= soak_size(300); seed++) {
+        unsigned before = CU_get_number_of_failures();
+        random_edits(seed);
+        if (CU_get_number_of_failures() > before)
+            (void)printf("\nseed %llu\n", (unsigned long long)seed);
+    }
 }
 
-/* 256 MiB of all models together; the oldest go, of whatever model, and their numbers stay used. */
-static void test_all_models(void)
+/* ---- what it costs ---- */
+
+static uint64_t size_of(const struct home *x)
+{
+    char path[64];
+    struct stat st = {0};
+    (void)snprintf(path, sizeof(path), FOLDER "%s", x->h.name);
+    (void)fstatat(x->dir, path, &st, 0);
+    return (uint64_t)st.st_size;
+}
+
+static struct gguf *vocabulary(unsigned words, const char *last)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    size_t n;
+    char name[32];
+    build_init(&b, 3, false);
+    for (unsigned i = 0; i < words; i++) {
+        (void)snprintf(name, sizeof(name), "word.%u", (i + (strcmp(last, "moved") == 0)) % words);
+        build_str(&b, name, "a word");
+    }
+    build_str(&b, "last", last);
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    return g;
+}
+
+/* Of a large model only what differs, also where a key moved from one end to the other; what is changed
+ * again within a state costs nothing. */
+static void test_small(void)
 {
     struct home x;
-    struct err e = {0};
+    struct gguf *g[4] = {vocabulary(2000, "one"), vocabulary(2000, "two"),
+                         vocabulary(2000, "moved"), vocabulary(2000, "three")};
     home_setup(&x);
-    struct gguf *g = keys_of("one");
-    uint64_t mib = 1 << 20;
-    CU_ASSERT_EQUAL(save(&x.h, g, 500, &e), 1);
-    claim(&x, 5, 30, 100, 100 * mib);
-    claim(&x, 6, 40, 600, 100 * mib);
-    claim(&x, 7, 50, 300, 55 * mib);
-    CU_ASSERT_EQUAL(save(&x.h, g, 700, &e), 2);
-    CU_ASSERT_EQUAL(home_files(&x), 5);
-    claim(&x, 8, 2, 650, 2 * mib);
-    CU_ASSERT_EQUAL(save(&x.h, g, 710, &e), 3);
-    CU_ASSERT_EQUAL(home_files(&x), 7); /* one went, the floor came */
-    struct history fresh;
-    CU_ASSERT_EQUAL(open_history(&x, &fresh, "/fresh.gguf", 20), 0);
-    CU_ASSERT_EQUAL(save(&fresh, g, 720, &e), 31);
-    claim(&x, 9, 60, 10000, 256 * mib - 3 * HISTORY_BLOCK);
-    CU_ASSERT_EQUAL(save(&fresh, g, 730, &e), 32);
-    /* All that was older is gone, but for what was kept last. */
-    CU_ASSERT_TRUE(numbers_are(&fresh, 32, 32) || numbers_are(&fresh, 31, 32));
-    CU_ASSERT_TRUE(numbers_are(&x.h, 1, 0) || numbers_are(&x.h, 3, 3));
-    history_close(&fresh);
-    gguf_free(g);
+    edit(&x.h, g[0], g[1], 1000, 0);
+    CU_ASSERT_EQUAL(size_of(&x), 4 * HISTORY_UNIT);
+    edit(&x.h, g[1], g[3], 1001, 0);
+    edit(&x.h, g[3], g[1], 1002, 0);
+    CU_ASSERT_EQUAL(size_of(&x), 4 * HISTORY_UNIT);
+    edit(&x.h, g[1], g[2], 2000, 0);
+    edit(&x.h, g[2], g[1], 3000, 0);
+    CU_ASSERT_EQUAL(size_of(&x), 8 * HISTORY_UNIT);
+    CU_ASSERT_EQUAL(picks(&x.h, 3, g[1], g[2], true), 0);
+    CU_ASSERT_EQUAL(picks(&x.h, 2, g[1], g[1], true), 0);
+    CU_ASSERT_EQUAL(picks(&x.h, 1, g[1], g[0], true), 0);
+    for (int i = 0; i < 4; i++)
+        gguf_free(g[i]);
     home_teardown(&x);
 }
 
 static void test_too_large(void)
 {
-    struct home x;
+    struct three t;
     struct err e = {0};
-    struct history_record rec = {0};
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    uint64_t end = g->kv[g->n_kv - 1].end;
-    g->kv[g->n_kv - 1].end += HISTORY_BYTES_MAX; /* as of a longer value, which is not looked at */
-    CU_ASSERT_EQUAL(history_save(&x.h, &rec, g, &e), -EFBIG);
-    CU_ASSERT_EQUAL(home_files(&x), 0);
-    g->kv[g->n_kv - 1].end = end;
-    gguf_free(g);
-    home_teardown(&x);
+    struct history *h = three_setup(&t);
+    t.a->kv[1].end += HISTORY_BYTES_MAX; /* as of a longer value, which is not looked at */
+    uint8_t *head = t.a->head, *large = calloc(1, t.a->head_len + HISTORY_BYTES_MAX);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(large);
+    memcpy(large, head, t.a->head_len);
+    t.a->head = large;
+    CU_ASSERT_EQUAL(save(h, t.a, t.b, 1000, 0, &e), -EFBIG);
+    CU_ASSERT_EQUAL(home_files(&t.x), 0);
+    t.a->head = head;
+    free(large);
+    three_free(&t);
 }
 
-/* Ten thousand edits without a pause, each a state of its own or joined. */
+/* ---- bounds ---- */
+
+static void test_keep(void)
+{
+    struct three t;
+    struct history many, *h = three_setup(&t);
+    CU_ASSERT_EQUAL(open_history(&t.x, &many, "/models/m.gguf", 30), 0);
+    h->keep = 3;
+    for (unsigned i = 1; i <= 7; i++)
+        edit(h, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 5, 7));
+    CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
+    CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
+    /* A command that undoes does not have the number of a mount: it drops only the oldest one. */
+    for (unsigned i = 8; i <= 40; i++)
+        edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
+    h->keep = HISTORY_KEEP_SAME;
+    CU_ASSERT_TRUE(numbers_are(h, 11, 40));
+    edit(h, t.a, t.b, 5000, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 12, 41));
+    history_close(&many);
+    three_free(&t);
+}
+
+/* The clock goes back by a day before each edit: none joins, numbers rise, the newest are kept. */
+static void test_clock(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    for (unsigned i = 0; i < 30; i++)
+        edit(h, i % 2 ? t.b : t.a, i % 2 ? t.a : t.b, 1000000 - (int64_t)i * 86400, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 11, 30));
+    three_free(&t);
+}
+
+/* Thousands of edits without a pause, each a state of its own or joined. */
 static void test_many(void)
 {
-    struct home x;
-    struct err e = {0};
-    struct recorder r = {.h = &x.h};
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct recorder r = {.h = h};
     int64_t now = 1000;
-    for (unsigned i = 0; i < 10000; i++) {
-        struct recorded_edit edit = {.keys = g, .before = i, .after = i + 1, .now = now};
-        CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &e), 0);
+    for (unsigned i = 0; i < 3000; i++) {
+        struct recorded_edit e = {i % 2 ? t.b : t.a, i % 2 ? t.a : t.b, false, 0, now};
+        CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1);
         recorder_end(&r, true, now);
-        CU_ASSERT_TRUE(home_files(&x) <= 20 + 4);
         now += i % 3 == 2 ? 60 : 3;
+        if (i % 100 == 99)
+            CU_ASSERT_EQUAL(recorder_settle(&r, NULL), 0);
     }
-    CU_ASSERT_EQUAL(recorder_settle(&r, &e), 0);
-    CU_ASSERT_EQUAL(home_files(&x), 20);
-    CU_ASSERT_TRUE(numbers_are(&x.h, 3334 - 19, 3334));
-    gguf_free(g);
-    home_teardown(&x);
+    CU_ASSERT_TRUE(numbers_are(h, 1000 - 19, 1000));
+    CU_ASSERT_TRUE(size_of(&t.x) < 64 * HISTORY_UNIT);
+    recorder_close(&r);
+    three_free(&t);
 }
 
-/* ---- what is not ours ---- */
-
-static void test_foreign_names(void)
+/* What `--history=clear` says of each way in which there is nothing. */
+static void test_clear(void)
 {
-    static const char *const names[] = {"readme",
-                                        "0-1-1-1",
-                                        "0000000000000005-1-1",
-                                        "0000000000000005-1-1-1-",
-                                        "+000000000000005-1-1-1",
-                                        "000000000000000A-1-1-1",
-                                        "0000000000000005-01-1-1",
-                                        " 000000000000005-1-1-1"};
-    struct history_name n;
-    CU_ASSERT_TRUE(history_name_get("0000000000000005-1-1-1", &n));
-    CU_ASSERT_EQUAL(n.hash, 5);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        CU_ASSERT_FALSE(history_name_get(names[i], &n));
+    struct three t;
+    struct err e = {0};
+    struct history other, *h = three_setup(&t);
+    struct history_pick p;
+    size_t n;
+    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/other/m.gguf", 2), 0);
+    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
+    CU_ASSERT_EQUAL(n, 0);
+    CU_ASSERT_EQUAL(home_files(&t.x), 0);
+    CU_ASSERT_EQUAL(history_pick(h, 0, t.a, &p, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "no edit of this model is recorded"));
+    for (unsigned i = 1; i <= 4; i++) {
+        edit(h, t.a, t.b, 100 * i, 0);
+        edit(&other, t.a, t.b, 100 * i, 0);
+    }
+    CU_ASSERT_EQUAL(history_pick(&other, 2, t.b, &p, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 2 any more: only so many are kept"));
+    CU_ASSERT_EQUAL(history_pick(&other, 5, t.b, &p, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 5 (ggufs"));
+    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
+    CU_ASSERT_EQUAL(n, 4);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 0));
+    CU_ASSERT_TRUE(numbers_are(&other, 3, 4));
+    CU_ASSERT_EQUAL(history_pick(h, 0, t.b, &p, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the states were forgotten (--history=clear)"));
+    CU_ASSERT_EQUAL(history_pick(h, 4, t.b, &p, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 4 any more: it was forgotten"));
+    edit(h, t.a, t.b, 1000, 0); /* numbers are not used again */
+    CU_ASSERT_TRUE(numbers_are(h, 5, 5));
+    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
+    edit(h, t.a, t.b, 2000, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 6, 6));
+    history_close(&other);
+    three_free(&t);
 }
 
-/* What has a state's name and is no file of ours is not read, and does not stop the next state. */
+/* A state of so many bytes more. */
+static void grow(struct home *x, const char *model, struct gguf *g, int64_t now, uint64_t bytes)
+{
+    struct history h;
+    struct recorder r;
+    CU_ASSERT_EQUAL_FATAL(open_history(x, &h, model, 20), 0);
+    struct gguf *big = vocabulary(1, "x");
+    uint8_t *head = big->head, *large = calloc(1, big->head_len + bytes);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(large);
+    memcpy(large, head, big->head_len);
+    big->head = large;
+    big->kv[1].end += bytes;
+    r = (struct recorder){.h = &h};
+    struct recorded_edit e = {big, g, false, 0, now};
+    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not settled: as after a kill */
+    recorder_close(&r);
+    big->head = head;
+    free(large);
+    gguf_free(big);
+    history_close(&h);
+}
+
+/* 256 MiB of all models together; the oldest go, of whatever model, but never the last of one. */
+static void test_all_models(void)
+{
+    struct three t;
+    struct history other, *h = three_setup(&t);
+    const uint64_t mib = 1 << 20;
+    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/other/m.gguf", 20), 0);
+    grow(&t.x, "/other/m.gguf", t.a, 300, 90 * mib);
+    grow(&t.x, "/other/m.gguf", t.b, 600, 60 * mib);
+    grow(&t.x, "/lone/m.gguf", t.a, 100, 60 * mib);
+    edit(h, t.a, t.b, 200, 0);
+    CU_ASSERT_TRUE(numbers_are(&other, 1, 2));
+    grow(&t.x, "/models/m.gguf", t.b, 400, 60 * mib);
+    edit(h, t.a, t.b, 700, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 2, 3)); /* the oldest that could go, and then */
+    CU_ASSERT_TRUE(numbers_are(&other, 2, 2));
+    CU_ASSERT_EQUAL(home_files(&t.x), 3);
+    history_close(&other);
+    three_free(&t);
+}
+
+/* ---- what is not ours, and what is damaged ---- */
+
+static void in_folder(const struct home *x, char path[96])
+{
+    (void)snprintf(path, 96, FOLDER "%s", x->h.name);
+}
+
+/* What has the file's name and is no file of ours is not read, nor written. */
 static void test_planted(void)
 {
-    struct home x;
-    struct err e = {0};
-    struct gguf *keys = NULL;
-    struct history_record rec;
-    char name[HISTORY_NAME_MAX];
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    CU_ASSERT_EQUAL(save(&x.h, g, 100, &e), 1);
-    int dir = openat(x.dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct history_name n = {x.h.hash, 2, 200, 1000};
-    history_name_put(&n, name);
-    CU_ASSERT_EQUAL(symlinkat("/etc/passwd", dir, name), 0);
-    n.number = 3;
-    history_name_put(&n, name);
-    CU_ASSERT_EQUAL(mkfifoat(dir, name, 0600), 0);
-    n.number = 4;
-    history_name_put(&n, name);
-    CU_ASSERT_EQUAL(mkdirat(dir, name, 0700), 0);
-    for (uint64_t i = 2; i <= 4; i++) {
-        e = (struct err){0};
-        CU_ASSERT_EQUAL(history_read(&x.h, i, &rec, &keys, &e), -EPERM);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "not a file that this program made"));
+    for (int i = 0; i < 4; i++) {
+        struct three t;
+        struct err e = {0};
+        struct history_pick p;
+        struct history *h = three_setup(&t);
+        char path[96], more[100];
+        edit(h, t.a, t.b, 100, 0);
+        in_folder(&t.x, path);
+        (void)snprintf(more, sizeof(more), "%s.x", path);
+        if (i < 3)
+            CU_ASSERT_EQUAL(unlinkat(t.x.dir, path, 0), 0);
+        int r = i == 0   ? symlinkat("/etc/passwd", t.x.dir, path)
+                : i == 1 ? mkfifoat(t.x.dir, path, 0600)
+                : i == 2 ? mkdirat(t.x.dir, path, 0700)
+                         : linkat(t.x.dir, path, t.x.dir, more, 0);
+        CU_ASSERT_EQUAL(r, 0);
+        CU_ASSERT_EQUAL(history_pick(h, 1, t.b, &p, &e), -EPERM);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "not one that this program made"));
+        CU_ASSERT_EQUAL(save(h, t.b, t.c, 300, 0, NULL), -EPERM);
+        three_free(&t);
     }
-    CU_ASSERT_EQUAL(save(&x.h, g, 300, &e), 5);
-    struct recorder r = {.h = &x.h};
-    struct recorded_edit edit = {.keys = g, .before = 1, .after = 2, .now = 400};
-    CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &e), 0);
-    CU_ASSERT_EQUAL(r.rec.number, 6);
-    CU_ASSERT_EQUAL(unlinkat(dir, name, AT_REMOVEDIR), 0);
-    (void)close(dir);
-    gguf_free(g);
-    home_teardown(&x);
 }
 
-/* A state of another model that has come to this one's name, whole. */
+/* A file of another model that has come to this one's name, whole. */
 static void test_of_another(void)
 {
-    struct home x;
-    struct err e = {0};
-    struct gguf *keys = NULL;
-    struct history_record rec;
-    struct history other;
-    char from[HISTORY_NAME_MAX], to[HISTORY_NAME_MAX];
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    CU_ASSERT_EQUAL(open_history(&x, &other, "/other/m.gguf", 20), 0);
-    CU_ASSERT_EQUAL(save(&other, g, 100, &e), 1);
-    struct history_record head;
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    CU_ASSERT_EQUAL(history_head(&head, "/other/m.gguf", g, &b), 0);
-    struct history_name n = {other.hash, 1, 100, b.len - 24 + head.image_len};
-    history_name_put(&n, from);
-    n.hash = x.h.hash;
-    history_name_put(&n, to);
-    int dir = openat(x.dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    CU_ASSERT_EQUAL(renameat(dir, from, dir, to), 0);
-    (void)close(dir);
-    CU_ASSERT_EQUAL(history_read(&x.h, 1, &rec, &keys, &e), -ESTALE);
+    struct three t;
+    struct history other, *h = three_setup(&t);
+    char from[96], to[96];
+    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/other/m.gguf", 20), 0);
+    edit(&other, t.a, t.b, 100, 0);
+    (void)snprintf(from, sizeof(from), FOLDER "%s", other.name);
+    in_folder(&t.x, to);
+    CU_ASSERT_EQUAL(renameat(t.x.dir, from, t.x.dir, to), 0);
+    CU_ASSERT_EQUAL(picks(h, 1, t.b, NULL, true), -ESTALE);
     history_close(&other);
-    gguf_free(g);
-    home_teardown(&x);
+    three_free(&t);
 }
 
-/* The file of a state; free() it. */
-static uint8_t *file_of(const char *path, const struct gguf *g, struct history_record *rec,
-                        size_t *n)
-{
-    struct buf b = BUF_INIT;
-    const uint8_t *bytes;
-    uint32_t at = 0;
-    CU_ASSERT_EQUAL_FATAL(history_head(rec, path, g, &b), 0);
-    while (history_run(g, &at, &bytes, n))
-        buf_add(&b, bytes, *n);
-    history_record_put(rec, b.data);
-    *n = b.len;
-    CU_ASSERT_EQUAL(*n, HISTORY_RECORD + rec->path_len + rec->image_len);
-    return buf_steal(&b);
-}
-
-/* The flags of a record, as older versions read them. */
-static void test_flags(void)
-{
-    struct gguf *g = keys_of("one");
-    size_t n;
-    for (unsigned closed = 0; closed < 2; closed++) {
-        struct history_record rec = {.before = edit_keys_id(g), .closed = closed};
-        uint8_t *file = file_of("/m", g, &rec, &n);
-        CU_ASSERT_EQUAL(file[64], closed);
-        free(file);
-    }
-    gguf_free(g);
-}
-
-/* Any byte of a state's file that is another one is noticed. */
+/* Any bit that is another one is noticed, but for those that stand for nothing; and any end. */
 static void test_damage(void)
 {
-    struct gguf *g = keys_of("one");
-    struct history_record rec = {.before = edit_keys_id(g)}, got;
-    struct gguf *keys = NULL;
-    size_t n;
-    uint8_t *file = file_of("/m", g, &rec, &n);
-    CU_ASSERT_EQUAL(history_parse(file, n, "/m", &got, &keys, NULL), 0);
-    CU_ASSERT_TRUE(same_keys(keys, g));
-    gguf_free(keys);
-    for (size_t i = 0; i < 8 * n; i++) {
-        struct err e = {0};
-        file[i / 8] ^= (uint8_t)(1 << i % 8);
-        int r = history_parse(file, n, "/m", &got, &keys, &e);
-        CU_ASSERT_EQUAL(r, -EBADMSG);
-        CU_ASSERT_TRUE(e.msg[0] != '\0');
-        file[i / 8] ^= (uint8_t)(1 << i % 8);
-    }
-    for (size_t i = 0; i < n; i++)
-        CU_ASSERT_TRUE(history_parse(file, i, "/m", &got, &keys, NULL) < 0);
-    /* Sums that are right do not make its keys right. */
-    rec.before++;
-    history_record_put(&rec, file);
-    CU_ASSERT_EQUAL(history_parse(file, n, "/m", &got, &keys, NULL), -EBADMSG);
-    free(file);
-    gguf_free(g);
-}
-
-/* The newest state is damaged: an edit does not join it, and gets one of its own. */
-static void test_newest_damaged(void)
-{
-    struct home x;
+    struct three t;
     struct err e = {0};
-    struct recorder first = {.h = &x.h}, again = {.h = &x.h};
-    char name[HISTORY_NAME_MAX];
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    struct recorded_edit edit = {.keys = g, .before = 1, .after = 2, .now = 100};
-    CU_ASSERT_EQUAL(recorder_begin(&first, &edit, &e), 0);
-    recorder_end(&first, true, 100);
-    CU_ASSERT_EQUAL(recorder_settle(&first, &e), 0);
-    int dir = openat(x.dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct history_name n = {x.h.hash, 1, 100,
-                             HISTORY_RECORD + first.rec.path_len + first.rec.image_len};
-    history_name_put(&n, name);
-    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
-    CU_ASSERT_EQUAL(pwrite(fd, "?", 1, 100), 1);
-    (void)close(fd);
-    (void)close(dir);
-    edit = (struct recorded_edit){.keys = g, .before = 2, .after = 3, .now = 101};
-    CU_ASSERT_EQUAL(recorder_begin(&again, &edit, &e), 0);
-    CU_ASSERT_EQUAL(again.rec.number, 2);
-    gguf_free(g);
-    home_teardown(&x);
+    struct history *h = three_setup(&t);
+    struct history_file f;
+    edit(h, t.a, t.b, 1000, 0);
+    edit(h, t.b, t.c, 2000, 0);
+    CU_ASSERT_EQUAL_FATAL(history_load(h, &f, &e), 0);
+    size_t n = f.bytes.len, padding = 0;
+    uint8_t *file = buf_steal(&f.bytes);
+    CU_ASSERT_EQUAL(f.n, 2);
+    history_file_free(&f);
+    for (size_t i = 0; i < 8 * n + n; i++) {
+        bool cut = i >= 8 * n;
+        f = HISTORY_FILE_INIT;
+        buf_add(&f.bytes, file, cut ? i - 8 * n : n);
+        if (!cut)
+            f.bytes.data[i / 8] ^= (uint8_t)(1 << i % 8);
+        int r = history_parse(&f, "/models/m.gguf", &e);
+        CU_ASSERT_TRUE(r == 0 || r == -EBADMSG);
+        if (r == 0 && f.n == 2)
+            padding += !cut;
+        history_file_free(&f);
+    }
+    CU_ASSERT_TRUE(padding < 8 * 3 * HISTORY_UNIT);
+    free(file);
+    three_free(&t);
 }
 
-/* The program's own keys are left out, wherever they stand. */
-static void test_own_keys(void)
+/* A byte of the last state is another one: the line says so, and the next edit goes on with its number. */
+static void test_damaged(void)
 {
-    struct build b;
-    struct gguf *g = NULL, *keys = NULL;
-    struct history_record rec = {0};
-    size_t n;
-    build_init(&b, 3, true);
-    build_num(&b, "split.no", GGUF_U16, 0);
-    build_str(&b, "general.architecture", "test");
-    build_num(&b, "split.count", GGUF_U16, 1);
-    build_num(&b, "a.b", GGUF_U8, 7);
-    build_str(&b, "ggufs.reserve", "   ");
-    uint8_t *image = build_finish(&b, &n);
-    struct source s = source_mem(image, n);
-    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    free(image);
-    rec.before = edit_keys_id(g);
-    uint8_t *file = file_of("/m", g, &rec, &n);
-    CU_ASSERT_EQUAL_FATAL(history_parse(file, n, "/m", &rec, &keys, NULL), 0);
-    CU_ASSERT_EQUAL(keys->n_kv, 2);
-    CU_ASSERT_TRUE(same_keys(keys, g));
-    gguf_free(keys);
-    gguf_free(g);
-    free(file);
+    struct three t;
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    struct history *h = three_setup(&t);
+    struct err e = {0};
+    struct history_pick p;
+    char path[96];
+    edit(h, t.a, t.b, 1000, 0);
+    edit(h, t.b, t.c, 2000, 0);
+    in_folder(&t.x, path);
+    int fd = openat(t.x.dir, path, O_WRONLY | O_CLOEXEC);
+    CU_ASSERT_EQUAL(pwrite(fd, "!", 1, (off_t)size_of(&t.x) - HISTORY_UNIT + 3), 1);
+    (void)close(fd);
+    CU_ASSERT_EQUAL(history_pick(h, 0, t.c, &p, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is damaged"));
+    CU_ASSERT_EQUAL(history_text(h, t.c, &out, &e), 0);
+    buf_char(&out, '\0');
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(buf_text(&out), "\n-\tcannot be restored: 256 bytes of the history"));
+    CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, false), 0);
+    edit(h, t.c, t.b, 3000, 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 2));
+    CU_ASSERT_EQUAL(picks(h, 2, t.b, t.c, true), 0);
+    three_free(&t);
+}
+
+/* Sums that are right do not make facts right: what comes out is parsed. */
+static void test_not_keys(void)
+{
+    struct three t;
+    struct err e = {0};
+    struct gguf *g;
+    struct history *h = three_setup(&t);
+    struct history_file f;
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL_FATAL(history_load(h, &f, &e), 0);
+    f.fact[0].bytes++;
+    CU_ASSERT_EQUAL(history_before(&f, 0, t.b, &g, &e), -EBADMSG);
+    f.state[0].rec.format ^= 1;
+    CU_ASSERT_EQUAL(history_before(&f, 0, t.b, &g, &e), -EINVAL);
+    history_file_free(&f);
+    three_free(&t);
 }
 
 static int no_lock(const struct sys *s, int fd, int how)
@@ -432,64 +644,298 @@ static int no_lock(const struct sys *s, int fd, int how)
 /* A folder that cannot be locked: nothing is kept in it. */
 static void test_no_lock(void)
 {
-    struct home x;
+    struct three t;
     struct err e = {0};
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
+    struct history *h = three_setup(&t);
     struct faultsys fs;
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.sys.flock = no_lock;
-    x.h.sys = &fs.sys;
-    CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), -ENOLCK);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot lock it: "));
-    CU_ASSERT_EQUAL(home_files(&x), 0);
-    gguf_free(g);
-    home_teardown(&x);
+    h->sys = &fs.sys;
+    CU_ASSERT_EQUAL(save(h, t.a, t.b, 1000, 0, &e), -ENOLCK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot lock its folder: "));
+    CU_ASSERT_EQUAL(home_files(&t.x), 0);
+    three_free(&t);
+}
+
+/* ---- as text ---- */
+
+static void test_text(void)
+{
+    struct three t;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct err e = {0};
+    setenv("TZ", "UTC", 1);
+    struct history *h = three_setup(&t);
+    CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
+    CU_ASSERT_EQUAL(text.len, 0);
+    edit(h, t.a, t.b, 1000000000, 0);
+    edit(h, t.b, t.c, 1100000000, 0);
+    edit(h, t.c, t.b, 1200000000, 2);
+    CU_ASSERT_EQUAL(history_text(h, t.b, &text, &e), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL(buf_text(&text),
+                           "1\t2001-09-09 01:46:40\tchanged text\n"
+                           "2\t2004-11-09 11:33:20\tchanged text\n"
+                           "3\t2008-01-10 21:20:00\tundo, back to 2: changed text\n");
+    buf_free(&text);
+    CU_ASSERT_EQUAL(history_text(h, t.a, &text, &e), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_PTR_NOT_NULL(strstr(buf_text(&text), "text (also by another program)\n"));
+    three_free(&t);
+}
+
+static struct gguf *with_keys(const char *const *keys, size_t n)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    size_t size;
+    build_init(&b, 3, false);
+    for (size_t i = 0; i < n; i++)
+        build_str(&b, keys[i], "x");
+    uint8_t *image = build_finish(&b, &size);
+    struct source s = source_mem(image, size);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    return g;
+}
+
+static void test_describe(void)
+{
+    static const char *const first[] = {"k.a", "k.b", "split.no", "k.\n"};
+    static const char *const second[] = {"k.b", "k.1", "k.2", "k.3", "k.4", "k.5", "k.6", "k.7"};
+    static const char *const third[] = {"k.b", "k.a"};
+    struct gguf *a = with_keys(first, 4), *b = with_keys(second, 8), *c = with_keys(third, 2);
+    struct gguf *d = with_keys(first, 2);
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    history_describe(a, b, &text);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL(buf_text(&text),
+                           "added k.1, k.2, k.3, k.4, k.5 and 2 more; removed k.a, k.\\x0a");
+    buf_free(&text);
+    history_describe(d, c, &text);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL(buf_text(&text), "changed the order of the keys");
+    gguf_free(a);
+    gguf_free(b);
+    gguf_free(c);
+    gguf_free(d);
 }
 
 /* ---- where it is ---- */
 
-/* A home that is missing is made as far as it can be; one that is no folder is refused. */
-static void test_no_home(void)
+static void home_is(const char *state_home, const char *home, const char *want)
 {
-    struct home x;
     struct err e = {0};
-    char path[128];
-    home_setup(&x);
-    struct gguf *g = keys_of("one");
-    struct history h;
-    (void)snprintf(path, sizeof(path), "%s/deep/er//still/", x.path);
-    CU_ASSERT_EQUAL(history_open(&h, x.h.sys, path, "/m", 20, &e), 0);
-    CU_ASSERT_EQUAL(save(&h, g, 1, &e), 1);
-    CU_ASSERT_EQUAL(faccessat(x.dir, "deep/er/still/ggufs/history", X_OK, 0), 0);
-    history_close(&h);
-    (void)close(openat(x.dir, "file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    (void)snprintf(path, sizeof(path), "%s/file/state", x.path);
-    CU_ASSERT_EQUAL(history_open(&h, x.h.sys, path, "/m", 20, &e), -ENOTDIR);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "file/state/ggufs/history"));
-    history_close(&h);
-    gguf_free(g);
-    home_teardown(&x);
+    char *got = NULL;
+    if (!state_home || setenv("XDG_STATE_HOME", state_home, 1) < 0)
+        (void)unsetenv("XDG_STATE_HOME");
+    if (!home || setenv("HOME", home, 1) < 0)
+        (void)unsetenv("HOME");
+    int r = history_home(&got, &e);
+    if (!want && geteuid() == 0)
+        want = "/var/lib";
+    CU_ASSERT_EQUAL(r, want ? 0 : -ENOENT);
+    if (r == 0 && want)
+        CU_ASSERT_STRING_EQUAL(got, want);
+    free(got);
+}
+
+static void test_home(void)
+{
+    home_is("/state", "/home/me", "/state");
+    home_is("state", "/home/me", "/home/me/.local/state");
+    home_is(NULL, "/home/me", "/home/me/.local/state");
+    home_is("", "/home/me", "/home/me/.local/state");
+    home_is("", "me", NULL);
+    home_is(NULL, "", NULL);
+    home_is(NULL, NULL, NULL);
+}
+
+/* The folder, and what is above it up to the state folder, are made for the user alone, and used only if they are. */
+static void test_folder(void)
+{
+    static const struct {
+        const char *name;
+        mode_t mode;
+        int want;
+    } rows[] = {{"state/ggufs", 0755, 1},
+                {"state/ggufs", 0720, -EPERM},
+                {"state/ggufs", 0702, -EPERM},
+                {"state/ggufs/history", 0710, -EPERM},
+                {"state/ggufs/history", 0704, -EPERM},
+                {"state", 0777, 1}};
+    struct three t;
+    struct history *h = three_setup(&t);
+    struct stat st;
+    struct err e = {0};
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(fstatat(t.x.dir, "state/ggufs", &st, 0), 0);
+    CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
+    CU_ASSERT_EQUAL(fstatat(t.x.dir, "state/ggufs/history", &st, 0), 0);
+    CU_ASSERT_EQUAL(st.st_mode & 07777, 0700);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct history again;
+        CU_ASSERT_EQUAL(open_history(&t.x, &again, "/models/m.gguf", 20), 0);
+        CU_ASSERT_EQUAL(fchmodat(t.x.dir, rows[i].name, rows[i].mode, 0), 0);
+        int r = (int)save(&again, t.b, t.a, 1000, 0, &e);
+        CU_ASSERT_EQUAL(r > 0 ? 1 : r, rows[i].want);
+        if (rows[i].want < 0)
+            CU_ASSERT_PTR_NOT_NULL(
+                strstr(e.msg, "history: other users may enter or write it (chmod"));
+        CU_ASSERT_EQUAL(fchmodat(t.x.dir, rows[i].name, 0700, 0), 0);
+        history_close(&again);
+    }
+    three_free(&t);
+}
+
+/* A link or a file in the place of one of our folders is not followed. */
+static void test_links(void)
+{
+    static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
+    for (size_t i = 0; i < 4; i++) {
+        struct three t;
+        struct err e = {0};
+        struct history *h = three_setup(&t);
+        CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state", 0700), 0);
+        CU_ASSERT_EQUAL(mkdirat(t.x.dir, "elsewhere", 0700), 0);
+        if (i % 2)
+            CU_ASSERT_EQUAL(mkdirat(t.x.dir, "state/ggufs", 0700), 0);
+        if (i < 2) {
+            CU_ASSERT_EQUAL(symlinkat(i ? "../../elsewhere" : "../elsewhere", t.x.dir, links[i]),
+                            0);
+        } else {
+            (void)close(openat(t.x.dir, links[i % 2], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        }
+        int r = (int)save(h, t.a, t.b, 1000, 0, &e);
+        CU_ASSERT_TRUE(r == -ENOTDIR || r == -ELOOP);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "it, or a folder above it, is not a folder"));
+        three_free(&t);
+    }
+}
+
+/* A home that is missing is made as far as it can be; one that is no folder is refused. Any call may fail. */
+static void test_missing(void)
+{
+    unsigned n = 1;
+    struct faultsys fs;
+    do {
+        struct three t;
+        struct err e = {0};
+        char path[128];
+        struct history h;
+        (void)three_setup(&t);
+        faultsys_init(&fs, FAULT_FAIL, n++, -EIO);
+        (void)snprintf(path, sizeof(path), "%s/deep/er//still/", t.x.path);
+        CU_ASSERT_EQUAL(history_open(&h, &fs.sys, path, "/m", 20, &e), 0);
+        int r = (int)save(&h, t.a, t.b, 1, 0, &e);
+        if (!fs.hit) {
+            CU_ASSERT_EQUAL(r, 1);
+            CU_ASSERT_EQUAL(faccessat(t.x.dir, "deep/er/still/ggufs/history", X_OK, 0), 0);
+        }
+        if (r < 0)
+            CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "still/ggufs/history"));
+        history_close(&h);
+        CU_ASSERT_EQUAL(history_open(&h, calm(), path, "/m", 20, &e), 0);
+        CU_ASSERT_TRUE(save(&h, t.a, t.b, 1, 0, &e) > 0);
+        CU_ASSERT_EQUAL(picks(&h, 0, t.b, t.a, true), 0);
+        history_close(&h);
+        three_free(&t);
+    } while (fs.hit);
+    CU_ASSERT_TRUE(n > 25);
+}
+
+static int remove_one(void *arg, const char *name)
+{
+    return unlinkat(*(int *)arg, name, 0);
+}
+
+/* What `rm -r` of the folder of all histories does. */
+static void remove_folder(void *arg)
+{
+    const struct home *x = arg;
+    int dir = openat(x->dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(dir >= 0);
+    CU_ASSERT_EQUAL(sys_libc.list(&sys_libc, dir, remove_one, &dir), 0);
+    (void)close(dir);
+    CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs/history", AT_REMOVEDIR), 0);
+    CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs", AT_REMOVEDIR), 0);
+}
+
+/* The folder goes while it is open: the next edit makes it anew, also one that would have joined a state. */
+static void test_folder_removed(void)
+{
+    for (int64_t later = 1; later <= 1000; later += 999) {
+        struct three t;
+        struct history *h = three_setup(&t), other;
+        struct recorder r = {.h = h};
+        struct recorded_edit first = {t.a, t.b, false, 0, 1000},
+                             next = {t.b, t.c, false, 0, 1000 + later};
+        CU_ASSERT_EQUAL(recorder_begin(&r, &first, NULL), 1);
+        recorder_end(&r, true, 1000);
+        remove_folder(&t.x);
+        CU_ASSERT_EQUAL(picks(h, 0, t.b, NULL, false), -ENOENT);
+        CU_ASSERT_EQUAL(recorder_begin(&r, &next, NULL), 1);
+        recorder_end(&r, true, 1000 + later);
+        CU_ASSERT_EQUAL(recorder_settle(&r, NULL), 0);
+        CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+        CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/m.gguf", 20), 0);
+        CU_ASSERT_TRUE(numbers_are(&other, 1, 1)); /* as another process sees it */
+        history_close(&other);
+        recorder_close(&r);
+        three_free(&t);
+    }
+}
+
+/* It goes between the look for it and the lock, and while the file is written. */
+static void test_folder_removed_meanwhile(void)
+{
+    struct three t;
+    struct faultsys fs;
+    struct history *h = three_setup(&t);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    h->sys = &fs.sys;
+    fs.hook = remove_folder;
+    fs.arg = &t.x;
+    fs.before = "flock";
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
+    remove_folder(&t.x);
+    fs.before = "rename";
+    CU_ASSERT_EQUAL(save(h, t.b, t.c, 2000, 0, NULL), -ENOENT);
+    edit(h, t.c, t.a, 3000, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 1));
+    h->sys = &sys_libc;
+    three_free(&t);
 }
 
 static CU_TestInfo tests[] = {
-    {"states are kept and read", test_keep},
-    {"the folder is the user's alone", test_folder},
-    {"links in the place of our folders are not followed", test_links},
-    {"the last N states of a model are kept", test_keep_n},
-    {"the flags of a record", test_flags},
+    {"which state an undo restores", test_pick},
+    {"keys that another program wrote", test_foreign},
+    {"edits that failed are no states", test_failed},
+    {"edits that join a state", test_join},
+    {"any edits: the keys of each state", test_random},
+    {"what differs is stored, and once", test_small},
+    {"an edit over the bound is refused", test_too_large},
+    {"the last N states of a model are kept", test_keep},
+    {"a clock that goes back", test_clock},
+    {"thousands of edits keep to the bounds", test_many},
     {"cleared, and numbers go on", test_clear},
     {"all models together stay within the bound", test_all_models},
-    {"keys over the bound are refused", test_too_large},
-    {"ten thousand edits keep to the bounds", test_many},
-    {"names of others are not ours", test_foreign_names},
-    {"planted objects are not read", test_planted},
-    {"a state of another model is refused", test_of_another},
+    {"planted objects are not used", test_planted},
+    {"a history of another model is refused", test_of_another},
     {"every damaged bit is noticed", test_damage},
-    {"a damaged newest state is not joined", test_newest_damaged},
-    {"the program's own keys are left out", test_own_keys},
+    {"a history that is damaged", test_damaged},
+    {"facts that are not keys", test_not_keys},
     {"a folder that cannot be locked", test_no_lock},
-    {"a home that is missing", test_no_home},
+    {"a history as text", test_text},
+    {"differences in words", test_describe},
+    {"the folder of a user's state", test_home},
+    {"the folder is the user's alone", test_folder},
+    {"links in the place of our folders are not followed", test_links},
+    {"a home that is missing", test_missing},
+    {"a folder that is removed while it is open", test_folder_removed},
+    {"a folder that is removed meanwhile", test_folder_removed_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

@@ -72,7 +72,6 @@ static void is(const struct image *im, const struct store *s, const uint8_t *wan
         }
     CU_ASSERT_EQUAL(image_read(im, s, n, got, 1), -EIO);
     CU_ASSERT_EQUAL(image_read(im, s, 0, got, n + 1), -EIO);
-    CU_ASSERT_EQUAL(image_missing(im, s, 0, n), n);
 }
 
 static void test_model(void)
@@ -108,20 +107,9 @@ static void test_missing(void)
     uint64_t end = m.p.size - 70;
     CU_ASSERT_EQUAL_FATAL(image_of_model(m.p.g, &im), 0);
     CU_ASSERT_TRUE(t->off > end && m.p.g->tensor[1].off + 34 > end);
-    CU_ASSERT_EQUAL(image_missing(im, m.store, 0, im->size), end);
-    CU_ASSERT_EQUAL(image_missing(im, m.store, 0, end), end);
-    CU_ASSERT_EQUAL(image_missing(im, m.store, end + 1, im->size), end + 1);
-    CU_ASSERT_EQUAL(image_missing(im, m.store, t->off, im->size), t->off);
-    CU_ASSERT_EQUAL(image_missing(im, m.store, t->off + 6, im->size), im->size); /* padding */
     CU_ASSERT_EQUAL(image_read(im, m.store, end, bytes, 1), -EIO);
     CU_ASSERT_EQUAL(image_read(im, m.store, end - 1, bytes, 2), -EIO);
     CU_ASSERT_EQUAL(image_read(im, m.store, end - 1, bytes, 1), 0);
-    image_unref(im);
-    /* As values: the blocks are there in part, so none of them is. */
-    im = image_new(m.p.g);
-    image_add_values(im, 1, &form_f16);
-    CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
-    CU_ASSERT_EQUAL(image_missing(im, m.store, 3, 64), 3);
     image_unref(im);
     close_model(&m);
 }
@@ -220,7 +208,6 @@ static void test_refused(void)
     im = image_new(NULL);
     image_add_file(im, image_file(im, source_mem("abc", 3)), 2, 4);
     CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
-    CU_ASSERT_EQUAL(image_missing(im, NULL, 0, 4), 1);
     uint8_t got[4];
     CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 1), 0);
     CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 2), -EIO);

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "cu_main.h"
 #include "edit/journal.h"
+#include "edit/temp.h"
 #include "faultsys.h"
 #include "model_dir.h"
 
@@ -264,13 +265,12 @@ static void put_acl(int fd, const char *name)
 /* A journal of its own, or a draft that becomes it: open, with its stat. */
 static int made(const struct edit_file *f, bool adopted, struct stat *st)
 {
-    struct edit_draft *d = NULL;
+    struct log *d = NULL;
     int fd = -1;
     if (adopted) {
-        CU_ASSERT_EQUAL_FATAL(edit_draft_file(edit_draft_open(f, NULL), &d, NULL), 0);
-        atomic_store(&d->lends, 1);
+        CU_ASSERT_EQUAL_FATAL(log_make(temp_unnamed(f, NULL), &d, NULL), 0);
         fd = journal_adopt(f, d);
-        edit_draft_unref(d);
+        log_unref(d);
     } else {
         fd = journal_create(f, NULL);
     }

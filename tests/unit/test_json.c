@@ -7,6 +7,7 @@
 
 #include <cJSON.h>
 
+#include "base/utf8.h"
 #include "text/json.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
@@ -18,6 +19,8 @@ static cJSON *read_back(uint32_t type, struct buf *payload)
     struct gguf_value v = gguf_value_at(&v3, type, payload->data);
     json_value(&out, &v);
     CU_ASSERT_EQUAL_FATAL(buf_error(&out), 0);
+    for (size_t i = 0; i < out.len; i++) /* nothing that a terminal obeys */
+        CU_ASSERT_TRUE_FATAL(out.data[i] >= 0x20 && utf8_hidden(out.data + i, out.len - i) == 0);
     const char *end = NULL;
     cJSON *json = cJSON_ParseWithLengthOpts((const char *)out.data, out.len, &end, 0);
     CU_ASSERT_PTR_NOT_NULL_FATAL(json);

@@ -435,7 +435,7 @@ static int look(struct tree *t)
         tree_closedir(d);
     for (int i = 0; i < 3; i++) {
         wrong += tree_lookup(t, ino_row(0), keys[i], &e) < 0 || e.node != ino_key((uint32_t)i);
-        wrong += tree_getattr(t, ino_key((uint32_t)i), &e) < 0;
+        wrong += tree_getattr(t, ino_key((uint32_t)i), NULL, &e) < 0;
     }
     wrong += tree_lookup(t, INO_ROOT, "info", &e) < 0;
     return wrong + (listed != 3);

@@ -251,7 +251,8 @@ static const struct script scripts[] = {
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
     {"what is not in the model at the end", NULL,
      "put a.count x =EINVAL; put stray x; put .hidden x; put a.name~ x; link .l somewhere;"
-     "unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name (keys have a dot);';"
+     "unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: these have a dot, as "
+     "my.flag;';"
      "forgive a.count; rm stray; unsaved; readlink .l somewhere; readlink a.name x =EINVAL;"
      "readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 =EPERM",
      UNCHANGED},

@@ -29,11 +29,6 @@ static const char *const ways[] = {
     "truncate a.list 0; add a.list 6; fsync",
     /* With a history. */
     "put a.name two; put b.new 5; rm a.count; fsync; undo; undo; undo 1",
-    /* The last: of a model in two files. */
-    "topen A other/raw w; write A XY 8999; close A; tput a/raw ABCDEFGH; put a.name two; tmv other "
-    "o;"
-    "tput o/type F32; tput o/shape '1 9001'; tmv a d; fsync; tmv d a; tmv o d;"
-    "fsync",
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
@@ -81,7 +76,7 @@ static bool fails_at(const char *way, unsigned n, enum live_commit commit)
     home_setup(&x);
     (void)setenv("XDG_STATE_HOME", x.path, 1);
     live_caller(1);
-    script_model_make(&r.m, SCRIPT_TENSORS | (way == ways[WAYS - 1] ? SCRIPT_SPLIT : 0));
+    script_model_make(&r.m, SCRIPT_TENSORS);
     script_start(&r);
     alloc_arm(n, false);
     do_all(&r, way);

@@ -47,7 +47,7 @@ static const struct script scripts[] = {
      "list a.name a.count a.other a.list a.new; later 1; write A s; fsync A; gone a.new; close A",
      "a.name:string=twos " A_COUNT A_OTHER A_LIST},
     {"the progress of a conversion, and of a copy", "tensors large auto",
-     "hasty; tput big/type 'F16\n'; logged 'encoding: '; put a.name two; fsync;"
+     "hasty; tput big/type 'F16\n'; logged 'encoding '; put a.name two; fsync;"
      "logged 'copying: 128 of 132 MiB'",
      A B C "big:F16:69206016=138412032 "},
 };

@@ -75,7 +75,7 @@ static void test_replaced(void)
     script_one(&r, "put a.name two");
     late.fstatat = look_late;
     struct live *l = atomic_load(&r.t->live);
-    l->files[0].file->sys = &late;
+    l->file->sys = &late;
     edited = &r;
     script_one(&r, "open A a.other w trunc");
     CU_ASSERT_PTR_NULL(edited);

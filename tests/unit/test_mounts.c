@@ -7,7 +7,7 @@
 #include <sys/sysmacros.h>
 
 #include "shelf/mounts.h"
-#include "mount/processes.h"
+#include "mount/daemon.h"
 
 static void test_escape(void)
 {
@@ -147,7 +147,7 @@ static void test_old_kernel(void)
 static void test_daemon_of(void)
 {
     static char a[] = "/a", b[] = "/b", model[] = "/m", other[] = "/n";
-    struct process p[] = {
+    struct daemon d[] = {
         {.pid = 1, .status = {.state = DAEMON_LEAVING, .dev = 7, .at = a, .model = model}},
         {.pid = 2, .status = {.state = DAEMON_SERVING, .dev = 7, .at = b, .model = other}},
         {.pid = 3, .status = {.state = DAEMON_SERVING, .dev = 8, .at = a, .model = model}},
@@ -165,15 +165,15 @@ static void test_daemon_of(void)
         {{.dev = 7, .at = "/c", .source = "/o"}, 0},
         {{.dev = 9, .at = "/a", .source = "/m"}, 0},
     };
-    const struct processes ps = {.process = p, .n = sizeof(p) / sizeof(p[0])};
+    const struct daemons ds = {.daemon = d, .n = sizeof(d) / sizeof(d[0])};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct mount m = rows[i].m;
         m.super = "rw,user_id=0";
         const struct mounts ms = {.mount = &m, .n = 1};
-        const struct process *found = processes_of(&ps, &m);
+        const struct daemon *found = daemons_of(&ds, &m);
         CU_ASSERT_EQUAL(found ? found->pid : 0, rows[i].pid);
-        for (size_t k = 0; k < ps.n && p[k].uid == 0; k++)
-            CU_ASSERT_EQUAL(process_mount(&ms, &p[k]) != NULL, p[k].pid == rows[i].pid);
+        for (size_t k = 0; k < ds.n && d[k].uid == 0; k++)
+            CU_ASSERT_EQUAL(daemon_mount(&ms, &d[k]) != NULL, d[k].pid == rows[i].pid);
     }
 }
 

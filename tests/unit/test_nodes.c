@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "tree/held.h"
+#include "base/hash.h"
 #include "tree/ino.h"
 
 static void same_node(struct node n, enum node_kind kind, uint32_t number, uint32_t row)
@@ -45,42 +45,51 @@ static void test_numbers(void)
 
 enum { MANY = 5000 };
 
-static size_t count(const struct held_table *h)
+struct thing {
+    struct link link;
+    uint32_t number;
+};
+
+static struct thing *find(const struct table *t, uint32_t number)
+{
+    struct link *l = table_first(t, hash_number(number % 100)); /* many are alike */
+    while (l && ((struct thing *)l)->number != number)
+        l = table_next(l);
+    return (struct thing *)l;
+}
+
+static size_t count(const struct table *t)
 {
     size_t n = 0;
-    for (const struct held *x = NULL; (x = held_next(h, x)) != NULL;)
+    for (struct link *l = NULL; (l = table_each(t, l)) != NULL;)
         n++;
     return n;
 }
 
-/* Found by number, whatever else is held; gone when it is taken out. */
-static void test_held(void)
+/* Found by number, whatever else is there; gone when it is taken out. */
+static void test_table(void)
 {
-    struct held_table h = {0};
-    CU_ASSERT_PTR_NULL(held_find(&h, 7));
-    CU_ASSERT_PTR_NULL(held_next(&h, NULL));
+    static struct thing all[MANY];
+    struct table t = {0};
+    CU_ASSERT_PTR_NULL(find(&t, 7));
+    CU_ASSERT_PTR_NULL(table_each(&t, NULL));
     for (uint32_t i = 0; i < MANY; i++) {
-        struct held *x = held_get(&h, ino_whole(i, 2));
-        CU_ASSERT_PTR_NOT_NULL_FATAL(x);
-        CU_ASSERT_EQUAL(x->state, 0);
-        x->state = i + 1;
-        CU_ASSERT_PTR_EQUAL(held_get(&h, ino_whole(i, 2)), x);
+        all[i].number = i;
+        CU_ASSERT_EQUAL_FATAL(table_add(&t, &all[i].link, hash_number(i % 100)), 0);
     }
-    CU_ASSERT_EQUAL(count(&h), MANY);
+    CU_ASSERT_EQUAL(count(&t), MANY);
     for (uint32_t i = 0; i < MANY; i += 2)
-        held_remove(&h, held_find(&h, ino_whole(i, 2)));
-    for (uint32_t i = 0; i < MANY; i++) {
-        const struct held *x = held_find(&h, ino_whole(i, 2));
-        CU_ASSERT_EQUAL(x ? x->state : 0, i % 2 ? i + 1 : 0);
-    }
-    CU_ASSERT_EQUAL(count(&h), MANY / 2);
-    held_free(&h);
-    CU_ASSERT_EQUAL(count(&h), 0);
+        table_remove(&t, &all[i].link);
+    for (uint32_t i = 0; i < MANY; i++)
+        CU_ASSERT_PTR_EQUAL(find(&t, i), i % 2 ? &all[i] : NULL);
+    CU_ASSERT_EQUAL(count(&t), MANY / 2);
+    table_free(&t);
+    CU_ASSERT_EQUAL(count(&t), 0);
 }
 
 static CU_TestInfo tests[] = {
     {"each number is one node's", test_numbers},
-    {"what nodes show is found by number", test_held},
+    {"what is in a table is found", test_table},
     CU_TEST_INFO_NULL,
 };
 

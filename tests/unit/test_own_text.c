@@ -17,6 +17,7 @@
 #include "place.h"
 #include "tree_edit.h"
 #include "tree_image.h"
+#include "tree/history.h"
 
 /* A model of odd values, with this alignment. */
 static struct content odd_model(uint32_t alignment, bool big)
@@ -141,7 +142,7 @@ static void test_equal_up_to_nul(void)
 static int undo(struct tree *t)
 {
     struct tree_wait w;
-    return tree_waited(&w, tree_setxattr(t, ino_row(0), TREE_XATTR_UNDO, "", 0, tree_wait(&w)));
+    return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
 }
 
 /* So it is where no key had a NUL when the mount began, and an undo brings one back. */
@@ -177,7 +178,7 @@ static void test_nul_comes_back(void)
 static void said(struct tree *t, const char *want)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CU_ASSERT_EQUAL(tree_getxattr(t, ino_row(0), TREE_XATTR_UNDO, &text), 0);
+    CU_ASSERT_EQUAL(tree_undo_said(t, &text), 0);
     buf_char(&text, '\0');
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }

@@ -41,21 +41,39 @@ static bool sets_agree(uint32_t id, size_t n)
     return true;
 }
 
-/* True if every set encodes the first n blocks of values of `want` like the generic one. */
-static bool encoders_agree(uint32_t id, size_t n)
+static bool encoders_agree_with(uint32_t id, size_t n, const float *weight)
 {
     const struct quant_type *t = &quant_set_at(0)->types[id];
     const size_t size = n * t->block_bytes;
     static uint8_t other[sizeof(raw) + 1];
-    const size_t done = t->encode(want, n, raw);
+    const size_t done = t->encode(want, weight, n, raw);
     for (size_t i = 1; quant_set_at(i); i++) {
         other[size] = 0xa5;
-        if (quant_set_at(i)->types[id].encode(want, n, other) != done || other[size] != 0xa5)
+        if (quant_set_at(i)->types[id].encode(want, weight, n, other) != done ||
+            other[size] != 0xa5)
             return false;
         if (memcmp(raw, other, done * t->block_bytes) != 0)
             return false;
     }
     return true;
+}
+
+/*
+ * True if every set encodes the first n blocks of values of `want` like the generic one, also with
+ * importances.
+ */
+static bool encoders_agree(uint32_t id, size_t n)
+{
+    static float weight[sizeof(want) / sizeof(want[0])];
+    const size_t values = n * quant_find(id)->block_len;
+    if (!encoders_agree_with(id, n, NULL))
+        return false;
+    if (quant_find(id)->weighs == QUANT_IGNORES)
+        return true;
+    golden_values(weight, values, id, WIDE, id + n);
+    for (size_t i = 0; i < values; i++)
+        weight[i] = i % 17 ? fabsf(weight[i]) : 0;
+    return encoders_agree_with(id, n, weight);
 }
 
 static void test_same_rows(void)
@@ -250,6 +268,7 @@ static void test_measures(void)
             CU_ASSERT_TRUE(memcmp(&e.min, &f.min, 4) == 0 && memcmp(&e.max, &f.max, 4) == 0);
             CU_ASSERT_EQUAL(a->sum(x, n), b->sum(x, n));
             CU_ASSERT_EQUAL(a->sum_squares(x, n, 0.1), b->sum_squares(x, n, 0.1));
+            CU_ASSERT_EQUAL(a->sum_fourth(x, n, 0.1), b->sum_fourth(x, n, 0.1));
             struct quant_distance d = {0}, c = {0};
             a->distance(x, x + (1000 - n), n, &d);
             b->distance(x, x + (1000 - n), n, &c);
@@ -258,50 +277,44 @@ static void test_measures(void)
         }
 }
 
-/* The bin by the definition: edges are exact in double. What lies outside is in the outer bins. */
-static size_t bin_of(double x, double absmax)
+/* The bin by the definition. */
+static size_t bin_of(double x, double mean, double std)
 {
     size_t i = 0;
-    while (i < QUANT_BINS - 1 && x >= absmax * ((double)i + 1 - 16) / 16)
+    while (i < QUANT_BINS - 1 && x >= mean + std * ((int)i + 1 - 25) / 4)
         i++;
     return i;
 }
 
-/* Each edge and its neighbours, what is next to zero and what is outside. Returns their number. */
-static size_t edge_values(float *x, float absmax)
+static void bins_are(const float *x, size_t n, double mean, double std)
 {
-    size_t n = 0;
-    for (int i = -17; i <= 17; i++) {
-        float edge = (float)((double)absmax * i / 16);
-        x[n++] = edge;
-        x[n++] = nextafterf(edge, -INFINITY);
-        x[n++] = nextafterf(edge, INFINITY);
-        x[n++] =
-            ldexpf(i < 0 ? -absmax : absmax, -abs(i) - 10); /* from a thousandth of absmax down */
+    uint64_t own[QUANT_BINS] = {3};
+    for (size_t i = 0; i < n; i++)
+        own[bin_of((double)x[i], mean, std)]++;
+    for (size_t s = 0; quant_set_at(s); s++) {
+        uint64_t count[QUANT_BINS] = {3};
+        quant_set_at(s)->bins(x, n, mean, std, count);
+        CU_ASSERT_EQUAL(memcmp(own, count, sizeof(own)), 0);
     }
-    x[n++] = -0.0f;
-    return n;
 }
 
-/* Largest values of all sizes, subnormal ones too. */
+/* Each edge and its neighbours; means and deviations of all sizes. */
 static void test_bins_edges(void)
 {
-    float x[4 * 35 + 1];
     uint64_t state = 7;
     for (int round = 0; round < 1000; round++) {
+        float x[3 * 41];
+        size_t n = 0;
         state = state * 6364136223846793005u + 1442695040888963407u;
-        float absmax =
-            ldexpf((float)(uint32_t)(state >> 40 | 1), (int)(state % 250) - 149 - round % 24);
-        absmax = absmax > 0 ? absmax : FLT_TRUE_MIN;
-        uint64_t own[QUANT_BINS] = {3};
-        size_t n = edge_values(x, absmax);
-        for (size_t i = 0; i < n; i++)
-            own[bin_of((double)x[i], (double)absmax)]++;
-        for (size_t s = 0; quant_set_at(s); s++) {
-            uint64_t count[QUANT_BINS] = {3};
-            quant_set_at(s)->bins(x, n, absmax, count);
-            CU_ASSERT_EQUAL(memcmp(own, count, sizeof(own)), 0);
+        double std = ldexp((double)(state >> 40 | 1), (int)(state % 200) - 140);
+        double mean = round % 3 ? std * ((double)(state >> 20 & 0xfff) - 2048) / 512 : 0;
+        for (int i = -20; i <= 20; i++) {
+            x[n] = (float)(mean + std * i / 4);
+            x[n + 1] = nextafterf(x[n], -INFINITY);
+            x[n + 2] = nextafterf(x[n], INFINITY);
+            n += 3;
         }
+        bins_are(x, n, mean, std);
     }
 }
 
@@ -311,17 +324,10 @@ static void test_bins_numbers(void)
     enum { MOST = 10000 };
     static float x[MOST];
     for (size_t n = 0; n <= MOST; n = n < 40 ? n + 1 : n + 2011)
-        for (int bin = 0; bin <= QUANT_BINS; bin++) {
-            uint64_t own[QUANT_BINS] = {0};
-            for (size_t i = 0; i < n; i++) {
-                x[i] = (float)(bin == QUANT_BINS ? (int)(i * 7919 % 33) - 16 : bin - 16) / 16;
-                own[bin_of((double)x[i], 1)]++;
-            }
-            for (size_t s = 0; quant_set_at(s); s++) {
-                uint64_t count[QUANT_BINS] = {0};
-                quant_set_at(s)->bins(x, n, 1, count);
-                CU_ASSERT_EQUAL(memcmp(own, count, sizeof(own)), 0);
-            }
+        for (int bin = -30; bin <= 31; bin++) {
+            for (size_t i = 0; i < n; i++)
+                x[i] = (float)(bin == 31 ? (int)(i * 7919 % 61) - 30 : bin) / 4 + 0.125f;
+            bins_are(x, n, 0, 1);
         }
 }
 
@@ -381,9 +387,9 @@ static void test_encode_guard_pages(void)
                 const size_t bytes = n * t->block_bytes, values = n * t->block_len;
                 float *first = (float *)(void *)in.first, *last = (float *)(void *)in.end - values;
                 golden_values(last, values, id, EDGES, n);
-                CU_ASSERT_EQUAL(t->encode(last, n, out.end - bytes), n);
+                CU_ASSERT_EQUAL(t->encode(last, NULL, n, out.end - bytes), n);
                 golden_values(first, values, id, EDGES, n);
-                CU_ASSERT_EQUAL(t->encode(first, n, out.first), n);
+                CU_ASSERT_EQUAL(t->encode(first, NULL, n, out.first), n);
                 CU_ASSERT_EQUAL(memcmp(out.first, out.end - bytes, bytes), 0);
             }
         }

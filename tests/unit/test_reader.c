@@ -28,18 +28,24 @@ static struct shelf_file *shown; /* has the mapping */
 
 /* ---- linked with --wrap ---- */
 
-bool __wrap_shelf_ahead(const struct shelf_file *f, size_t n);
+bool __wrap_shelf_ahead(const struct shelf_file *f);
 int __wrap_shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
 int __wrap_shelf_release(struct shelf_file *f);
+bool __wrap_shelf_waits(const struct shelf_file *f);
 void __wrap_tree_reply_done(struct reply *r);
 int __wrap_fuse_reply_buf(fuse_req_t req, const char *bytes, size_t n);
 int __wrap_fuse_reply_err(fuse_req_t req, int err);
 
-bool __wrap_shelf_ahead(const struct shelf_file *f, size_t n)
+bool __wrap_shelf_ahead(const struct shelf_file *f)
 {
     (void)f;
-    (void)n;
     return true;
+}
+
+bool __wrap_shelf_waits(const struct shelf_file *f)
+{
+    (void)f;
+    return false;
 }
 
 int __wrap_shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
@@ -97,7 +103,7 @@ static void reads_are(struct shelf_file f, const unsigned reads[PIECES])
     CU_ASSERT_PTR_NOT_NULL_FATAL(r);
     for (unsigned i = 0; i < PIECES; i++) {
         struct fuse_req req = {&f, (uint64_t)i * PIECE};
-        reader_read(r, &req, req.off, PIECE, false);
+        reader_read(r, &req, req.off, PIECE);
         CU_ASSERT_EQUAL(f.replies, i + 1);
         CU_ASSERT_EQUAL(f.reads, reads[i]);
         CU_ASSERT_EQUAL(f.held, 0);

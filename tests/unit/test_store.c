@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/store.h: mapped files, what is frozen of them, and where tensors are in several. */
+/* model/store.h: mapped files, where tensors are in several, and what lies over them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,79 +41,6 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* Bytes [first, last) are those that the file had, and none before and after them. */
-static void check_frozen(struct mapped *m, size_t n, size_t first, size_t last)
-{
-    uint8_t *now = malloc(n);
-    size_t wrong = 0;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(now);
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, now, n), 0);
-    for (size_t i = 0; i < n; i++)
-        wrong += now[i] != (byte_at(i) ^ (i >= first && i < last ? 0 : 0xff));
-    CU_ASSERT_EQUAL(wrong, 0);
-    free(now);
-}
-
-/* A file of n bytes; bytes [off, off + len) are frozen at `at`, then all of it is changed. */
-static void freeze(size_t n, uint64_t off, uint64_t len, uint64_t at, size_t first, size_t last)
-{
-    struct mapped *m = made(n);
-    struct stat st;
-    uint8_t byte;
-    uint64_t copied = 99, whole = (last - first + PAGE - 1) / PAGE * PAGE;
-    int fd = memfd_create("frozen", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL(mapped_freeze(m, off, len, fd, at, &copied), 0);
-    CU_ASSERT_EQUAL(copied, whole);
-    CU_ASSERT_EQUAL(atomic_load(&m->frozen), whole > 0);
-    CU_ASSERT_EQUAL_FATAL(fstat(fd, &st), 0);
-    CU_ASSERT_EQUAL((uint64_t)st.st_size, whole ? at + whole : 0);
-    if (whole) {
-        CU_ASSERT_EQUAL(pread(fd, &byte, 1, (off_t)at), 1);
-        CU_ASSERT_EQUAL(byte, byte_at(first));
-    }
-    fill_file(m->fd, n, 0xff);
-    check_frozen(m, n, first, last);
-    mapped_unref(m);
-    (void)close(fd);
-}
-
-static void test_freeze(void)
-{
-    const size_t n = 3 * PAGE + 100;
-    freeze(n, PAGE + 10, 20, 0, PAGE, 2 * PAGE);
-    freeze(n, PAGE, PAGE, 2 * PAGE, PAGE, 2 * PAGE);
-    freeze(n, PAGE - 1, 2, 0, 0, 2 * PAGE);
-    freeze(n, PAGE, PAGE + 1, 0, PAGE, 3 * PAGE);
-    freeze(n, 3 * PAGE, 1, PAGE, 3 * PAGE, n); /* up to the end of the file */
-    freeze(n, 0, n, 0, 0, n);
-    freeze(n, 2 * PAGE, 100 * PAGE, 0, 2 * PAGE, n);
-    freeze(n, PAGE, 0, 0, 0, 0); /* nothing */
-    freeze(n, 4 * PAGE, 1, 0, 0, 0);
-    freeze(3 * PAGE, 3 * PAGE, 1, 0, 0, 0); /* behind the end */
-    freeze(LARGE + 3 * PAGE, PAGE, LARGE + PAGE, 0, PAGE, LARGE + 2 * PAGE);
-}
-
-/* What the file holds elsewhere does not matter once its pages are not the file's. */
-static void test_frozen_source(void)
-{
-    struct mapped *m = made(2 * PAGE);
-    const struct source s = mapped_source(m), other = {.read = NULL};
-    uint8_t got[2];
-    uint64_t copied;
-    int fd = memfd_create("frozen", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL(s.size, 2 * PAGE);
-    CU_ASSERT_PTR_EQUAL(mapped_of(&s), m);
-    CU_ASSERT_PTR_NULL(mapped_of(&other));
-    CU_ASSERT_EQUAL(mapped_freeze(m, 0, 1, fd, 0, &copied), 0);
-    fill_file(m->fd, 2 * PAGE, 0xff);
-    CU_ASSERT_EQUAL(s.read(&s, PAGE - 1, got, 2), 0);
-    CU_ASSERT_EQUAL(got[0], byte_at(PAGE - 1));
-    CU_ASSERT_EQUAL(got[1], byte_at(PAGE) ^ 0xff);
-    CU_ASSERT_EQUAL(s.read(&s, 2 * PAGE - 1, got, 2), -EIO);
-    mapped_unref(m);
-    (void)close(fd);
-}
-
 /* A hole is zeros, with data behind it; and no bytes at all once the file is cut. */
 static void test_hole(void)
 {
@@ -134,70 +61,6 @@ static void test_hole(void)
     CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), -EIO);
     mapped_unref(m);
     free(bytes);
-}
-
-/* A copy that cannot be written or mapped leaves all as it was. */
-static void test_freeze_fails(void)
-{
-    struct mapped *m = made(2 * PAGE);
-    uint64_t copied = 99;
-    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    CU_ASSERT_EQUAL(mapped_freeze(m, 0, PAGE, fd, 0, &copied), -EBADF);
-    (void)close(fd);
-    fd = memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    CU_ASSERT_EQUAL(ftruncate(fd, PAGE), 0);
-    CU_ASSERT_EQUAL(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), 0);
-    CU_ASSERT_EQUAL(mapped_freeze(m, 0, 2 * PAGE, fd, 0, &copied), -EPERM);
-    CU_ASSERT_EQUAL(copied, 0);
-    CU_ASSERT_FALSE(atomic_load(&m->frozen));
-    fill_file(m->fd, 2 * PAGE, 0xff);
-    check_frozen(m, 2 * PAGE, 0, 0);
-    (void)close(fd);
-    /* written, but not mapped: from a file that is open for writing only */
-    char path[] = "/tmp/ggufs-store-XXXXXX";
-    int made_fd = mkstemp(path);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    CU_ASSERT_EQUAL(mapped_freeze(m, 0, PAGE, fd, 0, &copied), -EACCES);
-    CU_ASSERT_FALSE(atomic_load(&m->frozen));
-    CU_ASSERT_EQUAL(copied, 0);
-    (void)unlink(path);
-    (void)close(made_fd);
-    (void)close(fd);
-    mapped_unref(m);
-}
-
-/* Pages that are those of a file from some place on. */
-static void test_pages(void)
-{
-    int fd = memfd_create("pages", MFD_CLOEXEC), to = memfd_create("frozen", MFD_CLOEXEC);
-    uint64_t copied;
-    uint8_t got;
-    fill_file(fd, 4 * PAGE, 0);
-    void *pages = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, 2 * PAGE);
-    CU_ASSERT_TRUE_FATAL(pages != MAP_FAILED);
-    struct mapped *m = mapped_of_pages(fd, 2 * PAGE, pages, 2 * PAGE, 2 * PAGE);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
-    CU_ASSERT_TRUE(atomic_load(&m->frozen));
-    CU_ASSERT_EQUAL(mapped_freeze(m, 0, 2 * PAGE, to, 0, &copied), 0);
-    CU_ASSERT_EQUAL(copied, 0); /* all before them */
-    CU_ASSERT_EQUAL(mapped_freeze(m, PAGE, PAGE + 1, to, 0, &copied), 0);
-    CU_ASSERT_EQUAL(copied, PAGE);
-    fill_file(fd, 4 * PAGE, 0xff);
-    CU_ASSERT_EQUAL(mapped_copy(m, PAGE - 1, &got, 1), 0);
-    CU_ASSERT_EQUAL(got, byte_at(3 * PAGE - 1));
-    CU_ASSERT_EQUAL(mapped_copy(m, PAGE, &got, 1), 0);
-    CU_ASSERT_EQUAL(got, byte_at(3 * PAGE) ^ 0xff);
-    CU_ASSERT_EQUAL(ftruncate(fd, 3 * PAGE + 1), 0);
-    CU_ASSERT_EQUAL(mapped_check(m, PAGE + 1), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, PAGE, &got, 1), 0);
-    CU_ASSERT_FALSE(atomic_load(&m->cut));
-    CU_ASSERT_EQUAL(mapped_copy(m, PAGE + 1, &got, 1), -EIO); /* in the same page */
-    CU_ASSERT_TRUE(atomic_load(&m->cut));
-    CU_ASSERT_EQUAL(ftruncate(fd, PAGE), 0);
-    CU_ASSERT_EQUAL(mapped_check(m, 0), 0);
-    CU_ASSERT_EQUAL(mapped_check(m, 1), -EIO);
-    mapped_unref(m);
-    (void)close(to);
 }
 
 static void test_copy(void)
@@ -262,17 +125,41 @@ static void free_two(struct two *t)
     }
 }
 
+/* By both ways of reading. */
+static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const char *want, size_t n)
+{
+    char got[64];
+    uint8_t *room;
+    const uint8_t *bytes;
+    CU_ASSERT_EQUAL(store_read(s, i, off, got, n, off + n), 0);
+    CU_ASSERT_EQUAL(memcmp(got, want, n), 0);
+    CU_ASSERT_EQUAL_FATAL(store_bytes(s, i, off, off + n, off + n, &room, &bytes), 0);
+    CU_ASSERT_EQUAL(memcmp(bytes, want, n), 0);
+    CU_ASSERT_EQUAL(store_check(s, i, off, off + n), 0);
+    free(room);
+}
+
+/* What both say. */
+static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
+{
+    char got[64];
+    uint8_t *room = NULL;
+    const uint8_t *bytes;
+    int r = store_bytes(s, i, off, off + n, off + n, &room, &bytes);
+    CU_ASSERT_EQUAL(store_read(s, i, off, got, n, off + n), r);
+    CU_ASSERT_PTR_NULL(room);
+    return r;
+}
+
 static void check_store(const struct two *t, const struct store *s)
 {
     CU_ASSERT_EQUAL(s->n, 3);
     CU_ASSERT_EQUAL(s->files, 2);
-    CU_ASSERT_EQUAL(memcmp(store_data(s, 0, 0, 3), "abc", 3), 0);
-    CU_ASSERT_EQUAL(memcmp(store_data(s, 1, 1, 5), "efgh", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(store_data(s, 2, 6, 7), "o", 1), 0);
-    CU_ASSERT_PTR_NULL(store_data(s, 1, 0, 6)); /* behind the end of its file */
-    CU_ASSERT_PTR_NULL(store_data(s, 2, 0, 8));
-    CU_ASSERT_PTR_NULL(store_data(s, 2, 0, UINT64_MAX));
-    CU_ASSERT_PTR_NULL(store_data(s, 3, 0, 0));
+    check_bytes(s, 0, 0, "abc", 3);
+    check_bytes(s, 1, 1, "efgh", 4);
+    check_bytes(s, 2, 6, "o", 1);
+    CU_ASSERT_EQUAL(read_error(s, 1, 0, 6), -EIO); /* behind the end of its file */
+    CU_ASSERT_EQUAL(read_error(s, 2, 0, 8), -EIO);
     CU_ASSERT_EQUAL(store_there(s, 1, 5), 5);
     CU_ASSERT_EQUAL(store_there(s, 1, 6), 5);
     CU_ASSERT_EQUAL(store_there(s, 2, 100), 7);
@@ -281,7 +168,7 @@ static void check_store(const struct two *t, const struct store *s)
     CU_ASSERT_EQUAL(s->place[2].file, 1);
     CU_ASSERT_EQUAL(s->place[2].shard, 1);
     CU_ASSERT_EQUAL(s->place[2].off, t->p[1].g->tensor[0].off);
-    CU_ASSERT_EQUAL(store_check(s, 2, 7), 0);
+    CU_ASSERT_EQUAL(store_check(s, 2, 0, 7), 0);
     CU_ASSERT_FALSE(store_cut(s));
 }
 
@@ -298,10 +185,10 @@ static void test_store(void)
     check_store(&t, again);
     /* The second file ends a byte earlier: only what has that byte has gone. */
     CU_ASSERT_EQUAL(ftruncate(t.file[1]->fd, (off_t)t.p[1].size - 1), 0);
-    CU_ASSERT_EQUAL(store_check(again, 2, 6), 0);
-    CU_ASSERT_EQUAL(store_check(again, 1, 5), 0);
+    CU_ASSERT_EQUAL(store_check(again, 2, 0, 6), 0);
+    CU_ASSERT_EQUAL(store_check(again, 1, 0, 5), 0);
     CU_ASSERT_FALSE(store_cut(again));
-    CU_ASSERT_EQUAL(store_check(again, 2, 7), -EIO);
+    CU_ASSERT_EQUAL(store_check(again, 2, 0, 7), -EIO);
     CU_ASSERT_TRUE(store_cut(again));
     store_unref(again);
     CU_ASSERT_EQUAL(atomic_load(&t.file[0]->refs), 2);
@@ -326,82 +213,64 @@ static void test_empty_behind(void)
     CU_ASSERT_EQUAL_FATAL(pwrite(fd, p.image, size, 0), (ssize_t)size);
     CU_ASSERT_EQUAL_FATAL(mapped_open(fd, size, &m, &(struct err){0}), 0);
     CU_ASSERT_EQUAL_FATAL(store_make(&m, (const struct gguf *const *)&p.g, 1, &s), 0);
-    CU_ASSERT_PTR_EQUAL(store_data(s, 1, 0, 0), m->map.data + size);
-    CU_ASSERT_PTR_NULL(store_data(s, 1, 0, 1));
+    check_bytes(s, 1, 0, "", 0);
+    CU_ASSERT_EQUAL(read_error(s, 1, 0, 1), -EIO);
     CU_ASSERT_EQUAL(store_there(s, 1, 0), 0);
-    CU_ASSERT_EQUAL(store_check(s, 1, 0), 0);
+    CU_ASSERT_EQUAL(store_check(s, 1, 0, 0), 0);
     CU_ASSERT_FALSE(store_cut(s));
     store_unref(s);
     mapped_unref(m);
     parsed_free(&p);
 }
 
-/* One file of several is another one now; a later version of the other has one more, for bytes to come. */
-static void test_with(void)
+/* Bytes of drafts lie over those of the file, and over a tensor that has none. */
+static void test_over(void)
 {
     struct two t = make_two();
-    struct store *to = NULL, *both = NULL;
-    struct mapped *now[2] = {made(PAGE), made(PAGE)}, *more = made(PAGE);
-    struct mapped *files[3] = {now[0], now[1], more};
-    const struct place_in_store places[3] = {{10, 0, 0}, {20, 2, 0}, {30, 1, 1}};
-    CU_ASSERT_EQUAL_FATAL(store_of(files, 3, places, 3, &to), 0);
-    CU_ASSERT_EQUAL_FATAL(store_with(t.s, to, 0, 2, &both), 0);
-    CU_ASSERT_EQUAL(both->files, 3);
-    CU_ASSERT_EQUAL(both->n, 3);
-    CU_ASSERT_PTR_EQUAL(both->file[0], now[0]);
-    CU_ASSERT_PTR_EQUAL(both->file[1], t.file[1]);
-    CU_ASSERT_PTR_EQUAL(both->file[2], more);
-    CU_ASSERT(both->place[0].off == 10 && both->place[0].file == 0 && both->place[0].shard == 0);
-    CU_ASSERT(both->place[1].off == 20 && both->place[1].file == 2 && both->place[1].shard == 0);
-    CU_ASSERT_EQUAL(memcmp(&both->place[2], &t.s->place[2], sizeof(both->place[2])), 0);
-    store_unref(both);
-    /* Over a store that has one more of its own: those of the other come behind it. */
-    struct store *base = to;
-    CU_ASSERT_EQUAL_FATAL(store_with(base, to, 0, 2, &both), 0);
-    CU_ASSERT_EQUAL(both->files, 4);
-    CU_ASSERT_EQUAL(both->place[0].file, 0);
-    CU_ASSERT_EQUAL(both->place[1].file, 3);
-    CU_ASSERT_EQUAL(both->place[2].file, 1);
-    CU_ASSERT_PTR_EQUAL(both->file[3], more);
-    store_unref(both);
-    store_unref(to);
-    CU_ASSERT_EQUAL(atomic_load(&more->refs), 1);
-    mapped_unref(now[0]);
-    mapped_unref(now[1]);
-    mapped_unref(more);
+    struct log *d = NULL;
+    int fd = memfd_create("log", MFD_CLOEXEC);
+    struct tensor_content *part, *all;
+    struct store *s = NULL;
+    uint64_t at;
+    CU_ASSERT_EQUAL(pwrite(fd, "STUVWXY", 7, 0), 7);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
+    const struct tensor_piece piece[] = {{1, 2, 0, d}, {4, 1, 6, d}}, whole = {0, 7, 0, d};
+    CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, 5, NULL, piece, 2, &part), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, 7, NULL, &whole, 1, &all), 0);
+    log_unref(d);
+    const struct place_in_store place[] = {
+        t.s->place[0], {t.s->place[1].off, 0, 0, part}, {0, 0, 0, all}};
+    CU_ASSERT_EQUAL_FATAL(store_of(t.s->file, 2, place, 3, &s), 0);
+    tensor_content_unref(part);
+    tensor_content_unref(all);
+    check_bytes(s, 0, 0, "abc", 3);
+    check_bytes(s, 1, 0, "dSTgY", 5);
+    check_bytes(s, 1, 1, "ST", 2);
+    check_bytes(s, 1, 2, "Tg", 2);
+    check_bytes(s, 1, 3, "g", 1);
+    check_bytes(s, 2, 0, "STUVWXY", 7);
+    CU_ASSERT_PTR_EQUAL(store_mapped(s, 1, 3, 1, &at), t.file[0]);
+    CU_ASSERT_EQUAL(at, t.s->place[1].off + 3);
+    CU_ASSERT_PTR_NULL(store_mapped(s, 1, 3, 2, &at));
+    CU_ASSERT_PTR_NULL(store_mapped(s, 1, 0, 2, &at));
+    CU_ASSERT_PTR_NULL(store_mapped(s, 1, 4, 1, &at));
+    CU_ASSERT_EQUAL(store_there(s, 2, 7), 7);
+    /* What the file has not any more is missed where nothing lies over it. */
+    CU_ASSERT_EQUAL(ftruncate(t.file[0]->fd, (off_t)t.s->place[1].off), 0);
+    check_bytes(s, 1, 1, "ST", 2);
+    check_bytes(s, 2, 0, "STUVWXY", 7);
+    CU_ASSERT_EQUAL(read_error(s, 1, 0, 5), -EIO);
+    CU_ASSERT_TRUE(store_cut(s));
+    store_unref(s);
     free_two(&t);
-}
-
-/* Pages of another file are laid over those of a mapping, as far as it goes. */
-static void test_lay(void)
-{
-    struct mapped *m = made(2 * PAGE + 100);
-    int fd = memfd_create("laid", MFD_CLOEXEC);
-    fill_file(fd, 3 * PAGE, 0x55);
-    CU_ASSERT_EQUAL(mapped_lay(m, 3 * PAGE, PAGE, fd, 0), 0); /* behind its end */
-    CU_ASSERT_EQUAL(mapped_lay(m, 2 * PAGE + 100, PAGE, fd, 0), 0);
-    CU_ASSERT_FALSE(atomic_load(&m->frozen));
-    CU_ASSERT_EQUAL(mapped_lay(m, PAGE, PAGE, -1, 0), -EBADF);
-    CU_ASSERT_FALSE(atomic_load(&m->frozen));
-    CU_ASSERT_EQUAL(mapped_lay(m, PAGE, 10 * PAGE, fd, PAGE), 0);
-    CU_ASSERT_TRUE(atomic_load(&m->frozen));
-    for (size_t i = 0; i < 2 * PAGE + 100; i++)
-        CU_ASSERT_EQUAL(m->map.data[i], byte_at(i) ^ (i < PAGE ? 0 : 0x55));
-    mapped_unref(m);
-    (void)close(fd);
 }
 
 static CU_TestInfo tests[] = {
     {"a hole is read without its pages", test_hole},
-    {"what is frozen stays", test_freeze},
-    {"a source of frozen pages", test_frozen_source},
-    {"pages that cannot be frozen", test_freeze_fails},
-    {"pages from the middle of a file", test_pages},
     {"copies of what is mapped", test_copy},
-    {"pages that are laid over others", test_lay},
     {"tensors in two files", test_store},
+    {"bytes that lie over those of a file", test_over},
     {"no bytes are in any file", test_empty_behind},
-    {"tensors in two files, where one file is replaced", test_with},
     CU_TEST_INFO_NULL,
 };
 

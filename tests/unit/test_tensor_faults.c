@@ -22,7 +22,7 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct tensor_draft *d = NULL;
     static uint8_t bytes[240000];
-    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32, &d, NULL);
+    *ret = tensor_draft_make(&x->logs, x->base, TENSOR_F32, &d, NULL);
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = i % 4 == 3 ? 0x41 : (uint8_t)i;
     for (size_t at = 0; *ret == 0 && at < 3; at++)
@@ -48,7 +48,7 @@ static void spilled(struct tensor_dir *x, int *ret)
     uint8_t bytes[8000], got[3] = "???";
     size_t n = 0;
     memset(bytes, 0x41, sizeof(bytes));
-    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32, &d, NULL);
+    *ret = tensor_draft_make(&x->logs, x->base, TENSOR_F32, &d, NULL);
     if (*ret == 0)
         *ret = tensor_draft_write(d, false, 100000, bytes, 100, NULL);
     if (*ret == 0)
@@ -118,6 +118,7 @@ static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
             alloc_count();
             alloc_arm(n, rest);
             run(&x, &r);
+            logs_rest(&x.logs);
             failed = alloc_disarm();
             CU_ASSERT_EQUAL(r, failed ? -ENOMEM : TENSOR_CHANGED);
             CU_ASSERT_EQUAL(alloc_live(), 0);
@@ -129,7 +130,7 @@ static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
 static void convert(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
-    *ret = tensor_convert(x->base, F16_ID, &x->f, NULL, &edit, NULL);
+    *ret = tensor_convert(x->base, F16_ID, &x->logs, NULL, &edit, NULL);
     tensor_edit_free(&edit);
 }
 
@@ -142,7 +143,7 @@ static void save(struct tensor_dir *x, int *ret)
         "\x93NUMPY\x01\x00\x76\x00{'descr':'<f4','fortran_order':False,'shape':(3,64)}          "
         "                                                        ";
     static const uint8_t zeros[768];
-    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32_NPY, &d, NULL);
+    *ret = tensor_draft_make(&x->logs, x->base, TENSOR_F32_NPY, &d, NULL);
     if (*ret == 0)
         *ret = tensor_draft_truncate(d, 0, NULL);
     if (*ret == 0)
@@ -189,9 +190,8 @@ static void test_late_file(void)
     char got[4];
     size_t n = 0;
     tensor_dir_make(&x, F32, false, SHAPE(1024), NULL);
-    tensor_dir_in_files(&x);
     tensor_dir_fault(&x, FAULT_BROKEN, 1, -ENOSPC);
-    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.logs, x.base, TENSOR_RAW, &d, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_truncate(d, 8, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
@@ -202,32 +202,6 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, "abcd", 4), 0);
-    tensor_draft_free(d);
-    tensor_dir_free(&x);
-}
-
-/* What is in memory stays as it is if no file can be made for more, and the write can be done again. */
-static void test_spill_again(void)
-{
-    struct tensor_dir x;
-    struct tensor_draft *d = NULL;
-    struct err e = {0};
-    static uint8_t bytes[DRAFT_BYTES_FEW + 4096], got[sizeof(bytes)];
-    size_t n = 0;
-    tensor_dir_make(&x, F32, false, SHAPE(sizeof(bytes) / 4), NULL);
-    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
-    for (int full = 1; full >= 0; full--) {
-        tensor_dir_fault(&x, FAULT_BROKEN, full ? 1 : 1000000, -ENOSPC);
-        CU_ASSERT_EQUAL(tensor_draft_write(d, false, DRAFT_BYTES_FEW - 4, "last", 4, &e), 0);
-        CU_ASSERT_FALSE(x.fs.hit);
-        CU_ASSERT_EQUAL(tensor_draft_write(d, false, DRAFT_BYTES_FEW, "more", 4, &e),
-                        full ? -ENOSPC : 0);
-        memcpy(bytes, x.raw, sizeof(bytes));
-        memcpy(bytes + DRAFT_BYTES_FEW - 4, full ? "last" : "lastmore", full ? 4 : 8);
-        CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, sizeof(got), &n), 0);
-        CU_ASSERT_EQUAL(n, sizeof(bytes));
-        CU_ASSERT_EQUAL(memcmp(got, bytes, n), 0);
-    }
     tensor_draft_free(d);
     tensor_dir_free(&x);
 }
@@ -245,17 +219,14 @@ static void test_halfway(void)
     for (int by_write = 0; by_write < 2; by_write++) {
         d = NULL;
         tensor_dir_make(&x, F32, false, SHAPE(1024), NULL);
-        tensor_dir_in_files(&x);
-        CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+        CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.logs, x.base, TENSOR_RAW, &d, NULL), 0);
         CU_ASSERT_EQUAL(tensor_draft_truncate(d, 0, NULL), 0);
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "a", 1, NULL), 0);
         tensor_dir_fault(&x, FAULT_BROKEN, 2, -ENOSPC);
         x.fs.brief = true;
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 1, bytes, sizeof(bytes), &e), -ENOSPC);
         CU_ASSERT_EQUAL(tensor_draft_size(d), 1);
-        /* They cannot be removed yet. */
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 799, "z", 1, &e), -ENOSPC);
-        CU_ASSERT_EQUAL(tensor_draft_truncate(d, 800, &e), -ENOSPC);
         CU_ASSERT_EQUAL(tensor_draft_size(d), 1);
         tensor_dir_fault(&x, FAULT_NONE, 0, 0);
         if (!by_write)
@@ -269,9 +240,9 @@ static void test_halfway(void)
     }
 }
 
-/* A sealed draft of `raw` is written behind its end while it is judged, and allocation n of that fails. The
+/* A draft of `raw` is written behind its end while it is judged, and allocation n of that fails. The
  * judgements that follow take it as any other draft. False: there are not as many allocations. */
-static bool behind_seal(unsigned n, bool files)
+static bool behind_judged(unsigned n)
 {
     enum { SEALED = 1 << 20, ALL = 3 << 20, BEHIND = 2 << 20 };
     struct tensor_dir x;
@@ -283,13 +254,10 @@ static bool behind_seal(unsigned n, bool files)
     for (size_t i = 0; i < ALL; i++)
         want[i] = (uint8_t)(i % 251);
     tensor_dir_make(&x, I8_ID, false, SHAPE(ALL), NULL);
-    if (files)
-        tensor_dir_in_files(&x);
-    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.logs, x.base, TENSOR_RAW, &d, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_truncate(d, 0, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, want, SEALED, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(tensor_draft_begin(d, &round), 1);
-    CU_ASSERT_PTR_NOT_NULL(d->seal);
     alloc_arm(n, false);
     int r = tensor_draft_write(d, false, BEHIND, "behind", 6, NULL);
     bool failed = alloc_disarm();
@@ -313,11 +281,10 @@ static bool behind_seal(unsigned n, bool files)
     return failed;
 }
 
-static void test_behind_seal(void)
+static void test_behind_judged(void)
 {
-    for (int files = 0; files < 2; files++)
-        for (unsigned n = 1; behind_seal(n, files); n++)
-            ;
+    for (unsigned n = 1; behind_judged(n); n++)
+        ;
 }
 
 /* The model is cut while its values are compared. */
@@ -368,7 +335,7 @@ static void test_meanwhile(void)
     struct tensor_base *now = tensor_base_ref(x.base);
     pthread_t id;
     size_t n, got;
-    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &w.d, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.logs, x.base, TENSOR_RAW, &w.d, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&id, NULL, write_on, &w), 0);
     for (unsigned i = 0; i < 200 || w.rounds < 5000; i++) {
         struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -408,11 +375,10 @@ static void test_meanwhile(void)
 
 static CU_TestInfo tests[] = {
     {"a file is made by the first write", test_late_file},
-    {"a file is made by the write that needs one", test_spill_again},
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
     {"what a failed write left behind the end", test_halfway},
-    {"a write behind the end of a sealed draft that lacks memory", test_behind_seal},
+    {"a write behind the end of a sealed draft that lacks memory", test_behind_judged},
     {"cancelled", test_cancel},
     {"a model that was cut", test_cut_model},
     {"writers meanwhile", test_meanwhile},

@@ -19,7 +19,7 @@ static struct tensor_draft *draft(struct tensor_dir *x, enum tensor_view view)
 {
     struct tensor_draft *d = NULL;
     struct err e = {0};
-    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x->f, x->base, view, &d, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x->logs, x->base, view, &d, &e), 0);
     return d;
 }
 
@@ -110,7 +110,7 @@ static void test_one_value(void)
 {
     for (uint32_t id = 0; quant_find(id); id++)
         for (int big = 0; big < 2; big++)
-            if (quant_can_encode(quant_find(id), big))
+            if (quant_can_encode(quant_find(id), big) && quant_find(id)->weighs != QUANT_NEEDS)
                 one_value(id, big);
 }
 
@@ -133,7 +133,7 @@ static void test_places(void)
     CU_ASSERT_EQUAL_FATAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
     CU_ASSERT_TRUE_FATAL(edit.n > 1);
     for (size_t i = 0; i < edit.n; i++) {
-        const struct edit_piece *p = &edit.piece[i];
+        const struct tensor_piece *p = &edit.piece[i];
         CU_ASSERT_EQUAL(p->src - p->at, edit.piece[0].src - edit.piece[0].at);
         CU_ASSERT_EQUAL(p->src % 4096, (off + p->at) % 4096);
     }

@@ -128,7 +128,7 @@ static void test_shape(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (int end = 0; end < 2; end++) {
             struct err e = {0};
-            struct edit_shape s = {0};
+            struct tensor_shape s = {0};
             size_t n = strlen(rows[i].text);
             char *exact = malloc(n + 1);
             memcpy(exact + 1, rows[i].text, n);
@@ -146,10 +146,10 @@ static void test_shape(void)
 
 static void test_scalar(void)
 {
-    struct edit_shape s = {0};
+    struct tensor_shape s = {0};
     CU_ASSERT_EQUAL(tensor_shape_parse("\n", 1, false, &s, NULL), 0);
     CU_ASSERT_TRUE(s.n_dims == 1 && s.dims[0] == 1);
-    s = (struct edit_shape){0};
+    s = (struct tensor_shape){0};
     CU_ASSERT_EQUAL(tensor_shape_parse("", 0, false, &s, NULL), MORE);
     CU_ASSERT_EQUAL(tensor_shape_parse("", 0, true, &s, NULL), 0);
     CU_ASSERT_TRUE(s.n_dims == 1 && s.dims[0] == 1);
@@ -159,21 +159,21 @@ static void test_scalar(void)
 static void test_reshape(void)
 {
     struct tensor_base b = {.exists = true, .type = Q8_0_ID, .n_dims = 2, .dims = {64, 3}};
-    struct edit_shape s = {.n_dims = 2, .dims = {64, 3}};
+    struct tensor_shape s = {.n_dims = 2, .dims = {64, 3}};
     struct err e = {0};
     b.n_elem = 192;
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_SAME);
     CU_ASSERT_EQUAL(s.type, Q8_0_ID);
-    s = (struct edit_shape){.n_dims = 1, .dims = {192}};
+    s = (struct tensor_shape){.n_dims = 1, .dims = {192}};
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_CHANGED);
-    s = (struct edit_shape){.n_dims = 2, .dims = {3, 64}};
+    s = (struct tensor_shape){.n_dims = 2, .dims = {3, 64}};
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EINVAL);
     check_line("3 64", &e, "whole number of blocks");
-    s = (struct edit_shape){.n_dims = 1, .dims = {224}};
+    s = (struct tensor_shape){.n_dims = 1, .dims = {224}};
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EINVAL);
     check_line("224", &e, "224 elements, the tensor has 192");
     b = (struct tensor_base){.exists = true, .n_elem = 1};
-    s = (struct edit_shape){.n_dims = 1, .dims = {1}};
+    s = (struct tensor_shape){.n_dims = 1, .dims = {1}};
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_SAME);
     b.type = 200;
     CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EOPNOTSUPP);

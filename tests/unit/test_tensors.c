@@ -102,16 +102,16 @@ static void test_refused(void)
     struct err e;
     char name[70];
     memset(name, 'n', sizeof(name));
-    struct edit_draft *d = memory_draft(name, 64);
+    struct log *d = memory_draft(name, 64);
     setup(&x);
     edit_change_init(&c, x.g, NULL);
     const char *a = gguf_name(x.g, &x.g->tensor[0]);
     size_t n = x.g->tensor[0].name_len;
-    struct edit_piece p = {0, 4, 0, d};
-    const struct edit_shape one = {F32, 1, {1}}, zero = {F32, 1, {0}}, five = {F32, 5, {1}};
-    const struct edit_shape rows = {Q8_0, 1, {33}}, unknown = {UNKNOWN, 1, {1}},
-                            none = {F32, 0, {0}};
-    const struct edit_shape huge = {F32, 2, {INT64_MAX, INT64_MAX}};
+    struct tensor_piece p = {0, 4, 0, d};
+    const struct tensor_shape one = {F32, 1, {1}}, zero = {F32, 1, {0}}, five = {F32, 5, {1}};
+    const struct tensor_shape rows = {Q8_0, 1, {33}}, unknown = {UNKNOWN, 1, {1}},
+                              none = {F32, 0, {0}};
+    const struct tensor_shape huge = {F32, 2, {INT64_MAX, INT64_MAX}};
 #define REFUSED(call, want)               \
     do {                                  \
         e = (struct err){0};              \
@@ -142,16 +142,16 @@ static void test_refused(void)
     REFUSED(edit_tensor_set(&c, "no", 2, &one, NULL, 0, &e), -ENOENT);
     p.at = x.g->tensor[0].nbytes - 2;
     REFUSED(edit_tensor_write(&c, a, n, &p, 1, &e), -EINVAL);
-    p = (struct edit_piece){0, 4, 61, d};
+    p = (struct tensor_piece){0, 4, 61, d};
     REFUSED(edit_tensor_write(&c, a, n, &p, 1, &e), -EINVAL);
-    struct edit_piece twice[] = {{0, 2, 0, d}, {1, 2, 0, d}};
+    struct tensor_piece twice[] = {{0, 2, 0, d}, {1, 2, 0, d}};
     REFUSED(edit_tensor_write(&c, a, n, twice, 2, &e), -EINVAL);
     REFUSED(edit_tensor_write(&c, "no", 2, &p, 1, &e), -ENOENT);
 #undef REFUSED
     CU_ASSERT_TRUE(edit_change_is_empty(&c));
     CU_ASSERT_EQUAL(edit_mark(&c), 0);
     edit_change_free(&c);
-    edit_draft_unref(d);
+    log_unref(d);
     teardown(&x);
 }
 
@@ -171,7 +171,7 @@ static void test_split(void)
     edit_change_init(&c, g, NULL);
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, &e), -EOPNOTSUPP);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "merge"));
-    struct edit_shape one = {F32, 1, {1}};
+    struct tensor_shape one = {F32, 1, {1}};
     CU_ASSERT_EQUAL(edit_tensor_add(&c, "b", 1, &one, NULL, 0, EDIT_LAST, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(edit_tensor_rename(&c, "a", 1, "b", 1, &e), 0);
     edit_change_free(&c);

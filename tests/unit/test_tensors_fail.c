@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
-#include "edit/content.h"
+#include "model/content.h"
 #include "edit_case.h"
 #include "viewfile.h"
 
@@ -141,30 +141,9 @@ static const struct edit_kind kinds[] = {
 };
 const struct edit_suite edit_suite = {kinds, COUNT(kinds), true, next};
 
-/* No draft is in memory, however small. */
-static void in_files(void (*test)(void))
-{
-    struct edit_draft *all = NULL;
-    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &all), 0);
-    test();
-    edit_draft_unref(all);
-}
-
-static void test_fail_in_files(void)
-{
-    in_files(test_fail);
-}
-
-static void test_no_memory_in_files(void)
-{
-    in_files(test_no_memory);
-}
-
 static CU_TestInfo tests[] = {
     {"any call that fails leaves the old file, shown and editable", test_fail},
     {"any allocation that fails leaves the old file, shown and editable", test_no_memory},
-    {"any call that fails while drafts are in files", test_fail_in_files},
-    {"any allocation that fails while drafts are in files", test_no_memory_in_files},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
     CU_TEST_INFO_NULL,

@@ -104,7 +104,7 @@ static void test_strings(void)
     string_is("a\n", 2, "a\n\n", "\"a\\n\"");
     string_is("a\"b\\c/d", 7, "a\"b\\c/d\n", "\"a\\\"b\\\\c/d\"");
     string_is("\b\f\n\r\t\x01\x1f\x7f", 8, "\b\f\n\r\t\x01\x1f\x7f\n",
-              "\"\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\"");
+              "\"\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f\"");
     string_is("h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80", 14,
               "h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80\n",
               "\"h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80\"");

@@ -39,9 +39,8 @@ static void shows(const struct rendered *x, const char *text)
 static unsigned held(void)
 {
     unsigned n = 0;
-    for (int i = 0; i < TEXTS_BUCKETS; i++)
-        for (const struct rendered *x = texts.bucket[i]; x; x = x->next)
-            n++;
+    for (struct link *l = NULL; (l = table_each(&texts.all, l)) != NULL;)
+        n++;
     return n;
 }
 

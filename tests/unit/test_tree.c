@@ -219,7 +219,7 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
             CU_ASSERT_EQUAL(e.attr.st_ino, found.attr.st_ino);
             e = found;
         }
-        CU_ASSERT_EQUAL(tree_getattr(m->t, e.node, &got), 0);
+        CU_ASSERT_EQUAL(tree_getattr(m->t, e.node, NULL, &got), 0);
         CU_ASSERT_TRUE(same(&e, &found));
         CU_ASSERT_TRUE(same(&e, &got));
         for (size_t i = 0; i < s->n; i++)
@@ -232,7 +232,7 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
         else
             check_file(m, &e);
     }
-    CU_ASSERT_EQUAL(tree_getattr(m->t, dir, &got), 0);
+    CU_ASSERT_EQUAL(tree_getattr(m->t, dir, NULL, &got), 0);
     CU_ASSERT_EQUAL(got.attr.st_nlink, 2 + folders);
 }
 
@@ -349,7 +349,7 @@ static void test_bad_nodes(void)
     uint64_t cookie = 0;
     char name[TREE_NAME_MAX + 1];
     for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
-        CU_ASSERT_EQUAL(tree_getattr(m.t, nodes[i], &e), -ENOENT);
+        CU_ASSERT_EQUAL(tree_getattr(m.t, nodes[i], NULL, &e), -ENOENT);
         CU_ASSERT_EQUAL(tree_open_file(m.t, nodes[i], O_RDONLY, &f), -ENOENT);
         CU_ASSERT_EQUAL(tree_lookup(m.t, nodes[i], "raw", &e), -ENOENT);
         CU_ASSERT_EQUAL(image_readdir(&m, nodes[i], &cookie, true, name, &e), -ENOENT);
@@ -358,9 +358,9 @@ static void test_bad_nodes(void)
     const uint64_t more[] = {ino_tensor(6), ino_tensor_file(0, 14), ino_tensor_file(3, 1),
                              ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
-        CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], &e), -ENOENT);
+        CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], NULL, &e), -ENOENT);
     /* A generation that is no more: the kernel is to look the name up again. */
-    CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), &e), -ESTALE);
+    CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/w"), O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(tree_open_file(m.t, INO_ROOT, O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(image_readdir(&m, image_node(&m, "info"), &cookie, true, name, &e), -ENOTDIR);

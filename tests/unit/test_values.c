@@ -67,7 +67,7 @@ enum { BLOCKS = 301, SPOILT = 217 };
 static struct scan_result scan_one(struct parsed *p)
 {
     struct map m;
-    struct scan s = {.g = p->g, .map = &m, .threads = 3};
+    struct scan s = {.g = p->g, .map = &m};
     struct scan_result found[2] = {{0}};
     int fd = memfd_create("model", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(write(fd, p->image, p->size), (ssize_t)p->size);

@@ -164,31 +164,27 @@ static void test_recovers(void)
     CU_ASSERT_EQUAL(n, 5); /* the journal made and read, what was left, and a file that is tried */
 }
 
-/* A state is saved, read, brought to date and forgotten. */
+/* States are kept, read, brought to date, dropped and forgotten. */
 static bool keeps(unsigned n)
 {
     struct home x;
     struct history h;
-    struct history_list list = HISTORY_LIST_INIT;
-    struct history_record rec;
-    struct gguf *g = keys_of("one"), *back = NULL;
+    struct history_pick p;
+    struct gguf *g = keys_of("one"), *other = keys_of("two");
     struct err e = {0};
     char state[80];
     size_t dropped;
     home_setup(&x);
     (void)snprintf(state, sizeof(state), "%s/state", x.path);
     lend_input();
-    CU_ASSERT_EQUAL(history_open(&h, zero_at(n), state, "/models/m.gguf", 20, &e), 0);
-    CU_ASSERT_EQUAL(save(&h, g, 1000, &e), 1);
-    CU_ASSERT_EQUAL(save(&h, g, 1001, &e), 2);
-    CU_ASSERT_TRUE(numbers_are(&h, 1, 2));
-    CU_ASSERT_EQUAL(history_read(&h, 2, &rec, &back, &e), 0);
-    CU_ASSERT_TRUE(back && same_keys(back, g));
-    rec.end = 2000;
-    CU_ASSERT_EQUAL(history_update(&h, &rec, &e), 0);
-    CU_ASSERT_EQUAL(history_sync(&h, &rec, &e), 0);
-    CU_ASSERT_EQUAL(history_read(&h, 2, &rec, NULL, &e), 0);
-    CU_ASSERT_EQUAL(rec.end, 2000);
+    CU_ASSERT_EQUAL(history_open(&h, zero_at(n), state, "/models/m.gguf", 2, &e), 0);
+    CU_ASSERT_EQUAL(save(&h, g, other, 1000, 0, &e), 1);
+    CU_ASSERT_EQUAL(save(&h, other, g, 2000, 0, &e), 2);
+    CU_ASSERT_EQUAL(save(&h, g, other, 3000, 0, &e), 3);
+    CU_ASSERT_TRUE(numbers_are(&h, 2, 3));
+    CU_ASSERT_EQUAL(history_pick(&h, 2, other, &p, &e), 0);
+    CU_ASSERT_TRUE(p.fits && same_keys(p.keys, other));
+    history_pick_free(&p);
     CU_ASSERT_EQUAL(history_clear(&h, &dropped, &e), 0);
     CU_ASSERT_EQUAL(dropped, 2);
     bool reached = left == 0;
@@ -196,9 +192,8 @@ static bool keeps(unsigned n)
     history_close(&h);
     CU_ASSERT_EQUAL(is_open(), !reached);
     take_input();
-    history_list_free(&list);
     gguf_free(g);
-    gguf_free(back);
+    gguf_free(other);
     home_teardown(&x);
     return reached;
 }

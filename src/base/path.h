@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Paths as texts: nothing is looked up. Threads: any. */
+#ifndef BASE_PATH_H
+#define BASE_PATH_H
+
+#include <stdbool.h>
+#include <string.h>
+
+/* A path without its folders. */
+static inline const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* True if an absolute path is `folder`, or in it or below. */
+static inline bool path_below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keeps the history of a model while it is edited, as a job of the crew that writes the model, so that a
+ * state folder that is slow, or hangs, delays no edit by more than HISTORY_WAIT.
+ *
+ *     r = history_job_make("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &j);
+ *     history_job_crew(j, crew);                  before the first edit
+ *     history_job_begin(j, before, after, 0);     before edit_commit()
+ *     history_job_wait(j);                        before the edit is done: edit_hooks.ready
+ *     history_job_end(j, landed);                 after it
+ *     history_job_close(j);
+ *
+ * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The job begins with
+ * an edit, and ends HISTORY_LATER after the last one, when all is written.
+ *
+ * Threads: history_job_begin(), _wait() and _end() from the one that commits; history_job_look() from any.
+ */
+#ifndef EDIT_HISTORY_JOB_H
+#define EDIT_HISTORY_JOB_H
+
+#include "base/crew.h"
+#include "base/logger.h"
+#include "edit/history.h"
+#include "model/snapshot.h"
+
+#define HISTORY_WAIT 1    /* seconds: an edit */
+#define HISTORY_LATER 1   /* seconds after which what became of an edit is written */
+#define HISTORY_SETTLE 10 /* seconds: a request for the states */
+
+struct history_job;
+
+/* `sys`, and what `log` refers to, must outlive it. 0, -ENOMEM. */
+int history_job_make(const char *model, unsigned keep, const struct sys *sys,
+                     const struct logger *log, struct history_job **ret);
+/* It may be freed while the job hangs. NULL: nothing begins any more. */
+void history_job_crew(struct history_job *j, struct crew *crew);
+
+/*
+ * An edit is about to be written that makes what the file holds in `before` that of `after`; references are
+ * taken. restored: the state that an undo goes back to; else 0. Waits for an edit that was not written, if
+ * what was to be kept of it is not yet.
+ */
+void history_job_begin(struct history_job *j, struct snapshot *before, struct snapshot *after,
+                       uint64_t restored);
+/* Returns when what it changes is kept, or could not be, or after HISTORY_WAIT. */
+void history_job_wait(struct history_job *j);
+/* What became of the edit. Waits for nothing. */
+void history_job_end(struct history_job *j, bool landed);
+
+/*
+ * The same history, for reading; waits for what is being kept, at most HISTORY_SETTLE. history_close()
+ * it in any case. 0, -errno: no history, and why.
+ */
+int history_job_look(struct history_job *j, struct history *ret, struct err *e);
+
+/* Waits for what is being kept, at most HISTORY_WAIT. NULL: nothing is done. */
+void history_job_close(struct history_job *j);
+
+#endif

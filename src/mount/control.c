@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: MIT */
+/* A daemon's control socket: see control.h. */
+#include "mount/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "base/count.h"
+#include "base/crew.h"
+#include "base/hash.h"
+#include "base/lock.h"
+#include "base/thread.h"
+#include "base/when.h"
+#include "mount/log.h"
+#include "mount/processes.h"
+#include "mount/takedown.h"
+#include "shelf/mounts.h"
+#include "tree/history.h"
+
+/* Clients at a time: of more, one that has not asked anything loses its place. */
+#define PEERS_MOST 64
+/* Milliseconds before another try: to take one, to let go of a model. */
+#define LOOK_AGAIN 100
+/* Seconds at most before the next look whether a mount is idle, which is at most a second late. */
+#define IDLE_MOST 3600
+
+/* Why nothing is edited any more. */
+#define LEFT_ALONE "it is unmounted where the daemon is"
+
+enum peer_state { READS, WORKS, ANSWERS, WATCHES };
+
+struct peer {
+    int fd;
+    enum peer_state state;
+    struct buf in, out;
+    size_t sent; /* of out */
+};
+
+struct control {
+    int socket; /* -1: none */
+    int wake;   /* an eventfd */
+    struct thread thread;
+    struct crew *crew;   /* owned */
+    struct lock lock;    /* protects what follows */
+    struct shelf *shelf; /* borrowed; NULL: it is not served */
+    struct cond rested;  /* nothing works */
+    struct peer *peer[PEERS_MOST];
+    size_t n;
+    unsigned works;
+    struct handles *handles; /* with the shelf */
+    const char *at;          /* borrowed: the mount point */
+    unsigned idle;           /* seconds without use after which it is unmounted; 0: never */
+    struct timespec looked;  /* whether it is in use */
+    unsigned long changes;   /* of handles, then */
+    dev_t dev;               /* of the mount; 0: not known */
+    int mounts;              /* the list of mounts, whose changes poll(2) reports; -1: none */
+    enum { MOUNTED, GONE, HELD, FREE } mounted;
+    bool leaves; /* a thread is at it */
+    int lost;    /* an edit then: why; else 0 */
+    bool rests;  /* no client can be taken: not at once again */
+    bool stop;
+    struct buf status;
+};
+
+uint64_t control_place(const char *mountpoint)
+{
+    return xxh64(0, mountpoint, strlen(mountpoint));
+}
+
+/* ---- the status ---- */
+
+static void wake(const struct control *c)
+{
+    ssize_t ignored = write(c->wake, &(uint64_t){1}, sizeof(uint64_t));
+    (void)ignored;
+}
+
+/* Add lines to the status, for all that watch. Under the lock. */
+static void add(struct control *c, const void *lines, size_t n)
+{
+    buf_add(&c->status, lines, n);
+    for (size_t i = 0; i < c->n; i++)
+        if (c->peer[i]->state == WATCHES)
+            buf_add(&c->peer[i]->out, lines, n);
+}
+
+/* The same; the lines are used up. */
+static void append(struct control *c, struct buf *lines)
+{
+    lock_take(&c->lock);
+    if (!buf_error(lines))
+        add(c, lines->data, lines->len);
+    lock_drop(&c->lock);
+    buf_free(lines);
+    wake(c);
+}
+
+static void path_line(struct buf *b, const char *word, const char *path)
+{
+    buf_printf(b, "%s ", word);
+    path_escape(b, path);
+    buf_char(b, '\n');
+}
+
+/* Add the lines that fit, each behind the word, and how many do not. */
+static void add_lines(struct buf *b, const char *word, const struct buf *text)
+{
+    size_t left = CONTROL_LOST_MAX, more = 0;
+    for (const char *p = buf_text(text), *end = buf_text_end(text), *stop; p < end; p = stop + 1) {
+        stop = memchr(p, '\n', (size_t)(end - p));
+        stop = stop ? stop : end;
+        size_t line = strlen(word) + (size_t)(stop - p) + 2;
+        if (line <= left && !more) {
+            buf_printf(b, "%s %.*s\n", word, (int)(stop - p), p);
+            left -= line;
+        } else {
+            more++;
+        }
+    }
+    if (more)
+        buf_printf(b, "%s ... and %zu more\n", word, more);
+}
+
+/* ---- requests ---- */
+
+struct task {
+    struct crew_job job; /* first */
+    struct control *control;
+    struct shelf *shelf;
+    struct peer *peer;
+};
+
+struct wish {
+    uint64_t number;
+    struct buf *out;
+    struct err *e;
+};
+
+static int do_nothing(struct tree *t, void *arg)
+{
+    (void)t;
+    (void)arg;
+    return 0;
+}
+
+static int do_undo(struct tree *t, void *arg)
+{
+    const struct wish *w = arg;
+    return tree_undo(t, w->number, w->out, w->e);
+}
+
+static int do_history(struct tree *t, void *arg)
+{
+    const struct wish *w = arg;
+    return tree_states(t, w->out, w->e);
+}
+
+static int do_clear(struct tree *t, void *arg)
+{
+    (void)arg;
+    return tree_forget_states(t);
+}
+
+/* "VERB PLACE", but for "undo NUMBER PLACE"; edits: it is one. */
+static const struct verb {
+    const char *name;
+    int (*fn)(struct tree *t, void *arg);
+    bool edits;
+} verbs[] = {{"has ", do_nothing, false},
+             {"history ", do_history, false},
+             {"clear ", do_clear, false},
+             {"undo ", do_undo, true}};
+
+static int do_verb(const struct task *t, const struct verb *v, char *place, struct buf *out,
+                   struct err *e)
+{
+    struct wish w = {.out = out, .e = e};
+    if (v->fn == do_undo)
+        w.number = strtoull(place, &place, 10);
+    place += strspn(place, " ");
+    path_unescape(place);
+    if (v->edits && !handles_edit(t->control->handles))
+        return err_set(e, -EROFS, LEFT_ALONE);
+    int r = shelf_ask(t->shelf, place, v->fn, &w, e);
+    if (v->edits)
+        handles_edited(t->control->handles);
+    return r;
+}
+
+/* What may take long. 0, or -errno, with a line about it if `e` has one. */
+static int work(const struct task *t, char *request, struct buf *out, struct err *e)
+{
+    for (size_t i = 0; i < COUNT(verbs); i++)
+        if (strncmp(request, verbs[i].name, strlen(verbs[i].name)) == 0)
+            return do_verb(t, &verbs[i], request + strlen(verbs[i].name), out, e);
+    return strcmp(request, "sync") == 0 ? shelf_sync(t->shelf)
+                                        : err_set(e, -EINVAL, "an unknown request");
+}
+
+static void add_end(struct buf *out, int r, const struct err *e)
+{
+    if (out->len && out->data[out->len - 1] != '\n')
+        buf_char(out, '\n');
+    buf_printf(out, "end %d ", -r);
+    path_escape(out, r == 0 ? "" : e->msg[0] ? e->msg : strerror(-r));
+    buf_char(out, '\n');
+}
+
+static bool task_turn(struct crew_job *j, struct timespec *again)
+{
+    struct task t = *(struct task *)j;
+    struct err e = {0};
+    struct control *c = t.control;
+    (void)again;
+    free(j);
+    int r = work(&t, (char *)t.peer->in.data, &t.peer->out, &e);
+    add_end(&t.peer->out, r, &e);
+    LOCKED(&c->lock);
+    t.peer->state = ANSWERS;
+    c->works--;
+    cond_broadcast(&c->rested);
+    wake(c);
+    return false;
+}
+
+/* Have something done by another thread. False: no thread can, or nothing is served. Under the lock. */
+static bool begin(struct control *c, struct peer *p,
+                  bool (*turn)(struct crew_job *j, struct timespec *again))
+{
+    struct task *t = c->shelf ? malloc(sizeof(*t)) : NULL;
+    if (!t)
+        return false;
+    *t = (struct task){.control = c, .shelf = c->shelf, .peer = p};
+    c->works++;
+    if (crew_do_beside(c->crew, &t->job, turn) == 0)
+        return true;
+    c->works--;
+    free(t);
+    return false;
+}
+
+static void begin_work(struct control *c, struct peer *p)
+{
+    p->state = WORKS;
+    if (begin(c, p, task_turn))
+        return;
+    p->state = ANSWERS;
+    add_end(&p->out, c->shelf ? -ENOMEM : -ESHUTDOWN,
+            &(struct err){.msg = "it is not served at the moment"});
+}
+
+/* ---- a mount that is gone here ---- */
+
+static bool is_mounted(const struct control *c)
+{
+    struct mounts ms;
+    bool found = mounts_load(&ms, 0) < 0;
+    for (size_t i = 0; i < ms.n && !found; i++)
+        found = ms.mount[i].dev == c->dev;
+    mounts_free(&ms);
+    return found;
+}
+
+static void add_outcome(struct buf *b, const struct buf *lost, const struct buf *backups)
+{
+    add_lines(b, "lost", lost);
+    add_lines(b, "backup", backups);
+}
+
+static bool leave_turn(struct crew_job *j, struct timespec *again)
+{
+    CLEANUP(buf_free) struct buf unsaved = BUF_INIT, backups = BUF_INIT;
+    struct task t = *(struct task *)j;
+    struct control *c = t.control;
+    struct buf b = BUF_INIT;
+    (void)again;
+    free(j);
+    int lost = shelf_sync(t.shelf); /* what cannot be written is logged */
+    bool free_now = handles_no_edits(c->handles);
+    int last = free_now ? shelf_retire(t.shelf) : 0;
+    if (free_now) {
+        shelf_unsaved(t.shelf, &unsaved);
+        shelf_backups(t.shelf, &backups);
+        add_outcome(&b, &unsaved, &backups);
+        buf_str(&b, "read-only " LEFT_ALONE "\nfree\n");
+    } else if (c->mounted == GONE)
+        buf_str(&b, "held\n");
+    append(c, &b);
+    LOCKED(&c->lock);
+    c->mounted = free_now ? FREE : HELD;
+    c->lost = lost < 0 ? lost : last < 0 ? last : c->lost;
+    c->leaves = false;
+    c->works--;
+    cond_broadcast(&c->rested);
+    return false;
+}
+
+/* Under the lock. */
+static void look_at_mounts(struct control *c, bool changed)
+{
+    if (!c->shelf || !c->dev || c->leaves || c->mounted == FREE)
+        return;
+    if (c->mounted == MOUNTED) {
+        if (!changed || is_mounted(c))
+            return;
+        c->mounted = GONE;
+        add(c, "gone\n", 5);
+    }
+    c->leaves = begin(c, NULL, leave_turn); /* or later */
+}
+
+/* ---- a mount that nobody uses ---- */
+
+/* Another file system may have been mounted over this one since. */
+static bool idle_turn(struct crew_job *j, struct timespec *again)
+{
+    struct task t = *(struct task *)j;
+    struct control *c = t.control;
+    struct mounts ms;
+    (void)again;
+    free(j);
+    const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->dev, c->at, NULL) : NULL;
+    if (m && mount_is_top(&ms, m)) /* the session ends then; it may be in use */
+        (void)mount_take_down(c->at, false, NULL);
+    mounts_free(&ms);
+    LOCKED(&c->lock);
+    c->works--;
+    cond_broadcast(&c->rested);
+    return false;
+}
+
+/* Look whether it is idle, if it is time. Milliseconds until the next look; -1: none. Under the lock. */
+static int look_if_idle(struct control *c)
+{
+    if (!c->idle || !c->shelf)
+        return -1;
+    struct timespec now = when_now();
+    if (when_past(&c->looked, (time_t)c->idle)) {
+        c->looked = now;
+        if (handles_idle(c->handles, &c->changes))
+            (void)begin(c, NULL, idle_turn);
+    }
+    time_t left = c->looked.tv_sec + (time_t)c->idle - now.tv_sec;
+    return (left < IDLE_MOST ? (int)left + 1 : IDLE_MOST) * 1000;
+}
+
+static void watch(struct control *c, struct peer *p, const char *file)
+{
+    struct file_id id;
+    char end;
+    bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
+                 file_is_locked_here(&id);
+    look_at_mounts(c, true); /* what was unmounted before it asked is known */
+    buf_add(&p->out, c->status.data, c->status.len);
+    buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
+    p->state = WATCHES;
+}
+
+/* The first line of p->in is there; it ends with NUL. Under the lock. */
+static void answer(struct control *c, struct peer *p)
+{
+    const char *line = buf_text(&p->in);
+    if (strncmp(line, "watch", 5) == 0 && (line[5] == '\0' || line[5] == ' '))
+        watch(c, p, line + 5);
+    else
+        begin_work(c, p);
+}
+
+/* ---- clients ---- */
+
+static void peer_free(struct peer *p)
+{
+    (void)close(p->fd);
+    buf_free(&p->in);
+    buf_free(&p->out);
+    free(p);
+}
+
+static void drop(struct control *c, size_t i)
+{
+    peer_free(c->peer[i]);
+    memmove(&c->peer[i], &c->peer[i + 1], (c->n - i - 1) * sizeof(struct peer *));
+    c->n--;
+}
+
+/* Only root and this user are answered. */
+static bool is_allowed(int fd)
+{
+    struct ucred who;
+    socklen_t n = sizeof(who);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
+           (who.uid == 0 || who.uid == geteuid());
+}
+
+static void make_room(struct control *c)
+{
+    for (size_t i = 0; i < c->n && c->n == PEERS_MOST; i++)
+        if (c->peer[i]->state == READS || c->peer[i]->state == ANSWERS)
+            drop(c, i);
+}
+
+static void take_client(struct control *c)
+{
+    int fd = accept4(c->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    c->rests = fd < 0;
+    struct peer *p = fd >= 0 && is_allowed(fd) ? calloc(1, sizeof(*p)) : NULL;
+    make_room(c);
+    if (!p || c->n == PEERS_MOST) {
+        if (fd >= 0)
+            (void)close(fd);
+        free(p);
+        return;
+    }
+    p->fd = fd;
+    c->peer[c->n++] = p;
+}
+
+/* False: it has gone, or sends nonsense. */
+static bool hear(struct control *c, struct peer *p)
+{
+    char part[4096];
+    ssize_t n = recv(p->fd, part, sizeof(part), 0);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR;
+    size_t before = p->in.len;
+    buf_add(&p->in, part, (size_t)n);
+    if (n == 0 || p->in.len > CONTROL_LINE_MAX || buf_error(&p->in))
+        return false;
+    uint8_t *stop = memchr(p->in.data + before, '\n', (size_t)n);
+    if (stop) {
+        *stop = '\0';
+        answer(c, p);
+    }
+    return true;
+}
+
+/* Send what can be sent. False: that was all, or it has gone. */
+static bool speak(struct peer *p)
+{
+    while (p->sent < p->out.len) {
+        ssize_t n = send(p->fd, p->out.data + p->sent, p->out.len - p->sent, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN)
+            return true;
+        if (n < 0 && errno != EINTR)
+            return false;
+        p->sent += n > 0 ? (size_t)n : 0;
+    }
+    return p->state == WATCHES && !buf_error(&p->out);
+}
+
+/* What was seen of it. False: it is to be dropped. */
+static bool serve(struct control *c, struct peer *p, short seen)
+{
+    if (p->state == READS && seen & (POLLIN | POLLHUP | POLLERR) && !hear(c, p))
+        return false;
+    if (p->state == WATCHES && seen & (POLLHUP | POLLERR))
+        return false;
+    return p->state == READS || p->state == WORKS || speak(p);
+}
+
+/* ---- the thread ---- */
+
+enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
+
+/* What is to be waited for, under the lock. A socket that is not to be looked at is -1. */
+static nfds_t gather(const struct control *c, struct pollfd *of)
+{
+    of[AT_WAKE] = (struct pollfd){.fd = c->wake, .events = POLLIN};
+    of[AT_SOCKET] = (struct pollfd){.fd = c->rests ? -1 : c->socket, .events = POLLIN};
+    of[AT_MOUNTS] = (struct pollfd){.fd = c->shelf && c->mounted == MOUNTED ? c->mounts : -1,
+                                    .events = POLLPRI};
+    for (size_t i = 0; i < c->n; i++) {
+        const struct peer *p = c->peer[i];
+        short events = p->state == READS ? POLLIN : p->sent < p->out.len ? POLLOUT : 0;
+        of[AT_PEERS + i] = (struct pollfd){.fd = p->state == WORKS ? -1 : p->fd, .events = events};
+    }
+    return AT_PEERS + (nfds_t)c->n;
+}
+
+static void *run(void *arg)
+{
+    struct control *c = arg;
+    struct pollfd of[AT_PEERS + PEERS_MOST];
+    uint64_t woken;
+    thread_name("control");
+    lock_take(&c->lock);
+    for (bool last = false; !last;) {
+        last = c->stop;
+        nfds_t n = gather(c, of);
+        bool waits = c->rests || (c->shelf && (c->mounted == GONE || c->mounted == HELD));
+        int idle = look_if_idle(c), limit = last ? 0 : waits ? LOOK_AGAIN : idle;
+        lock_drop(&c->lock);
+        int ready = poll(of, n, limit);
+        lock_take(&c->lock);
+        c->rests = false;
+        if (ready >= 0)
+            look_at_mounts(c, of[AT_MOUNTS].revents != 0);
+        for (nfds_t i = n; ready >= 0 && i-- > AT_PEERS;) /* only this thread adds and drops */
+            if (!serve(c, c->peer[i - AT_PEERS], of[i].revents))
+                drop(c, i - AT_PEERS);
+        if (ready >= 0 && of[AT_WAKE].revents && read(c->wake, &woken, sizeof(woken)) < 0)
+            woken = 0;
+        if (ready >= 0 && of[AT_SOCKET].revents)
+            take_client(c);
+    }
+    lock_drop(&c->lock);
+    return NULL;
+}
+
+/* A socket that listens, or -errno. */
+static int make_socket(const char *mountpoint)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    uint64_t number = 0;
+    if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+        return -EIO;
+    int n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, CONTROL_PREFIX "%016llx-%016llx",
+                     (unsigned long long)control_place(mountpoint), (unsigned long long)number);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    if (bind(fd, (struct sockaddr *)&name, size) == 0 && listen(fd, PEERS_MOST) == 0)
+        return fd;
+    int r = -errno;
+    (void)close(fd);
+    return r;
+}
+
+static void control_free(struct control *c)
+{
+    while (c->n)
+        drop(c, c->n - 1);
+    if (c->socket >= 0)
+        (void)close(c->socket);
+    if (c->wake >= 0)
+        (void)close(c->wake);
+    if (c->mounts >= 0)
+        (void)close(c->mounts);
+    crew_free(c->crew);
+    buf_free(&c->status);
+    cond_destroy(&c->rested);
+    lock_destroy(&c->lock);
+    free(c);
+}
+
+int control_begin(const char *mountpoint, struct control **ret, struct err *e)
+{
+    struct control *c = calloc(1, sizeof(*c));
+    if (!c)
+        return err_set(e, -ENOMEM, "no memory");
+    lock_init(&c->lock);
+    cond_init(&c->rested);
+    path_line(&c->status, "at", mountpoint);
+    c->socket = make_socket(mountpoint);
+    if (c->socket < 0)
+        log_line(LOG_WARNING,
+                 "commands will not find this mount, because it has no control socket: %s",
+                 strerror(-c->socket));
+    c->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int r = c->wake < 0 ? -errno : crew_make("request", 0, &c->crew);
+    if (r == 0)
+        r = thread_start(&c->thread, run, c);
+    if (r < 0) {
+        control_free(c);
+        return err_set(e, r, "cannot start a thread: %s", strerror(-r));
+    }
+    *ret = c;
+    return 0;
+}
+
+void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s,
+                   struct handles *h)
+{
+    struct buf b = BUF_INIT;
+    path_line(&b, "at", facts->at);
+    path_line(&b, "model", facts->model);
+    if (facts->read_only)
+        path_line(&b, "read-only", facts->read_only);
+    buf_printf(&b, "device %u:%u\nserving\n", major(facts->dev), minor(facts->dev));
+    lock_take(&c->lock);
+    c->shelf = s;
+    c->handles = h;
+    c->dev = facts->dev;
+    c->at = facts->at;
+    c->idle = facts->idle;
+    c->looked = when_now();
+    lock_drop(&c->lock);
+    append(c, &b);
+}
+
+int control_leave(struct control *c)
+{
+    struct buf b = BUF_INIT;
+    buf_str(&b, "leaving\n");
+    append(c, &b);
+    LOCKED(&c->lock);
+    c->shelf = NULL;
+    while (c->works)
+        (void)lock_wait(&c->lock, &c->rested, NULL);
+    return c->lost;
+}
+
+void control_end(struct control *c, const struct err *e, const struct buf *lost,
+                 const struct buf *backups)
+{
+    struct buf b = BUF_INIT;
+    if (c->mounted != FREE) /* else it was said then */
+        add_outcome(&b, lost, backups);
+    if (e)
+        path_line(&b, "failed", e->msg);
+    buf_str(&b, "ended\n");
+    append(c, &b);
+}
+
+void control_close(struct control *c)
+{
+    struct buf b = BUF_INIT;
+    if (!c)
+        return;
+    buf_str(&b, "closed\n");
+    append(c, &b);
+    lock_take(&c->lock);
+    c->stop = true;
+    lock_drop(&c->lock);
+    wake(c);
+    thread_join(&c->thread);
+    control_free(c);
+}

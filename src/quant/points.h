@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The search of the encoders of IQ1 to IQ3: which points of a book, with which scales.
+ *
+ * A block has a scale d, and its groups a small integer l each: s = d * (2l + 1). A unit of 8 values
+ * (IQ3: 4) is a point of the book times s, with signs of its own, or, in IQ1, moved up or down as a whole. For a
+ * given s, what a point costs is a sum over its values of
+ *
+ *     w * (x - p)^2 - w * x^2  =  p * (p * w - 2 * w * x)        p = s * value of the point
+ *
+ * so it is the sum of what its two halves cost, and there are few halves: 81 (IQ3: 64). Books are in the
+ * order of their second halves. Of all points with the same second half, the one with the best first
+ * half wins:
+ *
+ *     second half   h0                     h1                     h2
+ *     first halves  a  b  c  d  e  f       a  c  d  g  ...        ...
+ *                   the least of these     the least of these
+ *                    + what h0 costs        + what h1 costs       the least of these sums
+ *
+ * That is a comparison a point, of WIDE units side by side. No point is left out: for its s each unit
+ * gets the best of the book.
+ *
+ * Where a sign is stored for only seven of eight values, the number of minuses is even. Of values with an
+ * odd number one gets the wrong sign, where that costs least. Halves with such a value have costs of
+ * their own (odd ones).
+ *
+ * First each group is fitted as if any point were in the book. The largest scale found gives d, and l
+ * close to what was found is tried for each group. Then d is fitted to the points. Values and weights are
+ * scaled to be at most 2, so that no product is infinite. Lanes never meet, and sums over units are taken
+ * in their order: the bits are the same with vectors of any width.
+ */
+#ifndef QUANT_POINTS_H
+#define QUANT_POINTS_H
+
+#include "quant/pack.h"
+#include "quant/wide.h"
+
+/*
+ * Signs: free; with an even number of minuses in a unit, or in two; or units are moved by 1/8, each for itself or
+ * a group as a whole.
+ */
+enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
+#define POINT_SHIFT 0.125f
+
+struct point_form {
+    unsigned points;     /* in the book */
+    unsigned n;          /* values in a unit: 8, or 4 */
+    unsigned group;      /* units that share l ... */
+    unsigned last, span; /* ... which is at most `last`; so many beside the nearest are tried */
+    enum point_signs signs;
+    unsigned levels; /* 3, or for units of 4 values 8 */
+    float level[8];  /* ascending: magnitudes; in IQ1 what is moved */
+    /* The numbers of the levels of a point, a byte each. */
+    uint64_t (*digits)(unsigned point);
+};
+
+enum { POINTS_MOST = 2048, UNITS_MOST = 64, HALVES_MOST = 81 };
+
+/* A book by halves. */
+struct point_book {
+    uint8_t low[POINTS_MOST];        /* of each point the first half */
+    uint16_t first[HALVES_MOST + 1]; /* of each second half the first point */
+};
+
+/* The values of a block, units side by side, and what was found for them. */
+struct point_block {
+    float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, but in IQ1 */
+    float s[UNITS_MOST];                      /* scales of units, to be tried */
+    float cost[2][UNITS_MOST];                /* even and odd; moved up and down */
+    uint8_t odd[UNITS_MOST];   /* one of its values (EVEN_PAIR: of two units') needs a wrong sign */
+    uint8_t way[UNITS_MOST];   /* which of the costs it has */
+    uint8_t minus[UNITS_MOST]; /* bits: values below zero */
+    uint8_t l[UNITS_MOST];     /* of groups */
+    uint16_t point[UNITS_MOST];
+};
+
+/* How two ways of a unit come about. */
+FIXED bool is_moved(struct point_form f)
+{
+    return f.signs >= POINT_MOVED;
+}
+
+FIXED bool is_even(struct point_form f)
+{
+    return f.signs == POINT_EVEN || f.signs == POINT_EVEN_PAIR;
+}
+
+/* Digits 0 to 2 in four bytes, or 0 to 7 in the lower two, as a number: the first counts least. */
+FIXED unsigned half_number(struct point_form f, uint32_t digits)
+{
+    return f.n == 8 ? digits * 0x0103091b >> 24 : (digits & 255) + 8 * (digits >> 8 & 255);
+}
+
+FIXED void make_book(struct point_form f, struct point_book *b)
+{
+    const unsigned halves = f.n == 8 ? 81 : 64;
+    unsigned h = 0;
+    b->first[0] = 0;
+    for (unsigned k = 0; k < f.points; k++) {
+        const uint64_t digits = f.digits(k);
+        const unsigned high = half_number(f, (uint32_t)(digits >> 4 * f.n));
+        b->low[k] = (uint8_t)half_number(f, (uint32_t)digits);
+        while (h < high)
+            b->first[++h] = (uint16_t)k;
+    }
+    while (h < halves)
+        b->first[++h] = (uint16_t)f.points;
+}
+
+/* ---- vectors ---- */
+
+static inline floats choose(words mask, floats yes, floats no)
+{
+    return (floats)((mask & (words)yes) | (~mask & (words)no));
+}
+
+static inline floats wide_at(const float *p)
+{
+    floats v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* All bits are set in lanes whose byte is not 0. */
+static inline words flags_at(const uint8_t *p)
+{
+    return bytes_at(p) != 0;
+}
+
+static inline float lane_of(const floats *v, unsigned i)
+{
+    float ret;
+    memcpy(&ret, (const uint8_t *)v + i * sizeof(ret), sizeof(ret));
+    return ret;
+}
+
+/* ---- costs ---- */
+
+/* Of parts of a unit: with the right signs, and with a wrong one. */
+struct part_costs {
+    floats even[HALVES_MOST], odd[HALVES_MOST];
+};
+
+/* Of the levels of one value. */
+FIXED void value_costs(struct point_form f, floats x, floats w, floats s, floats shift,
+                       floats *even, floats *odd)
+{
+    const floats xw = 2 * (w * x);
+    for (unsigned v = 0; v < f.levels; v++) {
+        const floats p = s * (is_moved(f) ? f.level[v] + shift : all_wide(f.level[v])), pw = p * w;
+        even[v] = p * (pw - xw);
+        if (is_even(f))
+            odd[v] = p * (pw + xw);
+    }
+}
+
+/* Of n first parts and as many second ones to those of the whole. */
+FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats odd[2][9],
+                      floats *whole, floats *whole_odd)
+{
+    for (unsigned b = 0; b < n; b++)
+        for (unsigned a = 0; a < n; a++) {
+            whole[b * n + a] = even[0][a] + even[1][b];
+            if (is_even(f))
+                whole_odd[b * n + a] = least_of(odd[0][a] + even[1][b], even[0][a] + odd[1][b]);
+        }
+}
+
+/* Of WIDE units from `unit` on, the half that begins with value `from`. */
+FIXED void half_costs(struct point_form f, const struct point_block *b, unsigned unit,
+                      unsigned from, floats shift, struct part_costs *ret)
+{
+    floats even[4][9], odd[4][9], pair[2][9], pair_odd[2][9];
+    const floats s = wide_at(b->s + unit);
+    for (unsigned i = 0; i < f.n / 2; i++)
+        value_costs(f, wide_at(b->x[from + i] + unit), wide_at(b->w[from + i] + unit), s, shift,
+                    even[i], odd[i]);
+    if (f.n == 4) {
+        join_costs(f, 8, even, odd, ret->even, ret->odd);
+        return;
+    }
+    for (unsigned i = 0; i < 2; i++)
+        join_costs(f, 3, even + 2 * i, odd + 2 * i, pair[i], pair_odd[i]);
+    join_costs(f, 9, pair, pair_odd, ret->even, ret->odd);
+}
+
+struct unit_costs {
+    struct part_costs low, high;
+};
+
+/* Of all points with a second half the least costs, even and odd. */
+FIXED void run_costs(struct point_form f, const struct point_book *book, const struct unit_costs *c,
+                     unsigned h, floats ret[2])
+{
+    floats even = all_wide(FLT_MAX), odd = even;
+    for (unsigned k = book->first[h]; k < book->first[h + 1]; k++) {
+        even = least_of(c->low.even[book->low[k]], even);
+        if (is_even(f))
+            odd = least_of(c->low.odd[book->low[k]], odd);
+    }
+    ret[0] = even + c->high.even[h];
+    ret[1] = is_even(f) ? least_of(even + c->high.odd[h], odd + c->high.even[h]) : ret[0];
+}
+
+/* The costs of the best points for the scales b->s, both ways. */
+FIXED void try_scales(struct point_form f, const struct point_book *book, struct point_block *b)
+{
+    struct unit_costs c;
+    for (unsigned u = 0; u < 256 / f.n; u += WIDE)
+        for (unsigned way = 0; way < (is_moved(f) ? 2 : 1); way++) {
+            const floats shift = all_wide(way ? -POINT_SHIFT : POINT_SHIFT);
+            floats best[2] = {all_wide(FLT_MAX), all_wide(FLT_MAX)}, run[2];
+            half_costs(f, b, u, 0, shift, &c.low);
+            half_costs(f, b, u, f.n / 2, shift, &c.high);
+            for (unsigned h = 0; h < (f.n == 8 ? 81 : 64); h++) {
+                run_costs(f, book, &c, h, run);
+                best[0] = least_of(run[0], best[0]);
+                best[1] = least_of(run[1], best[1]);
+            }
+            put_wide(b->cost[way] + u, best[0]);
+            if (is_even(f))
+                put_wide(b->cost[1] + u, best[1]);
+        }
+}
+
+/* The best point of one unit, of those with a second half. */
+FIXED uint16_t find_point(const struct point_book *book, const struct unit_costs *c, unsigned h,
+                          unsigned lane, bool odd)
+{
+    const float even_high = lane_of(&c->high.even[h], lane);
+    const float odd_high = odd ? lane_of(&c->high.odd[h], lane) : 0;
+    unsigned best = book->first[h];
+    float least = FLT_MAX;
+    for (unsigned k = best; k < book->first[h + 1]; k++) {
+        float sum = lane_of(&c->low.even[book->low[k]], lane) + (odd ? odd_high : even_high);
+        if (odd) {
+            const float other = lane_of(&c->low.odd[book->low[k]], lane) + even_high;
+            sum = other < sum ? other : sum;
+        }
+        best = sum < least ? k : best;
+        least = sum < least ? sum : least;
+    }
+    return (uint16_t)best;
+}
+
+/* The best points for the scales b->s and the ways b->way. */
+FIXED void find_points(struct point_form f, const struct point_book *book, struct point_block *b)
+{
+    struct unit_costs c;
+    for (unsigned u = 0; u < 256 / f.n; u += WIDE) {
+        const words way = flags_at(b->way + u);
+        const floats shift = choose(way, all_wide(-POINT_SHIFT), all_wide(POINT_SHIFT));
+        floats best = all_wide(FLT_MAX), run[2];
+        words at = {0};
+        half_costs(f, b, u, 0, shift, &c.low);
+        half_costs(f, b, u, f.n / 2, shift, &c.high);
+        for (unsigned h = 0; h < (f.n == 8 ? 81 : 64); h++) {
+            run_costs(f, book, &c, h, run);
+            const floats sum = is_even(f) ? choose(way, run[1], run[0]) : run[0];
+            const words less = sum < best;
+            at = (less & ((words){0} + (int32_t)h)) | (~less & at);
+            best = least_of(sum, best);
+        }
+        for (unsigned i = 0; i < WIDE; i++)
+            b->point[u + i] = find_point(book, &c, (unsigned)at[i], i, is_even(f) && b->way[u + i]);
+    }
+}
+
+/* ---- groups ---- */
+
+/* What a group costs, by the costs of its units, and the way of each of them. */
+FIXED float group_cost(struct point_form f, const struct point_block *b, unsigned first,
+                       uint8_t *way)
+{
+    float sum = 0, moved = 0;
+    for (unsigned i = 0; i < f.group; i++) {
+        const unsigned u = first + i;
+        const float even = b->cost[0][u], odd = f.signs == POINT_FREE ? even : b->cost[1][u];
+        if (f.signs == POINT_EVEN_PAIR && i % 2 == 0) {
+            const float one = odd + b->cost[0][u + 1], other = even + b->cost[1][u + 1];
+            way[i] = b->odd[u] && one <= other;
+            way[i + 1] = b->odd[u] && !way[i];
+        } else if (f.signs != POINT_EVEN_PAIR) {
+            way[i] = f.signs == POINT_EVEN ? b->odd[u] : f.signs == POINT_MOVED && odd < even;
+        }
+        sum += way[i] ? odd : even;
+        moved += odd;
+    }
+    if (f.signs == POINT_MOVED_GROUP && moved < sum) {
+        memset(way, 1, f.group);
+        return moved;
+    }
+    return sum;
+}
+
+/* l of each group: of those near b->s, with which it costs least. b->s is what follows from it. */
+FIXED void choose_l(struct point_form f, const struct point_book *book, struct point_block *b,
+                    float d)
+{
+    const unsigned units = 256 / f.n;
+    float best[UNITS_MOST], nearest[UNITS_MOST];
+    uint8_t way[UNITS_MOST];
+    for (unsigned u = 0; u < units; u += f.group) {
+        best[u] = FLT_MAX;
+        nearest[u] = nearest_of((b->s[u] / d - 1) / 2, 0, (float)f.last);
+    }
+    for (int t = -(int)f.span; t <= (int)f.span; t++) {
+        for (unsigned u = 0; u < units; u++)
+            b->s[u] =
+                d *
+                (2 * nearest_of(nearest[u / f.group * f.group] + (float)t, 0, (float)f.last) + 1);
+        try_scales(f, book, b);
+        for (unsigned u = 0; u < units; u += f.group) {
+            const float cost = group_cost(f, b, u, way);
+            if (!(cost < best[u]))
+                continue;
+            best[u] = cost;
+            b->l[u / f.group] = (uint8_t)nearest_of(nearest[u] + (float)t, 0, (float)f.last);
+            memcpy(b->way + u, way, f.group);
+        }
+    }
+    for (unsigned u = 0; u < units; u++)
+        b->s[u] = d * (float)(2 * b->l[u / f.group] + 1);
+}
+
+/* For one scale of each unit, part of b->s: sums of w * x * v and w * v * v with the nearest levels v. */
+FIXED void level_sums(struct point_form f, const struct point_block *b, float part, float shift,
+                      float *xl, float *ll)
+{
+    for (unsigned u = 0; u < 256 / f.n; u += WIDE) {
+        const floats s = wide_at(b->s + u) * part;
+        floats sum_xl = {0}, sum_ll = {0};
+        for (unsigned i = 0; i < f.n; i++) {
+            const floats x = wide_at(b->x[i] + u), w = wide_at(b->w[i] + u);
+            floats v = all_wide(f.level[0] + shift);
+            for (unsigned k = 0; k + 1 < f.levels; k++) {
+                const floats step = all_wide(f.level[k + 1] - f.level[k]);
+                const words above = x > s * (0.5f * (f.level[k] + f.level[k + 1]) + shift);
+                v += (floats)(above & (words)step);
+            }
+            sum_xl += w * x * v;
+            sum_ll += w * v * v;
+        }
+        put_wide(xl + u, sum_xl);
+        put_wide(ll + u, sum_ll);
+    }
+}
+
+/* A scale for each group, as if any point were in the book, to b->s; returns the largest. */
+FIXED float start_scales(struct point_form f, struct point_block *b)
+{
+    const unsigned units = 256 / f.n, tries = 12;
+    float gain[UNITS_MOST] = {0}, best[UNITS_MOST] = {0}, xl[UNITS_MOST], ll[UNITS_MOST], found = 0;
+    for (unsigned u = 0; u < units;
+         u += f.group) { /* the largest value of a group, to begin with */
+        float top = 0;
+        for (unsigned k = u; k < u + f.group; k++)
+            for (unsigned i = 0; i < f.n; i++)
+                top = fabsf(b->x[i][k]) > top ? fabsf(b->x[i][k]) : top;
+        for (unsigned k = u; k < u + f.group; k++)
+            b->s[k] = top;
+    }
+    for (unsigned t = 0; t < (is_moved(f) ? 2 : 1) * tries; t++) {
+        const float try = (float)(t % tries), shift = !is_moved(f) ? 0
+                                                      : t < tries  ? POINT_SHIFT
+                                                                   : -POINT_SHIFT;
+        const float reach = is_moved(f) ? 0.9f + 0.2f *
+        try : f
+            .level[f.levels - 1] * (0.7f + 0.07f * try);
+        level_sums(f, b, 1 / reach, shift, xl, ll);
+        for (unsigned u = 0; u < units; u += f.group) {
+            float x = 0, l = 0;
+            for (unsigned k = u; k < u + f.group; k++) {
+                x += xl[k];
+                l += ll[k];
+            }
+            if (x > 0 && l > 0 && x * x > gain[u] * l) {
+                gain[u] = x * x / l;
+                best[u] = x / l;
+            }
+        }
+    }
+    for (unsigned u = 0; u < units; u++) {
+        b->s[u] = best[u / f.group * f.group];
+        found = b->s[u] > found ? b->s[u] : found;
+    }
+    return found;
+}
+
+/* ---- blocks ---- */
+
+/* 256 values to units side by side, values times `up`; weights so that none is nothing. */
+FIXED void spread_units(struct point_form f, const float *restrict x, const float *restrict weight,
+                        float up, struct point_block *b)
+{
+    const float most = weight ? top_magnitude(weight, 256) : 0;
+    for (unsigned u = 0; u < 256 / f.n; u++) {
+        unsigned minus = 0;
+        for (unsigned i = 0; i < f.n; i++) {
+            const unsigned k = u * f.n + i;
+            const float v = x[k] * up;
+            minus |= (unsigned)(v < 0) << i;
+            b->x[i][u] = is_moved(f) ? v : fabsf(v);
+            b->w[i][u] = most > 0 ? weight[k] / most + 0x1p-20f : 1;
+        }
+        b->minus[u] = (uint8_t)minus;
+    }
+    for (unsigned u = 0; u < 256 / f.n; u++) {
+        const unsigned other = f.signs == POINT_EVEN_PAIR ? b->minus[u ^ 1] : 0;
+        b->odd[u] = is_even(f) && __builtin_parity(b->minus[u] ^ other);
+    }
+}
+
+/* Sums over the block, of w * x * k * v and w * (k * v)^2, k = 2l + 1. */
+struct point_sums {
+    float xl, ll;
+};
+
+/* The points and signs of all units. */
+FIXED struct point_sums take_points(struct point_form f, const struct point_book *book,
+                                    struct point_block *b)
+{
+    struct point_sums sums = {0, 0};
+    find_points(f, book, b);
+    for (unsigned u = 0; u < 256 / f.n; u++) {
+        const uint64_t digits = f.digits(b->point[u]);
+        const float k = (float)(2 * b->l[u / f.group] + 1);
+        const float shift = !is_moved(f) ? 0 : b->way[u] ? -POINT_SHIFT : POINT_SHIFT;
+        unsigned cheap = 0;
+        float least = FLT_MAX, xl = 0, ll = 0;
+        for (unsigned i = 0; i < f.n; i++) {
+            const float v = f.level[digits >> 8 * i & 7] + shift, w = b->w[i][u],
+                        xv = w * b->x[i][u] * v;
+            xl += xv;
+            ll += w * v * v;
+            cheap = xv < least ? i : cheap;
+            least = xv < least ? xv : least;
+        }
+        if (is_even(f) && b->way[u]) { /* the wrong sign */
+            xl -= 2 * least;
+            b->minus[u] ^= (uint8_t)(1 << cheap);
+        }
+        sums.xl += k * xl;
+        sums.ll += k * k * ll;
+    }
+    return sums;
+}
+
+/* What the block costs with d, compared with zeros. */
+static inline float block_cost(struct point_sums s, float d)
+{
+    return d * (d * s.ll - 2 * s.xl);
+}
+
+/*
+ * Points for 256 values; the binary16 d at `half`. With d = 0 all else is 0 too. False: d would be
+ * infinite, or a value is not finite.
+ */
+FIXED bool fit_points(struct point_form f, const struct point_book *book, const float *restrict x,
+                      const float *restrict weight, struct point_block *b, uint8_t *half)
+{
+    const float top = top_magnitude(x, 256);
+    uint8_t fitted[2];
+    if (!(top < 0x1p32f))
+        return false;
+    const bool tiny = top < 0x1p-30f; /* far below what the smallest d gives */
+    const uint32_t exponent = tiny ? 127 : f32_bits(top) >> 23;
+    const float up = f32_from_bits((254 - exponent) << 23), down = f32_from_bits(exponent << 23);
+    spread_units(f, x, weight, up, b);
+    const float start = tiny ? 0 : start_scales(f, b) / (float)(2 * f.last + 1) * down;
+    if (!put_half(half, start < 0x1p-24f ? 0x1p-24f : start))
+        return false;
+    const float d = half_at(half) * up;
+    if (start > 0) {
+        choose_l(f, book, b, d);
+        const struct point_sums sums = take_points(f, book, b);
+        if (put_half(fitted, sums.xl / sums.ll * down) &&
+            block_cost(sums, half_at(fitted) * up) < block_cost(sums, d))
+            memcpy(half, fitted, 2);
+        if (block_cost(sums, half_at(half) * up) < 0)
+            return true;
+    }
+    memset(half, 0, 2);
+    memset(b, 0, sizeof(*b));
+    return true;
+}
+
+/* The encoder of a type from its form and what puts a found block into its fields. */
+#define POINT_ENCODER(T, form)                                                                    \
+    ENCODES(T)                                                                                    \
+    {                                                                                             \
+        struct point_book book;                                                                   \
+        struct point_block found;                                                                 \
+        make_book(form, &book);                                                                   \
+        for (size_t i = 0; i < n; i++) {                                                          \
+            uint8_t half[2];                                                                      \
+            if (!fit_points(form, &book, src + i * T##_LEN, weight ? weight + i * T##_LEN : NULL, \
+                            &found, half))                                                        \
+                return i;                                                                         \
+            put_##T(&found, half, dst + i * T##_BYTES);                                           \
+        }                                                                                         \
+        return n;                                                                                 \
+    }
+
+#endif

@@ -1,0 +1,219 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""-o imatrix=FILE: conversions and values that are written are weighed by it; what it is refused for."""
+import errno
+import os
+import random
+import struct
+import subprocess
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import numpy as np
+import samples
+from editlib import strict, sync
+from ggufmodel import Tensor
+from mountlib import GGUFS, run
+from tensorcase import Case
+
+F32 = 0
+COLUMNS, ROWS, EXPERTS = 256, 6, 3
+WEIGHED = ('Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'IQ4_NL', 'IQ4_XS', 'IQ3_XXS', 'IQ3_S',
+           'IQ2_S', 'IQ1_M')
+NEEDED = ('IQ2_XXS', 'IQ2_XS', 'IQ1_S')
+OTHERS = ('Q8_0', 'MXFP4', 'NVFP4', 'Q1_0', 'Q2_0', 'TQ1_0', 'TQ2_0', 'F16', 'BF16')
+
+
+def pack(values):
+    return struct.pack(f'<{len(values)}f', *values)
+
+
+def sums(seed, count=COLUMNS):
+    rng = random.Random(seed)
+    return [rng.choice([0, 1, 1, 4, 60]) * rng.random() for _ in range(count)]
+
+
+def weights(seed, *dims):
+    rng = random.Random(seed)
+    return pack([rng.gauss(0, 0.02) for _ in range(int(np.prod(dims)))])
+
+
+def matrix(*rows):
+    """As GGUF: rows of (name, sums, counts)."""
+    made = [tensor for name, values, counts in rows for tensor in (
+        Tensor(name + b'.counts', F32, (1, len(counts)), pack(counts)),
+        Tensor(name + b'.in_sum2', F32, (len(values) // len(counts), len(counts)), pack(values)))]
+    return gguf.encode([(b'general.type', gguf.Value('string', b'imatrix'))], made)
+
+
+def listed(*rows):
+    """The older form: rows of (name, values, calls)."""
+    return struct.pack('<i', len(rows)) + b''.join(
+        struct.pack('<i', len(name)) + name + struct.pack('<ii', calls, len(values)) + pack(values)
+        for name, values, calls in rows)
+
+
+class Imatrix(Case):
+    def setUp(self):
+        super().setUp()
+        self.put(gguf.encode(samples.keys(), [
+            Tensor(b'a.weight', F32, (COLUMNS, ROWS), weights(1, COLUMNS, ROWS)),
+            Tensor(b'experts', F32, (COLUMNS, 2, EXPERTS), weights(2, COLUMNS, 2, EXPERTS)),
+            Tensor(b'without', F32, (COLUMNS, 2), weights(3, COLUMNS, 2)),
+            Tensor(b'wrong', F32, (2 * COLUMNS, 2), weights(4, 2 * COLUMNS, 2))]))
+        self.good = mountlib.put('good.imatrix', matrix(
+            (b'a.weight', sums(1), [2]), (b'experts', sums(2, COLUMNS * EXPERTS), [4, 0, 8]), (b'wrong', sums(3), [1])))
+        self.addCleanup(os.unlink, self.good)
+
+    def convert(self, name, kind):
+        """errno, or 0."""
+        try:
+            fd = os.open(self.tensor(name, 'type'), os.O_WRONLY | os.O_TRUNC)
+        except OSError as error:
+            return error.errno
+        try:
+            os.write(fd, kind.encode() + b'\n')
+            return 0
+        except OSError as error:
+            return error.errno
+        finally:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+    def raw(self, name, kind):
+        """Converted from F32 again."""
+        np.save(self.tensor(name, 'f32.npy'), self.values[name])
+        self.assertEqual(self.convert(name, 'F32'), 0)
+        np.save(self.tensor(name, 'f32.npy'), self.values[name])
+        self.assertEqual(self.convert(name, kind), 0, kind)
+        return mountlib.get(self.tensor(name, 'raw'))
+
+    def error(self, name, weight):
+        off = np.load(self.tensor(name, 'f32.npy')) - self.values[name]
+        return float((weight * off.astype('f8') ** 2).sum())
+
+    def begin(self, *options):
+        self.mount(*options)
+        self.values = {name: np.load(self.tensor(name, 'f32.npy')) for name in ('a.weight', 'experts', 'without')}
+
+    def test_conversions(self):
+        """Of a matrix and of experts: less weighed error, by both forms alike; without one as ever."""
+        plain, by, first = {}, {}, mountlib.get(self.model)
+        weight = {'a.weight': np.array(sums(1)) / 2,
+                  'experts': np.array(sums(2, COLUMNS * EXPERTS)).reshape(EXPERTS, 1, COLUMNS) / np.array([4, 1, 8]).reshape(3, 1, 1)}
+        weight['experts'][1] = 1
+        self.begin()
+        self.assertNotIn('importances:', mountlib.get(self.at + '/info').decode())
+        for name in weight:
+            for kind in WEIGHED + OTHERS:
+                made = self.raw(name, kind)
+                plain[name, kind] = made, self.error(name, weight[name])
+        for kind in NEEDED:
+            self.assertEqual(self.convert('without', kind), errno.EOPNOTSUPP)
+        self.assertIn('imatrix=', os.getxattr(self.tensor('without'), 'user.gguf.error').decode())
+        self.end()
+        old = mountlib.put('old.dat', listed(
+            (b'a.weight', sums(1), 2), (b'experts', list(weight['experts'].ravel()), 0)))
+        self.addCleanup(os.unlink, old)
+        for file in self.good, old:
+            self.put(first)
+            self.begin('-o', 'imatrix=' + file)
+            count = 3 if file == self.good else 2
+            self.assertIn(f'importances:     {file}, of {count} tensors\n', mountlib.get(self.at + '/info').decode())
+            for name in weight:
+                for kind in WEIGHED + NEEDED:
+                    made = self.raw(name, kind)
+                    if kind in WEIGHED:
+                        self.assertNotEqual(made, plain[name, kind][0])
+                        self.assertLess(self.error(name, weight[name]), plain[name, kind][1], kind)
+                    self.assertEqual(by.setdefault((name, kind), made), made)
+                for kind in OTHERS:
+                    self.assertEqual(self.raw(name, kind), plain[name, kind][0])
+            self.end()
+
+    def test_back(self):
+        """What is read and written back changes nothing; one value changes its block."""
+        self.begin('-o', 'imatrix=' + self.good)
+        for kind in WEIGHED + NEEDED:
+            raw = self.raw('a.weight', kind)
+            for view in 'f32', 'f16', 'f32.npy':
+                place = self.tensor('a.weight', view)
+                with open(place, 'r+b') as file:
+                    data = file.read()
+                    file.seek(0)
+                    file.write(data)
+                self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), raw)
+            with open(self.tensor('a.weight', 'f32'), 'r+b') as file:
+                file.seek(4 * (2 * COLUMNS + sums(1).index(max(sums(1)))))
+                file.write(pack([0.1]))
+            now, block = mountlib.get(self.tensor('a.weight', 'raw')), len(raw) // ROWS
+            self.assertEqual((now[:2 * block], now[3 * block:]), (raw[:2 * block], raw[3 * block:]))
+            self.assertNotEqual(now, raw)
+
+    def test_new(self):
+        """A new tensor gets the importances of its name."""
+        self.begin('-o', 'imatrix=' + self.good)
+        want = self.raw('a.weight', 'IQ1_S')
+        os.rename(self.tensor('a.weight'), self.tensor('away'))
+        sync(self.at, 'tensors')
+        os.mkdir(self.tensor('a.weight'))
+        mountlib.put(self.tensor('a.weight', 'type'), b'IQ1_S\n')
+        np.save(self.tensor('a.weight', 'f32.npy'), self.values['a.weight'])
+        sync(self.at, 'tensors')
+        self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), want)
+
+    def test_not_fit(self):
+        """Columns that are not the tensor's: nothing is lost. A tensor that it does not have: no importances."""
+        self.begin('-o', 'imatrix=' + self.good)
+        self.assertEqual(self.convert('wrong', 'Q4_K'), errno.EINVAL)
+        said = os.getxattr(self.tensor('wrong'), 'user.gguf.error').decode()
+        self.assertIn('the importance matrix has 256 columns for it, the tensor 512', said)
+        self.assertEqual(self.convert('wrong', 'Q8_0'), 0)  # which does not look at them
+        self.assertEqual(self.convert('without', 'IQ1_S'), errno.EOPNOTSUPP)
+        self.assertEqual(self.convert('without', 'IQ3_S'), 0)
+
+    def test_many(self):
+        """Several programs convert at a time: one rewrite."""
+        self.begin('-o', 'imatrix=' + self.good)
+        kinds = {'a.weight': 'IQ2_XXS', 'experts': 'Q4_K', 'without': 'Q6_K', 'wrong': 'F16'}
+        running = [subprocess.Popen(['sh', '-c', 'echo "$1" > "$2"', 'sh', kind, self.tensor(name, 'type')])
+                   for name, kind in kinds.items()]
+        self.assertEqual([process.wait() for process in running], [0] * len(kinds))
+        sync(self.at, 'tensors')
+        self.end()
+        found = {t.name.decode(): gguf.GEOMETRY[t.type_id][0] for t in strict(mountlib.get(self.model)).tensors}
+        self.assertEqual(found, kinds)
+
+    def test_refused(self):
+        """By name, before anything is mounted; the model stays."""
+        before, at = mountlib.get(self.model), mountlib.path('at')
+        os.mkdir(at)
+        self.addCleanup(os.rmdir, at)
+        whole = matrix((b'a', sums(1), [1]))
+        nan, minus = float('nan'), -1.0
+        for what, data in (
+                ('cut', whole[:-100]), ('nan', matrix((b'a', [1, nan], [1]))), ('minus', matrix((b'a', [1, minus], [1]))),
+                ('count', matrix((b'a', [1, 2], [nan]))), ('none', samples.editable()), ('empty', b''),
+                ('twice', listed((b'a', [1], 1), (b'a', [1], 1))), ('long', listed((b'a', [1], 1))[:-1]),
+                ('huge', struct.pack('<i', 1) + struct.pack('<i', 1) + b'a' + struct.pack('<ii', 1, 2 ** 31 - 1)),
+                ('text', b'not a matrix at all, but some text\n')):
+            with self.subTest(what):
+                file = mountlib.put(what, data)
+                done = run(GGUFS, '-o', 'tensors=edit,imatrix=' + file, self.model, at)
+                os.unlink(file)
+                self.assertEqual(done.returncode, 2)
+                self.assertTrue(done.err.startswith('ggufs: option imatrix: ' + file), done.err)
+                self.assertEqual(done.err.count('\n'), 1)
+        for option, line in (('tensors=edit,imatrix=/no/such', 'No such file'), ('imatrix=' + self.good, 'tensors=edit'),
+                             ('tensors=edit,imatrix=/dev/null', 'not a regular file'), ('tensors=edit,imatrix=/', 'folder')):
+            done = run(GGUFS, '-o', option, self.model, at)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(line, done.err)
+        self.assertEqual(mountlib.get(self.model), before)
+
+
+if __name__ == '__main__':
+    mountlib.main()

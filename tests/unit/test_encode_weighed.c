@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* quant: values to blocks with importances: errors beside those of ggml's quantisers, and odd importances. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "golden.h"
+#include "golden_encode.h"
+#include "quant/encode.h"
+#include "quant/types.h"
+
+enum { MOST_VALUES = 1 << 16, COLUMNS = 4096 };
+
+static float values[MOST_VALUES], importances[COLUMNS], back[MOST_VALUES];
+static uint8_t raw[MOST_VALUES * 2], more[MOST_VALUES * 2];
+
+static const uint32_t points[] = {IQ2_XXS_ID, IQ2_XS_ID, IQ2_S_ID, IQ3_XXS_ID,
+                                  IQ3_S_ID,   IQ1_S_ID,  IQ1_M_ID};
+static const uint32_t weighing[] = {Q4_0_ID,   Q4_1_ID,    Q5_0_ID,   Q5_1_ID,  Q2_K_ID,
+                                    Q3_K_ID,   Q4_K_ID,    Q5_K_ID,   Q6_K_ID,  IQ4_NL_ID,
+                                    IQ4_XS_ID, IQ2_XXS_ID, IQ2_XS_ID, IQ2_S_ID, IQ3_XXS_ID,
+                                    IQ3_S_ID,  IQ1_S_ID,   IQ1_M_ID};
+#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+static bool is_point(uint32_t id)
+{
+    bool is = false;
+    for (size_t i = 0; i < COUNT_OF(points); i++)
+        is |= points[i] == id;
+    return is;
+}
+
+/* Each row of the table at most 1.01 of the reference; in the mean of a type IQ1 to IQ3 at most 0.96. */
+static void test_table(void)
+{
+    double sum[QUANT_N_TYPES] = {0};
+    unsigned n[QUANT_N_TYPES] = {0};
+    for (size_t i = 0; i < n_golden_weighed; i++) {
+        const struct golden_weighed *g = &golden_weighed[i];
+        const size_t all = (size_t)g->rows * g->columns;
+        if (quant_find(g->id)->weighs == QUANT_IGNORES)
+            continue;
+        golden_table(g, values, importances);
+        CU_ASSERT_EQUAL(golden_hash(values, all * sizeof(float)), g->f32_hash);
+        CU_ASSERT_TRUE(!g->importances ||
+                       golden_hash(importances, g->columns * sizeof(float)) == g->importances_hash);
+        const double error = golden_weighed_error(g, quant_find(g->id), values, importances);
+        CU_ASSERT_TRUE(error > 0 && error <= 1.01 * g->error);
+        if (!(error > 0 && error <= 1.01 * g->error))
+            (void)printf("%s, seed %llu: %.4f of the reference\n", quant_find(g->id)->name,
+                         (unsigned long long)g->seed, error / g->error);
+        sum[g->id] += g->importances ? error / g->error : 0;
+        n[g->id] += g->importances != 0;
+    }
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
+        CU_ASSERT_TRUE(!is_point(id) || sum[id] / n[id] <= 0.96);
+        if (n[id])
+            (void)printf("%s %.3f, ", quant_find(id)->name, sum[id] / n[id]);
+    }
+}
+
+/* Tables of other seeds: no worse than the worst of the same type and kind. Outliers differ too much. */
+static void test_other_seeds(void)
+{
+    for (size_t i = 0; i < n_golden_weighed; i += 4) {
+        struct golden_weighed g = golden_weighed[i + 3]; /* of 4096 columns */
+        for (size_t k = i; k < i + 4; k++)
+            g.error = golden_weighed[k].error > g.error ? golden_weighed[k].error : g.error;
+        g.seed += 77777;
+        g.importances += g.importances ? 77777 : 0;
+        if (quant_find(g.id)->weighs == QUANT_IGNORES || g.kind == OUTLIERS)
+            continue;
+        golden_table(&g, values, importances);
+        const double error = golden_weighed_error(&g, quant_find(g.id), values, importances);
+        CU_ASSERT_TRUE(error > 0 && error <= 1.02 * g.error);
+        if (!(error <= 1.02 * g.error))
+            (void)printf("%s, seed %llu: %.4f of the reference\n", quant_find(g.id)->name,
+                         (unsigned long long)g.seed, error / g.error);
+    }
+}
+
+/* n blocks of weights like a model's. */
+static void fill(size_t n)
+{
+    golden_values(values, n, 0, GAUSSIAN, 5);
+    for (size_t i = 0; i < COLUMNS; i++)
+        importances[i] = (float)(i * 37 % 101 + 1);
+}
+
+/* The error of 256 values from `at` on, all counting the same. */
+static double error_of(size_t at)
+{
+    double off = 0, all = 0;
+    for (size_t i = at; i < at + 256; i++) {
+        off += pow((double)values[i] - (double)back[i], 2);
+        all += pow((double)values[i], 2);
+    }
+    return sqrt(off / all);
+}
+
+static void encode(const struct quant_type *t, size_t n, const float *weight, uint8_t *dst)
+{
+    CU_ASSERT_EQUAL(t->encode(values, weight, n / t->block_len, dst), n / t->block_len);
+    t->decode(dst, n / t->block_len, back);
+}
+
+/* How large importances are does not matter, only how they differ; up to the ends of float32. */
+static void test_sizes_of_importances(void)
+{
+    static const float by[] = {0x1p-73f, 0x1p100f, 0x1p-120f};
+    fill(1024);
+    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
+        const struct quant_type *t = quant_find(weighing[k]);
+        encode(t, 1024, importances, raw);
+        for (size_t i = 0; i < COUNT_OF(by); i++) {
+            float other[1024];
+            for (size_t c = 0; c < 1024; c++)
+                other[c] = importances[c] * by[i];
+            encode(t, 1024, other, more);
+            CU_ASSERT_EQUAL(memcmp(raw, more, 1024u / t->block_len * t->block_bytes), 0);
+        }
+    }
+}
+
+/* Importances that are all zero, or all the largest: values all count the same. */
+static void test_equal_importances(void)
+{
+    static const float all[] = {0, FLT_MAX, FLT_TRUE_MIN};
+    fill(1024);
+    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
+        const struct quant_type *t = quant_find(weighing[k]);
+        for (size_t c = 0; c < 1024; c++)
+            importances[c] = 1;
+        encode(t, 1024, importances, raw);
+        const double want = error_of(512);
+        for (size_t i = 0; i < COUNT_OF(all); i++) {
+            for (size_t c = 0; c < 1024; c++)
+                importances[c] = all[i];
+            encode(t, 1024, importances, more);
+            CU_ASSERT_DOUBLE_EQUAL(error_of(512), want, 0.001);
+        }
+    }
+}
+
+/* A group whose importances are all zero is still like its values. */
+static void test_group_of_no_importance(void)
+{
+    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
+        const struct quant_type *t = quant_find(weighing[k]);
+        fill(256);
+        for (size_t c = 64; c < 96; c++)
+            importances[c] = 0;
+        encode(t, 256, importances, raw);
+        double off = 0, all = 0;
+        for (size_t i = 64; i < 96; i++) {
+            off += pow((double)values[i] - (double)back[i], 2);
+            all += pow((double)values[i], 2);
+        }
+        CU_ASSERT_TRUE(sqrt(off / all) < (is_point(t->id) ? 0.6 : 0.45));
+    }
+}
+
+/* What follows a group of zeros stays in its place; the zeros are as near to zero as the type has them. */
+static void test_group_of_zeros(void)
+{
+    for (size_t k = 0; k < COUNT_OF(weighing); k++)
+        for (unsigned with = 0; with < 2; with++) {
+            const struct quant_type *t = quant_find(weighing[k]);
+            fill(256);
+            for (size_t i = 32; i < 64; i++)
+                values[i] = 0;
+            if (!with && t->weighs == QUANT_NEEDS)
+                continue;
+            encode(t, 256, with ? importances : NULL, raw);
+            CU_ASSERT_TRUE(error_of(0) < (is_point(t->id) ? 0.6 : 0.45));
+            for (size_t i = 32; i < 64; i++)
+                CU_ASSERT_TRUE(fabsf(back[i]) < 0.004f);
+        }
+}
+
+/* Zeros, and values at any size: all of them as far as the scale of the type goes. */
+static void test_sizes_of_values(void)
+{
+    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
+        const struct quant_type *t = quant_find(weighing[k]);
+        fill(256);
+        memset(values, 0, sizeof(values[0]) * 256);
+        encode(t, 256, importances, raw);
+        for (size_t i = 0; i < 256; i++) {
+            CU_ASSERT_EQUAL(back[i], 0);
+            importances[i] = 1;
+        }
+        for (int e = -120; e < 128; e++) {
+            struct quant_fault fault;
+            const struct quant_importances imp = {importances, 256, 256, 0};
+            golden_values(values, 256, 0, UNIFORM, 3);
+            for (size_t i = 0; i < 256; i++)
+                values[i] = ldexpf(values[i], e);
+            const int r = quant_encode(t, false, values, 256 / t->block_len, raw, &imp, &fault);
+            CU_ASSERT_TRUE(r == 0 || (r == -ERANGE && e > 14));
+            if (r == 0)
+                t->decode(raw, 256 / t->block_len, back);
+            CU_ASSERT_TRUE(r || quant_all_finite((const uint8_t *)back, 256));
+            CU_ASSERT_TRUE(r || error_of(0) <= (e < -12 ? 1.0001 : is_point(t->id) ? 0.6 : 0.45));
+            CU_ASSERT_TRUE(r || e < -14 || error_of(0) < 0.99);
+        }
+    }
+}
+
+/* rms 1e-6: at most the error of zeros, and less than the reference, which has 101 to 270 %. */
+static void test_tiny_values(void)
+{
+    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
+        const struct quant_type *t = quant_find(weighing[k]);
+        fill(256);
+        for (size_t i = 0; i < 256; i++)
+            values[i] *= 0.0000866f;
+        encode(t, 256, importances, raw);
+        CU_ASSERT_TRUE(error_of(0) < 0.9);
+    }
+}
+
+/* Types that need importances, without; rows and matrices find theirs. */
+static void test_by_rows(void)
+{
+    struct quant_fault fault;
+    fill(2048);
+    const struct quant_importances imp = {importances, 256, 512, 256};
+    for (size_t k = 0; k < COUNT_OF(weighing); k++) {
+        const struct quant_type *t = quant_find(weighing[k]);
+        const size_t n = 256u / t->block_len, bytes = n * t->block_bytes;
+        const int r = quant_encode(t, false, values, n, raw, NULL, &fault);
+        CU_ASSERT_EQUAL(r, t->weighs == QUANT_NEEDS ? -EOPNOTSUPP : 0);
+        CU_ASSERT_TRUE(r == 0 || fault.element == 0);
+        /* From element 256 on: the second row of the first matrix, then two of the second. */
+        CU_ASSERT_EQUAL(quant_encode(t, false, values, 5 * n, raw, &imp, &fault), 0);
+        for (size_t b = 0; b < 5; b++) {
+            const size_t matrix = (256 + b * 256) / 512;
+            (void)t->encode(values + b * 256, importances + matrix * 256, n, more);
+            CU_ASSERT_EQUAL(memcmp(raw + b * bytes, more, bytes), 0);
+        }
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"errors beside the reference's", test_table},
+    {"the same of other values", test_other_seeds},
+    {"importances of any size", test_sizes_of_importances},
+    {"importances that are all equal", test_equal_importances},
+    {"a group of no importance", test_group_of_no_importance},
+    {"a group of zeros", test_group_of_zeros},
+    {"values of any size", test_sizes_of_values},
+    {"tiny values", test_tiny_values},
+    {"rows and matrices have their own", test_by_rows},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("encode with importances", tests)

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/history_job.h: a state folder that hangs, and none at all. Edits go on, and it is logged once. */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/when.h"
+#include "edit/history_job.h"
+#include "edit/restore.h"
+#include "faultsys.h"
+#include "history_dir.h"
+
+static char logged[4096];
+
+static void take_line(int priority, const char *line)
+{
+    size_t at = strlen(logged);
+    (void)priority;
+    (void)snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
+}
+
+static const struct logger into = {.line = take_line};
+
+/* How often the log has these words. */
+static unsigned times(const char *words)
+{
+    unsigned n = 0;
+    for (const char *at = strstr(logged, words); at; at = strstr(at + 1, words))
+        n++;
+    return n;
+}
+
+static struct snapshot *snapshot_of(const char *text, uint32_t number)
+{
+    const struct timespec now = {0};
+    struct snapshot *s = NULL;
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(keys_of(text), number, &now, &s), 0);
+    return s;
+}
+
+static void edit(struct history_job *k, struct snapshot *before, struct snapshot *after)
+{
+    history_job_begin(k, before, after, 0);
+    history_job_wait(k);
+    history_job_end(k, true);
+}
+
+/* A job, and the crew whose job it is. */
+static struct history_job *make(const struct sys *sys, struct crew **crew)
+{
+    struct history_job *k = NULL;
+    CU_ASSERT_EQUAL_FATAL(history_job_make("/models/m.gguf", 20, sys, &into, &k), 0);
+    CU_ASSERT_EQUAL_FATAL(crew_make("crew", 1000, crew), 0);
+    history_job_crew(k, *crew);
+    return k;
+}
+
+static unsigned entries(const char *folder)
+{
+    unsigned n = 0;
+    DIR *d = opendir(folder);
+    while (readdir(d))
+        n++;
+    (void)closedir(d);
+    return n;
+}
+
+/* The folder can be locked once for each time that this is posted. */
+static sem_t answers;
+
+static int lock_slowly(const struct sys *s, int fd, int how)
+{
+    (void)s;
+    while (how != LOCK_UN && sem_wait(&answers) < 0)
+        ;
+    return sys_libc.flock(&sys_libc, fd, how);
+}
+
+/* A job whose state folder hangs. */
+static struct history_job *begin_hanging(struct home *x, struct faultsys *fs, struct crew **crew)
+{
+    char state[80];
+    logged[0] = '\0';
+    home_setup(x);
+    (void)snprintf(state, sizeof(state), "%s/state", x->path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    (void)sem_init(&answers, 0, 0);
+    faultsys_init(fs, FAULT_NONE, 0, 0);
+    fs->sys.flock = lock_slowly;
+    return make(&fs->sys, crew);
+}
+
+static void wait_for_states(struct history_job *k)
+{
+    struct history h;
+    CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
+    history_close(&h);
+}
+
+/* The state is there before the edit waits for it, however busy the machine is. */
+static void edit_when_kept(struct history_job *k, struct snapshot *before, struct snapshot *after)
+{
+    history_job_begin(k, before, after, 0);
+    wait_for_states(k);
+    history_job_wait(k);
+    history_job_end(k, true);
+}
+
+/* The folder hangs no longer, and what was asked for is there. */
+static void go_on(struct history_job *k)
+{
+    for (unsigned i = 0; i < 100; i++)
+        (void)sem_post(&answers);
+    wait_for_states(k);
+}
+
+/* An edit waits for a state once; the next ones do not, until it is there. */
+static void test_hangs(void)
+{
+    struct home x;
+    struct faultsys fs;
+    struct history h;
+    struct history_file f;
+    struct crew *crew;
+    struct history_job *k = begin_hanging(&x, &fs, &crew);
+    struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1),
+                    *three = snapshot_of("three", 2);
+    edit(k, one, two);
+    CU_ASSERT_EQUAL(times("not kept: this takes over 1 s; the edit does not wait"), 1);
+    edit(k, two, three);
+    edit(k, three, two);
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    CU_ASSERT_EQUAL(home_files(&x), 0);
+    go_on(k);
+    CU_ASSERT_EQUAL(home_files(&x), 1);
+    edit_when_kept(k, two, three);
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    /* A request for the states finds what has become of the edit. */
+    CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are edits in a row */
+    CU_ASSERT_EQUAL(history_load(&h, &f, NULL), 0);
+    CU_ASSERT_EQUAL(f.state[0].rec.before, edit_keys_id(snapshot_own(one)));
+    CU_ASSERT_EQUAL(f.state[0].rec.landed, edit_keys_id(snapshot_own(three)));
+    history_file_free(&f);
+    history_close(&h);
+    history_job_close(k);
+    crew_free(crew);
+    snapshot_unref(one);
+    snapshot_unref(two);
+    snapshot_unref(three);
+    (void)sem_destroy(&answers);
+    home_teardown(&x);
+}
+
+/* It hangs while the model is closed: nothing waits for it for long, and nothing is lost of it in the end. */
+static void test_closed(void)
+{
+    struct home x;
+    struct faultsys fs;
+    struct crew *crew;
+    unsigned threads = entries("/proc/self/task");
+    struct history_job *k = begin_hanging(&x, &fs, &crew);
+    struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
+    edit(k, one, two);
+    history_job_close(k);
+    crew_free(crew);
+    snapshot_unref(one);
+    snapshot_unref(two);
+    CU_ASSERT_EQUAL(home_files(&x), 0);
+    for (unsigned i = 0; i < 100; i++)
+        (void)sem_post(&answers);
+    while (home_files(&x) == 0 || entries("/proc/self/task") > threads)
+        when_sleep(1);
+    CU_ASSERT_EQUAL(home_files(&x), 1);
+    (void)sem_destroy(&answers);
+    home_teardown(&x);
+}
+
+/* Nowhere to keep anything: said once, and only of an edit that changes keys. */
+static void test_no_home(void)
+{
+    struct history_job *k = NULL;
+    struct history h;
+    struct err e = {0};
+    bool root = geteuid() == 0;
+    logged[0] = '\0';
+    (void)unsetenv("XDG_STATE_HOME");
+    (void)unsetenv("HOME");
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root has a folder in any case */
+    int r = history_job_make("/models/m.gguf", 20, &sys_libc, &into, &k);
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    struct snapshot *one = snapshot_of("one", 0), *same = snapshot_of("one", 1),
+                    *two = snapshot_of("two", 2);
+    edit(k, one, same);
+    CU_ASSERT_EQUAL(times("\n"), 0);
+    edit(k, one, two);
+    edit(k, two, one);
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    CU_ASSERT_EQUAL(times("not kept: neither XDG_STATE_HOME nor HOME is set"), 1);
+    CU_ASSERT_EQUAL(history_job_look(k, &h, &e), -ENOENT);
+    CU_ASSERT_STRING_EQUAL(e.msg, "neither XDG_STATE_HOME nor HOME is set");
+    history_close(&h);
+    history_job_close(k);
+    snapshot_unref(one);
+    snapshot_unref(same);
+    snapshot_unref(two);
+}
+
+/* All is written: neither a thread of its own nor the folder stays, and the next edits are kept as ever. */
+static void test_rests(void)
+{
+    struct home x;
+    struct history h;
+    struct crew *crew;
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    logged[0] = '\0';
+    struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
+    unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    struct history_job *k = make(&sys_libc, &crew);
+    for (unsigned i = 0; i < 3; i++) {
+        edit_when_kept(k, i % 2 ? two : one, i % 2 ? one : two);
+        while (entries("/proc/self/fd") > files || entries("/proc/self/task") > threads + 1)
+            when_sleep(1);
+    }
+    edit_when_kept(k, two, two); /* nothing is recorded */
+    while (entries("/proc/self/fd") > files)
+        when_sleep(1);
+    CU_ASSERT_EQUAL(times("\n"), 0);
+    CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are edits in a row */
+    history_close(&h);
+    history_job_close(k);
+    crew_free(crew);
+    snapshot_unref(one);
+    snapshot_unref(two);
+    home_teardown(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"all is written", test_rests},
+    {"a state folder that hangs", test_hangs},
+    {"one that hangs while the model is closed", test_closed},
+    {"no state folder", test_no_home},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("history_job", tests)

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* model/imatrix: both forms of importance matrices, and what is refused. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_gguf.h"
+#include "model/imatrix.h"
+
+/* Parse what was built; NULL: it was refused, and the line has `why` in it. */
+static struct imatrix *parse(const void *bytes, size_t n, const char *why)
+{
+    const struct source s = source_mem(bytes, n);
+    struct imatrix *m = NULL;
+    struct err e = {0};
+    const int r = imatrix_parse(&s, "it", &m, &e);
+    CU_ASSERT_EQUAL(r == 0, why == NULL);
+    CU_ASSERT_TRUE(r == 0 || (r == e.code && (r == -EBADMSG || r == -ENODATA)));
+    CU_ASSERT_TRUE(!why || strstr(e.msg, why));
+    if (why && !strstr(e.msg, why))
+        (void)printf("want '%s', is '%s'\n", why, e.msg);
+    return m;
+}
+
+static void add(struct build *b, const char *name, uint64_t n, const float *v)
+{
+    struct buf bytes = BUF_INIT;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, v + i, sizeof(bits));
+        buf_uint(&bytes, bits, 4, b->fmt.big);
+    }
+    build_tensor(b, name, 0, &n, 1, bytes.data, bytes.len);
+    buf_free(&bytes);
+}
+
+static struct imatrix *finish(struct build *b, const char *why)
+{
+    size_t n;
+    uint8_t *image = build_finish(b, &n);
+    struct imatrix *m = parse(image, n, why);
+    if (!why) /* every shorter file is refused, or is none */
+        for (size_t i = 0; i < n - 31; i++) {
+            const struct source s = source_mem(image, i);
+            struct imatrix *part = NULL;
+            CU_ASSERT_TRUE(imatrix_parse(&s, "it", &part, NULL) < 0);
+        }
+    free(image);
+    return m;
+}
+
+static void has(const struct imatrix *m, const char *name, uint64_t n, const float *v)
+{
+    const struct imatrix_row *r = imatrix_find(m, name, strlen(name));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r);
+    CU_ASSERT_EQUAL_FATAL(r->n, n);
+    CU_ASSERT_EQUAL(memcmp(r->of, v, n * sizeof(float)), 0);
+}
+
+static void test_gguf(void)
+{
+    static const float sums[] = {8, 0, 2, 4, 6, 8}, one = 2, three[] = {2, 0, 4};
+    for (unsigned big = 0; big < 2; big++) {
+        struct build b;
+        build_init(&b, 3, big);
+        build_str(&b, "general.type", "imatrix");
+        build_u32(&b, "imatrix.chunk_count", 7);
+        add(&b, "a.counts", 1, &one);
+        add(&b, "a.in_sum2", 6, sums);
+        add(&b, "e.in_sum2", 6, sums);
+        add(&b, "e.counts", 3, three);
+        add(&b, "other", 1, &one);
+        struct imatrix *m = finish(&b, NULL);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+        CU_ASSERT_TRUE(m->n == 2 && m->chunks == 7);
+        has(m, "a", 6, (const float[]){4, 0, 1, 2, 3, 4});
+        has(m, "e", 6, (const float[]){4, 0, 1, 1, 1.5f, 2}); /* an expert without tokens */
+        CU_ASSERT_PTR_NULL(imatrix_find(m, "other", 5));
+        CU_ASSERT_PTR_NULL(imatrix_find(NULL, "a", 1));
+        imatrix_free(m);
+    }
+}
+
+static void test_gguf_refused(void)
+{
+    static const float good[] = {1, 2, 3, 4}, bad[] = {NAN, INFINITY, -1, -INFINITY, 0x1p63f};
+    struct build b;
+    for (size_t i = 0; i < 5; i++) {
+        const float sums[4] = {1, 2, 3, bad[i]};
+        const bool fine = i == 4; /* 2^63 is a number as others */
+        build_init(&b, 3, false);
+        add(&b, "a.in_sum2", 4, good);
+        add(&b, "a.counts", 1, &bad[i]);
+        imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': count 0 is"));
+        build_init(&b, 3, false);
+        add(&b, "a.in_sum2", 4, sums);
+        add(&b, "a.counts", 1, good);
+        imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': number 3 is"));
+    }
+    build_init(&b, 3, false);
+    add(&b, "a.in_sum2", 4, good);
+    (void)finish(&b, "'a.in_sum2': has no tensor '....counts'");
+    build_init(&b, 3, false);
+    add(&b, "a.counts", 1, good);
+    (void)finish(&b, "'a.counts': has no tensor '....in_sum2'");
+    build_init(&b, 3, false);
+    add(&b, "a.in_sum2", 4, good);
+    add(&b, "a.counts", 3, good);
+    (void)finish(&b, "4 sums and 3 counts");
+    build_init(&b, 3, false);
+    add(&b, "a.in_sum2", 4, good);
+    build_tensor(&b, "a.counts", 1, (uint64_t[]){1}, 1, NULL, 2);
+    (void)finish(&b, "not a pair of F32");
+    build_init(&b, 3, false);
+    build_tensor(&b, "a.in_sum2", 0, (uint64_t[]){(uint64_t)1 << 63}, 1, good, 16);
+    (void)finish(&b, "a.in_sum2");
+    build_init(&b, 3, false);
+    for (size_t i = 0; i < 2; i++) {
+        add(&b, "a.in_sum2", 4, good);
+        add(&b, "a.counts", 1, good);
+    }
+    (void)finish(&b, "a.in_sum2");
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "llama");
+    add(&b, "a", 4, good);
+    (void)finish(&b, "is not an importance matrix");
+}
+
+static void put_row(struct buf *b, const char *name, uint32_t calls, uint32_t n, const float *v)
+{
+    buf_uint(b, strlen(name), 4, false);
+    buf_str(b, name);
+    buf_uint(b, calls, 4, false);
+    buf_uint(b, n, 4, false);
+    for (uint32_t i = 0; i < n && v; i++) {
+        uint32_t bits;
+        memcpy(&bits, v + i, sizeof(bits));
+        buf_uint(b, bits, 4, false);
+    }
+}
+
+static void test_list(void)
+{
+    static const float v[] = {2, 4, 6};
+    struct buf b = BUF_INIT;
+    buf_uint(&b, 2, 4, false);
+    put_row(&b, "a", 2, 3, v);
+    put_row(&b, "b", 0, 3, v);
+    for (size_t i = 0; i < b.len; i++)
+        imatrix_free(parse(b.data, i, i < 4 ? "too short" : "the file ends in"));
+    struct imatrix *m = parse(b.data, b.len, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    has(m, "a", 3, (const float[]){1, 2, 3});
+    has(m, "b", 3, v);
+    CU_ASSERT_EQUAL(m->chunks, 0);
+    imatrix_free(m);
+    buf_uint(&b, 9, 4, false);
+    m = parse(b.data, b.len, NULL);
+    CU_ASSERT_TRUE(m && m->chunks == 9);
+    imatrix_free(m);
+    buf_free(&b);
+}
+
+static void test_list_refused(void)
+{
+    static const float v[] = {2, NAN, 6}, ok[] = {1};
+    static const struct {
+        uint32_t entries;
+        const char *name;
+        uint32_t n;
+        const float *v;
+        const char *why;
+    } rows[] = {
+        {0, "a", 1, ok, "the number of tensors is 0"},
+        {UINT32_MAX, "a", 1, ok, "the number of tensors is -1"},
+        {1, "", 1, ok, "the length of a name is 0"},
+        {1, "a", 0, ok, "a number of columns is 0"},
+        {1, "a", 0x7fffffff, NULL, "the file ends in importances"},
+        {1, "a", 0x80000000, NULL, "a number of columns is -"},
+        {1, "a\n", 3, v, "'a\\x0a': number 1 is nan"},
+        {2, "a", 1, ok, "has tensor 'a' twice"},
+        {3, "a", 1, ok, "the file ends in"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buf b = BUF_INIT;
+        buf_uint(&b, rows[i].entries, 4, false);
+        for (uint32_t k = 0; k < (rows[i].entries < 3 ? rows[i].entries : 1) || k < 1; k++)
+            put_row(&b, rows[i].name, 1, rows[i].n, rows[i].v);
+        (void)parse(b.data, b.len, rows[i].why);
+        buf_free(&b);
+    }
+}
+
+static void test_fit(void)
+{
+    float of[12] = {0};
+    const struct imatrix_row row = {.of = of, .n = 12};
+    static const struct {
+        uint32_t n_dims;
+        uint64_t dims[4];
+        uint64_t matrix; /* 0: refused */
+    } rows[] = {{1, {12}, 12},      {2, {12, 5}, 60}, {3, {4, 5, 3}, 20}, {4, {2, 1, 3, 2}, 2},
+                {3, {12, 5, 2}, 0}, {2, {4, 3}, 0},   {0, {0}, 0},        {2, {0, 5}, 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct quant_importances imp = {0};
+        struct err e = {0};
+        const int r = imatrix_fit(&row, rows[i].n_dims, rows[i].dims, &imp, &e);
+        CU_ASSERT_EQUAL(r, rows[i].matrix ? 0 : -EINVAL);
+        CU_ASSERT_EQUAL(imp.matrix, rows[i].matrix);
+        CU_ASSERT_TRUE(r || (imp.of == of && imp.columns == rows[i].dims[0] && imp.first == 0));
+        CU_ASSERT_TRUE(r == 0 || strstr(e.msg, "has 12 columns"));
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"GGUF files of either byte order", test_gguf},
+    {"GGUF files that are refused", test_gguf_refused},
+    {"lists", test_list},
+    {"lists that are refused", test_list_refused},
+    {"rows and the dimensions of tensors", test_fit},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("imatrix", tests)

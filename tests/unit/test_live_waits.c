@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests that wait for a write, and edits for which there is no room, as scripts. */
+#include "script.h"
+
+static const struct script scripts[] = {
+    {"a signal to what waits for the write that others began", "sync",
+     "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a signal to what began the write that others wait for", "close",
+     "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
+     "wait =EINTR; go; wait; release A; text a.name 'two\n'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a signal to what waits for the next write", "sync",
+     "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
+     "wait =EINTR; text a.count '9\n'; fsync",
+     "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
+    {"no room for an edit: it is refused, each later fsync and close says so, others stay", "sync",
+     "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
+     "refused a.count;"
+     "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; good a.name;"
+     "text a.name 'two\n'; text a.count '7\n'; full no; put a.other 10; fsync",
+     "a.name:string=two " A_COUNT "a.other:u32=10 " A_LIST},
+    {"there is room by then", "sync",
+     "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"no room for a removal: the key is back", "close",
+     "full; open A a.name w; rm a.list; fsync =ENOSPC; refused a.list; close A; full no; put "
+     "a.name two",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"nothing is written by itself in mode sync", "sync",
+     "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
+     "put a.count 10; put a.other 11; file " UNCHANGED,
+     "a.name:string=three a.count:u32=10 a.other:u32=11 "},
+    {"no room for a rename of a key", "sync",
+     "full; mv a.count a.amount =ENOSPC; refused a.count; text a.count '7\n'; gone a.amount;"
+     "full no; mv a.name a.title; fsync",
+     "a.title:string=one " A_COUNT A_OTHER A_LIST},
+    {"no room for a helper that is renamed over a key: it stays", "sync",
+     "put .c 12; full; mv .c a.count =ENOSPC; text .c 12; text a.count '7\n'; refused a.count;"
+     "full no; mv .c a.count; good a.count; fsync",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"a helper that was renamed while a write that fails went on", "sync",
+     "put a.name two; put .c 12; hold; & fsync; held; mv .c a.count; go EIO; wait =EIO;"
+     "text a.name 'one\n'; text .c 12; text a.count '7\n'; fsync; mv .c a.count; fsync",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"no room for bytes of one tensor: those of another stay", "tensors sync",
+     "tput c/raw WXYZ; topen A a/raw w; write A X; full; topen B a/raw w; flush A =ENOSPC;"
+     "terror a 'are free'; release A; release B; ttext a/raw abcdefgh; ttext c/raw WXYZ; full no; "
+     "fsync",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=WXYZ z:I8:20000=.{20000} "},
+};
+
+SCRIPTS_MAIN("live_waits", scripts)

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/* What is shown of tensors that are changed and not on the disk. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "faultsys.h"
+#include "live/makings.h"
+#include "model_dir.h"
+#include "place.h"
+#include "tree/internal.h"
+#include "tree_image.h"
+#include "viewfile.h"
+
+enum { BYTES = 160000 };
+
+/* A tree with the tensor "b" (I8), and perhaps t0, t1 and so on, whose system calls go through fs. */
+struct room {
+    struct place p;
+    struct faultsys fs;
+    struct tree *t;
+    unsigned reads; /* of drafts */
+};
+
+static void begin_how(struct room *x, enum live_commit commit, enum edit_strategy how,
+                      unsigned more, size_t n)
+{
+    const struct tree_options o = {
+        .tensors = true, .strategy = how, .reserve = EDIT_RESERVE_AUTO, .commit = commit};
+    struct content c;
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "b", I8, SHAPE(BYTES), NULL, BYTES);
+    for (unsigned i = 0; i < more; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        build_tensor(&b, name, I8, SHAPE(n), NULL, n);
+    }
+    c.bytes = build_finish(&b, &c.n);
+    make_place(&x->p, &c);
+    free(c.bytes);
+    x->t = image_tree(x->p.model, &o);
+    faultsys_init(&x->fs, FAULT_NONE, 0, 0);
+    x->t->model.file.sys = &x->fs.sys;
+}
+
+static void begin_with(struct room *x, enum live_commit commit, unsigned more, size_t n)
+{
+    begin_how(x, commit, EDIT_COPY, more, n);
+}
+
+static void begin(struct room *x, enum live_commit commit)
+{
+    begin_with(x, commit, 0, 0);
+}
+
+static void end(struct room *x)
+{
+    CU_ASSERT_EQUAL(tree_finish(x->t), 0);
+    tree_close(x->t);
+    CU_ASSERT_EQUAL(files_in(&x->p), 1);
+    drop_place(&x->p);
+}
+
+/* The byte of b/raw at `off` that a program reads which opens it now. */
+static uint8_t byte_at(struct room *x, size_t off)
+{
+    const struct tree_image m = {.t = x->t};
+    uint8_t ret = 0;
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/b/raw", off, 1, &ret), 1);
+    return ret;
+}
+
+/* ---- shown without the disk ---- */
+
+enum { PART = 512, PARTS = 300 };
+
+/* Scattered edits of few bytes each. */
+static void write_parts(struct room *x)
+{
+    struct viewfile v;
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x->t, "b", "raw", O_WRONLY, &v), 0);
+    for (uint64_t i = 0; i < PARTS; i++) {
+        CU_ASSERT_EQUAL(viewfile_pwrite(&v, i * PART, "XX", 2), 0);
+        CU_ASSERT_EQUAL(viewfile_flush(&v), 0);
+    }
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+}
+
+static void write_one(void *arg)
+{
+    struct room *x = arg;
+    struct viewfile v;
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x->t, "b", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, BYTES - 1, "Y", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+}
+
+/* What is accepted is shown without a call of the disk, however scattered it is: nobody waits for another one's
+ * look. */
+static void test_no_copy(void)
+{
+    struct room x;
+    begin(&x, LIVE_COMMIT_SYNC);
+    uint8_t between = byte_at(&x, 150);
+    write_parts(&x);
+    faultsys_init(&x.fs, FAULT_BROKEN, 1, -EIO);
+    CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
+    CU_ASSERT_EQUAL(atomic_load(&x.fs.calls), 0);
+    faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+    for (size_t i = 0; i < PARTS; i++)
+        CU_ASSERT_EQUAL(byte_at(&x, i * PART + 1), 'X');
+    CU_ASSERT_EQUAL(byte_at(&x, 150), between);
+    write_one(&x);
+    CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    end(&x);
+}
+
+static void make(struct room *x, const char *name, bool whole)
+{
+    CU_ASSERT_EQUAL(do_mkdir_tensor(x->t, name), 0);
+    CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "type", O_CREAT, "I8\n", 3), 0);
+    if (whole)
+        CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "shape", O_CREAT, "4\n", 2), 0);
+    CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "raw", O_CREAT, "1234", 4), 0);
+}
+
+/* ---- removed, and not written yet ---- */
+
+/* Whether a view of the whole has a text in it. */
+static bool has(struct room *x, const char *view, const char *text)
+{
+    const struct tree_image m = {.t = x->t};
+    static char bytes[3 * BYTES];
+    ssize_t n = image_bytes(&m, view, 0, sizeof(bytes), (uint8_t *)bytes);
+    CU_ASSERT_TRUE_FATAL(n > 0);
+    return memmem(bytes, (size_t)n, text, strlen(text));
+}
+
+static void check_whole(struct room *x, const char *name, bool there)
+{
+    char json[32];
+    (void)snprintf(json, sizeof(json), "\"%s\"", name);
+    CU_ASSERT_EQUAL(has(x, "model.gguf", name), there);
+    CU_ASSERT_EQUAL(has(x, "tensors.json", json), there);
+}
+
+/* A tensor that was removed is at once in no view of the whole; nor is one that is new. If none would be left, all
+ * are there, and have what they had. */
+static void test_removed_at_once(void)
+{
+    struct room x;
+    begin_with(&x, LIVE_COMMIT_SYNC, 2, 50);
+    const struct tree_image m = {.t = x.t};
+    check_whole(&x, "t0", true);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "t0"), 0);
+    check_whole(&x, "t0", false);
+    check_whole(&x, "t1", true);
+    CU_ASSERT_EQUAL(do_write(x.t, "general.name", "new\n", 4), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 0), byte_at(&x, 0));
+    check_whole(&x, "t0", false);
+    make(&x, "novel", true);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    check_whole(&x, "novel", true);
+    write_one(&x);
+    make(&x, "later", true);
+    write_one(&x);
+    const uint64_t node = image_node(&m, "tensors/b/raw");
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "novel"), 0);
+    check_whole(&x, "novel", false);
+    CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "later"), 0);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "t1"), 0);
+    check_whole(&x, "t1", false);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/b/raw"), node);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "b"), 0);
+    check_whole(&x, "t1", true);
+    CU_ASSERT_EQUAL(do_sync(x.t), -EPERM);
+    check_whole(&x, "t1", true);
+    check_whole(&x, "novel", true);
+    CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    end(&x);
+}
+
+/* ---- the model is cut by another program ---- */
+
+static void cut_model(struct room *x, uint64_t tensor_bytes)
+{
+    const struct gguf *g = x->t->newest.view.snap->gguf;
+    CU_ASSERT_EQUAL(truncate(x->p.model, (off_t)(g->tensor[0].off + tensor_bytes)), 0);
+}
+
+/* What was accepted cannot be written: the model was changed. */
+static void end_cut(struct room *x)
+{
+    CU_ASSERT_EQUAL(tree_finish(x->t), -ESTALE);
+    tree_close(x->t);
+    CU_ASSERT_EQUAL(files_in(&x->p), 1);
+    drop_place(&x->p);
+}
+
+/* The byte of a view of b at `off`, or -errno of a program that opens it now. */
+static int byte_or_error(struct room *x, const char *view, size_t off)
+{
+    const struct tree_image m = {.t = x->t};
+    char path[32];
+    uint8_t ret = 0;
+    (void)snprintf(path, sizeof(path), "tensors/b/%s", view);
+    ssize_t r = image_bytes(&m, path, off, 1, &ret);
+    return r < 0 ? (int)r : ret;
+}
+
+/* While it is shown: what is behind the end is lost also in the page that the file ends in. */
+static void test_cut_while_shown(void)
+{
+    enum { CUT = 5000 };
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    const int before = byte_at(&x, CUT - 1);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 100000, "XX", 2), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 100001), 'X');
+    cut_model(&x, CUT);
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", CUT - 1), before);
+    CU_ASSERT_FALSE(store_cut(x.t->newest.view.store));
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", CUT), -EIO);
+    CU_ASSERT_TRUE(store_cut(x.t->newest.view.store));
+    CU_ASSERT_EQUAL(byte_or_error(&x, "f32", 4 * CUT), -EIO);
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", BYTES - 1), -EIO);
+    end_cut(&x);
+}
+
+/* Bytes that are a draft's alone are all there. */
+static void test_cut_below_draft(void)
+{
+    static char bytes[BYTES];
+    struct room x;
+    begin(&x, LIVE_COMMIT_SYNC);
+    memset(bytes, 'Z', BYTES);
+    CU_ASSERT_EQUAL(viewfile_put(x.t, "b", "raw", bytes, BYTES), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 0), 'Z');
+    CU_ASSERT_EQUAL(truncate(x.p.model, 0), 0);
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", 0), 'Z');
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", BYTES - 1), 'Z');
+    end_cut(&x);
+}
+
+/* All tensors are written before a program looks. */
+static void test_many(void)
+{
+    enum { MANY = 40, LEN = 5000 };
+    struct room x = {0};
+    static char bytes[LEN];
+    begin_with(&x, LIVE_COMMIT_SYNC, MANY, LEN);
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        memset(bytes, (int)i + 1, LEN);
+        CU_ASSERT_EQUAL(viewfile_put(x.t, name, "raw", bytes, LEN), 0);
+    }
+    CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
+    for (unsigned i = 0; i < MANY; i++) {
+        const struct tree_image m = {.t = x.t};
+        char path[32];
+        uint8_t got = 0;
+        (void)snprintf(path, sizeof(path), "tensors/t%u/raw", i);
+        CU_ASSERT_EQUAL(image_bytes(&m, path, LEN - 1, 1, &got), 1);
+        CU_ASSERT_EQUAL(got, i + 1);
+    }
+    end(&x);
+}
+
+/* ---- lists that grow with what is edited ---- */
+
+/* A tensor whose content is the same keeps its node when the batch is planned anew; found by an index. */
+static void test_planned_again(void)
+{
+    struct room x;
+    begin(&x, LIVE_COMMIT_SYNC);
+    const struct tree_image m = {.t = x.t};
+    write_one(&x);
+    CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    uint64_t node = image_node(&m, "tensors/b/raw");
+    const struct tensor_table *p = &atomic_load(&x.t->live)->next.table;
+    const struct tensor_content *k = p->of[0].content;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(p->find.slot);
+    CU_ASSERT_EQUAL(do_write(x.t, "general.name", "new\n", 4), 0);
+    CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
+    CU_ASSERT_PTR_EQUAL(p->of[0].content, k);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/b/raw"), node);
+    end(&x);
+}
+
+/* Each call fails in its turn. What reads the model while it is overwritten in place may keep what is there only
+ * for a moment: a tensor whose old bytes are back is another version. */
+static void test_overwritten_in_vain(void)
+{
+    unsigned failed = 0, renewed = 0;
+    bool hit = true;
+    for (unsigned n = 1; hit; n++) {
+        struct room x;
+        begin_how(&x, LIVE_COMMIT_CLOSE, EDIT_INPLACE, 0, 0);
+        const struct tree_image m = {.t = x.t};
+        const uint64_t before = image_node(&m, "tensors/b/raw");
+        const uint8_t was = byte_at(&x, 9);
+        struct viewfile v;
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_WRONLY, &v), 0);
+        CU_ASSERT_EQUAL(viewfile_pwrite(&v, 9, "Y", 1), 0);
+        faultsys_init(&x.fs, FAULT_FAIL, n, -EIO);
+        int r = viewfile_close(&v);
+        hit = atomic_load(&x.fs.hit);
+        const bool touched = r < 0 && x.fs.what && strcmp(x.fs.what, "pwrite") == 0;
+        faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+        CU_ASSERT_EQUAL(byte_at(&x, 9), r < 0 ? was : 'Y');
+        bool same = image_node(&m, "tensors/b/raw") == before;
+        CU_ASSERT_TRUE(r < 0 || !same);
+        failed += r < 0;
+        renewed += touched && !same;
+        CU_ASSERT_TRUE(tree_finish(x.t) <= 0);
+        tree_close(x.t);
+        drop_place(&x.p);
+    }
+    CU_ASSERT_TRUE(failed > 5);
+    CU_ASSERT_TRUE(renewed > 0);
+}
+
+/* The numbers of the list of those to be judged. */
+static unsigned due_now(const struct live *l)
+{
+    unsigned n = 0;
+    const struct making *last = NULL;
+    for (const struct making *m = l->due_making; m; last = m, m = m->due_next, n++)
+        CU_ASSERT_PTR_EQUAL(m->due_before, last);
+    CU_ASSERT_PTR_EQUAL(l->due_last, last);
+    return n;
+}
+
+/* What is a tensor, or removed, is in no list that is walked; what is judged, and not whole, not in that of
+ * those to be judged. */
+static void test_makings_end(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    const struct tree_image m = {.t = x.t};
+    make(&x, "one", true);
+    make(&x, "two", false);
+    make(&x, "three", true);
+    make(&x, "four", true);
+    const struct live *l = atomic_load(&x.t->live);
+    CU_ASSERT_EQUAL(l->makings_left, 4);
+    CU_ASSERT_EQUAL(due_now(l), 4);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "three"), 0);
+    CU_ASSERT_EQUAL(due_now(l), 3);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "one", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(due_now(l), 2);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(due_now(l), 3);
+    char *names = image_list(&m, "tensors");
+    CU_ASSERT_STRING_EQUAL(names, "b\none\ntwo\nfour\n");
+    free(names);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(l->makings_left, 1);
+    CU_ASSERT_EQUAL(due_now(l), 0);
+    names = image_list(&m, "tensors");
+    CU_ASSERT_STRING_EQUAL(names, "b\nfour\none\ntwo\n");
+    free(names);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "two"), 0);
+    CU_ASSERT_EQUAL(l->n_makings, 0);
+    make(&x, "two", true);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(l->n_makings, 0);
+    end(&x);
+}
+
+/* At the end also what a handle may write still is judged. */
+static void test_makings_at_the_end(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    make(&x, "one", true);
+    const struct live *l = atomic_load(&x.t->live);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "one", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(due_now(l), 0);
+    tree_hurry(x.t);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(l->makings_left, 0);
+    viewfile_release(&v);
+    end(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"what is accepted is shown without the disk", test_no_copy},
+    {"what was removed is at once in no view of the whole", test_removed_at_once},
+    {"the model is cut while an edit is shown", test_cut_while_shown},
+    {"the model is cut below a draft", test_cut_below_draft},
+    {"many tensors are shown at once", test_many},
+    {"planned again: the same content, the same node", test_planned_again},
+    {"bytes that were overwritten in vain are another version", test_overwritten_in_vain},
+    {"tensors in the making end", test_makings_end},
+    {"tensors in the making at the end of the mount", test_makings_at_the_end},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tensor_table", tests)
