@@ -2,13 +2,13 @@
 /* The commands besides mounting: see command.h. */
 #include "command.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/count.h"
-#include "base/nearest.h"
 #include "edit/open.h"
 #include "mount/list.h"
 #include "mount/unmount.h"
@@ -87,83 +87,36 @@ static int recover(const struct command_args *a)
     return status;
 }
 
-/* ---- the tables ---- */
-
-static const struct {
-    const char *name;
-    bool value; /* NAME=VALUE */
-} options[] = {
-    [OPTION_JSON] = {"--json", false},    [OPTION_STRICT] = {"--strict", false},
-    [OPTION_IGNORE] = {"--ignore", true}, [OPTION_QUICK] = {"--quick", false},
-    [OPTION_ONLY] = {"--only", true},     [OPTION_TOLERANCE] = {"--tolerance", true},
-};
-
-#define TAKES(id) (1u << (id))
-
-static const struct command {
-    const char *name;
-    const char *value; /* the only VALUE allowed in NAME=VALUE; "N": any number; NULL: no value */
-    unsigned takes;    /* a set of options */
-    const char *wants; /* operands; NULL: takes none */
-    int (*run)(const struct command_args *a);
-    bool one;         /* it takes one operand */
-    bool apart;       /* it asks disks that may not answer: command_apart() */
-    const char *json; /* the only VALUE allowed in --json=VALUE; NULL: no value */
-} commands[] = {
-    {"--unmount", NULL, 0, "MOUNTPOINT", unmount, false, false, NULL},
-    {"--list", NULL, TAKES(OPTION_JSON), NULL, list, false, false, NULL},
-    {"--recover", NULL, 0, "MODEL", recover, false, false, NULL},
-    {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
-     "MODEL or FOLDER", command_check, false, true, NULL},
-    {"--diff", NULL,
-     TAKES(OPTION_JSON) | TAKES(OPTION_QUICK) | TAKES(OPTION_ONLY) | TAKES(OPTION_IGNORE) |
-         TAKES(OPTION_TOLERANCE),
-     "two models", command_diff, false, false, "all"},
-    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false, true, NULL},
-    {"--history", "clear", 0, "MODEL", command_history, true, false, NULL},
-    {"--undo", "N", 0, "MODEL", command_undo, true, false, NULL},
-};
-
 /* ---- the parser ---- */
 
-/* "--name" or "--name=value". */
-static bool is_named(const char *arg, const char *name)
-{
-    size_t n = strlen(name);
-    return strncmp(arg, name, n) == 0 && (arg[n] == '\0' || arg[n] == '=');
-}
-
-static const char *value_of(const char *arg)
-{
-    const char *is = strchr(arg, '=');
-    return is ? is + 1 : NULL;
-}
-
-static size_t find_option(const char *arg)
-{
-    size_t i = 0;
-    while (i < COUNT(options) && !is_named(arg, options[i].name))
-        i++;
-    return i;
-}
+static const struct command {
+    enum option_id id;
+    int (*run)(const struct command_args *a);
+    bool apart; /* it asks disks that may not answer: command_apart() */
+} commands[] = {
+    {COMMAND_UNMOUNT, unmount, false},         {COMMAND_LIST, list, false},
+    {COMMAND_RECOVER, recover, false},         {COMMAND_CHECK, command_check, true},
+    {COMMAND_DIFF, command_diff, false},       {COMMAND_INFO, command_info, true},
+    {COMMAND_HISTORY, command_history, false}, {COMMAND_UNDO, command_undo, false},
+};
 
 /* Find the command: it stands before the first operand, and only options may stand before it. */
-static const struct command *find_command(int argc, char **argv)
+static const struct option_row *find_command(int argc, char **argv)
 {
+    const char *value;
     for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
-        for (size_t k = 0; k < COUNT(commands); k++)
-            if (is_named(argv[i], commands[k].name))
-                return &commands[k];
-        if (find_option(argv[i]) == COUNT(options))
-            return NULL;
+        const struct option_row *row =
+            option_find(argv[i], OF_KIND(KIND_COMMAND) | OF_KIND(KIND_OPTION), &value);
+        if (!row || row->kind == KIND_COMMAND)
+            return row;
     }
     return NULL;
 }
 
-static int misused(const struct command *cmd, const char *fmt, ...)
+static int misused(const struct option_row *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static int misused(const struct command *cmd, const char *fmt, ...)
+static int misused(const struct option_row *cmd, const char *fmt, ...)
 {
     va_list ap;
     (void)fprintf(stderr, "ggufs: %s: ", cmd->name);
@@ -174,53 +127,58 @@ static int misused(const struct command *cmd, const char *fmt, ...)
     return -1;
 }
 
-static int unknown(const struct command *cmd, const char *arg)
+static int unknown(const struct option_row *cmd, const char *arg)
 {
     char shown[SHOW_MAX];
-    struct nearest near = nearest_to(arg, strcspn(arg, "="));
-    for (size_t i = 0; i < COUNT(options); i++)
-        if (cmd->takes & TAKES(i))
-            nearest_offer(&near, options[i].name, strlen(options[i].name), i);
+    const struct option_row *near = option_nearest(arg, OF_KIND(KIND_OPTION), cmd->takes);
     (void)show(shown, arg, strlen(arg));
-    if (near.found)
-        return misused(cmd, "unknown option '%s', did you mean '%s'?", shown,
-                       options[near.which].name);
+    if (near)
+        return misused(cmd, "unknown option '%s', did you mean '%s'?", shown, near->name);
     return misused(cmd, "unknown option '%s'", shown);
 }
 
-/* The only value that the command has, or a number as states have them. */
-static bool is_allowed(const struct command *cmd, const char *value)
+/* One of the words in the table, a number as states have them, or anything. */
+static int check_value(const struct option_row *cmd, const struct option_row *row,
+                       const char *value)
 {
-    size_t digits = strspn(value, "0123456789");
-    if (cmd->value && strcmp(cmd->value, "N") == 0)
-        return digits > 0 && digits <= 18 && !value[digits] && strspn(value, "0") < digits;
-    return cmd->value && strcmp(value, cmd->value) == 0;
+    CLEANUP(buf_free) struct buf words = BUF_INIT;
+    char shown[SHOW_MAX];
+    const size_t digits = strspn(value, "0123456789");
+    if (strcmp(row->values, "N") == 0) {
+        if (digits > 0 && digits <= 18 && !value[digits] && strspn(value, "0") < digits)
+            return 0;
+        return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
+    }
+    if (isupper((unsigned char)row->values[0]) || option_word(row, value) >= 0)
+        return 0;
+    option_words(row, &words);
+    return misused(cmd, "%s must be %.*s, not '%s'", row->name, (int)words.len, buf_text(&words),
+                   show(shown, value, strlen(value)));
 }
 
 /* An argument that begins with "-". */
-static int take_option(const struct command *cmd, const char *arg, struct command_args *a)
+static int take_option(const struct option_row *cmd, const char *arg, struct command_args *a)
 {
-    char shown[SHOW_MAX];
-    size_t i = find_option(arg);
-    const char *value = value_of(arg);
-    if (is_named(arg, cmd->name)) {
-        if (value && !is_allowed(cmd, value))
-            return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
-        a->value = value ? value : a->value;
-        return 0;
-    }
-    if (i == COUNT(options) || !(cmd->takes & TAKES(i)))
+    const char *value;
+    const struct option_row *row =
+        option_find(arg, OF_KIND(KIND_COMMAND) | OF_KIND(KIND_OPTION), &value);
+    const bool command = row && row->id == cmd->id;
+    if (!row || (row->kind == KIND_COMMAND ? !command : !(cmd->takes & OPTION_IN_SET(row))))
         return unknown(cmd, arg);
-    if (options[i].value && !value)
-        return misused(cmd, "%s requires a value: %s=VALUE", options[i].name, options[i].name);
-    bool named = i == OPTION_JSON && cmd->json && value && strcmp(value, cmd->json) == 0;
-    if (!options[i].value && value && !named)
-        return misused(cmd, "%s takes no value", options[i].name);
-    a->option[a->n_options++] = (struct command_given){(enum command_option)i, value};
+    if (row->values && !value)
+        return misused(cmd, "%s requires a value: %s=VALUE", row->name, row->name);
+    if (value && !row->values)
+        return misused(cmd, "%s takes no value", row->name);
+    if (value && check_value(cmd, row, value) < 0)
+        return -1;
+    if (command)
+        a->value = value ? value : a->value;
+    else
+        a->option[a->n_options++] = (struct command_given){row->id, value};
     return 0;
 }
 
-static int parse(const struct command *cmd, int argc, char **argv, struct command_args *a)
+static int parse(const struct option_row *cmd, int argc, char **argv, struct command_args *a)
 {
     bool more = true; /* options may follow */
     for (int i = 1; i < argc; i++) {
@@ -231,16 +189,17 @@ static int parse(const struct command *cmd, int argc, char **argv, struct comman
         else if (take_option(cmd, argv[i], a) < 0)
             return -1;
     }
-    if (cmd->wants && a->n == 0)
-        return misused(cmd, "%s is missing", cmd->wants);
-    if (!cmd->wants && a->n > 0)
+    const unsigned n = (unsigned)a->n;
+    if (cmd->most == 0 && n > 0)
         return misused(cmd, "takes no operand");
-    if (cmd->one && a->n > 1)
-        return misused(cmd, "takes one %s", cmd->wants);
+    if (n == 0 && cmd->least == 1)
+        return misused(cmd, "%s is missing", cmd->wants);
+    if (n < cmd->least || n > cmd->most)
+        return misused(cmd, "takes %s%s", cmd->most == 1 ? "one " : "", cmd->wants);
     return 0;
 }
 
-bool command_has(const struct command_args *a, enum command_option id)
+bool command_has(const struct command_args *a, enum option_id id)
 {
     for (size_t i = 0; i < a->n_options; i++)
         if (a->option[i].id == id)
@@ -250,8 +209,11 @@ bool command_has(const struct command_args *a, enum command_option id)
 
 bool command_run(int argc, char **argv, int *status)
 {
-    const struct command *cmd = find_command(argc, argv);
-    if (!cmd)
+    const struct option_row *cmd = find_command(argc, argv);
+    const struct command *c = commands;
+    while (cmd && c < commands + COUNT(commands) && c->id != cmd->id)
+        c++;
+    if (!cmd || c == commands + COUNT(commands)) /* --help and --version are the mount's, too */
         return false;
     struct command_args a = {.option = calloc((size_t)argc, sizeof(struct command_given)),
                              .operand = calloc((size_t)argc, sizeof(char *))};
@@ -259,7 +221,7 @@ bool command_run(int argc, char **argv, int *status)
     if (!a.option || !a.operand)
         (void)fputs("ggufs: no memory\n", stderr);
     else if (parse(cmd, argc, argv, &a) == 0)
-        *status = cmd->apart ? command_apart(cmd->run, &a) : cmd->run(&a);
+        *status = c->apart ? command_apart(c->run, &a) : c->run(&a);
     free(a.option);
     free((void *)a.operand);
     return true;

@@ -2,8 +2,8 @@
 /*
  * The commands besides mounting: ggufs --COMMAND[=VALUE] [OPTION...] OPERAND...
  *
- * One table of commands and one of their options (command.c); one parser for all. Options may
- * precede the command, and may follow operands up to "--".
+ * One parser for all, from the one table of options (mount/options.h). Options may precede the command, and may follow
+ * operands up to "--".
  */
 #ifndef COMMAND_H
 #define COMMAND_H
@@ -12,18 +12,10 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-
-enum command_option {
-    OPTION_JSON,
-    OPTION_STRICT,
-    OPTION_IGNORE,
-    OPTION_QUICK,
-    OPTION_ONLY,
-    OPTION_TOLERANCE
-};
+#include "mount/options.h"
 
 struct command_given {
-    enum command_option id;
+    enum option_id id;
     const char *value; /* behind "="; NULL: the option has none */
 };
 
@@ -32,10 +24,10 @@ struct command_args {
     struct command_given *option;
     size_t n_options;
     char **operand; /* at least one, if the command takes any */
-    int n;
+    int n;          /* as many as the command takes */
 };
 
-bool command_has(const struct command_args *a, enum command_option id);
+bool command_has(const struct command_args *a, enum option_id id);
 
 /* If the arguments name a command: run it, set *status to the exit status, return true. */
 bool command_run(int argc, char **argv, int *status);

@@ -50,28 +50,16 @@ static int no_memory(void)
 
 /* ---- options ---- */
 
-static int wrong(const char *option, const char *value, const char *why)
-{
-    char shown[SHOW_MAX];
-    (void)fprintf(stderr, "ggufs: --diff: %s=%s: %s (see ggufs --help)\n", option,
-                  show(shown, value, strlen(value)), why);
-    return -1;
-}
-
 static int take_tolerance(struct job *j, const char *text)
 {
-    char *end;
+    char shown[SHOW_MAX], *end;
     j->opt.tolerance = strtod(text, &end);
-    if (!*text || *end || !isfinite(j->opt.tolerance) || j->opt.tolerance < 0)
-        return wrong("--tolerance", text, "is not a number of at least 0");
-    return 0;
-}
-
-static int take_only(struct job *j, const char *text)
-{
-    j->keys = strcmp(text, "keys") == 0;
-    j->tensors = strcmp(text, "tensors") == 0;
-    return j->keys || j->tensors ? 0 : wrong("--only", text, "is neither 'keys' nor 'tensors'");
+    if (*text && !*end && isfinite(j->opt.tolerance) && j->opt.tolerance >= 0)
+        return 0;
+    (void)fprintf(
+        stderr, "ggufs: --diff: --tolerance=%s: is not a number of at least 0 (see ggufs --help)\n",
+        show(shown, text, strlen(text)));
+    return -1;
 }
 
 static int take_options(struct job *j, const struct command_args *a)
@@ -88,7 +76,8 @@ static int take_options(struct job *j, const struct command_args *a)
             j->opt.quick = true;
             break;
         case OPTION_ONLY:
-            r = take_only(j, value);
+            j->keys = strcmp(value, "keys") == 0;
+            j->tensors = !j->keys;
             break;
         case OPTION_TOLERANCE:
             r = take_tolerance(j, value);
@@ -440,7 +429,7 @@ static bool wants_colours(void)
 
 int command_diff(const struct command_args *a)
 {
-    struct job j = {.operand = {a->operand[0], a->n > 1 ? a->operand[1] : NULL},
+    struct job j = {.operand = {a->operand[0], a->operand[1]},
                     .opt = {.tolerance = -1},
                     .keys = true,
                     .tensors = true,
@@ -451,9 +440,7 @@ int command_diff(const struct command_args *a)
         return no_memory();
     j.filter.ignore = j.ignore;
     int r = TROUBLE;
-    if (a->n != 2)
-        (void)fputs("ggufs: --diff: takes two models, or two folders (see ggufs --help)\n", stderr);
-    else if (take_options(&j, a) == 0) {
+    if (take_options(&j, a) == 0) {
         if (isatty(STDERR_FILENO)) {
             j.opt.progress = progress;
             j.opt.arg = &j;

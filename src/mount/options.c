@@ -14,140 +14,84 @@
 #include "edit/history.h"
 #include "mount/catch.h"
 
-#define SET(template, field, value)                          \
-    {                                                        \
-        template, offsetof(struct mnt_options, field), value \
+/* ---- the table ---- */
+
+static const struct option_row rows[] = {OPTION_ROWS};
+
+size_t option_place(const struct option_row *row)
+{
+    return (size_t)(row - rows);
+}
+
+const struct option_row *option_find(const char *arg, unsigned kinds, const char **value)
+{
+    const size_t n = strcspn(arg, "=");
+    const struct option_row *found = NULL;
+    *value = arg[n] ? arg + n + 1 : NULL;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (!(kinds & OF_KIND(rows[i].kind)) || strncmp(rows[i].name, arg, n) != 0 ||
+            rows[i].name[n])
+            continue;
+        if (!rows[i].values == !*value)
+            return &rows[i];
+        found = &rows[i];
     }
-#define OPT(template, field) SET(template, field, 1)
+    return found;
+}
 
-static const struct fuse_opt templates[] = {
-    OPT("-h", help),
-    OPT("--help", help),
-    OPT("-V", version),
-    OPT("--version", version),
-    OPT("auto_unmount", auto_unmount),
-    OPT("partial", partial),
-    OPT("ro", ro),
-    SET("rw", ro, 0),
-    OPT("commit=%s", commit),
-    OPT("relayout=%s", relayout),
-    OPT("reserve=%s", reserve),
-    OPT("hardlinks=%s", hardlinks),
-    OPT("backup", tilde),
-    OPT("backup=%s", backup),
-    OPT("hashnames=%s", hashnames),
-    OPT("views=%s", views),
-    OPT("tensors=%s", tensors),
-    OPT("imatrix=%s", imatrix),
-    OPT("uid=%s", uid),
-    OPT("gid=%s", gid),
-    OPT("umask=%s", umask),
-    OPT("readahead=%s", kib),
-    OPT("idle=%s", idle_for),
-    OPT("history=%s", states),
-    OPT("fsname=%s", fsname),
-    OPT("subtype=%s", subtype),
-    FUSE_OPT_END,
-};
-
-/* Options of libfuse and the kernel. A name that ends in = takes a value. */
-static const char *const passed[] = {
-    "-f",
-    "-d",
-    "-s",
-    "debug",
-
-    "allow_other",
-    "allow_root",
-    "default_permissions",
-    "max_threads=",
-    "max_idle_threads=",
-    "clone_fd",
-    "suid",
-    "nosuid",
-    "dev",
-    "nodev",
-    "exec",
-    "noexec",
-    "async",
-    "sync",
-    "dirsync",
-    "noatime",
-    "nodiratime",
-    "context=",
-    "fscontext=",
-    "defcontext=",
-    "rootcontext=",
-};
-
-/* Options that mount(8), fstab and systemd pass along for themselves, or that were copied from lines
- * of fstab for disks and swap. Names that begin with x- or X- are dropped too. */
-static const char *const dropped[] = {
-    "auto",      "noauto",   "user",       "nouser",      "users",    "owner",      "group",
-    "user=",     "defaults", "nofail",     "fail",        "_netdev",  "_rnetdev",   "comment=",
-    "atime",     "relatime", "norelatime", "strictatime", "lazytime", "nolazytime", "nostrictatime",
-    "diratime",  "iversion", "noiversion", "silent",      "loud",     "mand",       "nomand",
-    "helper=",   "uhelper=", "discard",    "nodiscard",   "discard=", "pri=",       "sw",
-    "symfollow", "acl",      "noacl",      "user_xattr",  "barrier",  "nobarrier",  "barrier=",
-    "quota",     "noquota",  "usrquota",   "grpquota",    "prjquota", "errors=",
-};
-
-/* Options that are commands: main() looks for them before any other. */
-static const char *const commands[] = {"--unmount", "--list",    "--info", "--check",
-                                       "--recover", "--history", "--undo"};
-
-static bool in_list(const char *const *list, size_t n, const char *arg)
+const struct option_row *option_nearest(const char *arg, unsigned kinds, unsigned takes)
 {
-    size_t name = strcspn(arg, "=");
-    bool value = arg[name] == '=';
-    for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(list[i]);
-        bool takes = list[i][len - 1] == '=';
-        if (takes == value && len - takes == name && strncmp(list[i], arg, name) == 0)
-            return true;
+    const char *bare = arg + strspn(arg, "-");
+    struct nearest near = nearest_to(bare, strcspn(bare, "="));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *name = rows[i].name + strspn(rows[i].name, "-");
+        if ((kinds & OF_KIND(rows[i].kind)) && (rows[i].kind != KIND_OPTION || (takes & (1u << i))))
+            nearest_offer(&near, name, strlen(name), i);
     }
-    return false;
+    return near.found ? &rows[near.which] : NULL;
 }
 
-/* The name alone, without dashes before it and a value or format behind it. */
-static const char *bare(const char *option, size_t *len)
+int option_word(const struct option_row *row, const char *word)
 {
-    option += strspn(option, "-");
-    *len = strcspn(option, "=");
-    return option;
+    const size_t len = strlen(word);
+    const char *p = row->values;
+    for (int i = 0;; i++, p++) {
+        const size_t n = strcspn(p, "|");
+        if (n == len && memcmp(p, word, n) == 0 && !isupper((unsigned char)*p))
+            return i;
+        p += n;
+        if (!*p)
+            return -1;
+    }
 }
 
-/* All options that a mistyped one may mean, by number; NULL past the last. */
-static const char *candidate(size_t i)
+void option_words(const struct option_row *row, struct buf *out)
 {
-    const size_t n = COUNT(templates) - 1;
-    if (i < n)
-        return templates[i].templ;
-    if (i - n < COUNT(passed))
-        return passed[i - n];
-    return i - n - COUNT(passed) < COUNT(commands) ? commands[i - n - COUNT(passed)] : NULL;
+    for (const char *p = row->values, *end; *p; p = *end ? end + 1 : end) {
+        end = p + strcspn(p, "|");
+        buf_printf(out, "%s%.*s", p == row->values ? "" : *end ? ", " : " or ", (int)(end - p), p);
+    }
 }
+
+/* ---- parsing ---- */
 
 static int unknown(struct mnt_options *o, const char *arg)
 {
     char shown[SHOW_MAX];
-    size_t len;
-    const char *name = bare(arg, &len), *other;
-    struct nearest near = nearest_to(name, len);
-    for (size_t i = 0; (other = candidate(i)); i++) {
-        size_t n;
-        const char *bare_other = bare(other, &n);
-        nearest_offer(&near, bare_other, n, i);
-    }
+    const char *value;
+    const unsigned all =
+        OF_KIND(KIND_COMMAND) | OF_KIND(KIND_FLAG) | OF_KIND(KIND_MOUNT) | OF_KIND(KIND_FUSE);
+    const struct option_row *command = option_find(arg, OF_KIND(KIND_COMMAND), &value),
+                            *near = option_nearest(arg, all, 0);
+    if (command)
+        return err_set(&o->err, -EINVAL, "option %s must be the first (see ggufs --help)",
+                       command->name);
     (void)show(shown, arg, strlen(arg));
-    if (!near.found)
+    if (!near)
         return err_set(&o->err, -EINVAL, "unknown option '%s' (see ggufs --help)", shown);
-    other = candidate(near.which);
-    if (strcmp(other, arg) == 0)
-        return err_set(&o->err, -EINVAL, "option %s must be the first (see ggufs --help)", other);
     return err_set(&o->err, -EINVAL,
-                   "unknown option '%s', did you mean '%s%.*s'? (see ggufs --help)", shown,
-                   other[0] == '-' ? "" : "-o ", (int)strcspn(other, "%"), other);
+                   "unknown option '%s', did you mean '%s%s%s'? (see ggufs --help)", shown,
+                   near->name[0] == '-' ? "" : "-o ", near->name, near->values ? "=" : "");
 }
 
 static int on_path(struct mnt_options *o, const char *arg)
@@ -162,42 +106,77 @@ static int on_path(struct mnt_options *o, const char *arg)
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
 }
 
-static int on_option(void *data, const char *arg, int key, struct fuse_args *out)
+/* The value of an option; one that was given before is forgotten. */
+static int keep(struct mnt_options *o, enum option_id id, const char *value)
 {
-    struct mnt_options *o = data;
-    (void)out;
-    if (key == FUSE_OPT_KEY_NONOPT)
-        return on_path(o, arg) < 0 ? -1 : 0;
-    o->allow_other |= strcmp(arg, "allow_other") == 0;
-    o->set_threads |= strncmp(arg, "max_threads=", strlen("max_threads=")) == 0;
-    if (in_list(passed, COUNT(passed), arg))
-        return 1;
-    if (in_list(dropped, COUNT(dropped), arg) || strncmp(arg, "x-", 2) == 0 ||
-        strncmp(arg, "X-", 2) == 0)
+    free(o->given[id]);
+    o->given[id] = value ? strdup(value) : NULL;
+    return value && !o->given[id] ? err_set(&o->err, -ENOMEM, "no memory") : 0;
+}
+
+static int take_option(struct mnt_options *o, const char *arg)
+{
+    const char *value;
+    const struct option_row *row = option_find(arg, ~OF_KIND(KIND_OPTION), &value);
+    const bool help = row && (row->id == COMMAND_HELP || row->id == FLAG_H),
+               version = row && (row->id == COMMAND_VERSION || row->id == FLAG_V);
+    if (strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0)
         return 0;
     if (strcmp(arg, "remount") == 0)
-        (void)err_set(&o->err, -EINVAL,
-                      "option remount: not supported; unmount (ggufs --unmount) and mount again");
-    else
-        (void)unknown(o, arg);
-    return -1;
+        return err_set(&o->err, -EINVAL,
+                       "option remount: not supported; unmount (ggufs --unmount) and mount again");
+    if (!row || !row->values != !value || (row->kind == KIND_COMMAND && !help && !version))
+        return unknown(o, arg);
+    o->help |= help;
+    o->version |= version;
+    if (row->id == MOUNT_RW) /* the last of ro and rw counts */
+        (void)keep(o, MOUNT_RO, NULL);
+    const int r = keep(o, row->id, value ? value : row->fallback ? row->fallback : "");
+    return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
 }
 
-/* The place of a word in a list; -1: not in the list. NULL means the first word. */
-static int word(const char *value, const char *const *list)
+/* 1: it is left for libfuse; 0: it is not; -1: with a line. */
+static int on_option(void *data, const char *arg, int key, struct fuse_args *out)
 {
-    for (int i = 0; list[i]; i++)
-        if (!value || strcmp(value, list[i]) == 0)
-            return i;
-    return -1;
+    const int r = key == FUSE_OPT_KEY_NONOPT ? on_path(data, arg) : take_option(data, arg);
+    (void)out;
+    return r < 0 ? -1 : r;
 }
 
+/* The row of an option that takes a value, and the value that was given or else counts; NULL: neither. */
+static const char *value_of(const struct mnt_options *o, enum option_id id,
+                            const struct option_row **row)
+{
+    *row = rows;
+    while ((*row)->id != id || !(*row)->values)
+        (*row)++;
+    return o->given[id] ? o->given[id] : (*row)->fallback;
+}
+
+/* The first thing that is wrong is reported. */
 static int bad_word(struct mnt_options *o, const char *name, const char *value, const char *takes)
 {
     char shown[SHOW_MAX];
     bool seconds = strcmp(name, "commit") == 0 && isdigit((unsigned char)value[0]);
+    if (o->err.code)
+        return o->err.code;
     return err_set(&o->err, -EINVAL, "option %s: must be %s, not '%s'%s", name, takes,
                    show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
+}
+
+/* A value that is one of some words: its place among them. */
+static int word(struct mnt_options *o, enum option_id id)
+{
+    CLEANUP(buf_free) struct buf list = BUF_INIT;
+    const struct option_row *row;
+    const char *value = value_of(o, id, &row);
+    const int place = option_word(row, value);
+    if (place >= 0)
+        return place;
+    option_words(row, &list);
+    buf_char(&list, '\0');
+    (void)bad_word(o, row->name, value, buf_error(&list) ? row->values : (const char *)list.data);
+    return 0;
 }
 
 /* "auto", or bytes with an optional K, M or G. False: invalid. */
@@ -205,7 +184,7 @@ static bool parse_size(const char *text, uint64_t *ret)
 {
     static const char units[] = "KMG";
     char *end;
-    if (!text || strcmp(text, "auto") == 0) {
+    if (strcmp(text, "auto") == 0) {
         *ret = EDIT_RESERVE_AUTO;
         return true;
     }
@@ -222,46 +201,29 @@ static bool parse_size(const char *text, uint64_t *ret)
 /* Check the options whose values are words. */
 static int check_words(struct mnt_options *o)
 {
-    static const char *const commits[] = {"auto", "close", "sync", NULL};
-    static const char *const layouts[] = {"auto", "reflink", "inplace", "copy", NULL};
-    static const char *const links[] = {"refuse", "break", NULL};
-    static const char *const hashes[] = {"refuse", "edit", NULL};
-    static const char *const views[] = {"std", "raw", "all", NULL};
-    int commit = word(o->commit, commits), layout = word(o->relayout, layouts);
-    int hard = word(o->hardlinks, links), hash = word(o->hashnames, hashes);
-    static const char *const tensors[] = {"read", "edit", NULL};
-    int view = word(o->views, views), tensor = word(o->tensors, tensors);
-    if (commit < 0)
-        return bad_word(o, "commit", o->commit, "auto, close or sync");
-    if (layout < 0)
-        return bad_word(o, "relayout", o->relayout, "auto, reflink, inplace or copy");
-    if (hard < 0)
-        return bad_word(o, "hardlinks", o->hardlinks, "refuse or break");
-    if (hash < 0)
-        return bad_word(o, "hashnames", o->hashnames, "refuse or edit");
-    if (view < 0)
-        return bad_word(o, "views", o->views, "std, raw or all");
-    if (tensor < 0)
-        return bad_word(o, "tensors", o->tensors, "read or edit");
-    if (!parse_size(o->reserve, &o->tree.reserve))
-        return bad_word(o, "reserve", o->reserve, "auto or bytes (K, M, G), at most 64M");
-    if (o->backup && (!*o->backup || strchr(o->backup, '/')))
-        return bad_word(o, "backup", o->backup, "what a file name can end in");
-    o->tree.backup = o->backup ? o->backup : o->tilde ? "~" : NULL;
-    o->tree.commit = (enum live_commit)commit;
-    o->tree.strategy = (enum edit_strategy)layout;
-    o->tree.break_hardlinks = hard == 1;
-    o->tree.edit_hash_names = hash == 1;
-    o->tree.views = (enum files_views)view;
-    o->tree.tensors = tensor == 1;
-    return 0;
+    const struct option_row *row;
+    const char *reserve = value_of(o, MOUNT_RESERVE, &row),
+               *backup = value_of(o, MOUNT_BACKUP, &row);
+    o->tree.commit = (enum live_commit)word(o, MOUNT_COMMIT);
+    o->tree.strategy = (enum edit_strategy)word(o, MOUNT_RELAYOUT);
+    o->tree.break_hardlinks = word(o, MOUNT_HARDLINKS) == 1;
+    o->tree.edit_hash_names = word(o, MOUNT_HASHNAMES) == 1;
+    o->tree.views = (enum files_views)word(o, MOUNT_VIEWS);
+    o->tree.tensors = word(o, MOUNT_TENSORS) == 1;
+    o->tree.backup = backup;
+    if (!parse_size(reserve, &o->tree.reserve))
+        return bad_word(o, "reserve", reserve, "auto or bytes (K, M, G), at most 64M");
+    if (backup && (!*backup || strchr(backup, '/')))
+        return bad_word(o, "backup", backup, "what a file name can end in");
+    return o->err.code;
 }
 
 /* Digits only, and at most `most`: scanf(3), and so libfuse, reads "1x" as 1 and 2^32 as root. */
-static unsigned number(struct mnt_options *o, const char *name, const char *text, int base,
-                       unsigned most)
+static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {
     char shown[SHOW_MAX], *end;
+    const struct option_row *row;
+    const char *text = value_of(o, id, &row);
     if (!text)
         return 0;
     errno = 0;
@@ -271,24 +233,22 @@ static unsigned number(struct mnt_options *o, const char *name, const char *text
     (void)err_set(&o->err, -EINVAL,
                   base == 8 ? "option %s: '%s' is not an octal number up to %o"
                             : "option %s: '%s' is not a number up to %u",
-                  name, show(shown, text, strlen(text)), most);
+                  row->name, show(shown, text, strlen(text)), most);
     return 0;
 }
 
 /* -1 is not a valid user or group. */
 static int check_numbers(struct mnt_options *o)
 {
-    o->tree.uid = (uid_t)number(o, "uid", o->uid, 10, UINT_MAX - 1);
-    o->tree.gid = (gid_t)number(o, "gid", o->gid, 10, UINT_MAX - 1);
-    o->tree.umask = (mode_t)number(o, "umask", o->umask, 8, 0777);
-    o->readahead = number(o, "readahead", o->kib, 10, INT_MAX);
-    o->idle = number(o, "idle", o->idle_for, 10, INT_MAX);
-    o->tree.history =
-        o->states ? number(o, "history", o->states, 10, HISTORY_KEEP_MAX) : HISTORY_KEEP;
-    o->tree.set_uid = o->uid != NULL;
-    o->tree.set_gid = o->gid != NULL;
-    o->tree.set_umask = o->umask != NULL;
-    o->set_readahead = o->kib != NULL;
+    o->tree.uid = (uid_t)number(o, MOUNT_UID, 10, UINT_MAX - 1);
+    o->tree.gid = (gid_t)number(o, MOUNT_GID, 10, UINT_MAX - 1);
+    o->tree.umask = (mode_t)number(o, MOUNT_UMASK, 8, 0777);
+    o->readahead = number(o, MOUNT_READAHEAD, 10, INT_MAX);
+    o->idle = number(o, MOUNT_IDLE, 10, INT_MAX);
+    o->tree.history = number(o, MOUNT_HISTORY, 10, HISTORY_KEEP_MAX);
+    o->tree.set_uid = o->given[MOUNT_UID] != NULL;
+    o->tree.set_gid = o->given[MOUNT_GID] != NULL;
+    o->tree.set_umask = o->given[MOUNT_UMASK] != NULL;
     return o->err.code;
 }
 
@@ -317,7 +277,7 @@ static int parse_args(struct mnt_options *o)
 {
     char why[256];
     struct caught c = catch_begin();
-    bool ok = fuse_opt_parse(&o->args, o, templates, on_option) == 0 &&
+    bool ok = fuse_opt_parse(&o->args, o, NULL, on_option) == 0 &&
               fuse_parse_cmdline(&o->args, &o->cmd) == 0;
     catch_end(&c, why, sizeof(why));
     if (ok)
@@ -329,13 +289,13 @@ static int parse_args(struct mnt_options *o)
 static int open_imatrix(struct mnt_options *o)
 {
     char shown[SHOW_MAX];
+    const char *name = o->given[MOUNT_IMATRIX];
     if (!o->tree.tensors)
         return err_set(&o->err, -EINVAL, "option imatrix: is of use with tensors=edit only");
-    const int r = imatrix_open(o->imatrix, &o->importances, &o->err);
+    const int r = imatrix_open(name, &o->importances, &o->err);
     o->tree.imatrix = o->importances;
     return r == 0 ? 0
-                  : err_prefix(&o->err, r, "option imatrix: %s",
-                               show(shown, o->imatrix, strlen(o->imatrix)));
+                  : err_prefix(&o->err, r, "option imatrix: %s", show(shown, name, strlen(name)));
 }
 
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
@@ -349,10 +309,10 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
         r = check_numbers(o);
     if (r < 0)
         return r;
-    if (o->imatrix)
+    if (o->given[MOUNT_IMATRIX])
         r = open_imatrix(o);
-    o->tree.read_only = o->ro;
-    o->tree.partial = o->partial;
+    o->tree.read_only = o->given[MOUNT_RO] != NULL;
+    o->tree.partial = o->given[MOUNT_PARTIAL] != NULL;
     return r;
 }
 
@@ -370,9 +330,11 @@ static int add_value(char **opts, const char *name, const char *value)
 int mnt_options_finish(struct mnt_options *o, const struct shelf *s)
 {
     char *opts = NULL;
-    int r = add_value(&opts, "fsname", o->fsname ? o->fsname : shelf_path(s));
+    const struct option_row *row;
+    const char *fsname = value_of(o, MOUNT_FSNAME, &row);
+    int r = add_value(&opts, "fsname", fsname ? fsname : shelf_path(s));
     if (r == 0)
-        r = add_value(&opts, "subtype", o->subtype ? o->subtype : "ggufs");
+        r = add_value(&opts, "subtype", value_of(o, MOUNT_SUBTYPE, &row));
     if (r == 0 && (fuse_opt_add_opt(&opts, "default_permissions") < 0 ||
                    fuse_opt_add_opt(&opts, shelf_writable(s) ? "rw" : "ro") < 0 ||
                    fuse_opt_add_arg(&o->args, "-o") < 0 || fuse_opt_add_arg(&o->args, opts) < 0))
@@ -387,22 +349,7 @@ void mnt_options_free(struct mnt_options *o)
     free(o->cmd.mountpoint);
     free(o->model);
     free(o->mountpoint);
-    free(o->fsname);
-    free(o->subtype);
-    free(o->views);
-    free(o->tensors);
-    free(o->imatrix);
+    for (size_t i = 0; i < OPTION_IDS; i++)
+        free(o->given[i]);
     imatrix_free(o->importances);
-    free(o->commit);
-    free(o->relayout);
-    free(o->reserve);
-    free(o->hardlinks);
-    free(o->backup);
-    free(o->hashnames);
-    free(o->uid);
-    free(o->gid);
-    free(o->umask);
-    free(o->kib);
-    free(o->idle_for);
-    free(o->states);
 }

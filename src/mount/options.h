@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The command line of a mount: ggufs [options] MODEL MOUNTPOINT, as a person, mount(8) or fstab
- * gives it.
+ * gives it; and the one table of options (scripts/packaging/options.tsv), of which --help and the
+ * completions are made, too.
  */
 #ifndef MOUNT_OPTIONS_H
 #define MOUNT_OPTIONS_H
@@ -9,28 +10,56 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
+#include "mount/option_table.h"
 #include "shelf/shelf.h"
+
+/* ---- the table ---- */
+
+enum option_kind { KIND_OPTION, KIND_COMMAND, KIND_FLAG, KIND_MOUNT, KIND_FUSE, KIND_FSTAB };
+#define OF_KIND(kind) (1u << (kind))
+
+struct option_row {
+    enum option_id id; /* rows of one name share it */
+    enum option_kind kind;
+    unsigned takes;       /* of a command: a set of OPTION_IN_SET() */
+    unsigned least, most; /* operands of a command */
+    const char *name;     /* with its dashes */
+    const char
+        *values; /* what may follow "=": words between "|", capitals: the user's own; NULL: none */
+    const char *
+        fallback; /* the value if the option is not given; without values: what it stands for; or NULL */
+    const char *wants; /* what an operand of a command is; NULL: it takes none */
+};
+
+/* Of a row of KIND_OPTION. */
+#define OPTION_IN_SET(row) (1u << option_place(row))
+size_t option_place(const struct option_row *row);
+
+/*
+ * The row that an argument names, if it is of one of the kinds (a set of OF_KIND()): the one that takes a value if the
+ * argument has one behind "=" (*value; else NULL). If there is only a row that does not fit in this, that one.
+ */
+const struct option_row *option_find(const char *arg, unsigned kinds, const char **value);
+/* The row that was most likely meant; of KIND_OPTION only those in `takes`. NULL: none is close. */
+const struct option_row *option_nearest(const char *arg, unsigned kinds, unsigned takes);
+/* The place of a word in the row's values; -1: it is not one of them. */
+int option_word(const struct option_row *row, const char *word);
+/* All of them, as "auto, close or sync". */
+void option_words(const struct option_row *row, struct buf *out);
+
+/* ---- a mount ---- */
 
 struct mnt_options {
     struct tree_options tree;
     char *model;      /* owned; NULL if not given */
     char *mountpoint; /* owned; NULL if not given. Absolute once it is mounted */
-    char *fsname;     /* owned; NULL: the model's real path */
-    char *subtype;    /* owned; NULL: "ggufs" */
-    int help, version;
+    /* Each option that was given, by its id: its value, "" if it takes none; owned, NULL if it was not given. */
+    char *given[OPTION_IDS];
     struct fuse_args args;        /* what is left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
-    int partial, ro;              /* as fuse_opt_parse() sets them */
-    int allow_other;              /* also passed to libfuse */
-    int tilde;                    /* -o backup, without a suffix */
-    bool set_threads;             /* max_threads was given */
-    int auto_unmount;             /* handled by guard.h, not by libfuse */
-    bool set_readahead;
-    unsigned readahead; /* KiB; unless set_readahead, use the default */
-    unsigned idle;      /* seconds; 0: the mount stays (idle.h) */
-    /* Words and numbers as they were given; owned, NULL if they were not. */
-    char *views, *tensors, *imatrix, *commit, *relayout, *reserve, *hardlinks, *backup, *hashnames,
-        *uid, *gid, *umask, *kib, *idle_for, *states;
+    bool help, version;
+    unsigned readahead;          /* KiB */
+    unsigned idle;               /* seconds; 0: the mount stays */
     struct imatrix *importances; /* owned; NULL: none */
     struct err err;              /* why parsing failed */
 };

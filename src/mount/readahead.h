@@ -9,9 +9,6 @@
 
 #include <sys/types.h>
 
-/* The default, if the process may set it. */
-#define READAHEAD_DEFAULT_KIB 1024
-
 /*
  * Set it if the process may, else do nothing. Call it after the first exchange with the kernel,
  * which lowers an earlier setting.

@@ -103,8 +103,8 @@ static int loop_threads(struct fuse_session *se, const struct mnt_options *o, bo
         return -ENOMEM;
     fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
     bool idle = cmd->max_idle_threads != UINT_MAX; /* libfuse's value for "not given" */
-    fuse_loop_cfg_set_max_threads(cfg, o->set_threads || !folder ? cmd->max_threads
-                                                                 : MNT_FOLDER_REQUESTS);
+    fuse_loop_cfg_set_max_threads(
+        cfg, o->given[MOUNT_MAX_THREADS] || !folder ? cmd->max_threads : MNT_FOLDER_REQUESTS);
     if (idle || folder)
         fuse_loop_cfg_set_idle_threads(cfg, idle ? cmd->max_idle_threads : IDLE_THREADS);
     int r = fuse_session_loop_mt(se, cfg);
@@ -312,7 +312,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         shelf_mounted(m->shelf, dev);
         announce(o, m, dev);
         first_exchange(se);
-        readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
+        readahead_set(dev, o->readahead);
         away = ready >= 0;
         leave_terminal(&ready);
         ended = loop(se, o, shelf_is_folder(m->shelf));
@@ -370,13 +370,14 @@ int mnt_run(struct mnt_options *o, struct err *e)
     int guard = -1, r = spot_prepare(&o->mountpoint, e);
     if (r == 0)
         r = begin_daemon(o, &ready, e);
-    if (r == 0 && o->auto_unmount)
+    if (r == 0 && o->given[MOUNT_AUTO_UNMOUNT])
         r = guard_begin(o->mountpoint, &guard, e);
     if (r == 0)
         r = control_begin(o->mountpoint, &control, e);
     if (r < 0)
         return r;
-    const struct shelf_options options = {.tree = o->tree, .strict = o->allow_other};
+    const struct shelf_options options = {.tree = o->tree,
+                                          .strict = o->given[MOUNT_ALLOW_OTHER] != NULL};
     r = shelf_open(o->model, &options, &t, e);
     if (r == 0)
         r = check_spot(o, t, e);

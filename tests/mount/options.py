@@ -57,7 +57,7 @@ class Options(unittest.TestCase):
                 file.write(name)
                 os.fsync(file.fileno())
         done = run(GGUFS, '--unmount', at)
-        self.assertEqual((done.returncode, done.out), (0, ''))
+        self.assertEqual((done.returncode, done.out), (0, ''), done.err)
         return done.err, before
 
     def test_backup(self):

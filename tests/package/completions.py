@@ -21,60 +21,110 @@ from mountlib import GGUFS, Mount, run
 
 SOURCE = pathlib.Path(mountlib.SOURCE)
 MADE = pathlib.Path(os.environ['GGUFS_PACKAGING'])
-ROWS = [line.split('\t') for line in (SOURCE / 'scripts/packaging/options.tsv').read_text().splitlines()
-        if line[0] != '#']
 
 
-def names(kind):
-    return {row[1] for row in ROWS if row[0] == kind}
+class Row:
+    def __init__(self, spec, columns):
+        self.kind, _, self.takes, self.default, self.help, self.screen = columns + [''] * (6 - len(columns))
+        self.name, _, self.value = spec.partition('=')
+        self.words = [word for word in self.value.split('|') if word.islower()]
 
 
-def bare(found):
-    return {name.split('=')[0] for name in found}
+ROWS = [Row(spec, line.split('\t')) for line in (SOURCE / 'scripts/packaging/options.tsv').read_text().splitlines()
+        if line[0] != '#' for spec in line.split('\t')[1].split(' ')]
+
+
+def rows(*kinds):
+    return [row for row in ROWS if row.kind in kinds]
+
+
+def names(*kinds):
+    return {row.name for row in rows(*kinds)}
 
 
 class Table(unittest.TestCase):
-    """scripts/packaging/options.tsv has what the program takes: an option that is missing there is in
-    no completion."""
+    """scripts/packaging/options.tsv is what the program parses, and what --help and the completions are made of."""
 
     def test_help(self):
         """One screen, which names nothing that is not in the table."""
         lines = run(GGUFS, '--help').out.splitlines()
         self.assertLessEqual((len(lines), max(map(len, lines))), (24, 80))
         text = '\n'.join(lines)
-        self.assertEqual(set(re.findall(r'-o (\w+)', text)) - bare(names('mount')) - {'OPTION'}, set())
-        self.assertEqual(set(re.findall(r'(?<!\w)--[\w-]+', text)) - {'--COMMAND'},
-                         bare(names('command')) - {'--help', '--version'})
+        self.assertEqual(set(re.findall(r'-o (\w+)', text)) - names('mount', 'fuse') - {'OPTION'}, set())
+        self.assertEqual(set(re.findall(r'(?<!\w)--[\w-]+', text)) - {'--COMMAND'}, names('command') - {'--help', '--version'})
         for row in ROWS:
-            if len(row) > 4:
-                self.assertIn(f'  {row[4]:25}{row[3]}', lines)
+            if row.screen:
+                self.assertIn(f'  {row.screen:25}{row.help}', lines)
 
-    def test_program(self):
-        """Every option of the table is one, and takes exactly these words."""
-        code = (SOURCE / 'src/mount/options.c').read_text()
-        self.assertEqual(set(re.findall(r'(?:OPT|SET)\("(\w+)', code)) - bare(names('mount')), set())
-        for _, name, takes, *_ in (row for row in ROWS if row[0] == 'mount'):
-            words = [word for word in takes.split() if word.islower()]
-            value = (words or {'OCTAL': ['22']}.get(takes, ['1']))[0] if takes else ''
-            with self.subTest(name=name):
-                done = run(GGUFS, '-o', name + value, '/nowhere.gguf', '/nowhere')
-                if takes == 'FILE':  # which is looked at first
-                    self.assertIn(f'option {name[:-1]}: ', done.err)
+    def test_used(self):
+        """What the program parses it also looks at."""
+        code = '\n'.join(path.read_text() for path in (SOURCE / 'src').rglob('*.c'))
+        for row in rows('command', 'option', 'mount'):
+            name = f"{row.kind.upper()}_{row.name.strip('-_').upper()}"
+            self.assertRegex(code, rf'\b{name}\b')
+
+    def test_mount(self):
+        """Every option behind -o is one, and takes exactly these words."""
+        given = {'OCTAL': '22', 'SIZE': '1K', 'NUMBER': '1', 'SECONDS': '1', 'KIB': '1'}
+        for row in rows('mount', 'fuse', 'fstab'):
+            with self.subTest(name=row.name):
+                value = '=' + (row.words or [given.get(row.value, 'some')])[0] if row.value else ''
+                done = run(GGUFS, '-o', row.name + value, '/nowhere.gguf', '/nowhere')
+                if row.value == 'FILE':  # which is looked at first
+                    self.assertIn(f'option {row.name}: ', done.err)
                     continue
                 self.assertEqual(done.returncode, 1, done.err)
-                if words:
-                    done = run(GGUFS, '-o', name + '?', '/nowhere.gguf', '/nowhere')
+                if row.words:
+                    done = run(GGUFS, '-o', row.name + '=?', '/nowhere.gguf', '/nowhere')
                     said = re.search('must be (.*), not ', done.err)[1].split(' (')[0].replace(' bytes', ' ')
-                    self.assertEqual(set(re.findall(r'[a-z]+', said)) - {'or', 'bytes'}, set(words))
-        for name in names('command') - {'--help', '--version', '--list'}:
-            self.assertNotIn('unknown', run(GGUFS, name).err)
+                    self.assertEqual(set(re.findall(r'[a-z]+', said)) - {'or', 'bytes'}, set(row.words))
+
+    def test_commands(self):
+        """A command takes the options of its row, and no others."""
+        options = rows('option')
+        for row in rows('command'):
+            if row.name in ('--help', '--version', '--list') or row.value:
+                continue
+            for option in options:
+                spec = option.name + ('=' + (option.words or ['1'])[0] if option.value else '')
+                shown = option.name + ('=' + (option.value if len(option.words) == 1 else '') if option.value else '')
+                done = run(GGUFS, row.name, spec)
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual('unknown option' not in done.err, shown in row.takes.split(), done.err)
+            done = run(GGUFS, row.name)
+            self.assertRegex(done.err, 'is missing|takes two models')
+
+    def manual(self):
+        """The items of the manual's list of options, by name; the names in its synopsis, by command."""
+        page = (SOURCE / 'docs/ggufs.1').read_text()
+        items = {}
+        for item in re.split(r'^\.It ', page.split('.Sh OPTIONS')[1].split('.Sh ')[0], flags=re.M)[1:]:
+            head = re.sub(r'=|\b(?:Ns|Op|Cm|Fl o|Fl)\b|\bAr \w+|\w+=(?=edit)', ' ', item.splitlines()[0].replace('=edit', ''))
+            items.update((name.lstrip('-'), item) for name in re.findall(r'[\w-]+', head))
+        synopsis = {block.split()[1].lstrip('-').rstrip(','): block
+                    for block in re.split(r'^\.Nm\n\.Fl ', page.split('.Sh SYNOPSIS')[1].split('.Sh ')[0], flags=re.M)[1:]
+                    for block in ['Fl ' + block]}
+        return items, synopsis
 
     def test_manual(self):
-        page = (SOURCE / 'docs/ggufs.1').read_text()
-        for name in bare(names('mount')):
-            self.assertRegex(page, rf'Cm {name}\b|[( ]{name}\b')
-        for name in bare(names('command') | names('option') | names('flag')):
-            self.assertRegex(page, rf'Fl {name[1:]}\b|{name[1:]}\b')
+        """It has the same options, with the same words and defaults."""
+        items, synopsis = self.manual()
+        listed = {row.name.lstrip('-') for row in rows('mount', 'fuse', 'flag') if row.help}
+        self.assertEqual(set(items) - {'help', 'version'}, listed)
+        for row in rows('mount'):
+            for word in row.words:
+                self.assertRegex(items[row.name], rf'\b{word}\b')
+            if row.default and row.words:
+                self.assertRegex(items[row.name], rf'Cm {row.default} ?,\n?(?:the )?default|[Dd]efault[^.]*,\n\.Cm {row.default} ')
+            elif row.default:
+                self.assertRegex(items[row.name], rf'{row.default}(?!\w).*\n?.*default|default[^.]*\n.*{row.default}')
+        self.assertEqual(set(synopsis), {name[2:] for name in names('command')} - {'version'})
+        for row in rows('command'):
+            for option in (word for word in row.takes.split() if word[0] == '-'):
+                name, _, value = option.partition('=')
+                self.assertRegex(synopsis[row.name[2:]], rf'Fl {name[1:]}\b.*{value}')
+            if row.words:
+                self.assertRegex(synopsis[row.name[2:]], rf'Op Cm ={row.value}')
 
 
 class Shell:
