@@ -421,7 +421,7 @@ void batch_drop(struct live *l, struct batch *failed)
     assert(lock_held(&l->lock));
     struct batch old = l->next;
     batch_begin(l);
-    l->next.waits = old.waits;
+    l->next.number = old.number;
     play_all_back(l, &old);
     if (failed)
         play_all_back(l, failed);
@@ -452,9 +452,9 @@ static void hear(struct heard *h, const struct live_wait *waits, uint64_t last)
 {
     if (last > h->after)
         memset(h->bit, 0, (size_t)(last - h->after) / 8 + 1);
-    for (; waits; waits = waits->next) {
-        const uint64_t i = waits->edit - h->after;
-        if (waits->edit > h->after && waits->edit <= last)
+    for (const struct live_wait *w = waits; w; w = w->next) {
+        const uint64_t i = w->edit - h->after;
+        if (w->needs == LIVE_DURABLE && w->edit > h->after && w->edit <= last)
             h->bit[i / 8] |= (uint8_t)(1u << i % 8);
     }
 }
@@ -494,11 +494,11 @@ static bool break_tensors(struct live *l, const struct heard *h, int r)
     return silent;
 }
 
-bool batch_break(struct live *l, uint64_t after, const struct live_wait *waits, int r)
+bool batch_break(struct live *l, int r)
 {
-    struct heard h = {.after = after, .bit = l->heard};
+    struct heard h = {.after = l->settled, .bit = l->heard};
     assert(lock_held(&l->lock));
-    hear(&h, waits, l->edits);
+    hear(&h, l->waits.first, l->edits);
     bool keys = break_keys(l, &h, r), tensors = break_tensors(l, &h, r);
     return keys || tensors;
 }

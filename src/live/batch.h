@@ -51,7 +51,7 @@ void batch_move(struct live *l, struct name *from, struct name *to);
 /* Drop all of it (M4). failed: the batch that was in flight, if its write failed; else NULL. */
 void batch_drop(struct live *l, struct batch *failed);
 
-/* Break the promises of all edits after `after`. True if none of `waits` waits for one of them. */
-bool batch_break(struct live *l, uint64_t after, const struct live_wait *waits, int r);
+/* Break the promises of all edits after live.settled. True if no request waits for some of them. */
+bool batch_break(struct live *l, int r);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Helpers made, found, renamed and removed: see tensors.h. */
 #include "base/lock.h"
-#include "live/asks.h"
 #include "live/helpers.h"
 
 #include <errno.h>
@@ -263,7 +262,7 @@ static int rename_over(struct live *l, struct live_view *own, uint32_t row,
         lock_drop(&l->lock);
     }
     if (h)
-        return view_ask(l, h, rename_asked, w);
+        return waits_judge(l, h, rename_asked, w);
     renamed(l, own, row, hidden, r);
     return r;
 }

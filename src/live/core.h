@@ -11,8 +11,8 @@
  *      steps are dropped. Failed: the steps of the later batch and then its own are played backwards.
  *      All that was accepted until then is lost, and reported.
  *  M6. Edits have numbers, which rise. Those up to `settled` are on the disk, or lost; those after it
- *      and up to flight.last are in flight; the others are in `next`. A request waits for one number; a
- *      loss is reported by promises (promise.h).
+ *      and up to flight.last are in flight; the others are in `next`. A request waits for the
+ *      batch of its edit (waits.h); a loss is reported by promises (promise.h).
  *
  * Threads: all of struct live but what is marked is protected by its lock.
  */
@@ -30,6 +30,7 @@
 #include "live/lookers.h"
 #include "live/names.h"
 #include "live/places.h"
+#include "live/waits.h"
 
 /* With an edit a file moved from one name to another. */
 struct step {
@@ -60,16 +61,15 @@ struct batch {
         plan;     /* owned: of the change, as it was when a snapshot was made of it last, ... */
     bool planned; /* ... if there is one */
     struct tensor_table table;
-    uint64_t number;   /* differs for each batch */
+    uint64_t number;   /* rises: a request waits for one (waits.h) */
     struct step *step; /* owned */
     size_t n_step, cap_step;
-    uint64_t last;           /* in flight: its last edit */
-    struct live_wait *waits; /* requests that wait until it is durable */
-    uint64_t restored;       /* it is an undo: the state that it goes back to; else 0 */
-    bool slow;               /* in flight: it may be a copy of a large model */
-    bool touched;            /* bytes of tensors were overwritten, maybe, and are back */
-    struct buf notes; /* owned; in flight: what is done to each key and tensor, for the log */
-    struct err why;   /* it was not written: why; else code 0 */
+    uint64_t last;     /* in flight: its last edit */
+    uint64_t restored; /* it is an undo: the state that it goes back to; else 0 */
+    bool slow;         /* in flight: it may be a copy of a large model */
+    bool touched;      /* bytes of tensors were overwritten, maybe, and are back */
+    struct buf notes;  /* owned; in flight: what is done to each key and tensor, for the log */
+    struct err why;    /* it was not written: why; else code 0 */
 };
 
 struct judge;
@@ -119,9 +119,6 @@ struct live {
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
     size_t closing;               /* those whose writers have closed, and are not released yet */
     const struct making *judging; /* its drafts stay meanwhile */
-    struct live_wait *asks; /* not owned list: for which drafts are to be judged, as they came */
-    unsigned judged;        /* drafts for which some are carried out */
-    struct cond made;       /* there are no such drafts any more */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making
         *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */
@@ -133,12 +130,11 @@ struct live {
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */
     struct batch next;
-    struct batch flight;         /* if `flying` is set; its plan and waits as they were taken */
-    size_t flight_edits;         /* keys that it changes */
-    struct live_wait *syncs;     /* of folders, that wait for writers to be released ... */
-    struct timespec syncs_until; /* ... until then: CLOCK_MONOTONIC */
-    uint64_t edits;              /* the number of the last one that was accepted */
-    uint64_t settled;            /* that of the last one which is on the disk, or lost */
+    struct batch flight; /* if `flying` is set; its plan as it was taken */
+    size_t flight_edits; /* keys that it changes */
+    struct waits waits;
+    uint64_t edits;   /* the number of the last one that was accepted */
+    uint64_t settled; /* that of the last one which is on the disk, or lost */
     uint8_t *heard; /* owned: room for a bit of each edit that is not settled: see batch_break() */
     size_t cap_heard;
     int failed;   /* 0, or why edits were lost whose error no request got; reported once */
@@ -158,8 +154,6 @@ struct live {
     bool due_set;
     struct timespec first; /* CLOCK_MONOTONIC: the first edit that waits for due */
     struct timespec due;   /* the same: when to write what no request waits for */
-    struct crew_job watch; /* looks for signals to the programs of requests that wait, ... */
-    bool watched;          /* ... which it does */
 };
 
 /* What an edit that is made now is based on. */

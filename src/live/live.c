@@ -39,7 +39,7 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->first_numbers = n->view.snap->gguf->n_tensors;
     l->judge = judges;
     lock_init(&l->lock);
-    cond_init(&l->made);
+    waits_init(&l->waits);
     batch_begin(l);
     *ret = l;
     return 0;
@@ -58,7 +58,7 @@ void live_close(struct live *l)
         return;
     views_close(l);
     makings_free(l);
-    cond_destroy(&l->made);
+    waits_free(&l->waits);
     lock_take(&l->lock);
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);

@@ -21,6 +21,8 @@
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
 
+#include <stdatomic.h>
+
 #include "base/crew.h"
 #include "base/logger.h"
 #include "edit/file.h"
@@ -50,18 +52,24 @@ struct live_options {
     struct logger log;             /* called by any thread */
 };
 
-/* A request that waits until an edit is durable. */
+/* What a request waits for: to be judged, for handles to be released, until its batch is durable. */
+enum live_needs { LIVE_JUDGED, LIVE_RELEASED, LIVE_DURABLE };
+
+/* A request that waits. Zero but for the first three. */
 struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* for live_interrupt() */
     bool (*stopped)(struct live_wait *w);          /* a signal ends it; NULL: none can */
-    /* Of this module: */
+    /* Of this module: an entry of waits.h. */
     struct live_wait *next;
-    uint64_t edit;          /* the number of the edit that it waits for */
-    int result;             /* of the request */
-    struct live_view *view; /* of live.asks: by which a draft is to be judged ... */
-    /* ... and for what (asks.h) */
+    enum live_needs needs;
+    int result;             /* once it is taken out */
+    uint64_t batch, edit;   /* DURABLE: the numbers of the batch, and of the edit; or WAITS_ALL */
+    struct timespec until;  /* RELEASED: no longer than this: CLOCK_MONOTONIC */
+    struct live_view *view; /* JUDGED: by which a draft is judged, and for what; ... */
     int (*ask)(struct live *l, struct live_wait *w, bool stopped);
+    bool begun;         /* ... it is being judged now, ... */
+    atomic_bool cancel; /* ... which is to end */
 };
 #define LIVE_PARKED 1
 

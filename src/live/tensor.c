@@ -134,7 +134,7 @@ void making_queue(struct live *l, struct making *m)
     assert(lock_held(&l->lock));
     l->closing += (size_t)closing - m->closing;
     m->closing = closing;
-    if (l->syncs && !l->closing)
+    if (!l->closing && waits_released_at(l))
         crew_call(l->crew, &l->job);
     if (due && !m->due)
         enqueue(l, m);
@@ -220,16 +220,6 @@ struct view_draft *tensors_landed(struct live *l, const struct batch *b)
             dead = view_helpers_drop(l, ids_of(c->ids, s->old).number, dead);
     }
     return dead;
-}
-
-void views_interrupt(struct live *l, const void *request)
-{
-    assert(lock_held(&l->lock));
-    for (struct view_draft *d = l->views; d; d = d->next) {
-        struct live_wait *w = d->asks;
-        if (w && (request ? w->request == request : w->stopped && w->stopped(w)))
-            atomic_store(&d->cancel, true);
-    }
 }
 
 /* ---- drafts ---- */

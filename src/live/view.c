@@ -224,19 +224,11 @@ static int settle(struct round *o, int r, bool end)
     return r == TENSOR_SAME && o->wrote ? same(o) : 0;
 }
 
-/* With the lock. */
-static void begin(struct view_draft *d, struct live_wait *w)
-{
-    d->asks = w;
-    atomic_store(&d->cancel, false);
-}
-
 static int finish(struct round *o, int r, bool end)
 {
     bool more = r == TENSOR_SHORT;
     lock_take(&o->l->lock);
     r = settle(o, r, end);
-    o->d->asks = NULL;
     if (!o->d->data)
         view_event(&o->d->state, more ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
     lock_drop(&o->l->lock);
@@ -248,12 +240,10 @@ int view_data_judge(struct live *l, struct view_draft *d, bool end, struct live_
 {
     struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, d->tensor, 0};
-    const struct units_watch watch = {&d->cancel, on_progress, &p};
+    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
     lock_take(&l->lock);
     int r = d->why.code;
     o.wrote = view_is_due(view_state(d));
-    if (r == 0)
-        begin(d, w);
     lock_drop(&l->lock);
     if (r < 0)
         return r;
@@ -295,11 +285,9 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_
 {
     struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, d->tensor, 0};
-    const struct units_watch watch = {&d->cancel, on_progress, &p};
+    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
     lock_take(&l->lock);
     int r = take_text(&o);
-    if (r > 0)
-        begin(d, w);
     lock_drop(&l->lock);
     if (r > 0)
         r = finish(&o, judge_text(&o, end, &watch), end);

@@ -4,7 +4,7 @@
  * state; its judge is tensor_draft.h, or tensor_text.h.
  *
  * Locks: that of `struct live` protects all but the content of `data`. A draft is judged without it, for one
- * request at a time (asks.h). `io` of a helper is held while it is written, and comes before that lock.
+ * request at a time (waits.h). `io` of a helper is held while it is written, and comes before that lock.
  */
 #ifndef LIVE_VIEW_H
 #define LIVE_VIEW_H
@@ -75,15 +75,13 @@ struct view_draft {
     /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. That
      * program opens it again, and goes on. */
     time_t begun;
-    bool unclosed;          /* some writer went without a flush */
-    unsigned edits;         /* of the folder, when it was begun or passed */
-    unsigned losses;        /* of the folder, the same */
-    bool accepted;          /* some of it was, since it has writers */
-    struct err why;         /* code 0; or why a write was refused, until it is written anew */
-    bool asked;             /* requests are carried out: asks.h ... */
-    struct crew_job job;    /* ... by this turn */
-    struct live_wait *asks; /* the one that it is being judged for; NULL: none waits */
-    atomic_bool cancel;     /* a signal has ended that one */
+    bool unclosed;       /* some writer went without a flush */
+    unsigned edits;      /* of the folder, when it was begun or passed */
+    unsigned losses;     /* of the folder, the same */
+    bool accepted;       /* some of it was, since it has writers */
+    struct err why;      /* code 0; or why a write was refused, until it is written anew */
+    bool asked;          /* requests are carried out: waits.h ... */
+    struct crew_job job; /* ... by this turn */
 };
 
 struct live_view {
@@ -108,7 +106,7 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, struct liv
 int making_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 
-/* A flush, by what carries out requests of the draft (asks.h). */
+/* A flush, by what carries out requests of the draft (waits.h). */
 int view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 /* The same of a release. */
 void view_release(struct live *l, struct live_view *h);
@@ -164,9 +162,6 @@ struct view_draft *view_helpers_drop(struct live *l, uint32_t tensor, struct vie
 void view_drafts_end(struct view_draft *dead);
 /* All of a tensor in the making that nothing needs any more. With the lock. */
 void view_drafts_reap(struct live *l, const struct making *m);
-/* The request that a draft is judged for got a signal; or those that a signal has ended by now (NULL). With
- * the lock. */
-void views_interrupt(struct live *l, const void *request);
 void views_close(struct live *l);
 
 #endif

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "live/asks.h"
 #include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
@@ -327,7 +326,7 @@ static int line_asked(struct live *l, struct live_wait *w, bool stopped)
         lock_take(&l->lock);
         if (!stopped)
             view_event(&d->state, VIEW_TAKE_BACK);
-        else if (!asks_more(l, d, line_asked))
+        else if (!waits_judged_by(l, d, line_asked))
             view_event(&d->state, VIEW_EMPTY);
         lock_drop(&l->lock);
     }
@@ -343,7 +342,7 @@ static int write_to(struct live *l, struct live_view *h, bool append, uint64_t o
     if (r == VIEW_INTO)
         return write_to(l, d->into, append, off, bytes, n, w);
     if (r > 0 && w)
-        r = view_ask(l, h, line_asked, w);
+        r = waits_judge(l, h, line_asked, w);
     else if (r > 0)
         r = 0;
     return r;
@@ -408,7 +407,7 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
         struct live_view *into = helper_flushed(l, h);
         return into ? live_view_flush(l, into, w) : 0;
     }
-    return view_ask(l, h, flush_asked, w);
+    return waits_judge(l, h, flush_asked, w);
 }
 
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
@@ -424,7 +423,7 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
         struct live_view *into = helper_flushed(l, h);
         return into ? live_view_fsync(l, into, w) : 0;
     }
-    return d && d->of->sync ? view_ask(l, h, sync_asked, w) : 0;
+    return d && d->of->sync ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
 /* Dropped with what was written to it. With the lock. */
@@ -506,7 +505,7 @@ static int release_asked(struct live *l, struct live_wait *w, bool stopped)
 void live_view_release(struct live *l, struct live_view *h)
 {
     if (h->d)
-        (void)view_ask(l, h, release_asked, &h->end);
+        (void)waits_judge(l, h, release_asked, &h->end);
     else
         free(h);
 }

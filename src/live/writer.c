@@ -20,11 +20,15 @@
 #include "base/lock.h"
 #include "base/count.h"
 #include "base/when.h"
-#include "live/asks.h"
 #include "live/edits.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 #include "live/tensor_table.h"
+
+/* Seconds without another edit after which what no request waits for is written. */
+#define LATER 2
+/* Milliseconds for which the disk's room is taken to be what it was seen to be. */
+#define ROOM_MS 1000
 
 /* ---- writing ---- */
 
@@ -119,8 +123,6 @@ static void failed(struct live *l)
     l->flying_store = NULL;
     if (l->flight.touched && tensor_table_renew(l, &l->flight) < 0)
         live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
-    waits_join(&l->flight.waits, l->next.waits);
-    l->next.waits = NULL;
     l->due_set = false;
     batch_drop(l, &l->flight);
     snapshot_unref(flying);
@@ -237,11 +239,8 @@ static void take(struct live *l, struct job *job)
 /* Nothing is to be written: it was taken back, or undid itself; or it is lost: why. */
 static void answer_without(struct live *l, int r)
 {
-    struct live_wait *waits = l->next.waits;
-    const uint64_t after = r < 0 ? l->settled : l->edits;
-    l->next.waits = NULL;
     l->due_set = false;
-    waits_learn(l, waits, after, r);
+    struct live_wait *waits = waits_end(l, l->next.number, r);
     l->settled = l->edits;
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
@@ -262,14 +261,12 @@ static void give_up(struct live *l, const struct err *e)
 /* The batch is done, and those that wait are answered. */
 static void finish(struct live *l, struct job *job, int r)
 {
-    const uint64_t after = r < 0 ? l->settled : l->flight.last;
     if (r < 0)
         failed(l);
     makings_settle(l, r < 0 ? &l->flight.why : NULL);
     struct view_draft *dead = r == 0 ? tensors_landed(l, &l->flight) : NULL;
     undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
-    struct live_wait *waits = l->flight.waits; /* more may have joined */
-    waits_learn(l, waits, after, r);
+    struct live_wait *waits = waits_end(l, r < 0 ? l->next.number : l->flight.number, r);
     l->settled = r < 0 ? l->edits : l->flight.last;
     bool freeing = l->freeing = job->made && !batch_is_small(&l->flight);
     batch_end_steps(l, &l->flight);
@@ -330,6 +327,180 @@ static void write_pending(struct live *l)
     finish(l, &job, r);
 }
 
+/* ---- requests ---- */
+
+void writer_later(struct live *l, unsigned seconds)
+{
+    assert(lock_held(&l->lock));
+    if (l->opt.commit == LIVE_COMMIT_SYNC)
+        return;
+    l->due = when_now();
+    if (!l->due_set)
+        l->first = l->due;
+    struct timespec latest = l->first;
+    latest.tv_sec += WRITER_LATEST;
+    l->due.tv_sec += (time_t)seconds;
+    if (when_before(&latest, &l->due))
+        l->due = latest;
+    l->due_set = true;
+    crew_call_at(l->crew, &l->job, &l->due);
+}
+
+/* A failure that was not reported yet. */
+int writer_take_failure(struct live *l)
+{
+    assert(lock_held(&l->lock));
+    int r = l->failed;
+    l->failed = 0;
+    return r;
+}
+
+bool writer_has_work(const struct live *l)
+{
+    assert(lock_held(&l->lock));
+    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->folders.doomed ||
+           l->judging || makings_due(l);
+}
+
+static bool is_in_flight(const struct live *l, uint64_t edit)
+{
+    return l->flying && edit <= l->flight.last;
+}
+
+/* Wait for the batch that has the edit of w. */
+static int wait_for_batch(struct live *l, struct live_wait *w)
+{
+    const bool flies = is_in_flight(l, w->edit);
+    if (!flies)
+        crew_call(l->crew, &l->job);
+    return waits_batch(l, w, flies ? l->flight.number : l->next.number);
+}
+
+int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    const int lost = promise_kept(p, edit); /* maybe taken back, and later than `settled` */
+    w->edit = edit;
+    return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w) : 0;
+}
+
+int writer_sync_all(struct live *l, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    w->edit = WAITS_ALL;
+    const bool flies = l->flying && !writer_has_work(l);
+    if (flies)
+        return waits_batch(l, w, l->flight.number);
+    return writer_has_work(l) ? wait_for_batch(l, w) : writer_take_failure(l);
+}
+
+int writer_sync_released(struct live *l, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    const struct timespec *first = waits_released_at(l);
+    const struct timespec until = first ? *first : when_after(MAKING_RELEASE);
+    w->edit = WAITS_ALL;
+    crew_call_at(l->crew, &l->job, &until);
+    return waits_release(l, w, &until);
+}
+
+bool writer_file(const struct live *l, struct edit_file *ret)
+{
+    const struct edit_file *f = l->file;
+    assert(lock_held(&l->lock));
+    if (l->flying)
+        return false;
+    *ret = (struct edit_file){.sys = f->sys,
+                              .dir = f->dir,
+                              .fd = -1,
+                              .id = f->id,
+                              .clone = f->clone,
+                              .backed = f->backed};
+    (void)strcpy(ret->name, f->name);
+    return true;
+}
+
+/* True if the file was written since, or is being written: then it is not another program's change that
+ * was seen. */
+static bool is_written(const struct live *l, const struct edit_file *before)
+{
+    return l->flying || !edit_id_equal(&l->file->id, &before->id);
+}
+
+/* What the disk said is remembered, unless something was written since. */
+static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
+{
+    if (l->flying || l->freeing || !room->known)
+        return;
+    l->file->clone = f->clone;
+    l->room = *room;
+    l->room_until = when_after(ROOM_MS);
+}
+
+/* The file may be replaced while it is asked about: its descriptor is kept open. A write that is
+ * under way finds out by itself. With the lock, which is given up meanwhile. True: ask once more. */
+static bool ask_ready(struct live *l, struct err *e)
+{
+    struct edit_file f;
+    struct edit_disk room = {0};
+    *e = (struct err){0};
+    bool idle = writer_file(l, &f);
+    struct store *s = store_ref(l->newest->view.store);
+    lock_drop(&l->lock);
+    f.fd = s->file[0]->fd;
+    if (idle)
+        (void)edit_look(&f, &l->opt.edit, &room, e);
+    store_unref(s);
+    lock_take(&l->lock);
+    note_room(l, &f, &room);
+    return idle && e->code == -ESTALE && is_written(l, &f);
+}
+
+void writer_ready(struct live *l, struct err *e)
+{
+    lock_take(&l->lock);
+    while (ask_ready(l, e))
+        ;
+    lock_drop(&l->lock);
+}
+
+/* In mode auto an edit is waited for if that does not take long, and not for an old file to be freed. */
+static int wait_by_mode(struct live *l, struct live_wait *w)
+{
+    const enum live_commit mode = l->opt.commit;
+    const bool flies = is_in_flight(l, w->edit);
+    edit_keep(&l->next.change, edit_mark(&l->next.change));
+    if (mode == LIVE_COMMIT_SYNC)
+        return 0;
+    if (mode == LIVE_COMMIT_AUTO && (flies ? l->flight.slow : l->freeing || batch_is_slow(l))) {
+        if (!flies)
+            writer_later(l, LATER);
+        return 0;
+    }
+    return wait_for_batch(l, w);
+}
+
+int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    const int lost = promise_kept(p, edit);
+    w->edit = edit;
+    return lost < 0 ? lost : edit > l->settled ? wait_by_mode(l, w) : 0;
+}
+
+int writer_accepted(struct live *l, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    if (!w) {
+        writer_later(l, WRITER_SOON);
+        return 0;
+    }
+    w->edit = l->edits;
+    return wait_by_mode(l, w);
+}
+
+/* ---- turns ---- */
+
 static bool is_due(const struct live *l)
 {
     return l->due_set && when_past(&l->due, 0);
@@ -344,16 +515,15 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
 static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->folders.doomed ? &l->folders.due : NULL;
-    const struct timespec *syncs = l->syncs ? &l->syncs_until : NULL;
     const struct timespec *made = l->made_file ? &l->made_due : NULL;
     const struct timespec *first = sooner(l->due_set ? &l->due : NULL, removed);
-    return sooner(sooner(first, made), sooner(syncs, makings_due_at(l)));
+    return sooner(sooner(first, made), sooner(waits_released_at(l), makings_due_at(l)));
 }
 
 static bool wants_write(const struct live *l)
 {
-    return l->next.waits || is_due(l) || folders_due(&l->folders) || makings_due(l) ||
-           (l->stop && writer_has_work(l));
+    return waits_for(l, l->next.number) || is_due(l) || folders_due(&l->folders) ||
+           makings_due(l) || (l->stop && writer_has_work(l));
 }
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
@@ -361,11 +531,11 @@ static bool wants_write(const struct live *l)
 /* Syncs of folders go on once all writers are released, or have had their time. */
 static void begin_syncs(struct live *l)
 {
-    if (!l->syncs || (l->closing && !l->stop && !when_past(&l->syncs_until, 0)))
+    const struct timespec *until = waits_released_at(l);
+    if (!until || (l->closing && !l->stop && !when_past(until, 0)))
         return;
     folders_sync(&l->folders);
-    waits_join(&l->next.waits, l->syncs);
-    l->syncs = NULL;
+    waits_released(l, l->next.number);
 }
 
 /* One write. */
@@ -394,7 +564,7 @@ int live_start(struct live *l, struct err *e)
     l->crew = l->opt.crew ? l->opt.crew : l->own_crew;
     if (r == 0)
         r = crew_join(l->crew, &l->job, turn);
-    if (r == 0 && (r = crew_join(l->crew, &l->watch, waits_watch)) < 0)
+    if (r == 0 && (r = waits_start(l)) < 0)
         crew_leave(l->crew, &l->job);
     l->started = r == 0;
     if (r == 0 && l->opt.history)
@@ -423,10 +593,10 @@ int live_finish(struct live *l)
     if (!l->started)
         return 0;
     live_hurry(l);
-    asks_finish(l);
+    waits_rest(l);
     crew_call(l->crew, &l->job); /* what they came to */
     crew_leave(l->crew, &l->job);
-    crew_leave(l->crew, &l->watch);
+    waits_stop(l);
     if (l->opt.history && l->own_crew)
         history_job_crew(l->opt.history, NULL);
     crew_free(l->own_crew);

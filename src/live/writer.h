@@ -37,27 +37,11 @@ void writer_later(struct live *l, unsigned seconds);
 #define WRITER_SOON 1
 #define WRITER_LATEST 10
 
-/* ---- between ask.c and writer.c ---- */
-
-/* True if something is to be written. */
-bool writer_has_work(const struct live *l);
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l);
+/* True if something is to be written. */
+bool writer_has_work(const struct live *l);
 
-/* Answer a list of requests, each with the result that waits_learn() gave it. Without the lock: done() replies to
- * the kernel. */
-void waits_tell(struct live_wait *list);
-/*
- * Set the result of each request: its edit is lost if it comes after `after`, why (r; 0: none is). Those that
- * sync the folder get any loss. One that no request gets is reported later.
- */
-void waits_learn(struct live *l, struct live_wait *list, uint64_t after, int r);
-/* All of `more` are in the list too. */
-void waits_join(struct live_wait **list, struct live_wait *more);
-/* A request waits from now on: signals to its program are looked for. */
-void waits_look(struct live *l, const struct live_wait *w);
-/* Turns of live.watch, while requests wait: those are answered whose programs are to stop. */
-bool waits_watch(struct crew_job *j, struct timespec *again);
 /* A batch is over, which may be an undo: what live_undo_said() says of it. why: it cannot be planned; else
  * NULL. With the lock. */
 void undo_end(struct live *l, const struct batch *b, const struct err *why);

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests that wait: see waits.h. */
+#include "live/waits.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "base/bytes.h"
+#include "base/lock.h"
+#include "base/when.h"
+#include "live/makings.h"
+#include "live/tensor_encode.h"
+#include "live/view.h"
+#include "live/writer.h"
+
+/* Milliseconds between two looks for signals to programs that wait. */
+#define WATCH_MS 200
+/* Of a tensor of this many values the judgement is one unit of work. */
+#define FEW TENSOR_STRETCH
+
+/* ---- the list ---- */
+
+static struct live_wait *take_out(struct waits *s, struct live_wait **at)
+{
+    struct live_wait *w = *at;
+    *at = w->next;
+    if (!w->next)
+        s->end = at;
+    w->next = NULL;
+    return w;
+}
+
+static void leave(struct waits *s, const struct live_wait *w)
+{
+    struct live_wait **at = &s->first;
+    while (*at != w)
+        at = &(*at)->next;
+    take_out(s, at)->begun = false;
+}
+
+/* One more entry: signals to its program are looked for. */
+static void add(struct live *l, struct live_wait *w, enum live_needs needs)
+{
+    struct waits *s = &l->waits;
+    assert(lock_held(&l->lock));
+    w->needs = needs;
+    w->next = NULL;
+    *s->end = w;
+    s->end = &w->next;
+    if (s->watched || !w->stopped || !l->started)
+        return;
+    const struct timespec first = when_after(WATCH_MS);
+    s->watched = true;
+    crew_call_at(l->crew, &s->watch, &first);
+}
+
+/* One that waits from now on, or that was being judged and goes on waiting. */
+static int park(struct live *l, struct live_wait *w, enum live_needs needs)
+{
+    if (!w->begun)
+        add(l, w, needs);
+    else if (atomic_load(&w->cancel))
+        return -EINTR;
+    w->begun = false;
+    w->needs = needs;
+    return LIVE_PARKED;
+}
+
+void waits_tell(struct live_wait *list)
+{
+    for (struct live_wait *w = list; w; w = list) {
+        list = w->next;
+        w->done(w, w->result);
+    }
+}
+
+/* ---- signals ---- */
+
+static bool is_of(struct live_wait *w, const void *request)
+{
+    return w->request == request;
+}
+
+static bool is_stopped(struct live_wait *w, const void *arg)
+{
+    (void)arg;
+    return w->stopped && w->stopped(w);
+}
+
+/* Those that `pick` picks: what is being judged is to end, and is answered by its judge; the others are taken
+ * out. */
+static struct live_wait *stop(struct waits *s, bool (*pick)(struct live_wait *, const void *),
+                              const void *arg)
+{
+    struct live_wait *out = NULL, **end = &out, **at = &s->first;
+    while (*at) {
+        bool picked = pick(*at, arg);
+        if (picked && (*at)->begun)
+            atomic_store(&(*at)->cancel, true);
+        if (picked && !(*at)->begun)
+            end = &(*end = take_out(s, at))->next;
+        else
+            at = &(*at)->next;
+    }
+    return out;
+}
+
+static void answer_stopped(struct live *l, struct live_wait *list)
+{
+    for (struct live_wait *w = list; w; w = list) {
+        list = w->next;
+        w->done(w, w->needs == LIVE_JUDGED ? w->ask(l, w, true) : -EINTR);
+    }
+}
+
+void live_interrupt(struct live *l, const void *request)
+{
+    lock_take(&l->lock);
+    struct live_wait *stopped = stop(&l->waits, is_of, request);
+    lock_drop(&l->lock);
+    answer_stopped(l, stopped);
+}
+
+#define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, waits.watch)))
+
+/* The kernel reports the first signal to a program that waits, and no later one: they are looked for. */
+static bool watch(struct crew_job *j, struct timespec *again)
+{
+    struct live *l = LIVE_OF(j);
+    lock_take(&l->lock);
+    struct live_wait *stopped = stop(&l->waits, is_stopped, NULL);
+    const bool more = l->waits.watched = l->waits.first;
+    lock_drop(&l->lock);
+    answer_stopped(l, stopped);
+    *again = when_after(WATCH_MS);
+    return more;
+}
+
+/* ---- until a batch is durable ---- */
+
+int waits_batch(struct live *l, struct live_wait *w, uint64_t batch)
+{
+    w->batch = batch;
+    return park(l, w, LIVE_DURABLE);
+}
+
+int waits_release(struct live *l, struct live_wait *w, const struct timespec *until)
+{
+    w->until = *until;
+    return park(l, w, LIVE_RELEASED);
+}
+
+static const struct live_wait *first_release(const struct live *l)
+{
+    const struct live_wait *w = l->waits.first;
+    while (w && w->needs != LIVE_RELEASED)
+        w = w->next;
+    return w;
+}
+
+const struct timespec *waits_released_at(const struct live *l)
+{
+    const struct live_wait *w = first_release(l);
+    assert(lock_held(&l->lock));
+    return w ? &w->until : NULL;
+}
+
+void waits_released(struct live *l, uint64_t batch)
+{
+    assert(lock_held(&l->lock));
+    for (struct live_wait *w = l->waits.first; w; w = w->next)
+        if (w->needs == LIVE_RELEASED) {
+            w->needs = LIVE_DURABLE;
+            w->batch = batch;
+        }
+}
+
+bool waits_for(const struct live *l, uint64_t batch)
+{
+    const struct live_wait *w = l->waits.first;
+    assert(lock_held(&l->lock));
+    while (w && (w->needs != LIVE_DURABLE || w->batch != batch))
+        w = w->next;
+    return w;
+}
+
+struct live_wait *waits_end(struct live *l, uint64_t batch, int r)
+{
+    struct waits *s = &l->waits;
+    struct live_wait *out = NULL, **end = &out, **at = &s->first;
+    bool all = false;
+    assert(lock_held(&l->lock));
+    if (r < 0 && batch_break(l, r))
+        l->failed = r;
+    while (*at)
+        if ((*at)->needs == LIVE_DURABLE && (*at)->batch <= batch) {
+            all |= (*at)->edit == WAITS_ALL;
+            (*at)->result = r;
+            end = &(*end = take_out(s, at))->next;
+        } else {
+            at = &(*at)->next;
+        }
+    const int earlier = all ? writer_take_failure(l) : 0;
+    for (struct live_wait *w = out; w && r == 0; w = w->next)
+        if (w->edit == WAITS_ALL)
+            w->result = earlier;
+    return out;
+}
+
+/* ---- to be judged ---- */
+
+static bool is_to_judge(const struct live_wait *w, const struct view_draft *d)
+{
+    return w->needs == LIVE_JUDGED && !w->begun && w->view->d == d;
+}
+
+/* The first that waits for a draft. With the lock. */
+static struct live_wait **first_of(struct live *l, const struct view_draft *d)
+{
+    struct live_wait **at = &l->waits.first;
+    while (*at && !is_to_judge(*at, d))
+        at = &(*at)->next;
+    return at;
+}
+
+bool waits_judged_by(const struct live *l, const struct view_draft *d,
+                     int (*ask)(struct live *l, struct live_wait *w, bool stopped))
+{
+    const struct live_wait *w = l->waits.first;
+    assert(lock_held(&l->lock));
+    while (w && !(is_to_judge(w, d) && w->ask == ask))
+        w = w->next;
+    return w;
+}
+
+/* Whether something is to be judged. With the lock. */
+static bool is_due(const struct view_draft *d, const struct live_wait *w)
+{
+    const enum view_state state = view_state(d);
+    if (d->making)
+        return false;                                       /* its texts are short */
+    if (d->why.code || (state == VIEW_REFUSED && !w->done)) /* a release does not judge it again */
+        return false;
+    return view_is_due(state);
+}
+
+/* Nothing, or little, is to be judged, and copied. With the lock. */
+static bool is_quick(const struct live_view *h, const struct live_wait *w)
+{
+    const struct view_draft *d = h->d, *helper = h->from ? h->from->d : NULL;
+    const uint64_t size = max_u64(view_draft_size(d), helper ? view_draft_size(helper) : 0);
+    if (!helper && !is_due(d, w))
+        return true;
+    return d->n_elem <= FEW && size <= FEW * sizeof(double);
+}
+
+/* Nothing waits for a draft any more. Returns it if nothing needs it: for view_draft_end(). With the lock. */
+static struct view_draft *rest(struct live *l, struct view_draft *d)
+{
+    d->asked = false;
+    d->users--;
+    struct view_draft *dead = view_draft_reap(l, d);
+    if (dead && dead->folder->making)
+        making_reap(l, dead->folder->making);
+    return dead;
+}
+
+/* A draft rests. */
+static void end_serving(struct live *l, struct view_draft *dead)
+{
+    if (dead)
+        view_draft_end(dead);
+    lock_take(&l->lock);
+    if (--l->waits.judged == 0)
+        cond_broadcast(&l->waits.rest);
+    lock_drop(&l->lock);
+}
+
+static bool turn(struct crew_job *j, struct timespec *again);
+
+/* It is being judged from now on. Its `ask` may free one that nobody waits with. With the lock. */
+static void begin(struct waits *s, struct live_wait **at)
+{
+    struct live_wait *w = *at;
+    w->begun = w->done != NULL;
+    if (!w->done)
+        (void)take_out(s, at);
+}
+
+/* How it ends that a draft is served. */
+struct end {
+    bool sent;               /* what is left is done by a turn of the crew */
+    struct view_draft *dead; /* else it rests; as of rest() */
+};
+
+/* What waits for a draft next; NULL: the end. over: what is judged, and to be answered, or NULL. here: what is not quick
+ * is left to the crew, which has a thread as long as the live state has jobs of it. */
+static struct live_wait *take_next(struct live *l, struct view_draft *d, struct live_wait *over,
+                                   bool here, struct end *end)
+{
+    LOCKED(&l->lock);
+    if (over)
+        leave(&l->waits, over);
+    struct live_wait **at = first_of(l, d), *w = *at;
+    end->sent = w && here && !is_quick(w->view, w);
+    if (end->sent)
+        (void)crew_do_beside(l->crew, &d->job, turn);
+    else if (w)
+        begin(&l->waits, at);
+    else
+        end->dead = rest(l, d);
+    return end->sent ? NULL : w;
+}
+
+/*
+ * An entry that has begun, or NULL, and all that waits for its draft. The last one is answered when the draft rests: what
+ * its program does then is done at once. *result: of the entry, which its caller answers; NULL: it is answered.
+ */
+static void serve(struct live *l, struct view_draft *d, bool here, struct live_wait *w, int *result)
+{
+    struct end end = {0};
+    if (!w)
+        w = take_next(l, d, NULL, here, &end);
+    while (w) {
+        void (*done)(struct live_wait *, int) = w->done;
+        const int r = w->ask(l, w, false);
+        const bool over = done && r != LIVE_PARKED;
+        struct live_wait *next = take_next(l, d, over ? w : NULL, here, &end);
+        if (result)
+            *result = r;
+        else if (over)
+            done(w, r);
+        result = NULL;
+        w = next;
+    }
+    if (!end.sent)
+        end_serving(l, end.dead);
+}
+
+#define DRAFT_OF(j) ((struct view_draft *)((char *)(j)-offsetof(struct view_draft, job)))
+
+static bool turn(struct crew_job *j, struct timespec *again)
+{
+    struct view_draft *d = DRAFT_OF(j);
+    struct err unready; /* the write says so */
+    (void)again;
+    writer_ready(d->live, &unready);
+    serve(d->live, d, false, NULL, NULL);
+    return false;
+}
+
+int waits_judge(struct live *l, struct live_view *h,
+                int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w)
+{
+    struct view_draft *d = h->d;
+    int r = LIVE_PARKED;
+    lock_take(&l->lock);
+    const bool begins = !d->asked, here = begins && (is_quick(h, w) || !l->started);
+    w->view = h;
+    w->ask = ask;
+    w->begun = here && w->done != NULL;
+    atomic_store(&w->cancel, false);
+    if (begins) {
+        d->asked = true;
+        d->users++;
+        l->waits.judged++;
+    }
+    if (!here || w->done)
+        add(l, w, LIVE_JUDGED);
+    if (begins && !here)
+        (void)crew_do_beside(l->crew, &d->job, turn);
+    lock_drop(&l->lock);
+    if (here)
+        serve(l, d, true, w, &r);
+    return r;
+}
+
+/* ---- begin and end ---- */
+
+void waits_init(struct waits *s)
+{
+    *s = (struct waits){.end = &s->first};
+    cond_init(&s->rest);
+}
+
+void waits_free(struct waits *s)
+{
+    assert(!s->first);
+    cond_destroy(&s->rest);
+}
+
+int waits_start(struct live *l)
+{
+    return crew_join(l->crew, &l->waits.watch, watch);
+}
+
+void waits_stop(struct live *l)
+{
+    crew_leave(l->crew, &l->waits.watch);
+}
+
+void waits_rest(struct live *l)
+{
+    LOCKED(&l->lock);
+    while (l->waits.judged)
+        (void)lock_wait(&l->lock, &l->waits.rest, NULL);
+}
