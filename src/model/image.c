@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "gguf/keys.h"
 
 /* ---- made ---- */
 
@@ -157,22 +158,56 @@ int image_end(struct image *im)
     return im->err;
 }
 
+/* The reserve's entry; NULL: it has none. Version 1 is never written. */
+static const struct gguf_kv *reserve_of(const struct gguf *g)
+{
+    uint32_t i =
+        g->fmt.version > 1 ? gguf_find_key(g, KEY_RESERVE, strlen(KEY_RESERVE)) : UINT32_MAX;
+    return i == UINT32_MAX ? NULL : &g->kv[i];
+}
+
+void image_add_header(struct image *im, const struct gguf *g)
+{
+    const struct gguf_kv *r = reserve_of(g);
+    const uint64_t count = 8 + g->fmt.len_width, keys = count + g->fmt.len_width;
+    if (!r) {
+        image_add_memory(im, g->head, g->head_len);
+        return;
+    }
+    put_uint(im->count, g->n_kv - 1, g->fmt.len_width, g->fmt.big);
+    image_add_memory(im, g->head, count);
+    image_add_memory(im, im->count, g->fmt.len_width);
+    image_add_memory(im, g->head + keys, r->off - keys);
+    image_add_memory(im, g->head + r->end, g->head_len - r->end);
+}
+
+uint64_t image_cut(const struct gguf *g)
+{
+    const struct gguf_kv *r = reserve_of(g);
+    uint64_t at = g->head_len - (r ? r->end - r->off : 0);
+    if (!r || (g->n_tensors && !align_u64(at, g->alignment, &at)))
+        return 0;
+    return g->data_off - at;
+}
+
 int image_of_model(const struct gguf *g, struct image **ret)
 {
+    const uint64_t cut = image_cut(g);
     struct image *im = image_new(g);
     if (!im)
         return -ENOMEM;
-    image_add_memory(im, g->head, g->head_len);
+    image_add_header(im, g);
     for (uint32_t i = 0; i < g->n_tensors && im->err == 0; i++) {
+        const uint64_t at = g->tensor[i].off - cut;
         if (g->tensor[i].nbytes == 0)
             continue;
-        if (g->tensor[i].off < im->size)
+        if (at < im->size)
             fail(im, -EINVAL);
         else
-            image_add_zeros(im, g->tensor[i].off - im->size);
+            image_add_zeros(im, at - im->size);
         image_add_tensor(im, i, 0, g->tensor[i].nbytes);
     }
-    image_add_zeros(im, max_u64(g->file_size, im->size) - im->size);
+    image_add_zeros(im, max_u64(g->file_size - cut, im->size) - im->size);
     int r = image_end(im);
     if (r == 0)
         *ret = im;

@@ -59,6 +59,7 @@ struct image {
     size_t files, cap_files;
     const struct gguf *g; /* whose tensors are meant; NULL: none are */
     void *own;            /* owned: memory of segments; NULL: none */
+    uint8_t count[8];     /* how many keys a header without the reserve has */
 };
 
 /* An empty one with one reference. NULL: no memory. */
@@ -81,7 +82,12 @@ void image_add_zeros(struct image *im, uint64_t n);
 /* 0, -ENOMEM, -EFBIG (I1), -EINVAL (I3). */
 int image_end(struct image *im);
 
-/* The image of a model that is laid out regularly: its header, its tensors and zeros. 0, -errno. */
+/* The header of a model, as it is shown: without `ggufs.reserve`, which never leaves the file. */
+void image_add_header(struct image *im, const struct gguf *g);
+/* Bytes by which the data of a model that is shown lies before its place in the file. */
+uint64_t image_cut(const struct gguf *g);
+/* The image of a model that is laid out regularly, as it is shown: its header, its tensors and zeros.
+ * 0, -errno. */
 int image_of_model(const struct gguf *g, struct image **ret);
 
 /* The segment that holds byte `off` (below the size). */

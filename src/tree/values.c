@@ -96,7 +96,8 @@ uint64_t model_size(const struct view *v, const struct row *row, const struct gg
 {
     (void)row;
     (void)t;
-    return max_u64(v->snap->gguf->file_size, v->snap->gguf->data_end);
+    const struct gguf *g = v->snap->gguf;
+    return max_u64(g->file_size, g->data_end) - image_cut(g);
 }
 
 /* The first snapshot of a model in one file shows that file, the others what is made of them. */

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import threading
 import time
 import unittest
@@ -47,6 +48,24 @@ def entries(file):
         source.value(gguf.TYPE_NAMES[type_id])
         found.append(Entry(key, type_id, file[begin:source.at]))
     return found, source.at
+
+
+def without_reserve(file):
+    """What model.gguf shows of the file of an edited model."""
+    model, source = gguf.read(file), gguf.Reader(file)
+    n_tensors, n_kv = source.number('Q'), source.number('Q')
+    kept = b''
+    for _ in range(n_kv):
+        begin = source.at
+        if source.kv()[0] != RESERVE:
+            kept += file[begin:source.at]
+    infos, count = file[source.at:], len(entries(file)[0]) - (RESERVE in file)
+    for _ in range(n_tensors):
+        source.info()
+    infos = infos[:len(infos) - (len(file) - source.at)]
+    head = file[:16] + struct.pack(source.order + 'Q', count) + kept + infos
+    alignment = dict(model.kv).get(b'general.alignment', gguf.Value('u32', 32)).data
+    return head + bytes(gguf.pad(len(head), alignment) if n_tensors else 0) + file[model.data_offset:]
 
 
 def is_zero(data):

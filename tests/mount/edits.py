@@ -63,7 +63,9 @@ class Case:
         self.want.check(file)
         shown = [oracle.file_name(entry.key) for entry in self.want.kv]
         assert editlib.keys(self.at) == shown, editlib.keys(self.at)
-        assert mountlib.get(os.path.join(self.at, 'model.gguf')) == file
+        whole = mountlib.get(os.path.join(self.at, 'model.gguf'))
+        assert whole == editlib.without_reserve(file)
+        assert os.stat(os.path.join(self.at, 'model.gguf')).st_size == len(whole)
         assert editlib.leftovers(os.path.dirname(self.source)) == []
         return file
 
@@ -236,6 +238,29 @@ class Edits(unittest.TestCase):
             self.assertNotIn(editlib.RESERVE, mountlib.get(os.path.join(at, 'metadata.json')))
             with self.assertRaises(OSError):
                 os.stat(editlib.place(at, editlib.RESERVE))
+            self.without(source, at)
+        with mountlib.Mount(source, '-o', 'ro') as at:
+            self.without(source, at)
+        with mountlib.Mount(source, '-o', 'tensors=edit,relayout=inplace') as at:
+            self.without(source, at)
+            write(at, 'general.name', 'y' * 100)
+            name = os.listdir(os.path.join(at, 'tensors'))[0]
+            with open(os.path.join(at, 'tensors', name, 'raw'), 'r+b') as file:
+                file.write(b'12')
+            self.without(source, at)
+            sync(at)
+            self.without(source, at)
+
+    def without(self, source, at):
+        """The reserve does not leave the file: neither by model.gguf, nor by a copy that is mounted."""
+        sync(at)
+        file, whole = mountlib.get(source), mountlib.get(os.path.join(at, 'model.gguf'))
+        self.assertIn(editlib.RESERVE, file)
+        self.assertNotIn(editlib.RESERVE, whole)
+        self.assertEqual(whole, editlib.without_reserve(file))
+        self.assertEqual([(t.name, t.data) for t in editlib.strict(whole).tensors],
+                         [(t.name, t.data) for t in editlib.strict(file).tensors])
+        self.assertNotIn(editlib.RESERVE, mountlib.get(os.path.join(at, 'model.safetensors')))
 
     def test_reflink(self):
         if not editlib.clones(mountlib.folder):

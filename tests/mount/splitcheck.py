@@ -288,7 +288,7 @@ mount:           read-write
 
     def is_info(self, path, file, shard='', shards='', reserve='none', *options):
         with Mount(path, *options) as at:
-            whole = mountlib.get(at + '/model.gguf')
+            whole = mountlib.get(at + '/model.gguf' if shard or shards else path)
             model = gguf.read(whole)
             text = mountlib.get(at + '/info')
             self.assertEqual(os.stat(at + '/info').st_size, len(text))

@@ -24,13 +24,20 @@ struct model {
     struct store *store;
 };
 
-static struct model open_model(bool big, size_t missing)
+/* spaces: of a reserve between the keys, of a file that nobody padded with zeros; -1: it has none. */
+static struct model open_spaced(bool big, size_t missing, int spaces)
 {
     struct model m = {0};
     struct err e = {0};
     struct build b;
+    char reserve[200];
     build_init(&b, 3, big);
     build_str(&b, "general.architecture", "llama");
+    if (spaces >= 0) {
+        memset(reserve, ' ', sizeof(reserve));
+        build_str_n(&b, "ggufs.reserve", reserve, (size_t)spaces);
+    }
+    build_u32(&b, "llama.block_count", 7);
     uint8_t blocks[34], floats[20], words[6];
     for (size_t i = 0; i < sizeof(blocks); i++)
         blocks[i] = (uint8_t)(i * 7 + 1);
@@ -49,6 +56,11 @@ static struct model open_model(bool big, size_t missing)
     CU_ASSERT_EQUAL_FATAL(mapped_open(fd, m.p.size - missing, &m.file, &e), 0);
     CU_ASSERT_EQUAL_FATAL(store_make(&m.file, (const struct gguf *const *)&m.p.g, 1, &m.store), 0);
     return m;
+}
+
+static struct model open_model(bool big, size_t missing)
+{
+    return open_spaced(big, missing, -1);
 }
 
 static void close_model(struct model *m)
@@ -95,6 +107,47 @@ static void test_model(void)
         image_unref(im);
         close_model(&m);
     }
+}
+
+/* What is shown of a model with a reserve is the model without one. */
+static void test_reserve(void)
+{
+    struct model want[2] = {open_model(false, 0), open_model(true, 0)};
+    for (int spaces = 0; spaces < 140; spaces++) {
+        const bool big = spaces % 2;
+        struct model m = open_spaced(big, 0, spaces);
+        struct image *im;
+        CU_ASSERT_EQUAL_FATAL(image_of_model(m.p.g, &im), 0);
+        is(im, m.store, want[big].p.image, want[big].p.size);
+        CU_ASSERT_EQUAL(m.p.size - image_cut(m.p.g), want[big].p.size);
+        image_unref(im);
+        close_model(&m);
+    }
+    close_model(&want[0]);
+    close_model(&want[1]);
+}
+
+/* Without tensors the file ends with its header. */
+static void test_reserve_alone(void)
+{
+    struct build b;
+    uint8_t got[128];
+    struct image *im;
+    build_init(&b, 2, false);
+    build_str(&b, "ggufs.reserve", "   ");
+    build_u32(&b, "a.b", 7);
+    struct parsed p = parse_build(&b, 0);
+    build_init(&b, 2, false);
+    build_u32(&b, "a.b", 7);
+    struct parsed want = parse_build(&b, 0);
+    CU_ASSERT_EQUAL_FATAL(image_of_model(p.g, &im), 0);
+    CU_ASSERT_EQUAL_FATAL(im->size, want.size);
+    CU_ASSERT_EQUAL_FATAL(image_read(im, NULL, 0, got, want.size), 0);
+    CU_ASSERT_EQUAL(memcmp(got, want.image, want.size), 0);
+    CU_ASSERT_EQUAL(p.size - image_cut(p.g), want.size);
+    image_unref(im);
+    parsed_free(&p);
+    parsed_free(&want);
 }
 
 /* Of a file that is not there to its end. */
@@ -234,6 +287,8 @@ static void test_many(void)
 
 static CU_TestInfo tests[] = {
     {"a regular model", test_model},
+    {"without the reserve", test_reserve},
+    {"without the reserve, no tensors", test_reserve_alone},
     {"missing bytes", test_missing},
     {"values in a form", test_values},
     {"files, joined segments", test_files},
