@@ -3,12 +3,25 @@
 #include "command.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/count.h"
+#include "command_check.h"
+#include "command_diff.h"
+#include "command_history.h"
+#include "command_info.h"
 #include "edit/open.h"
 #include "mount/list.h"
 #include "mount/unmount.h"
@@ -92,7 +105,7 @@ static int recover(const struct command_args *a)
 static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
-    bool apart; /* it asks disks that may not answer: command_apart() */
+    bool apart; /* it asks disks that may not answer: run_apart() */
 } commands[] = {
     {COMMAND_UNMOUNT, unmount, false},         {COMMAND_LIST, list, false},
     {COMMAND_RECOVER, recover, false},         {COMMAND_CHECK, command_check, true},
@@ -199,6 +212,76 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
     return 0;
 }
 
+/* ---- a command in a process of its own ---- */
+
+/* Milliseconds that a process has to end which has nothing more to do. */
+#define PATIENCE 1000
+
+/* In the child: it may not end after that, and a reader of its output does not wait for it. */
+static void run_child(int (*fn)(const struct command_args *a), const struct command_args *a,
+                      int out)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int status = fn(a);
+    uint8_t byte = (uint8_t)status;
+    (void)fflush(NULL);
+    (void)close(STDIN_FILENO);
+    (void)close(STDOUT_FILENO);
+    (void)close(STDERR_FILENO);
+    (void)!write(out, &byte, 1);
+    exit(status);
+}
+
+/* Wait until the child ends, at most some milliseconds; -1: for ever. Its exit status; -1: it goes on. */
+static int ended(pid_t pid, int ms)
+{
+    int status = 0;
+    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+    while (p.fd >= 0 && poll(&p, 1, ms) < 0 && errno == EINTR)
+        ;
+    if (p.fd >= 0)
+        (void)close(p.fd);
+    pid_t r;
+    while ((r = waitpid(pid, &status, ms < 0 ? 0 : WNOHANG)) < 0 && errno == EINTR)
+        ;
+    if (r != pid)
+        return -1;
+    if (WIFSIGNALED(status)) { /* this process ends in the same way */
+        (void)signal(WTERMSIG(status), SIG_DFL);
+        (void)raise(WTERMSIG(status));
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/*
+ * Run a command in another process, and return its exit status when it has printed everything: a thread that
+ * waits for a disk that does not answer keeps a process from ending, even if that is killed.
+ */
+static int run_apart(int (*fn)(const struct command_args *a), const struct command_args *a)
+{
+    int end[2];
+    uint8_t status = 1;
+    ssize_t n;
+    if (pipe2(end, O_CLOEXEC) < 0)
+        return fn(a);
+    pid_t pid = fork();
+    if (pid == 0)
+        run_child(fn, a, end[1]);
+    (void)close(end[1]);
+    if (pid < 0) {
+        (void)close(end[0]);
+        return fn(a);
+    }
+    do
+        n = read(end[0], &status, 1);
+    while (n < 0 && errno == EINTR);
+    (void)close(end[0]);
+    int other = ended(pid, n == 1 ? PATIENCE : -1);
+    return other >= 0 ? other : status;
+}
+
+/* ---- the call ---- */
+
 bool command_has(const struct command_args *a, enum option_id id)
 {
     for (size_t i = 0; i < a->n_options; i++)
@@ -221,7 +304,7 @@ bool command_run(int argc, char **argv, int *status)
     if (!a.option || !a.operand)
         (void)fputs("ggufs: no memory\n", stderr);
     else if (parse(cmd, argc, argv, &a) == 0)
-        *status = c->apart ? command_apart(c->run, &a) : c->run(&a);
+        *status = c->apart ? run_apart(c->run, &a) : c->run(&a);
     free(a.option);
     free((void *)a.operand);
     return true;

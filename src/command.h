@@ -35,17 +35,4 @@ bool command_run(int argc, char **argv, int *status);
 /* To standard output. A buffer without bytes may have no memory either. */
 void command_print(const struct buf *text);
 
-/*
- * Run a command in another process, and return its exit status when it has printed everything: a thread that
- * waits for a disk that does not answer keeps a process from ending, even if that is killed.
- */
-int command_apart(int (*fn)(const struct command_args *a), const struct command_args *a);
-
-/* Commands with a file of their own; the result is the exit status. */
-int command_check(const struct command_args *a);
-int command_diff(const struct command_args *a);
-int command_info(const struct command_args *a);
-int command_history(const struct command_args *a);
-int command_undo(const struct command_args *a);
-
 #endif

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ggufs --check: see command.h. Exit status: 0 no errors (with --strict: nor warnings), 1 errors,
- * 2 unusable or misused.
- */
+/* See command_check.h. */
+#include "command_check.h"
 #include "base/when.h"
-#include "command.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ggufs --diff: see command.h. Exit status as diff(1): 0 the same, 1 different, 2 trouble.
- */
-#include "command.h"
+/* See command_diff.h. */
+#include "command_diff.h"
 
 #include <dirent.h>
 #include <errno.h>

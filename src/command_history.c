@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* --history and --undo: see command.h. Of a mounted model the daemon does what is asked. */
+/* See command_history.h. */
+#include "command_history.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
-#include "command.h"
 #include "edit/history.h"
 #include "mount/channel.h"
 #include "mount/holder.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ggufs --info: see command.h. Prints a text for each model, a table for folders, or a JSON array.
- * Exit status: 0, 1 if a model could not be read, 2 misused.
- */
-#include "command.h"
+/* See command_info.h. */
+#include "command_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>

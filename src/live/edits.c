@@ -11,8 +11,7 @@
 
 #include "base/when.h"
 #include "gguf/keys.h"
-#include "text/text_infer.h"
-#include "text/text_parse.h"
+#include "text/text.h"
 
 bool has_nul_names(const struct gguf *g)
 {

@@ -9,8 +9,7 @@
 #include "live/edits.h"
 #include "live/writer.h"
 #include "text/scan.h"
-#include "text/text_parse.h"
-#include "text/text_prefix.h"
+#include "text/text.h"
 
 /* ---- a key's text ---- */
 

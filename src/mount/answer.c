@@ -8,7 +8,7 @@
 
 #include "base/count.h"
 #include "base/order.h"
-#include "mount/stops.h"
+#include "mount/processes.h"
 
 enum { PAGE = 4096 };
 

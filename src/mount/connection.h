@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a session's connection to the kernel ends.
+ * A session's connection to the kernel: its first exchange, the size of requests, how it ends.
  *
  * Calls that wait for the disk get their reply from another thread, also after the session has ended.
  * libfuse writes it to the number of the session's descriptor. If that number were free, the next
@@ -18,6 +18,7 @@
 #define MOUNT_CONNECTION_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -32,5 +33,25 @@ int connection_reserve(int *dead, struct err *e);
 bool connection_cut(struct fuse_session *se, int *dead);
 /* Destroy the session. It unmounts nothing: libfuse sees that the connection has ended. */
 void connection_end(struct fuse_session *se);
+
+/* ---- the first exchange ---- */
+
+/*
+ * Answer the kernel's first request, which negotiates the protocol. By one thread, before any other
+ * request is answered.
+ */
+void first_exchange(struct fuse_session *se);
+
+/* ---- readahead of the kernel ---- */
+
+/*
+ * The kernel's readahead on a mount: the size of its requests when a file is read in order. FUSE
+ * mounts get 128 KiB. With 1 MiB a request carries eight times as much, and sequential reads cost
+ * about half. It is set through /sys/class/bdi, which root may write.
+ *
+ * Set it if the process may, else do nothing. Call it after the first exchange with the kernel,
+ * which lowers an earlier setting.
+ */
+void readahead_set(dev_t dev, unsigned kib);
 
 #endif

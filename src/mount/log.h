@@ -7,6 +7,7 @@
 #ifndef MOUNT_LOG_H
 #define MOUNT_LOG_H
 
+#include <stddef.h>
 #include <syslog.h>
 
 /*
@@ -19,5 +20,26 @@ void log_plain(int priority, const char *line);
 void log_to_syslog(void);
 /* Send libfuse's own messages to the same log. */
 void log_take_libfuse(void);
+
+/* ---- standard error captured ---- */
+
+/*
+ * Captures standard error. libfuse and fusermount3 write there why something failed. To report that
+ * in one line, their output meanwhile goes to a file in memory.
+ *
+ * Threads: standard error belongs to the whole process; only before threads are started. catch_last()
+ * from any.
+ */
+struct caught {
+    int stderr_fd; /* the real one, or -1: nothing is captured */
+    int file;
+};
+
+struct caught catch_begin(void);
+/* Restore standard error. dst gets the last line that was captured, as of catch_last(). */
+void catch_end(struct caught *c, char *dst, size_t size);
+
+/* The last line of such a file (-1: empty), without the writer's name and safe to print. */
+void catch_last(int file, char *dst, size_t size);
 
 #endif

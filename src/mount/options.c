@@ -12,7 +12,7 @@
 #include "base/count.h"
 #include "base/nearest.h"
 #include "edit/history.h"
-#include "mount/catch.h"
+#include "mount/log.h"
 
 /* ---- the table ---- */
 

@@ -11,6 +11,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+#include "shelf/mounts.h"
 
 /*
  * Call fn for each number in a folder of /proc, until it returns false. 0: it never did; 1: it did;
@@ -40,5 +43,37 @@ bool file_id_of(int fd, struct file_id *ret);
 bool file_is_locked_here(const struct file_id *id);
 /* The process that has taken one; 0: none that can be seen. */
 long file_locked_by(const struct file_id *id);
+
+/* ---- signals that are pending ---- */
+
+/*
+ * What a signal that is pending to a thread means. The kernel reports every signal to a program that
+ * waits for a request, also those that it takes no notice of (a shell's SIGCHLD), and only the first.
+ *
+ * Threads: any; no state.
+ */
+
+/* True if some signal is to stop the thread, of any process; or if that cannot be found out. */
+bool stops_thread(pid_t thread);
+/* The same of what /proc/TID/status holds, NUL-terminated. */
+bool stops_by_status(const char *status);
+
+/* ---- uses of a mount ---- */
+
+/* Finds the processes that use a mount, without accessing the mount. */
+
+/*
+ * Append "process 12 (bash), process 34 (vim) and 5 more", safe to print: processes with an open
+ * file, a mapping, a working folder or a program there, if this process may see them; and mounts
+ * inside of it. Appends nothing if it is not in use. Errors stay in the buf. Returns true if a use is
+ * seen that is not by another process of this program: an --unmount has the mount open for a moment.
+ */
+bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
+
+/*
+ * The same of other mount namespaces in which a device is mounted: the processes in them that this one may see.
+ * True if there are any, or if the kernel knows the device still.
+ */
+bool mount_lives_on(dev_t dev, struct buf *out);
 
 #endif

@@ -15,15 +15,12 @@
 #include <unistd.h>
 
 #include "base/path.h"
-#include "mount/catch.h"
 #include "mount/connection.h"
-#include "mount/first.h"
 #include "mount/guard.h"
 #include "mount/holder.h"
 #include "mount/log.h"
 #include "shelf/mounts.h"
 #include "mount/ops.h"
-#include "mount/readahead.h"
 #include "mount/signals.h"
 #include "mount/spot.h"
 #include "mount/takedown.h"

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mount/catch.h"
+#include "mount/log.h"
 
 extern char **environ;
 

@@ -15,7 +15,7 @@
 #include "mount/log.h"
 #include "mount/daemon.h"
 #include "mount/takedown.h"
-#include "mount/users.h"
+#include "mount/processes.h"
 
 /* After so many seconds a line reports the wait. */
 #define LINE_AFTER 1

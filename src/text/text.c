@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of a metadata value: see text.h. */
+/* The text of a metadata value, and back: see text.h. */
 #include "text/text.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/utf8.h"
+#include "gguf/gguf.h"
 #include "text/json.h"
+#include "text/json_read.h"
 #include "text/number.h"
+#include "text/scan.h"
 
 static void add_lines(struct buf *out, const struct gguf_value *v)
 {
@@ -26,4 +35,624 @@ void text_value(struct buf *out, const struct gguf_value *v)
     else
         text_scalar(out, v, &float_names_text);
     buf_char(out, '\n');
+}
+
+/* ---- what a JSON array holds ---- */
+
+enum shape_kind {
+    SHAPE_STRING = 1 << 0,
+    SHAPE_BOOL = 1 << 1,
+    SHAPE_INTEGER = 1 << 2,
+    SHAPE_FLOAT = 1 << 3,
+    SHAPE_ARRAY = 1 << 4,
+};
+
+struct shape {
+    unsigned kinds;        /* of the elements: set of enum shape_kind; 0 when empty */
+    uint64_t max;          /* largest magnitude of an integer that is not negative ... */
+    uint64_t max_negative; /* ... and of one that is */
+    bool huge;             /* an integer is over u64 */
+    bool minus_zero;       /* an integer is -0: of the types, only floats hold it */
+    bool wide;             /* a float is outside the range of f32 */
+    bool mixed;            /* an array further in has no type (shape_type()) */
+    unsigned depth;        /* levels of nested arrays, itself included */
+};
+
+static bool integers_fit(const struct shape *s, uint32_t type)
+{
+    struct integer low = {true, s->max_negative}, high = {false, s->max};
+    return !s->huge && integer_fits(type, &low) && integer_fits(type, &high);
+}
+
+/* True if an array of this element type can hold the values. */
+static bool shape_fits(const struct shape *s, uint32_t elem)
+{
+    if (s->kinds == 0)
+        return true;
+    switch (gguf_types[elem].kind) {
+    case GGUF_KIND_UINT:
+    case GGUF_KIND_INT:
+        return s->kinds == SHAPE_INTEGER && integers_fit(s, elem);
+    case GGUF_KIND_FLOAT:
+        return !(elem == GGUF_F32 && s->wide) &&
+               !(s->kinds & ~(unsigned)(SHAPE_INTEGER | SHAPE_FLOAT));
+    case GGUF_KIND_BOOL:
+        return s->kinds == SHAPE_BOOL;
+    case GGUF_KIND_STRING:
+        return s->kinds == SHAPE_STRING;
+    default:
+        return s->kinds == SHAPE_ARRAY;
+    }
+}
+
+/*
+ * The element type for values of one kind: for integers the first of u32, i32, u64, i64 that holds
+ * all; for numbers with a float or a -0 among them f32 (f64 if one is outside the range of f32);
+ * string, bool, array. False if the kinds are mixed, an integer is too large, or there are no
+ * values.
+ */
+static bool shape_type(const struct shape *s, uint32_t *elem)
+{
+    static const uint8_t order[] = {GGUF_U32, GGUF_I32,    GGUF_U64,  GGUF_I64,  GGUF_F32,
+                                    GGUF_F64, GGUF_STRING, GGUF_BOOL, GGUF_ARRAY};
+    /*
+     * Integers that no integer type holds are not silently rounded to floats. Only floats hold -0.
+     */
+    bool integers = s->kinds == SHAPE_INTEGER, floats = s->minus_zero && !s->huge;
+    for (size_t i = 0; s->kinds && i < sizeof(order); i++) {
+        bool is_float = gguf_types[order[i]].kind == GGUF_KIND_FLOAT;
+        if ((integers && is_float != floats) || !shape_fits(s, order[i]))
+            continue;
+        *elem = order[i];
+        return true;
+    }
+    return false;
+}
+
+static void add_integer(struct shape *s, const struct integer *v)
+{
+    uint64_t *most = v->minus ? &s->max_negative : &s->max;
+    *most = max_u64(*most, v->magnitude);
+    s->minus_zero |= v->minus && v->magnitude == 0;
+    s->kinds |= SHAPE_INTEGER;
+}
+
+/* Add the value whose text is the word; false: not a JSON value (a bare word). */
+static bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
+{
+    struct integer v;
+    uint64_t bits;
+    int r = scan_integer(word, n, &v);
+    if (r == 0)
+        add_integer(s, &v);
+    else if (r == -ERANGE) {
+        s->huge = true;
+        s->kinds |= SHAPE_INTEGER;
+    } else if (scan_is_float(word, n)) {
+        s->wide |= scan_scalar(GGUF_F32, word, n, &bits) == -ERANGE;
+        s->kinds |= SHAPE_FLOAT;
+    } else if (scan_scalar(GGUF_BOOL, word, n, &bits) == 0)
+        s->kinds |= SHAPE_BOOL;
+    else
+        return false;
+    return true;
+}
+
+static int nested(struct reader *r, struct shape *s, unsigned depth);
+
+static int add_array(struct reader *r, struct shape *s, unsigned depth)
+{
+    struct shape inner;
+    uint32_t elem;
+    int e = nested(r, &inner, depth + 1);
+    if (e < 0)
+        return e;
+    s->kinds |= SHAPE_ARRAY;
+    s->mixed |= inner.mixed || (inner.kinds && !shape_type(&inner, &elem));
+    if (s->depth <= inner.depth)
+        s->depth = inner.depth + 1;
+    return 0;
+}
+
+static int add_item(struct reader *r, struct shape *s, unsigned depth)
+{
+    struct buf skipped = BUF_MEASURE;
+    const uint8_t *word;
+    size_t n;
+    if (reader_at(r, '"')) {
+        s->kinds |= SHAPE_STRING;
+        return reader_string(r, &skipped);
+    }
+    if (reader_at(r, '['))
+        return add_array(r, s, depth);
+    int e = reader_word(r, &word, &n);
+    if (e < 0 || shape_add_word(s, word, n))
+        return e;
+    char shown[SHOW_MAX];
+    return reader_fail(r, -EINVAL, "'%s' is not a JSON value", show(shown, word, n));
+}
+
+static int nested(struct reader *r, struct shape *s, unsigned depth)
+{
+    int e;
+    *s = (struct shape){.depth = 1};
+    if (depth >= GGUF_MAX_DEPTH)
+        return reader_fail(r, -EINVAL, "arrays are nested more than %d deep", GGUF_MAX_DEPTH);
+    struct items it = items_begin_array(r);
+    while ((e = items_next(&it)) > 0)
+        if ((e = add_item(r, s, depth)) < 0)
+            return e;
+    return e;
+}
+
+/*
+ * Read the array at r->at, "[", past its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an error
+ * in r->err.
+ */
+static int shape_array(struct reader *r, struct shape *s)
+{
+    return nested(r, s, 0);
+}
+
+/* ---- a value from its text ---- */
+
+/* The state of one text_parse(). */
+struct parse {
+    const struct gguf_format *fmt;
+    struct reader r;
+    struct buf *out;
+    size_t start; /* of the payload in out */
+};
+
+/* The bytes of an existing value behind its type word. */
+static const uint8_t *payload_of(const struct gguf_value *v, size_t *n)
+{
+    size_t head = 0;
+    if (v->type == GGUF_STRING)
+        head = v->fmt->len_width;
+    else if (v->type == GGUF_ARRAY)
+        head = (size_t)4 + v->fmt->len_width;
+    const uint8_t *p = v->data - head;
+    *n = (size_t)(gguf_value_end(v) - p);
+    return p;
+}
+
+static void keep_payload(struct buf *out, const struct gguf_value *v)
+{
+    size_t n;
+    const uint8_t *p = payload_of(v, &n);
+    buf_add(out, p, n);
+}
+
+/* True if `write` writes exactly the text, or (prefix) the beginning of the text. */
+static bool writes(void (*write)(struct buf *, const struct gguf_value *),
+                   const struct gguf_value *v, const uint8_t *text, size_t n, size_t *len)
+{
+    struct buf size = BUF_MEASURE;
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    write(&size, v);
+    if (size.len > n)
+        return false;
+    write(&b, v);
+    *len = b.len;
+    return !buf_error(&b) && (b.len == 0 || memcmp(b.data, text, b.len) == 0);
+}
+
+/* A string's text is the string, except for one newline at the end, if it has one. */
+static size_t string_len(const uint8_t *text, size_t n)
+{
+    return n && text[n - 1] == '\n' ? n - 1 : n;
+}
+
+static bool unchanged(const struct gguf_value *old, const uint8_t *text, size_t n)
+{
+    size_t len = string_len(text, n);
+    if (old->type == GGUF_STRING)
+        return len == old->len && memcmp(old->data, text, len) == 0;
+    return writes(text_value, old, text, n, &len) && len == n;
+}
+
+static const char *noun(uint32_t type)
+{
+    switch (gguf_types[type].kind) {
+    case GGUF_KIND_UINT:
+    case GGUF_KIND_INT:
+        return "an integer";
+    case GGUF_KIND_FLOAT:
+        return "a number";
+    default:
+        return "true or false";
+    }
+}
+
+/* The line for an error of scan_scalar(); %s is the word. */
+static int scalar_error(struct err *e, int code, uint32_t type, const uint8_t *word, size_t n)
+{
+    char s[SHOW_MAX];
+    if (code == -ERANGE)
+        return err_set(e, code, "%s is outside the range of %s", show(s, word, n),
+                       gguf_types[type].name);
+    if (code == -EINVAL)
+        return err_set(e, code, "'%s' is not %s", show(s, word, n), noun(type));
+    return err_set(e, code, "no memory");
+}
+
+static bool is_nan(uint32_t type, uint64_t bits)
+{
+    if (type == GGUF_F32)
+        return (bits & 0x7fffffff) > 0x7f800000;
+    return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
+}
+
+/*
+ * A NaN keeps its bits, and true its byte (1 by the specification, but any byte is read as true).
+ */
+static uint64_t keep_bits(const struct gguf_value *old, uint64_t bits)
+{
+    if (!old || (old->type != GGUF_F32 && old->type != GGUF_F64 && old->type != GGUF_BOOL))
+        return bits;
+    uint64_t was = gguf_uint(old);
+    if (old->type == GGUF_BOOL)
+        return bits && was ? was : bits;
+    return is_nan(old->type, bits) && is_nan(old->type, was) ? was : bits;
+}
+
+static int parse_scalar(struct parse *p, uint32_t type, const struct gguf_value *old)
+{
+    const uint8_t *word = p->r.at;
+    size_t n = (size_t)(p->r.end - word);
+    uint64_t bits;
+    scan_trim(&word, &n);
+    int r = scan_scalar(type, word, n, &bits);
+    if (r < 0)
+        return scalar_error(p->r.err, r, type, word, n);
+    buf_uint(p->out, keep_bits(old, bits), gguf_types[type].width, p->fmt->big);
+    return 0;
+}
+
+/* Bytes at p that are valid UTF-8. */
+static size_t valid_run(const uint8_t *p, size_t n)
+{
+    size_t i = 0, len;
+    while (i < n && (len = utf8_len(p + i, n - i)) > 0)
+        i += len;
+    return i;
+}
+
+static int too_big(const struct parse *p)
+{
+    return err_set(p->r.err, -EFBIG, "the value is over 1 GiB");
+}
+
+static int parse_string(struct parse *p)
+{
+    const uint8_t *s = p->r.at;
+    size_t n = string_len(s, (size_t)(p->r.end - s));
+    if (n > GGUF_MAX_STRING)
+        return too_big(p);
+    size_t valid = valid_run(s, n);
+    if (valid < n)
+        return err_set(p->r.err, -EILSEQ, "byte %zu (0x%02x) is not valid UTF-8", valid, s[valid]);
+    buf_uint(p->out, n, p->fmt->len_width, p->fmt->big);
+    buf_add(p->out, s, n);
+    return 0;
+}
+
+/* Write a number into the output at `at`, where room was left for it. */
+static void patch(struct parse *p, size_t at, uint64_t v)
+{
+    if (!buf_error(p->out))
+        put_uint(p->out->data + at, v, p->fmt->len_width, p->fmt->big);
+}
+
+static int item_string(struct parse *p)
+{
+    size_t at = p->out->len;
+    buf_zero(p->out, p->fmt->len_width);
+    int r = reader_string(&p->r, p->out);
+    if (r == 0)
+        patch(p, at, p->out->len - at - p->fmt->len_width);
+    return r;
+}
+
+static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *old)
+{
+    const uint8_t *word;
+    size_t n;
+    uint64_t bits;
+    struct reader here = p->r;
+    int r = reader_word(&p->r, &word, &n);
+    if (r < 0)
+        return r;
+    r = scan_scalar(type, word, n, &bits);
+    if (r < 0) {
+        struct err what = {0};
+        (void)scalar_error(&what, r, type, word, n);
+        return reader_fail(&here, r, "%s", what.msg);
+    }
+    buf_uint(p->out, keep_bits(old, bits), gguf_types[type].width, p->fmt->big);
+    return 0;
+}
+
+/* Walks the elements of the old array beside those of the text, as long as there are any. */
+struct beside {
+    struct gguf_walk walk;
+    struct gguf_value item; /* the current element, or else the last one (any: false if none) */
+    bool any, current;
+};
+
+static void beside_next(struct beside *b)
+{
+    struct gguf_value next;
+    b->current = gguf_next(&b->walk, &next);
+    if (!b->current)
+        return;
+    b->item = next;
+    b->any = true;
+}
+
+static int parse_items(struct parse *p, struct items *it, uint32_t elem,
+                       const struct type_node *inner, const struct gguf_value *old, unsigned depth);
+
+/* The element type of the inner array at p->r.at. */
+static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
+{
+    struct reader ahead = p->r;
+    struct shape s;
+    int r = shape_array(&ahead, &s);
+    if (r < 0)
+        return r;
+    *elem = b->any ? b->item.elem : (uint32_t)GGUF_U32;
+    if (((b->any || s.kinds == 0) && shape_fits(&s, *elem)) || shape_type(&s, elem))
+        return 0;
+    if (s.kinds == SHAPE_INTEGER)
+        return reader_fail(&p->r, -ERANGE, "an integer is outside the range of u64 and i64");
+    return reader_fail(&p->r, -EINVAL, "the values of an array must be of one kind");
+}
+
+/* types: of the array's elements and of its siblings', as far as they were given. */
+static int item_array(struct parse *p, struct type_walk *types, const struct beside *b,
+                      unsigned depth)
+{
+    size_t len;
+    const struct type_node *given = type_walk_next(types);
+    uint32_t elem = given ? given->elem : 0;
+    if (!reader_at(&p->r, '['))
+        return reader_fail(&p->r, -EINVAL, "a JSON array [...] is expected");
+    if (b->current &&
+        writes(json_line_value, &b->item, p->r.at, (size_t)(p->r.end - p->r.at), &len)) {
+        keep_payload(p->out, &b->item);
+        p->r.at += len;
+        return 0;
+    }
+    if (depth >= GGUF_MAX_DEPTH)
+        return reader_fail(&p->r, -EINVAL, "arrays are nested more than %d deep", GGUF_MAX_DEPTH);
+    int r = given ? 0 : inner_type(p, b, &elem);
+    if (r < 0)
+        return r;
+    struct items it = items_begin_array(&p->r);
+    const struct gguf_value *old = b->current && b->item.elem == elem ? &b->item : NULL;
+    return parse_items(p, &it, elem, given ? given->inner : NULL, old, depth);
+}
+
+static int parse_item(struct parse *p, uint32_t type, struct type_walk *types,
+                      const struct beside *b, unsigned depth)
+{
+    if (type == GGUF_STRING)
+        return item_string(p);
+    if (type == GGUF_ARRAY)
+        return item_array(p, types, b, depth + 1);
+    return item_scalar(p, type, b->current ? &b->item : NULL);
+}
+
+/* Element type, count and elements. old: of the same element type, or NULL. */
+static int parse_items(struct parse *p, struct items *it, uint32_t elem,
+                       const struct type_node *inner, const struct gguf_value *old, unsigned depth)
+{
+    struct beside b = {.walk = {0}};
+    struct type_walk types = type_walk(inner);
+    uint64_t count = 0;
+    int r;
+    if (old)
+        b.walk = gguf_walk(old);
+    buf_uint(p->out, elem, 4, p->fmt->big);
+    size_t count_at = p->out->len;
+    buf_zero(p->out, p->fmt->len_width);
+    for (; (r = items_next(it)) > 0; count++) {
+        beside_next(&b);
+        if ((r = parse_item(p, elem, &types, &b, depth)) < 0)
+            return r;
+        if (p->out->len - p->start > GGUF_MAX_STRING)
+            return too_big(p);
+    }
+    if (r == 0)
+        patch(p, count_at, count);
+    return r;
+}
+
+static int parse_array(struct parse *p, const struct type_name *t, const struct gguf_value *old)
+{
+    struct items it = items_begin_text(&p->r, t->elem != GGUF_ARRAY);
+    struct type_node *inner;
+    int r = type_nodes(t->inner, &inner);
+    if (r < 0)
+        return err_set(p->r.err, r, "no memory");
+    r = parse_items(p, &it, t->elem, inner, old, 0);
+    free(inner);
+    if (r < 0)
+        return r;
+    reader_skip_space(&p->r);
+    return p->r.at == p->r.end ? 0 : reader_fail(&p->r, -EINVAL, "text follows the array");
+}
+
+static int parse_value(struct parse *p, const struct type_name *t, const struct gguf_value *old)
+{
+    size_t n = (size_t)(p->r.end - p->r.at);
+    if (old && unchanged(old, p->r.at, n)) {
+        keep_payload(p->out, old);
+        return 0;
+    }
+    if (n > GGUF_MAX_STRING + 1) /* a string's text may end with a newline */
+        return too_big(p);
+    if (t->type == GGUF_ARRAY)
+        return parse_array(p, t, old);
+    return t->type == GGUF_STRING ? parse_string(p) : parse_scalar(p, t->type, old);
+}
+
+int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
+               size_t n, const struct gguf_value *old, struct buf *payload, struct err *e)
+{
+    const struct type_name t = {.type = type, .elem = elem};
+    return text_parse_as(fmt, &t, text, n, old, payload, e);
+}
+
+int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
+                  size_t n, const struct gguf_value *old, struct buf *payload, struct err *e)
+{
+    if (!text)
+        text = (const uint8_t *)"";
+    struct parse p = {
+        .fmt = fmt, .r = {text, text, text + n, e}, .out = payload, .start = payload->len};
+    if (old && (old->type != t->type || (t->type == GGUF_ARRAY && old->elem != t->elem)))
+        old = NULL;
+    if (old && t->inner.p && !type_name_is(old, t->inner))
+        old = NULL;
+    int r = parse_value(&p, t, old);
+    if (r == 0 && buf_error(payload))
+        r = err_set(e, buf_error(payload), "no memory");
+    if (r < 0)
+        payload->len = p.start;
+    return r;
+}
+
+/* ---- a text while it is still being written ---- */
+
+enum {
+    JUDGED = 100,  /* a longer beginning of a number is not checked */
+    LOOKED = 4096, /* bytes of a text that are looked at: it is done again with each write */
+};
+
+/* More digits only make an integer larger; a space ends it. */
+static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
+{
+    uint64_t bits;
+    if (n == 1 && (*p == '-' || *p == '+'))
+        return 0;
+    return scan_scalar(type, p, n, &bits);
+}
+
+/*
+ * May become valid: a float, a float once a digit follows (5e, -), or the beginning of a word
+ * (-in). Unless a space has ended the number, more digits can still change its size.
+ */
+static int float_prefix(uint32_t type, const uint8_t *p, size_t n, bool ended)
+{
+    uint8_t digit_follows[JUDGED + 1];
+    uint64_t bits;
+    if (ended)
+        return scan_scalar(type, p, n, &bits);
+    memcpy(digit_follows, p, n);
+    digit_follows[n] = '0';
+    bool ok = scan_is_float(p, n) || scan_is_float(digit_follows, n + 1) || scan_begins_word(p, n);
+    return ok ? 0 : -EINVAL;
+}
+
+static int bool_prefix(const uint8_t *p, size_t n, bool ended)
+{
+    const char *word = *p == 't' ? "true" : "false";
+    if (n > strlen(word) || memcmp(p, word, n) != 0 || (ended && n < strlen(word)))
+        return -EINVAL;
+    return 0;
+}
+
+static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
+{
+    if (n > LOOKED)
+        return 0;
+    bool ended = n && is_space(p[n - 1]);
+    scan_trim(&p, &n);
+    if (n == 0 || n > JUDGED)
+        return 0;
+    switch (gguf_types[type].kind) {
+    case GGUF_KIND_UINT:
+    case GGUF_KIND_INT:
+        return ended ? scan_scalar(type, p, n, &(uint64_t){0}) : integer_prefix(type, p, n);
+    case GGUF_KIND_FLOAT:
+        return float_prefix(type, p, n, ended);
+    default:
+        return bool_prefix(p, n, ended);
+    }
+}
+
+/* The first value, as far as it is written: a line, or the text behind the bracket. */
+static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
+{
+    for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)
+        p++;
+    if (n == 0 || (elem != GGUF_ARRAY && *p == '['))
+        return 0;
+    if (elem == GGUF_ARRAY)
+        return *p == '[' ? 0 : -EINVAL;
+    if (elem == GGUF_STRING)
+        return *p == '"' ? 0 : -EINVAL;
+    const uint8_t *newline = memchr(p, '\n', n);
+    return scalar_prefix(elem, p, newline ? (size_t)(newline - p) + 1 : n);
+}
+
+int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n)
+{
+    if (n > GGUF_MAX_STRING + 1)
+        return -EFBIG;
+    if (type == GGUF_STRING)
+        return 0;
+    return type == GGUF_ARRAY ? array_prefix(elem, text, n) : scalar_prefix(type, text, n);
+}
+
+/* ---- the type of a new value ---- */
+
+static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
+{
+    struct reader r = {text, text, text + n, NULL};
+    struct shape s;
+    if (shape_array(&r, &s) < 0 || r.at != r.end)
+        return false;
+    if (shape_type(&s, elem)) /* the text's lines are one more level of arrays */
+        return *elem != GGUF_ARRAY || (!s.mixed && s.depth < GGUF_MAX_DEPTH);
+    *elem = GGUF_STRING;
+    return s.kinds == 0;
+}
+
+void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem)
+{
+    struct shape s = {0};
+    *elem = GGUF_STRING;
+    *type = GGUF_STRING;
+    scan_trim(&text, &n);
+    if (n && *text == '[')
+        *type = infer_array(text, n, elem) ? GGUF_ARRAY : GGUF_STRING;
+    else if (shape_add_word(&s, text, n) && !s.huge)
+        (void)shape_type(&s, type);
+}
+
+static bool several(const uint8_t *text, size_t n)
+{
+    return n && (*text == '[' || memchr(text, '\n', n));
+}
+
+void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
+                   uint32_t *elem)
+{
+    struct integer v;
+    if (!row) {
+        text_infer(text, n, type, elem);
+        return;
+    }
+    *type = row->type;
+    *elem = row->elem;
+    scan_trim(&text, &n);
+    if ((row->flags & KEY_PER_LAYER) && several(text, n))
+        *type = GGUF_ARRAY;
+    else if ((row->flags & KEY_COUNT) && scan_integer(text, n, &v) == 0 &&
+             !integer_fits(row->type, &v) && integer_fits(GGUF_U64, &v))
+        *type = GGUF_U64;
 }

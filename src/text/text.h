@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A metadata value as the text of its file metadata/KEY. The inverse is text/text_parse.h.
+ * A metadata value as the text of its file metadata/KEY, and back.
  *
  *   integer, float, bool   decimal (text/number.h), true or false; newline
  *   string                 its bytes, verbatim; one newline
@@ -12,9 +12,80 @@
 #ifndef TEXT_TEXT_H
 #define TEXT_TEXT_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/buf.h"
+#include "base/err.h"
+#include "gguf/keys.h"
 #include "gguf/value.h"
+#include "text/type_name.h"
 
 void text_value(struct buf *out, const struct gguf_value *v);
+
+/* ---- a value from its text ---- */
+
+/*
+ * More is taken than text_value() writes:
+ *
+ *   integer, float, bool  see text/scan.h; space, tab, CR and LF around it are dropped
+ *   string                the bytes, without one newline at the end if there is one; UTF-8
+ *   array                 a JSON value a line, or (but for arrays of arrays) one JSON array, over
+ *                         any number of lines. CRLF and blank lines at the end, or before a "["
+ *                         that begins the text, are dropped; no text at all is an empty array
+ *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
+ *                         element type: the one that is given (text/type_name.h), else that of the
+ *                         old array at the same place (or of the last one) if it fits, else by its
+ *                         values
+ *
+ * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
+ * UTF-8, -EFBIG over 1 GiB, -ENOMEM. In arrays the line of err says which line of the text.
+ * Threads: any.
+ */
+
+/*
+ * Append the value's bytes, as the file stores them behind the value type, to payload. fmt: of the
+ * model, version 2 or 3. elem: an array's element type, else ignored.
+ *
+ * old: the value that the file shows (of the same format), or NULL. If it has the same type, then
+ * its own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and
+ * inner arrays that did not change keep their bytes.
+ *
+ * On failure payload is as before (except for buf_error() after -ENOMEM).
+ */
+int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
+               size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
+/* The same where the types of inner arrays may be given. */
+int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
+                  size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
+
+/* ---- a text while it is still being written ---- */
+
+/*
+ * Check the first n bytes of a text that is still being written: 0, or the error that text_parse()
+ * would return whatever follows. Some such errors are missed, but no text that may become valid is
+ * refused (strings are not checked, as they may equal the old value). Looks at the first line of an
+ * array, and at 4096 bytes at most.
+ */
+int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
+
+/* ---- the type of a new value ---- */
+
+/*
+ * From the text alone: true or false is bool; an integer is the first of u32, i32, u64, i64 that
+ * holds it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if f32 is too
+ * narrow; a JSON array whose values are of one kind, at each depth, is an array of them (without
+ * values: of strings); anything else is a string. The text of an array of arrays is one inner
+ * array, its only element, as a line of such a text is. text_parse() accepts the text as the type
+ * found here.
+ */
+void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
+
+/*
+ * row: of the key, or NULL. A count is u64 where it needs to be; where a value may be given for
+ * each layer, text of several lines or in brackets is an array.
+ */
+void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
+                   uint32_t *elem);
 
 #endif

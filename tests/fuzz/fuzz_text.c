@@ -11,9 +11,6 @@
 
 #include "gguf/gguf.h"
 #include "text/text.h"
-#include "text/text_infer.h"
-#include "text/text_parse.h"
-#include "text/text_prefix.h"
 
 struct input {
     struct gguf_format fmt;

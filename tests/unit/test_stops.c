@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/count.h"
-#include "mount/stops.h"
+#include "mount/processes.h"
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "gguf/value.h"
-#include "text/text_infer.h"
-#include "text/text_parse.h"
+#include "text/text.h"
 
 enum { NONE = GGUF_VALUE_TYPES }; /* elem: not an array */
 

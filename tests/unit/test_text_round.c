@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "text/text.h"
-#include "text/text_parse.h"
-#include "text/text_prefix.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
 static const struct gguf_format v2_big = {.version = 2, .len_width = 8, .big = true};

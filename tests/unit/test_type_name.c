@@ -10,7 +10,6 @@
 
 #include "gguf/gguf.h"
 #include "text/text.h"
-#include "text/text_parse.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
 static const struct gguf_format v3_big = {.version = 3, .len_width = 8, .big = true};
