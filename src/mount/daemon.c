@@ -234,8 +234,26 @@ static bool may_serve(const struct daemon *d, const struct mount *m)
     return d->uid == 0 || (long)d->uid == mount_number(m->super, "user_id");
 }
 
+/* One that has mounted, and is about to say so. */
+static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
+{
+    struct timespec begin = when_now();
+    for (size_t i = 0; i < ds->n; i++) {
+        struct daemon *d = &ds->daemon[i];
+        const struct daemon_status *s = &d->status;
+        if (s->state != DAEMON_STARTING || !may_serve(d, m) || strcmp(s->at, m->at) != 0)
+            continue;
+        while (s->state == DAEMON_STARTING && !process_stopped(d->pid) &&
+               !when_past(&begin, PATIENCE) && daemon_hear(d, LOOK_AGAIN))
+            ;
+        if (mount_is_of(m, s->dev, s->at, s->model))
+            return d;
+    }
+    return NULL;
+}
+
 /* One that serves comes first: the number of a mount that is gone is given to the next one. */
-struct daemon *daemons_of(const struct daemons *ds, const struct mount *m)
+struct daemon *daemons_of(struct daemons *ds, const struct mount *m)
 {
     struct daemon *found = NULL;
     for (size_t i = 0; i < ds->n; i++) {
@@ -245,7 +263,7 @@ struct daemon *daemons_of(const struct daemons *ds, const struct mount *m)
             (!found || s->state < found->status.state))
             found = d;
     }
-    return found;
+    return found ? found : wait_for_start(ds, m);
 }
 
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m)

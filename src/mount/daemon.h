@@ -69,8 +69,8 @@ struct daemons {
 int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
 /* The daemon that serves a mount; NULL: it cannot be seen. A process that claims to serve it must
- * belong to the mount's owner, or to root. */
-struct daemon *daemons_of(const struct daemons *ds, const struct mount *m);
+ * belong to the mount's owner, or to root. One that is starting is waited for. */
+struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
 /* One that does not answer, and seems to serve a mount: it says so by the name of its socket. */
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
 /* The mount of a daemon; NULL: not in this list. */

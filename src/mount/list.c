@@ -120,7 +120,7 @@ static void add_object(struct buf *out, const struct entry *x)
     buf_char(out, '}');
 }
 
-static void add_all(const struct mounts *ms, const struct daemons *ds,
+static void add_all(const struct mounts *ms, struct daemons *ds,
                     void (*add)(struct buf *out, const struct entry *x), struct buf *out)
 {
     long until = now() + LIST_ANSWER_MS;

@@ -109,6 +109,8 @@ class Homes(Case):
         other = Foreground(mountlib.put('other.gguf', gguf.encode(ALL, samples.small())))
         other_at, process = other.__enter__()
         self.addCleanup(other.__exit__, None, None, None)
+        # What was asked of it and given up keeps it busy until that has ended.
+        self.addCleanup(until, lambda: run('fusermount3', '-u', other_at).returncode == 0)
         self.addCleanup(process.send_signal, signal.SIGCONT)
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
         os.environ['GGUFS_TEST_STATE'] = other_at + '/state'

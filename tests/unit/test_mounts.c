@@ -3,8 +3,10 @@
 #include "cu_main.h"
 
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "shelf/mounts.h"
 #include "mount/daemon.h"
@@ -146,12 +148,12 @@ static void test_old_kernel(void)
 /* The number of a mount that is gone is given to another: a daemon is known by more than that. */
 static void test_daemon_of(void)
 {
-    static char a[] = "/a", b[] = "/b", model[] = "/m", other[] = "/n";
+    static char a[] = "/a", b[] = "/b", c[] = "/c", model[] = "/m", other[] = "/n";
     struct daemon d[] = {
         {.pid = 1, .status = {.state = DAEMON_LEAVING, .dev = 7, .at = a, .model = model}},
         {.pid = 2, .status = {.state = DAEMON_SERVING, .dev = 7, .at = b, .model = other}},
         {.pid = 3, .status = {.state = DAEMON_SERVING, .dev = 8, .at = a, .model = model}},
-        {.pid = 4, .status = {.state = DAEMON_STARTING, .at = a}},
+        {.pid = 4, .fd = -1, .status = {.state = DAEMON_STARTING, .at = c}},
         {.pid = 5, .uid = 9, .status = {.state = DAEMON_SERVING, .dev = 7, .at = a}},
     };
     static const struct {
@@ -162,10 +164,10 @@ static void test_daemon_of(void)
         {{.dev = 7, .at = "/b", .source = "/n"}, 2},
         {{.dev = 8, .at = "/a", .source = "/m"}, 3},
         {{.dev = 7, .at = "/bind", .source = "/n"}, 2},
-        {{.dev = 7, .at = "/c", .source = "/o"}, 0},
+        {{.dev = 7, .at = "/d", .source = "/o"}, 0},
         {{.dev = 9, .at = "/a", .source = "/m"}, 0},
     };
-    const struct daemons ds = {.daemon = d, .n = sizeof(d) / sizeof(d[0])};
+    struct daemons ds = {.daemon = d, .n = sizeof(d) / sizeof(d[0])};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct mount m = rows[i].m;
         m.super = "rw,user_id=0";
@@ -177,6 +179,27 @@ static void test_daemon_of(void)
     }
 }
 
+/* The mount is there before its daemon has said so. */
+static void test_daemon_starts(void)
+{
+    static char at[] = "/a";
+    static const char says[] = "device 0:7\nserving\n";
+    int end[2];
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, end), 0);
+    struct daemon d = {
+        .pid = getpid(), .fd = end[0], .status = {.state = DAEMON_STARTING, .at = at}};
+    struct daemons ds = {.daemon = &d, .n = 1};
+    const struct mount m = {.dev = makedev(0, 7), .at = at, .source = at, .super = "rw,user_id=0"};
+    CU_ASSERT_EQUAL(write(end[1], says, sizeof(says) - 1), sizeof(says) - 1);
+    CU_ASSERT_PTR_EQUAL(daemons_of(&ds, &m), &d);
+    CU_ASSERT_EQUAL(d.status.state, DAEMON_SERVING);
+    (void)close(end[0]);
+    (void)close(end[1]);
+    d.status = (struct daemon_status){.state = DAEMON_SERVING, .at = at};
+    CU_ASSERT_PTR_NULL(daemons_of(&ds, &m));
+    buf_free(&d.part);
+}
+
 static CU_TestInfo tests[] = {
     {"paths are escaped and come back", test_escape},
     {"what is no escape stays", test_unescape},
@@ -185,6 +208,7 @@ static CU_TestInfo tests[] = {
     {"the list of this process", test_load},
     {"where the kernel does not report mounts", test_old_kernel},
     {"the daemon of a mount", test_daemon_of},
+    {"a daemon that starts", test_daemon_starts},
     CU_TEST_INFO_NULL,
 };
 
