@@ -26,6 +26,7 @@
 #include "base/when.h"
 #include "mount/log.h"
 #include "mount/processes.h"
+#include "mount/signals.h"
 #include "mount/takedown.h"
 #include "shelf/mounts.h"
 #include "tree/history.h"
@@ -34,6 +35,8 @@
 #define PEERS_MOST 64
 /* Milliseconds before another try: to take one, to let go of a model. */
 #define LOOK_AGAIN 100
+/* Before the loop is interrupted once more, after a signal. */
+#define KICK_AGAIN 5
 /* Seconds at most before the next look whether a mount is idle, which is at most a second late. */
 #define IDLE_MOST 3600
 
@@ -140,7 +143,9 @@ struct task {
     struct crew_job job; /* first */
     struct control *control;
     struct shelf *shelf;
-    struct peer *peer;
+    struct peer *peer;     /* of a request */
+    void (*fn)(void *arg); /* of control_do() */
+    void *arg;
 };
 
 struct wish {
@@ -237,13 +242,15 @@ static bool task_turn(struct crew_job *j, struct timespec *again)
 }
 
 /* Have something done by another thread. False: no thread can, or nothing is served. Under the lock. */
-static bool begin(struct control *c, struct peer *p,
+static bool begin(struct control *c, struct task what,
                   bool (*turn)(struct crew_job *j, struct timespec *again))
 {
     struct task *t = c->shelf ? malloc(sizeof(*t)) : NULL;
     if (!t)
         return false;
-    *t = (struct task){.control = c, .shelf = c->shelf, .peer = p};
+    *t = what;
+    t->control = c;
+    t->shelf = c->shelf;
     c->works++;
     if (crew_do_beside(c->crew, &t->job, turn) == 0)
         return true;
@@ -255,11 +262,23 @@ static bool begin(struct control *c, struct peer *p,
 static void begin_work(struct control *c, struct peer *p)
 {
     p->state = WORKS;
-    if (begin(c, p, task_turn))
+    if (begin(c, (struct task){.peer = p}, task_turn))
         return;
     p->state = ANSWERS;
     add_end(&p->out, c->shelf ? -ENOMEM : -ESHUTDOWN,
             &(struct err){.msg = "it is not served at the moment"});
+}
+
+static bool do_turn(struct crew_job *j, struct timespec *again)
+{
+    struct task t = *(struct task *)j;
+    (void)again;
+    free(j);
+    t.fn(t.arg);
+    LOCKED(&t.control->lock);
+    t.control->works--;
+    cond_broadcast(&t.control->rested);
+    return false;
 }
 
 /* ---- a mount that is gone here ---- */
@@ -319,7 +338,7 @@ static void look_at_mounts(struct control *c, bool changed)
         c->mounted = GONE;
         add(c, "gone\n", 5);
     }
-    c->leaves = begin(c, NULL, leave_turn); /* or later */
+    c->leaves = begin(c, (struct task){0}, leave_turn); /* or later */
 }
 
 /* ---- a mount that nobody uses ---- */
@@ -351,7 +370,7 @@ static int look_if_idle(struct control *c)
     if (when_past(&c->looked, (time_t)c->idle)) {
         c->looked = now;
         if (handles_idle(c->handles, &c->changes))
-            (void)begin(c, NULL, idle_turn);
+            (void)begin(c, (struct task){0}, idle_turn);
     }
     time_t left = c->looked.tv_sec + (time_t)c->idle - now.tv_sec;
     return (left < IDLE_MOST ? (int)left + 1 : IDLE_MOST) * 1000;
@@ -502,6 +521,8 @@ static void *run(void *arg)
         nfds_t n = gather(c, of);
         bool waits = c->rests || (c->shelf && (c->mounted == GONE || c->mounted == HELD));
         int idle = look_if_idle(c), limit = last ? 0 : waits ? LOOK_AGAIN : idle;
+        if (!last && signals_kick())
+            limit = KICK_AGAIN;
         lock_drop(&c->lock);
         int ready = poll(of, n, limit);
         lock_take(&c->lock);
@@ -601,6 +622,17 @@ void control_serve(struct control *c, const struct control_facts *facts, struct 
     c->looked = when_now();
     lock_drop(&c->lock);
     append(c, &b);
+}
+
+int control_wake_fd(const struct control *c)
+{
+    return c->wake;
+}
+
+bool control_do(struct control *c, void (*fn)(void *arg), void *arg)
+{
+    LOCKED(&c->lock);
+    return begin(c, (struct task){.fn = fn, .arg = arg}, do_turn);
 }
 
 int control_leave(struct control *c)

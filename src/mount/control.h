@@ -20,7 +20,7 @@
  *     history PLACE               as --history
  *     clear PLACE                 as --history=clear
  *
- * The thread also unmounts a mount that nobody uses (`-o idle=`).
+ * The thread also unmounts a mount that nobody uses (`-o idle=`), and interrupts the session's loop after a signal.
  * Where the mount is no longer in the daemon's mount namespace, but another one keeps it alive ("gone"), the thread has what
  * is pending written, and, once nothing is open for writing, no more edits made and the model's lock let go ("free";
  * "held": not yet).
@@ -28,7 +28,7 @@
  * A status is lines "WORD VALUE", paths with octal escapes as in /proc/self/mountinfo; it only grows. Other
  * requests are answered with text, if any, and a last line "end ERRNO MESSAGE".
  *
- * Threads: the calls come from one thread. A thread of its own answers; what may take long is done by others.
+ * Threads: the calls come from one thread, but where it says otherwise. A thread of its own answers; what may take long is done by others.
  */
 #ifndef MOUNT_CONTROL_H
 #define MOUNT_CONTROL_H
@@ -61,6 +61,10 @@ struct control_facts {
 int control_begin(const char *mountpoint, struct control **ret, struct err *e);
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s,
                    struct handles *h);
+/* An eventfd that wakes its thread, which then calls signals_kick(). */
+int control_wake_fd(const struct control *c);
+/* Have fn called by another thread. control_leave() waits for it. False: no thread can, or nothing is served. Any thread. */
+bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
 /* The mount is no longer served; pending edits still have to be written. Requests that were begun are waited for. 0, or
  * why an edit was lost when the mount had left this mount namespace. */
 int control_leave(struct control *c);

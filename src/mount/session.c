@@ -303,9 +303,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     char model[SHOW_MAX];
     int ended = 0, r = detach(ready, e);
     bool away = false;
-    if (r == 0)
-        r = signals_serve(e);
     if (r == 0) {
+        signals_serve(control_wake_fd(m->control));
         shelf_mounted(m->shelf, dev);
         announce(o, m, dev);
         first_exchange(se);
@@ -315,7 +314,6 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         ended = loop(se, o, shelf_is_folder(m->shelf));
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
-    teller_end(&m->teller);
     bool signalled = signals_served();
     /* Do not access a file system that may still be served: this thread would have to answer. */
     struct ending end = {.dev = dev};
@@ -337,8 +335,7 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, struct control *c, 
     struct fuse_session *se = r == 0 ? mount_session(o, &m, e) : NULL;
     if (!se)
         return e->code;
-    teller_begin(&m.teller, t);
-    m.teller.session = se;
+    m.teller = (struct teller){.shelf = t, .session = se, .control = c};
     dev_t dev = spot_device(&o->mountpoint, fuse_session_fd(se));
     say_read_only(o, t);
     r = serve(se, o, &m, dev, ready, e);

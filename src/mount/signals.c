@@ -4,11 +4,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <time.h>
+#include <stdint.h>
+#include <unistd.h>
 
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
@@ -20,11 +19,17 @@ static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 static struct {
     struct fuse_session *_Atomic se;
     atomic_int came; /* the signal; 0: none */
-    sem_t wake;      /* posted by the handler, and at the end */
-    pthread_t looping, kicking;
-    bool kicks;
+    atomic_int wake; /* an eventfd, of the thread that calls signals_kick(); -1: not served yet */
+    pthread_t looping;
     atomic_bool serves;
 } s;
+
+static void wake(void)
+{
+    const int fd = atomic_load(&s.wake);
+    if (fd >= 0)
+        (void)!write(fd, &(uint64_t){1}, sizeof(uint64_t));
+}
 
 static void on_signal(int number)
 {
@@ -33,23 +38,18 @@ static void on_signal(int number)
     (void)atomic_compare_exchange_strong(&s.came, &none, number);
     if (se)
         fuse_session_exit(se);
-    if (none == 0)
-        (void)sem_post(&s.wake);
+    if (none == 0) /* the first: the other thread goes on until the loop has returned */
+        wake();
     errno = saved;
 }
 
-/* After a signal: interrupt each wait of the loop, until the loop has returned. */
-static void *kick(void *arg)
+bool signals_kick(void)
 {
-    const struct timespec moment = {.tv_nsec = 5000000};
-    (void)arg;
-    while (sem_wait(&s.wake) < 0)
-        ;
-    while (atomic_load(&s.serves) && atomic_load(&s.came)) {
-        (void)pthread_kill(s.looping, atomic_load(&s.came));
-        (void)nanosleep(&moment, NULL);
-    }
-    return NULL;
+    const int came = atomic_load(&s.came);
+    if (!came || !atomic_load(&s.serves))
+        return false;
+    (void)pthread_kill(s.looping, came);
+    return true;
 }
 
 /* `flags`: what becomes of a call that a signal interrupts. */
@@ -66,7 +66,7 @@ static void handle(int flags)
 
 void signals_begin(struct fuse_session *se)
 {
-    (void)sem_init(&s.wake, 0, 0);
+    atomic_store(&s.wake, -1);
     atomic_store(&s.came, 0);
     atomic_store(&s.se, se);
     /* libfuse takes a helper that it cannot wait for as a failed mount. */
@@ -76,18 +76,14 @@ void signals_begin(struct fuse_session *se)
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
-int signals_serve(struct err *e)
+void signals_serve(int fd)
 {
-    sigset_t all, old;
     s.looping = pthread_self();
     handle(0);
+    atomic_store(&s.wake, fd);
     atomic_store(&s.serves, true);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&s.kicking, NULL, kick, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    s.kicks = r == 0;
-    return r < 0 ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
+    if (atomic_load(&s.came))
+        wake();
 }
 
 bool signals_served(void)
@@ -99,12 +95,8 @@ bool signals_served(void)
 void signals_end(void)
 {
     atomic_store(&s.serves, false);
-    (void)sem_post(&s.wake);
-    if (s.kicks)
-        (void)pthread_join(s.kicking, NULL);
-    s.kicks = false;
     for (size_t i = 0; i < ENDING; i++)
         (void)signal(ending[i], SIG_IGN);
     atomic_store(&s.se, NULL);
-    (void)sem_destroy(&s.wake);
+    atomic_store(&s.wake, -1);
 }

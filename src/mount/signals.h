@@ -6,25 +6,28 @@
  * Until the session is served a signal interrupts no call: what mounts finishes, and the loop ends at once.
  *
  *     signals_begin(se);            before the process detaches: from here on no signal is lost
- *     signals_serve(&e);            in the process that serves; this thread is the one that loops
+ *     signals_serve(fd);            in the process that serves; this thread is the one that loops
  *     ... the loop ...
  *     signals_served();             it has returned
  *     signals_end();                what is pending is written
  *
- * Threads: all calls come from one thread; one session for each process.
+ * A signal may come between the loop's look at the flag and its wait. So another thread, which the handler wakes,
+ * interrupts the wait until the loop has returned (signals_kick()).
+ *
+ * Threads: all other calls come from one thread; one session for each process.
  */
 #ifndef MOUNT_SIGNALS_H
 #define MOUNT_SIGNALS_H
 
 #include <stdbool.h>
 
-#include "base/err.h"
-
 struct fuse_session;
 
 void signals_begin(struct fuse_session *se);
-/* 0, -EAGAIN (no thread). */
-int signals_serve(struct err *e);
+/* fd: an eventfd, which is open until the process ends or another thread kicks no more. */
+void signals_serve(int fd);
+/* Interrupt the wait of the loop, if a signal came. True: again in a few milliseconds. */
+bool signals_kick(void);
 /* True if a signal came while the session was served. */
 bool signals_served(void);
 /* The exit status is decided: the signals are ignored until the process ends. */

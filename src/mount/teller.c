@@ -5,23 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/crew.h"
-
-#define PATIENCE 1000 /* milliseconds, of a thread for one change */
-
-struct turn {
-    struct crew_job job; /* first */
-    struct teller *teller;
-};
-
-void teller_begin(struct teller *t, struct shelf *s)
-{
-    *t = (struct teller){.shelf = s};
-    lock_init(&t->lock);
-    cond_init(&t->done);
-    if (crew_make("teller", PATIENCE, &t->crew) < 0)
-        t->crew = NULL; /* then the daemon checks alone */
-}
+#include "mount/control.h"
 
 /* Pages stay: what is in the file did not change. The kernel has most nodes not, and says so. */
 static void tell_node(void *arg, uint64_t node)
@@ -30,22 +14,10 @@ static void tell_node(void *arg, uint64_t node)
     (void)fuse_lowlevel_notify_inval_inode(t->session, node, -1, 0);
 }
 
-static void ended(struct teller *t)
+static void tell(void *arg)
 {
-    LOCKED(&t->lock);
-    t->tells--;
-    cond_broadcast(&t->done);
-}
-
-static bool tell(struct crew_job *j, struct timespec *again)
-{
-    struct turn *turn = (struct turn *)j;
-    struct teller *t = turn->teller;
-    (void)again;
-    free(turn);
+    struct teller *t = arg;
     shelf_nodes(t->shelf, tell_node, t);
-    ended(t);
-    return false;
 }
 
 void teller_look(struct teller *t, uint64_t node)
@@ -53,17 +25,7 @@ void teller_look(struct teller *t, uint64_t node)
     if (!shelf_look(t->shelf, node))
         return;
     atomic_store(&t->checks, true);
-    struct turn *turn = t->crew && t->session ? malloc(sizeof(*turn)) : NULL;
-    if (!turn)
-        return;
-    turn->teller = t;
-    lock_take(&t->lock);
-    t->tells++;
-    lock_drop(&t->lock);
-    if (crew_do(t->crew, &turn->job, tell) < 0) {
-        free(turn);
-        ended(t);
-    }
+    (void)control_do(t->control, tell, t); /* else the daemon checks alone */
 }
 
 static bool is_in_group(fuse_req_t req, gid_t gid)
@@ -93,15 +55,4 @@ int teller_check(struct teller *t, fuse_req_t req, uint64_t node, mode_t wanted)
     else if (is_in_group(req, e.attr.st_gid))
         bits >>= 3;
     return wanted & ~bits ? -EACCES : 0;
-}
-
-void teller_end(struct teller *t)
-{
-    lock_take(&t->lock);
-    while (t->tells)
-        (void)lock_wait(&t->lock, &t->done, NULL);
-    lock_drop(&t->lock);
-    crew_free(t->crew);
-    cond_destroy(&t->done);
-    lock_destroy(&t->lock);
 }

@@ -4,12 +4,11 @@
  * these: a thread that holds nothing makes it drop the attributes of each node where they are others now. From
  * then on the daemon itself checks each open too, as the kernel may have let it pass before.
  *
- *     teller_begin(&t, shelf);           then the mount is made: t.session
+ *     struct teller t = {.shelf = shelf, .session = se, .control = control};
  *     teller_look(&t, node);             before a call about a node
  *     r = teller_check(&t, req, node, 04);       before one that opens it
- *     teller_end(&t);                    the loop has returned
  *
- * Threads: look and check from any.
+ * Threads: any. control_leave() waits for what has begun.
  */
 #ifndef MOUNT_TELLER_H
 #define MOUNT_TELLER_H
@@ -19,24 +18,20 @@
 
 #include <stdatomic.h>
 
-#include "base/lock.h"
 #include "shelf/shelf.h"
 
+struct control;
+
+/* Borrowed. */
 struct teller {
     struct shelf *shelf;
-    struct fuse_session *session; /* not owned; NULL: not yet */
-    struct crew *crew;            /* owned; NULL: no memory */
+    struct fuse_session *session;
+    struct control *control;
     atomic_bool checks;
-    struct lock lock;
-    struct cond done;
-    unsigned tells; /* turns that have not ended */
 };
 
-void teller_begin(struct teller *t, struct shelf *s);
 void teller_look(struct teller *t, uint64_t node);
 /* wanted: bits of 07. 0, -EACCES. */
 int teller_check(struct teller *t, fuse_req_t req, uint64_t node, mode_t wanted);
-/* Waits for turns that have begun. */
-void teller_end(struct teller *t);
 
 #endif

@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,19 +69,45 @@ static void test_serving(void)
 {
     int ends[2], status = 0;
     char byte;
+    uint64_t woken = 0;
+    const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
     by_default();
     signals_begin(NULL);
-    CU_ASSERT_EQUAL_FATAL(signals_serve(NULL), 0);
+    signals_serve(wake);
+    CU_ASSERT_FALSE(signals_kick());
     pid_t pid = sender(SIGTERM);
     CU_ASSERT_EQUAL(read(ends[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EINTR);
+    /* Another thread is woken, and interrupts what waits again, until the loop has ended. */
+    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), (ssize_t)sizeof(woken));
+    CU_ASSERT_TRUE(signals_kick());
+    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* it needs no more of that */
     CU_ASSERT_TRUE(signals_served());
+    CU_ASSERT_FALSE(signals_kick());
     signals_end();
+    (void)close(wake);
     CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
     CU_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
     (void)close(ends[0]);
     (void)close(ends[1]);
+}
+
+/* A signal that came before is told to the thread that interrupts. */
+static void test_came_before(void)
+{
+    uint64_t woken = 0;
+    const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    by_default();
+    signals_begin(NULL);
+    CU_ASSERT_EQUAL(raise(SIGINT), 0);
+    CU_ASSERT_FALSE(signals_kick());
+    signals_serve(wake);
+    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), (ssize_t)sizeof(woken));
+    CU_ASSERT_TRUE(signals_kick());
+    CU_ASSERT_TRUE(signals_served());
+    signals_end();
+    (void)close(wake);
 }
 
 /* nohup(1) has a program ignore SIGHUP. */
@@ -89,7 +117,7 @@ static void test_ignored(void)
     by_default();
     (void)signal(SIGHUP, SIG_IGN);
     signals_begin(NULL);
-    CU_ASSERT_EQUAL_FATAL(signals_serve(NULL), 0);
+    signals_serve(-1);
     CU_ASSERT_EQUAL(sigaction(SIGHUP, NULL, &now), 0);
     CU_ASSERT_TRUE(now.sa_handler == SIG_IGN);
     CU_ASSERT_FALSE(signals_served());
@@ -100,6 +128,7 @@ static void test_ignored(void)
 static CU_TestInfo tests[] = {
     {"while it is mounted", test_before},
     {"while it is served", test_serving},
+    {"before it is served", test_came_before},
     {"a signal that is ignored", test_ignored},
     CU_TEST_INFO_NULL,
 };
