@@ -320,7 +320,7 @@ static bool try_namespace(void *arg, long pid)
         return true;
     if (mounts_load(&ms, pid) == 0)
         for (size_t i = 0; i < ms.n && !found; i++)
-            found = ms.mount[i].dev == u->m->dev;
+            found = mount_is_of(&ms.mount[i], u->m->dev, NULL, u->m->source);
     mounts_free(&ms);
     if (found)
         add_process(u);
@@ -336,13 +336,12 @@ static bool is_connected(dev_t dev)
     return access(path, F_OK) == 0;
 }
 
-bool mount_lives_on(dev_t dev, struct buf *out)
+bool mount_lives_on(const struct mount *gone, bool again, struct buf *out)
 {
-    const struct mount gone = {.dev = dev};
-    struct users u = {.m = &gone, .out = out};
+    struct users u = {.m = gone, .out = out};
     (void)processes_each("/proc", try_namespace, &u);
     add_more(&u);
-    return u.n > 0 || is_connected(dev);
+    return u.n > 0 || (again && is_connected(gone->dev));
 }
 
 bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)

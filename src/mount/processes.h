@@ -71,9 +71,10 @@ bool stops_by_status(const char *status);
 bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
 
 /*
- * The same of other mount namespaces in which a device is mounted: the processes in them that this one may see.
- * True if there are any, or if the kernel knows the device still.
+ * The same of other mount namespaces in which a mount is that is gone here: the processes in them that this one may
+ * see. True if there are any. `again`: its daemon still serves, some time after it was first asked; then true also if
+ * the kernel knows the device, whose number may be another mount's when that has really gone.
  */
-bool mount_lives_on(dev_t dev, struct buf *out);
+bool mount_lives_on(const struct mount *gone, bool again, struct buf *out);
 
 #endif

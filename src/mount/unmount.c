@@ -38,7 +38,8 @@ struct target {
     const struct mount *mount; /* NULL: no longer mounted, but its daemon still writes */
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
-    bool said; /* that it waits */
+    bool said;      /* that it waits */
+    unsigned looks; /* whether it lives on elsewhere */
 };
 
 /* The user beside root whose processes are trusted: for root the folder's owner, whose claims hold up
@@ -211,11 +212,11 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
 }
 
 /* Unmounted here, and served still: where it lives on. 0: it does not; 1: nothing is left to do here; -errno. */
-static int lives_on(const struct target *t, struct err *e)
+static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
     const struct daemon *d = t->daemon;
-    if (!t->mount || !is_gone(t) || !mount_lives_on(t->mount->dev, &where))
+    if (!t->mount || !is_gone(t) || !mount_lives_on(t->mount, t->looks++ > 0, &where))
         return 0;
     const char *in = where.len ? "; in that namespace: " : "";
     buf_char(&where, '\0');
