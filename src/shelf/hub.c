@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH}. A snapshot is a
- * folder of links to blobs, or of files. See store.h.
- */
+/* A Hugging Face cache: see hub.h. */
+#include "shelf/hub.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -10,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shelf/store.h"
+#include "base/when.h"
 
 #define PREFIX "models--"
 
@@ -50,99 +49,86 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
     return is_commit(ret);
 }
 
-/* The folder of a repository, or what a link of its name leads to: it was moved. */
-static int open_repo(struct reach *r, const struct found *dir, const char *folder, bool *linked,
-                     struct found *ret)
-{
-    int e = reach_open(r, dir, folder, REACH_NO_LINKS, ret);
-    *linked = e == -ELOOP;
-    return *linked ? reach_open(r, dir, folder, REACH_LINKS, ret) : e;
-}
+/* ---- repositories ---- */
 
-/* The name before "/snapshots". */
-static void repo_of(const char *snapshots, char folder[TREE_NAME_MAX + 1])
+/*
+ * What is at `path` in the repository `folder` (".": dir itself), or in the one that a link of this name leads to: it
+ * was moved. 0, 1 (by a link), -ENOENT (by one that is not to be followed), -errno.
+ */
+static int open_in(struct reach *r, const struct place *p, const struct found *dir,
+                   const char *folder, const char *path, enum reach_flags flags, struct found *ret)
 {
-    (void)snprintf(folder, TREE_NAME_MAX + 1, "%.*s", (int)strcspn(snapshots, "/"), snapshots);
-}
-
-/* A look: 1 if it is a repository; of a link its real path. */
-static int look_for_repo(struct reach *r, const struct found *dir, const char *snapshots,
-                         struct buf *out)
-{
-    char folder[TREE_NAME_MAX + 1];
-    struct found repo = FOUND_NONE, f = FOUND_NONE;
-    bool linked;
-    repo_of(snapshots, folder);
-    int e = open_repo(r, dir, folder, &linked, &repo);
+    char all[2 * TREE_NAME_MAX];
+    struct found repo = FOUND_NONE;
+    (void)snprintf(all, sizeof(all), "%s/%s", folder, path);
+    const bool own = strcmp(folder, ".") == 0;
+    int e = reach_open(r, dir, own ? path : all, own ? flags : REACH_NO_LINKS, ret);
+    if (e != -ELOOP || own)
+        return e;
+    e = reach_open(r, dir, folder, REACH_NO_LINKS, &repo);
+    const int linked = e == -ELOOP;
+    if (linked)
+        e = reach_open(r, dir, folder, REACH_LINKS, &repo);
+    if (e == 0 && linked && place_goes_round(r, p, repo.path))
+        e = -ENOENT;
     if (e == 0)
-        e = reach_open(r, &repo, "snapshots", REACH_NO_LINKS, &f);
-    bool is = e == 0 && S_ISDIR(f.st.st_mode);
-    if (is && linked)
-        buf_add(out, repo.path, strlen(repo.path) + 1);
-    reach_close(&f);
+        e = reach_open(r, &repo, path, flags, ret);
     reach_close(&repo);
-    return is && buf_error(out) == 0;
+    return e < 0 ? e : linked;
 }
 
-bool has_repo(struct reach *r, const struct place *p, const struct found *dir, const char *folder)
-{
-    CLEANUP(buf_free) struct buf target = BUF_INIT;
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
-    if (!repo_name(folder, org, name))
-        return false;
-    (void)snprintf(path, sizeof(path), "%s/snapshots", folder);
-    int is = look(r, look_for_repo, dir, path, &target);
-    return is != 0 && (!target.len || !place_goes_round(r, p, (const char *)target.data));
-}
-
-bool is_repo(struct reach *r, const struct found *dir)
+bool hub_has(struct reach *r, const struct place *p, const struct found *dir, const char *folder)
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    const char *slash = strrchr(dir->path, '/');
-    return slash && repo_name(slash + 1, org, name) &&
-           has_folder(r, dir, "snapshots", REACH_NO_LINKS) != 0;
+    struct found f = FOUND_NONE;
+    bool has = repo_name(folder, org, name) &&
+               open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &f) >= 0 &&
+               S_ISDIR(f.st.st_mode);
+    reach_close(&f);
+    return has;
+}
+
+/* True if one of the folders that begin so is a repository. */
+static bool has_some(struct reach *r, const struct place *p, const struct found *dir,
+                     const struct names *names, const char *start)
+{
+    const size_t n = strlen(start);
+    for (size_t i = names_from(names, start); i < names->n; i++) {
+        const char *folder = name_at(names, i);
+        if (strncmp(folder, start, n) != 0)
+            break;
+        if (names->name[i].type != DT_UNKNOWN && hub_has(r, p, dir, folder))
+            return true;
+    }
+    return false;
+}
+
+bool hub_is(struct reach *r, const struct place *p, const struct found *dir,
+            const struct names *names)
+{
+    return has_some(r, p, dir, names, PREFIX);
 }
 
 /* ---- revisions ---- */
 
-/* The commits of a repository: folders of snapshots/, sorted. */
-struct commits {
-    struct found dir; /* of snapshots/ */
-    const struct names *names;
-    size_t main; /* the number of the one that is shown by the repository's name; SIZE_MAX: none */
-};
-
-static bool is_revision(const struct commits *c, size_t i)
+static bool is_revision(const struct names *n, size_t i)
 {
-    return c->names->name[i].type == DT_DIR && is_commit(name_at(c->names, i));
+    return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
 }
 
-/* A look: when a folder was changed. */
-static int look_at_time(struct reach *r, const struct found *dir, const char *name, struct buf *out)
-{
-    struct found f = FOUND_NONE;
-    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
-    if (e == 0) {
-        buf_add(out, &f.st.st_mtim, sizeof(f.st.st_mtim));
-        e = buf_error(out);
-    }
-    reach_close(&f);
-    return e;
-}
-
-/* The newest folder whose disk answers; of several with one time the last name. */
-static size_t newest(struct reach *r, const struct commits *c)
+/* The newest folder of `snapshots`; of several with one time the last name. SIZE_MAX: none. */
+static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
     size_t found = SIZE_MAX;
-    for (size_t i = 0; i < c->names->n; i++) {
-        CLEANUP(buf_free) struct buf time = BUF_INIT;
-        struct timespec t;
-        if (!is_revision(c, i) || look(r, look_at_time, &c->dir, name_at(c->names, i), &time) < 0)
+    for (size_t i = 0; i < names->n; i++) {
+        struct found f = FOUND_NONE;
+        if (!is_revision(names, i) ||
+            reach_open(r, snapshots, name_at(names, i), REACH_NO_LINKS, &f) < 0)
             continue;
-        memcpy(&t, time.data, sizeof(t));
-        if (found == SIZE_MAX || t.tv_sec > best.tv_sec ||
-            (t.tv_sec == best.tv_sec && t.tv_nsec >= best.tv_nsec)) {
+        struct timespec t = f.st.st_mtim;
+        reach_close(&f);
+        if (found == SIZE_MAX || !when_before(&t, &best)) {
             best = t;
             found = i;
         }
@@ -150,155 +136,64 @@ static size_t newest(struct reach *r, const struct commits *c)
     return found;
 }
 
-/* The commit that refs/main names, if there is a snapshot of it. */
-static size_t named_main(struct reach *r, const struct found *repo, const struct commits *c)
+/* The number of the commit that refs/main names, if there is a snapshot of it. */
+static size_t named_main(struct reach *r, const struct place *p, const struct found *dir,
+                         const char *folder, const struct names *names)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     char commit[COMMIT_DIGITS + 1];
-    if (!reach_is_near(r, repo, "refs/main") ||
-        read_small(r, repo, "refs/main", REACH_LINKS, REF_MAX, &text) < 0 ||
-        !commit_parse(text.data, text.len, commit))
-        return SIZE_MAX;
-    for (size_t i = 0; i < c->names->n; i++)
-        if (is_revision(c, i) && strcmp(name_at(c->names, i), commit) == 0)
-            return i;
-    return SIZE_MAX;
+    struct found f = FOUND_NONE;
+    size_t i = SIZE_MAX;
+    if (open_in(r, p, dir, folder, "refs/main", REACH_LINKS, &f) >= 0 &&
+        read_small(&f, REF_MAX, &text) == 0 && commit_parse(text.data, text.len, commit) &&
+        names_type(names, commit) == DT_DIR)
+        i = names_from(names, commit);
+    reach_close(&f);
+    return i;
 }
 
-static void commits_free(struct reach *r, struct commits *c)
+static int add_revisions(const struct names *names, size_t main, const char *folder,
+                         const char *name, struct listing *ret)
 {
-    reach_close(&c->dir);
-    names_free(r, c->names);
-}
-
-static int commits_load(struct reach *r, const struct found *dir, const char *folder,
-                        struct commits *ret)
-{
-    struct found repo = FOUND_NONE;
-    bool linked;
-    *ret = (struct commits){.dir = FOUND_NONE, .main = SIZE_MAX};
-    int e = open_repo(r, dir, folder, &linked, &repo);
-    if (e == 0)
-        e = reach_open(r, &repo, "snapshots", REACH_NO_LINKS, &ret->dir);
-    if (e == 0)
-        e = names_load(r, &ret->dir, &ret->names);
-    if (e == 0) {
-        ret->main = named_main(r, &repo, ret);
-        if (ret->main == SIZE_MAX)
-            ret->main = newest(r, ret);
+    char shown[TREE_NAME_MAX + COMMIT_DIGITS + 2];
+    int e = 0;
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
+        struct ref ref = {REF_REVISION, 0, folder, name_at(names, i), REF_SURE};
+        if (!is_revision(names, i))
+            continue;
+        (void)snprintf(shown, sizeof(shown), "%s%s%s", name, i == main ? "" : "@",
+                       i == main ? "" : ref.b);
+        e = listing_add(ret, shown, &ref);
     }
-    reach_close(&repo);
     return e;
 }
 
-/* A look: the commits of a repository, each with its end and, before it, '=' for the main one, else '@'. */
-static int look_at_commits(struct reach *r, const struct found *dir, const char *snapshots,
-                           struct buf *out)
+int hub_add(struct reach *r, const struct place *p, const struct found *dir, const char *folder,
+            const char *name, struct listing *ret)
 {
-    struct commits c;
-    char folder[TREE_NAME_MAX + 1];
-    repo_of(snapshots, folder);
-    int e = commits_load(r, dir, folder, &c);
-    for (size_t i = 0; e == 0 && i < c.names->n; i++) {
-        if (!is_revision(&c, i))
-            continue;
-        buf_char(out, i == c.main ? '=' : '@');
-        buf_add(out, name_at(c.names, i), COMMIT_DIGITS + 1);
+    struct found snapshots = FOUND_NONE;
+    const struct names *names = NULL;
+    int e = open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &snapshots);
+    if (e >= 0)
+        e = names_load(r, &snapshots, &names);
+    if (e == 0) {
+        size_t main = named_main(r, p, dir, folder, names);
+        if (main == SIZE_MAX)
+            main = newest(r, &snapshots, names);
+        e = add_revisions(names, main, folder, name, ret);
     }
-    commits_free(r, &c);
-    return e == 0 ? buf_error(out) : e;
-}
-
-int repo_list(struct reach *r, const struct found *dir, const char *folder, const char *name,
-              struct listing *ret)
-{
-    CLEANUP(buf_free) struct buf commits = BUF_INIT;
-    char path[TREE_NAME_MAX + 16], shown[TREE_NAME_MAX + COMMIT_DIGITS + 2];
-    (void)snprintf(path, sizeof(path), "%s/snapshots", folder);
-    int e = look(r, look_at_commits, dir, path, &commits);
-    for (size_t at = 0; e == 0 && at < commits.len; at += COMMIT_DIGITS + 2) {
-        const char *commit = (const char *)commits.data + at;
-        struct ref ref = {.kind = REF_REVISION, .a = folder, .b = commit + 1};
-        (void)snprintf(shown, sizeof(shown), "%s%s", name, *commit == '=' ? "" : commit);
-        e = listing_add(ret, shown, &ref);
-    }
+    names_free(r, names);
+    reach_close(&snapshots);
     return is_shortage(e) ? e : 0;
 }
 
-/* A revision of one repository: of `commit`, or NULL: the main one. Into *ref, by room. */
-static int find_revision(struct reach *r, const struct found *dir, const char *folder,
-                         const char *commit, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
-{
-    struct commits c;
-    char *second = room + TREE_NAME_MAX + 1;
-    int e = commits_load(r, dir, folder, &c);
-    size_t found = e == 0 && !commit ? c.main : SIZE_MAX;
-    for (size_t i = 0; e == 0 && commit && i < c.names->n; i++)
-        if (is_revision(&c, i) && i != c.main && strcmp(name_at(c.names, i), commit) == 0)
-            found = i;
-    if (e == 0 && found == SIZE_MAX)
-        e = -ENOENT;
-    if (e == 0) {
-        (void)snprintf(room, TREE_NAME_MAX + 1, "%s", folder);
-        (void)snprintf(second, TREE_NAME_MAX + 1, "%s", name_at(c.names, found));
-        *ref = (struct ref){.kind = REF_REVISION, .a = room, .b = second};
-    }
-    commits_free(r, &c);
-    return e;
-}
+/* ---- the calls ---- */
 
-int repo_find(struct reach *r, const struct found *dir, const char *org, const char *name,
-              char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+int hub_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+             struct listing *ret)
 {
-    char folder[2 * TREE_NAME_MAX + 16];
-    const char *at = strrchr(name, '@');
-    (void)snprintf(folder, sizeof(folder), PREFIX "%s--%s", org, name);
-    if (!at)
-        return find_revision(r, dir, folder, NULL, room, ref);
-    if (!is_commit(at + 1))
-        return -ENOENT;
-    (void)snprintf(folder, sizeof(folder), PREFIX "%s--%.*s", org, (int)(at - name), name);
-    return find_revision(r, dir, folder, at + 1, room, ref);
-}
-
-int repo_item(struct reach *r, const struct place *p, const struct found *dir,
-              const struct ref *ref, struct item *ret)
-{
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    struct found repo = FOUND_NONE, f = FOUND_NONE;
-    struct place below;
-    bool linked = false;
-    buf_printf(&path, "snapshots/%s", ref->b);
-    buf_char(&path, '\0');
-    int e = buf_error(&path);
-    if (e == 0)
-        e = open_repo(r, dir, ref->a, &linked, &repo);
-    if (e == 0 && linked && place_goes_round(r, p, repo.path))
-        e = -ENOENT;
-    if (e == 0)
-        e = reach_open(r, &repo, (const char *)path.data, REACH_NO_LINKS, &f);
-    f.linked |= linked;
-    reach_close(&repo);
-    if (e == 0)
-        e = place_make(p, PLACE_FOLDER, f.path, NULL, NULL, NULL, &below);
-    if (e == 0 && linked && (e = place_follow(p, &below)) < 0)
-        place_free(&below);
-    if (e < 0) {
-        reach_close(&f);
-        return e;
-    }
-    below.store = true;
-    return item_folder(p, &f, &below, ret);
-}
-
-/* ---- an organisation ---- */
-
-static int list_org(struct reach *r, const struct place *p, const struct found *dir,
-                    struct listing *ret)
-{
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], start[TREE_NAME_MAX + 16];
     const struct names *names = NULL;
-    char start[TREE_NAME_MAX + 16];
     size_t n = (size_t)snprintf(start, sizeof(start), PREFIX "%s--", p->part[0]);
     int e = names_load(r, dir, &names);
     for (size_t i = e == 0 ? names_from(names, start) : 0; e == 0 && i < names->n; i++) {
@@ -306,31 +201,46 @@ static int list_org(struct reach *r, const struct place *p, const struct found *
         if (strncmp(folder, start, n) != 0)
             break;
         if (names->name[i].type != DT_UNKNOWN && repo_name(folder, org, name) &&
-            (names->name[i].type == DT_DIR || has_repo(r, p, dir, folder)))
-            e = repo_list(r, dir, folder, name, ret);
+            name_leads(name, wanted))
+            e = hub_add(r, p, dir, folder, name, ret);
     }
     names_free(r, names);
     return e;
 }
 
-static int find_org(struct reach *r, const struct place *p, const struct found *dir,
-                    const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+/* An organisation is shown if it has a repository. */
+static int org_item(struct reach *r, const struct place *p, const struct found *dir,
+                    const char *org, struct item *ret)
 {
-    int e = repo_find(r, dir, p->part[0], name, room, ref);
-    return e == -ENAMETOOLONG || e == -ENOTDIR || e == -ELOOP ? -ENOENT : e;
+    char start[TREE_NAME_MAX + 16];
+    const struct names *names = NULL;
+    (void)snprintf(start, sizeof(start), PREFIX "%s--", org);
+    int e = names_load(r, dir, &names);
+    if (e == 0 && !has_some(r, p, dir, names, start))
+        e = -ENOENT;
+    names_free(r, names);
+    if (e < 0)
+        return e;
+    *ret = (struct item){.kind = ITEM_FOLDER, .st = dir->st, .store = true};
+    ret->real = strdup(dir->path);
+    ret->above = dir->linked ? 0 : strlen(dir->path);
+    e = place_make(p, PLACE_ORG, NULL, org, NULL, NULL, &ret->place);
+    if (e < 0 || !ret->real)
+        item_free(ret);
+    return e < 0 ? e : ret->real ? 0 : -ENOMEM;
 }
 
-const struct store_kind store_org = {list_org, find_org, repo_item};
-
-/* ---- a repository by itself ---- */
-
-static int list_repo(struct reach *r, const struct place *p, const struct found *dir,
-                     struct listing *ret)
+int hub_item(struct reach *r, const struct place *p, const struct found *dir, const struct ref *ref,
+             struct item *ret)
 {
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    (void)p;
-    return repo_name(strrchr(dir->path, '/') + 1, org, name) ? repo_list(r, dir, ".", name, ret)
-                                                             : -ENOENT;
+    char path[TREE_NAME_MAX];
+    struct found f = FOUND_NONE;
+    if (ref->kind == REF_ORG)
+        return org_item(r, p, dir, ref->a, ret);
+    (void)snprintf(path, sizeof(path), "snapshots/%s", ref->b);
+    int e = open_in(r, p, dir, ref->a, path, REACH_NO_LINKS, &f);
+    if (e >= 0)
+        return item_below(r, p, &f, e > 0, true, ret);
+    reach_close(&f);
+    return e;
 }
-
-const struct store_kind store_repo = {list_repo, NULL, repo_item};

@@ -132,14 +132,3 @@ void manifest_free(struct manifest *m)
     free(m->layer);
     *m = (struct manifest){0};
 }
-
-const struct layer *manifest_layer(const struct manifest *m, const char *name, size_t number)
-{
-    size_t i = 0;
-    while (i < m->n && strcmp(m->layer[i].name, name) != 0)
-        i++;
-    if (number == 0 || number > m->n - i)
-        return NULL;
-    const struct layer *l = &m->layer[i + number - 1];
-    return strcmp(l->name, name) == 0 ? l : NULL;
-}

@@ -35,7 +35,5 @@ struct manifest {
 /* 0, or -EBADMSG, -EFBIG, -ENOMEM with a line. */
 int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e);
 void manifest_free(struct manifest *m);
-/* Layer `number`, from 1, of those with this name; NULL: there are not so many. */
-const struct layer *manifest_layer(const struct manifest *m, const char *name, size_t number);
 
 #endif

@@ -12,7 +12,6 @@
 #include "base/buf.h"
 #include "base/path.h"
 #include "model/split.h"
-#include "shelf/look.h"
 #include "shelf/place.h"
 
 /* ---- sets that grow ---- */
@@ -146,7 +145,7 @@ struct visit {
 
 struct walk {
     struct models *models;
-    struct reach *reach; /* owned */
+    struct reach reach;
     struct file_ids folders;
     struct visit *later; /* owned; links to folders */
     size_t n, cap;
@@ -220,86 +219,11 @@ static char *label_of(const struct visit *v, const struct item *i, const struct 
     return asprintf(&label, "%s%s%s", v->label, slash, name) < 0 ? NULL : label;
 }
 
-/* A look: read something of a file or a folder. */
-static int look_inside(struct reach *r, const struct found *dir, const char *name, struct buf *out)
-{
-    struct found f = FOUND_NONE;
-    char byte[1];
-    int e = reach_open(r, dir, name, REACH_LINKS, &f), fd = e < 0 ? e : reach_read(&f);
-    (void)out;
-    if (fd >= 0 && S_ISREG(f.st.st_mode))
-        (void)!pread(fd, byte, sizeof(byte), 0);
-    else if (fd >= 0)
-        (void)faccessat(fd, "?", F_OK, 0); /* it need not exist */
-    if (fd >= 0)
-        (void)close(fd);
-    reach_close(&f);
-    return 0;
-}
-
-/* Where an entry leads, by names from its place's folder; false: to no other disk. */
-static bool leads_to(const struct place *p, const struct ref *ref, struct buf *path)
-{
-    const char *host = p->part[0] ? p->part[0] : OLLAMA_HOST;
-    switch (ref->kind) {
-    case REF_ORG:
-    case REF_TEXT:
-        return false;
-    case REF_REVISION:
-        buf_printf(path, "%s/snapshots/%s", ref->a, ref->b);
-        break;
-    case REF_HOST:
-        buf_printf(path, "manifests/%s", ref->a);
-        break;
-    case REF_SPACE:
-        buf_printf(path, "manifests/%s/%s", host, ref->a);
-        break;
-    case REF_TAG:
-        buf_str(path, "blobs");
-        break;
-    case REF_LAYER:
-        buf_printf(path, "blobs/sha256-%s", ref->a);
-        break;
-    default:
-        buf_str(path, ref->a);
-    }
-    buf_char(path, '\0');
-    return !ref->here;
-}
-
-/* -ETIMEDOUT: an entry is on another disk, which does not answer. Else 0, -ENOMEM. */
-static int ask(struct walk *w, const struct visit *v, const struct ref *ref)
-{
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    struct buf none = BUF_INIT;
-    struct found dir = FOUND_NONE;
-    if (!leads_to(&v->place, ref, &path))
-        return 0;
-    int r = buf_error(&path);
-    if (r == 0 && reach_again(w->reach, v->place.path, &dir) == 0)
-        r = look(w->reach, look_inside, &dir, (const char *)path.data, &none);
-    reach_close(&dir);
-    return r;
-}
-
-static int add_silent(struct walk *w, const struct visit *v, const struct ref *ref,
-                      const char *shown)
-{
-    struct item none = {.path = (char *)ref->a};
-    char *label = label_of(v, &none, ref, shown);
-    int r = label ? add_error(w->models, label, -ETIMEDOUT, "its disk does not answer") : -ENOMEM;
-    free(label);
-    return r;
-}
-
 static int walk_entry(struct walk *w, const struct visit *v, const struct listing *l, size_t n)
 {
     struct ref ref = entry_ref(l, n);
     struct item i;
-    int r = ask(w, v, &ref);
-    if (r < 0)
-        return r == -ETIMEDOUT ? add_silent(w, v, &ref, entry_name(l, n)) : r;
-    r = place_item(w->reach, &v->place, &ref, &i);
+    int r = place_item(&w->reach, &v->place, &ref, &i);
     if (r < 0) /* it went away, or is not to be shown */
         return r == -ENOMEM ? r : 0;
     if (i.kind == ITEM_FOLDER)
@@ -314,7 +238,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
 static int walk(struct walk *w, const struct visit *v)
 {
     struct listing l = LISTING_INIT;
-    int r = place_list(w->reach, &v->place, &l);
+    int r = place_list(&w->reach, &v->place, &l);
     if (r < 0 && r != -ENOMEM && r != -ENOENT) {
         char why[SHOW_MAX];
         (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-r));
@@ -346,8 +270,8 @@ static int walk_top(struct walk *w, const char *path)
 {
     struct visit top = {.label = strdup(path)};
     struct stat st;
-    int r = top.label ? place_top(w->reach, &top.place) : -ENOMEM;
-    if (r == 0 && fstat(w->reach->fd, &st) == 0)
+    int r = top.label ? place_top(&w->reach, &top.place) : -ENOMEM;
+    if (r == 0 && fstat(w->reach.fd, &st) == 0)
         r = ids_add(&w->folders, &st);
     if (r >= 0)
         r = walk(w, &top);
@@ -357,29 +281,23 @@ static int walk_top(struct walk *w, const char *path)
 
 static int add_folder(struct models *m, const char *path)
 {
-    struct walk w = {.models = m, .reach = malloc(sizeof(*w.reach))};
+    struct walk w = {.models = m};
     struct err e = {0};
     size_t before = m->n;
     m->folders = true;
-    if (!w.reach)
-        return -ENOMEM;
-    int r = reach_begin(w.reach, path, false, &e);
+    int r = reach_begin(&w.reach, path, false, &e);
     if (r < 0) {
         char why[SHOW_MAX];
         (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-r));
         r = add_error(m, path, r, why);
     } else {
-        r = look_begin(w.reach);
-        r = r == 0 ? walk_top(&w, path) : r;
+        r = walk_top(&w, path);
     }
     for (size_t i = 0; i < w.n; i++)
         visit_free(&w.later[i]);
     free(w.later);
     ids_free(&w.folders);
-    if (look_end(w.reach)) { /* else threads that are late use it */
-        reach_end(w.reach);
-        free(w.reach);
-    }
+    reach_end(&w.reach);
     return r == 0 && m->n == before
                ? add_error(m, path, -ENOENT, "this folder contains no models (files NAME.gguf)")
                : r;

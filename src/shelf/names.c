@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of folders, and small files in them: see store.h. */
+/* The names of folders, and small files in them: see names.h. */
+#include "shelf/names.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 #include "base/when.h"
 #include "base/lock.h"
 #include "base/far.h"
-#include "shelf/store.h"
+#include "base/hash.h"
 
 /* A folder that was changed this many seconds ago or less may change again within one tick of its
  * times: what was read of it is used once. */
@@ -26,8 +28,6 @@ static int by_bytes(const void *a, const void *b, void *texts)
 static uint8_t look_up_type(struct reach *r, const struct found *dir, const char *name)
 {
     struct found f = FOUND_NONE;
-    if (!reach_is_near(r, dir, name))
-        return DT_LNK; /* it may be, or a mount point */
     int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
     uint8_t type = e == -ELOOP ? DT_LNK : e < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
     reach_close(&f);
@@ -47,14 +47,18 @@ size_t names_from(const struct names *n, const char *text)
     return low;
 }
 
+uint8_t names_type(const struct names *n, const char *text)
+{
+    size_t i = names_from(n, text);
+    return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
+}
+
 /* Names under which a ggufs is mounted are of no type, and a file that is a mount point is looked at as
  * if it were a link: it is on another disk. */
-static int bar_mounts(struct reach *r, const struct found *dir, struct names *n)
+static void bar_mounts(const struct buf *mounts, struct names *n)
 {
-    CLEANUP(buf_free) struct buf barred = BUF_INIT;
-    int e = reach_mounts_in(r, dir->path, &barred);
-    const char *p = buf_text(&barred), *end = buf_text_end(&barred);
-    for (; e == 0 && p && p < end; p += strlen(p) + 1) {
+    const char *p = buf_text(mounts), *end = buf_text_end(mounts);
+    for (; p && p < end; p += strlen(p) + 1) {
         size_t i = names_from(n, p + 1);
         if (i == n->n || strcmp(name_at(n, i), p + 1) != 0)
             continue;
@@ -63,7 +67,6 @@ static int bar_mounts(struct reach *r, const struct found *dir, struct names *n)
         else if (n->name[i].type == DT_REG)
             n->name[i].type = DT_LNK;
     }
-    return e;
 }
 
 static int add_name(struct reach *r, const struct found *dir, const struct dirent *d,
@@ -100,7 +103,7 @@ static int read_names(struct reach *r, const struct found *dir, int fd, struct n
     (void)closedir(list);
     if (n->n)
         qsort_r(n->name, n->n, sizeof(*n->name), by_bytes, n->texts.data);
-    return e == 0 ? bar_mounts(r, dir, n) : e;
+    return e;
 }
 
 /* ---- names that are kept ---- */
@@ -126,15 +129,16 @@ void names_free(struct reach *r, const struct names *n)
     lock_drop(&r->lock);
 }
 
-/* A reference to what is kept of a folder, if that is of now. */
-static struct names *find_kept(struct reach *r, const struct stat *st)
+/* A reference to what is kept of a folder, if that is of now. `mounts`: a hash of those in it. */
+static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
     struct names *found = NULL;
     lock_take(&r->lock);
     for (size_t i = 0; i < KEPT_MAX && !found; i++) {
         struct kept_names *k = &r->kept[i];
-        if (!k->names || k->dev != st->st_dev || k->ino != st->st_ino || k->looks != r->looks ||
-            !same_time(k->mtime, st->st_mtim) || !same_time(k->ctime, st->st_ctim))
+        if (!k->names || k->dev != st->st_dev || k->ino != st->st_ino || k->mounts != mounts ||
+            !same_time(k->mtime, st->st_mtim) || !same_time(k->ctime, st->st_ctim) ||
+            (k->far && when_past(&k->read, 1)))
             continue;
         found = k->names;
         found->refs++;
@@ -172,50 +176,62 @@ static struct kept_names *make_room(struct reach *r, const struct stat *st, size
 
 /* True if a folder's times will show any change from now on. Those of a disk elsewhere, or of a
  * file system that is a program, may never change, or arrive late. */
-static bool is_settled(int fd, const struct stat *st)
+static bool is_settled(const struct stat *st)
 {
     struct timespec now = when_date();
-    return st->st_ctim.tv_sec <= now.tv_sec - SETTLED &&
-           st->st_mtim.tv_sec <= now.tv_sec - SETTLED && !far_file(fd);
+    return st->st_ctim.tv_sec <= now.tv_sec - SETTLED && st->st_mtim.tv_sec <= now.tv_sec - SETTLED;
 }
 
-static void keep(struct reach *r, const struct stat *st, unsigned looks, struct names *n)
+static void keep(struct reach *r, const struct kept_names *kept)
 {
     lock_take(&r->lock);
-    struct kept_names *k = make_room(r, st, n->texts.cap);
+    const struct stat st = {.st_dev = kept->dev, .st_ino = kept->ino};
+    struct kept_names *k = make_room(r, &st, kept->names->texts.cap);
     if (k) {
-        n->refs++;
-        *k = (struct kept_names){n,           st->st_dev, st->st_ino, st->st_mtim,
-                                 st->st_ctim, looks,      ++r->uses};
+        *k = *kept;
+        k->names->refs++;
+        k->used = ++r->uses;
     }
     lock_drop(&r->lock);
 }
 
+/* `mounts`: as reach_mounts_in() has them. */
+static int load(struct reach *r, const struct found *dir, const struct buf *mounts, struct names *n)
+{
+    const struct stat *st = &dir->st;
+    int fd = reach_read(dir);
+    if (fd < 0)
+        return fd;
+    struct kept_names k = {.names = n,
+                           .dev = st->st_dev,
+                           .ino = st->st_ino,
+                           .mtime = st->st_mtim,
+                           .ctime = st->st_ctim,
+                           .mounts = hash_name(mounts->data, mounts->len),
+                           .far = far_file(fd),
+                           .read = when_now()};
+    bool settled = is_settled(st); /* before it is read */
+    int e = read_names(r, dir, fd, n);
+    if (e < 0)
+        return e;
+    bar_mounts(mounts, n);
+    if (settled || k.far)
+        keep(r, &k);
+    return 0;
+}
+
 int names_load(struct reach *r, const struct found *dir, const struct names **ret)
 {
-    struct stat st;
-    int fd = reach_read(dir), e = fd < 0 ? fd : fstat(fd, &st) < 0 ? -errno : 0;
-    unsigned looks = 0;
+    CLEANUP(buf_free) struct buf mounts = BUF_INIT;
     *ret = NULL;
-    if (e == 0)
-        e = reach_see_mounts(r, &looks);
-    struct names *n = e == 0 ? find_kept(r, &st) : NULL;
-    if (n || e < 0) {
-        if (fd >= 0)
-            (void)close(fd);
-        *ret = n;
+    int e = reach_mounts_in(r, dir->path, &mounts);
+    if (e < 0 || (*ret = find_kept(r, &dir->st, hash_name(mounts.data, mounts.len))))
         return e;
-    }
-    n = calloc(1, sizeof(*n));
-    if (!n) {
-        (void)close(fd);
+    struct names *n = calloc(1, sizeof(*n));
+    if (!n)
         return -ENOMEM;
-    }
     n->refs = 1;
-    bool settled = is_settled(fd, &st); /* before it is read */
-    e = read_names(r, dir, fd, n);
-    if (e == 0 && settled)
-        keep(r, &st, looks, n);
+    e = load(r, dir, &mounts, n);
     if (e == 0)
         *ret = n;
     else
@@ -225,8 +241,7 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
 
 /* ---- single files ---- */
 
-static int is_folder_there(struct reach *r, const struct found *dir, const char *name,
-                           enum reach_flags flags)
+bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags)
 {
     struct found f = FOUND_NONE;
     bool is = reach_open(r, dir, name, flags, &f) == 0 && S_ISDIR(f.st.st_mode);
@@ -234,47 +249,24 @@ static int is_folder_there(struct reach *r, const struct found *dir, const char 
     return is;
 }
 
-static int folder_with_links(struct reach *r, const struct found *dir, const char *name,
-                             struct buf *out)
-{
-    (void)out;
-    return is_folder_there(r, dir, name, REACH_LINKS);
-}
-
-static int folder_itself(struct reach *r, const struct found *dir, const char *name,
-                         struct buf *out)
-{
-    (void)out;
-    return is_folder_there(r, dir, name, REACH_NO_LINKS);
-}
-
-int has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags)
-{
-    struct buf none = BUF_INIT;
-    return look(r, flags == REACH_LINKS ? folder_with_links : folder_itself, dir, name, &none);
-}
-
 bool is_shortage(int e)
 {
     return e == -ENOMEM || e == -EMFILE || e == -ENFILE;
 }
 
-int read_small(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
-               size_t most, struct buf *ret)
+int read_small(const struct found *f, size_t most, struct buf *ret)
 {
-    struct found f = FOUND_NONE;
     char piece[4096];
     ssize_t n = 0;
-    int e = reach_open(r, dir, name, flags, &f);
-    int fd = e < 0 ? e : !S_ISREG(f.st.st_mode) ? -EINVAL : reach_read(&f);
-    reach_close(&f);
+    int fd = S_ISREG(f->st.st_mode) ? reach_read(f) : -EINVAL;
     if (fd < 0)
         return fd;
     do {
         n = read(fd, piece, sizeof(piece));
         buf_add(ret, piece, n > 0 ? (size_t)n : 0);
-    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most);
-    e = n < 0 ? -errno : buf_error(ret);
+    } while ((n > 0 || (n < 0 && errno == EINTR)) && ret->len <= most &&
+             ret->len != (size_t)f->st.st_size);
+    int e = n < 0 ? -errno : buf_error(ret);
     (void)close(fd);
     return e == 0 && ret->len > most ? -EFBIG : e;
 }

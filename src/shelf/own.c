@@ -16,31 +16,33 @@
 #define OWN_LOOK 1
 #define OWN_OF(l, member) ((struct own *)((char *)(l)-offsetof(struct own, member)))
 
-struct grant grant_of_item(struct reach *r, const struct item *i)
+/* i->real, where it is: nothing but its owner's rights if that cannot be found out. */
+static struct grant grant_at(struct reach *r, const struct item *i, const char *base)
 {
     struct rights all = RIGHTS_INIT;
     struct grant g = {.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     struct found f = FOUND_NONE;
-    char *own = i->real ? strndup(i->real, i->above) : NULL; /* what leads there is shown itself */
-    const char *base = i->above ? own : r->path;
-    if (!i->real) /* nothing is behind it but a link, and a line that says why */
-        g.bits = 0777;
-    else if (own && reach_again(r, i->real, &f) == 0 &&
-             rights_add_real(&all, f.fd, i->real, base) == 0 &&
-             rights_settle(&all, geteuid(), false) == 0)
+    if (reach_again(r, i->real, &f) == 0 && rights_add_real(&all, f.fd, i->real, base) == 0 &&
+        rights_settle(&all, geteuid(), false) == 0)
         g = all.own;
-    free(own);
     rights_free(&all);
     reach_close(&f);
     return g;
 }
 
-bool grant_stays(const char *real, size_t above, const struct stat *before, const struct stat *now)
+void granted_look(struct reach *r, const struct item *i, struct granted *g)
 {
-    bool alone = real && above && !strchr(real + above + (real[above] == '/'), '/');
-    return alone && before->st_dev == now->st_dev && before->st_ino == now->st_ino &&
-           before->st_ctim.tv_sec == now->st_ctim.tv_sec &&
-           before->st_ctim.tv_nsec == now->st_ctim.tv_nsec;
+    if (!i->real) { /* nothing is behind it but a link, and a line that says why */
+        *g = (struct granted){.grant = {i->st.st_uid, i->st.st_gid, 0777, false, 0}};
+        return;
+    }
+    char *above =
+        i->above ? strndup(i->real, i->above) : NULL; /* what leads there is shown itself */
+    const char *base = above ? above : r->path;
+    const uint64_t stamp = above || !i->above ? rights_stamp(&i->st, i->real, base) : 0;
+    if (!stamp || stamp != g->stamp)
+        *g = (struct granted){grant_at(r, i, base), stamp};
+    free(above);
 }
 
 void owns_init(struct owns *o)
@@ -152,30 +154,31 @@ static struct own *find_same(struct owns *o, const struct item *i, uint64_t key)
     return found;
 }
 
-/* What it gives now, which is what is known of it as long as the file is unchanged. */
-static struct grant grant_now(struct owns *o, struct reach *r, const struct item *i, uint64_t key)
+/* What it gives now. */
+static struct granted granted_now(struct owns *o, struct reach *r, const struct item *i,
+                                  uint64_t key)
 {
-    struct grant g;
+    struct granted g = {0};
     lock_take(&o->lock);
     const struct own *known = find_same(o, i, key);
-    bool stays = known && grant_stays(i->real, i->above, &known->st, &i->st);
-    if (stays)
-        g = known->grant;
+    if (known)
+        g = known->granted;
     lock_drop(&o->lock);
-    return stays ? g : grant_of_item(r, i);
+    granted_look(r, i, &g);
+    return g;
 }
 
 int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
 {
     uint64_t key = key_of(i);
-    struct grant g = grant_now(o, r, i, key);
+    const struct granted g = granted_now(o, r, i, key);
     lock_take(&o->lock);
     struct own *found = find_same(o, i, key);
     if (!found)
         found = o->last < UINT32_MAX ? new_own(o, i, key) : NULL;
     if (found) {
         found->st = i->st;
-        found->grant = g;
+        found->granted = g;
         found->looked = when_now();
         found->lookups++;
         *ret = found->number;
@@ -215,37 +218,29 @@ void own_forget(struct owns *o, uint32_t number, uint64_t n)
     lock_drop(&o->lock);
 }
 
-/* Of one that is gone, or another one: what it was before. */
-static void look_again(struct owns *o, struct reach *r, struct own *n, const struct stat *before)
+void own_facts(struct owns *o, struct reach *r, struct own *n, struct stat *st, struct grant *g)
 {
     struct item i = {.real = n->real, .above = n->above};
     struct found f = FOUND_NONE;
-    bool same = n->real && reach_again(r, n->real, &f) == 0 && f.st.st_dev == before->st_dev &&
-                f.st.st_ino == before->st_ino;
-    bool changed = same && !grant_stays(n->real, n->above, before, &f.st);
-    i.st = f.st;
-    const struct grant g = changed ? grant_of_item(r, &i) : (struct grant){0};
-    if (changed) {
-        lock_take(&o->lock);
-        n->st = f.st;
-        n->grant = g;
-        lock_drop(&o->lock);
-    }
-    reach_close(&f);
-}
-
-void own_facts(struct owns *o, struct reach *r, struct own *n, struct stat *st, struct grant *g)
-{
     lock_take(&o->lock);
     bool due = when_past(&n->looked, OWN_LOOK);
     if (due)
         n->looked = when_now();
-    const struct stat before = n->st;
-    lock_drop(&o->lock);
-    if (due)
-        look_again(o, r, n, &before);
-    lock_take(&o->lock);
+    struct granted now = n->granted;
     *st = n->st;
-    *g = n->grant;
+    *g = now.grant;
+    lock_drop(&o->lock);
+    bool same =
+        due && n->real && reach_again(r, n->real, &f) == 0 && f.st.st_dev == st->st_dev &&
+        f.st.st_ino == st->st_ino; /* of one that is gone, or another one: what it was before */
+    i.st = f.st;
+    reach_close(&f);
+    if (!same)
+        return;
+    granted_look(r, &i, &now);
+    lock_take(&o->lock);
+    n->st = *st = i.st;
+    n->granted = now;
+    *g = now.grant;
     lock_drop(&o->lock);
 }

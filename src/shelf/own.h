@@ -14,6 +14,17 @@
 #include "base/hash.h"
 #include "tree/rights.h"
 
+/* Access rights of a file at its real path: those of the file itself, of the folders of a store that
+ * are passed but not shown and, if a link leads to it, of all folders around it. The kernel checks what
+ * a link leads to before anything below that, so what is below has rights of its own only, by whichever
+ * name the folder was reached. */
+struct granted {
+    struct grant grant;
+    uint64_t stamp; /* rights_stamp() */
+};
+/* As they are now, if they are others than before. {0}: there was no before. */
+void granted_look(struct reach *r, const struct item *i, struct granted *g);
+
 struct own {
     struct link by_number, by_key;
     uint32_t number;
@@ -24,7 +35,7 @@ struct own {
     char *real;          /* owned */
     /* Protected by the lock: as of the last time that it was found. */
     struct stat st;
-    struct grant grant;
+    struct granted granted;
     struct timespec looked; /* when that was */
     uint64_t lookups;       /* that the kernel did not forget */
     unsigned uses;
@@ -48,13 +59,5 @@ void own_leave(struct owns *o, struct own *n); /* may be NULL */
 void own_forget(struct owns *o, uint32_t number, uint64_t n);
 /* What it was when it was found last, or a second ago: a process may stay in it. */
 void own_facts(struct owns *o, struct reach *r, struct own *n, struct stat *st, struct grant *g);
-
-/* Access rights of a file at its real path: those of the file itself, of the folders of a store that
- * are passed but not shown and, if a link leads to it, of all folders around it. The kernel checks what
- * a link leads to before anything below that, so what is below has rights of its own only, by whichever
- * name the folder was reached. */
-struct grant grant_of_item(struct reach *r, const struct item *i);
-/* True if these are those of a file alone, which is as it was when it was found `before`. */
-bool grant_stays(const char *real, size_t above, const struct stat *before, const struct stat *now);
 
 #endif

@@ -10,7 +10,9 @@
 
 #include "base/path.h"
 #include "model/split.h"
-#include "shelf/store.h"
+#include "shelf/hub.h"
+#include "shelf/ollama.h"
+#include "shelf/plain.h"
 
 /* ---- places ---- */
 
@@ -68,13 +70,6 @@ bool place_same(const struct place *a, const struct place *b)
            same_text(a->part[2], b->part[2]);
 }
 
-int place_follow(const struct place *p, struct place *below)
-{
-    below->passed[below->links] = strdup(p->path);
-    below->links += below->passed[below->links] != NULL;
-    return below->links > p->links ? 0 : -ENOMEM;
-}
-
 bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
 {
     bool round =
@@ -109,6 +104,26 @@ int item_folder(const struct place *p, struct found *f, struct place *place, str
         return 0;
     item_free(ret);
     return -ENOMEM;
+}
+
+int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
+               bool store, struct item *ret)
+{
+    struct place below;
+    int e = linked && place_goes_round(r, p, f->path)
+                ? -ENOENT
+                : place_make(p, PLACE_FOLDER, f->path, NULL, NULL, NULL, &below);
+    if (e == 0 && linked && !(below.passed[below.links++] = strdup(p->path))) {
+        place_free(&below);
+        e = -ENOMEM;
+    }
+    if (e < 0) {
+        reach_close(f);
+        return e;
+    }
+    f->linked |= linked;
+    below.store |= store;
+    return item_folder(p, f, &below, ret);
 }
 
 static const char *why_not(int e)
@@ -184,8 +199,6 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
 
 /* ---- listings ---- */
 
-/* ---- listings ---- */
-
 /* Where a text with its end was put. 0, -ENOMEM. */
 static int add_text(struct buf *texts, const char *text, uint32_t *ret)
 {
@@ -241,7 +254,7 @@ bool listing_has(const struct listing *l, const char *name)
 int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
-    struct entry e = {.kind = ref->kind, .shards = ref->shards, .here = ref->here};
+    struct entry e = {.kind = ref->kind, .shards = ref->shards, .sure = ref->sure};
     (void)name_encode(name, strlen(name), shown);
     for (unsigned k = 2; listing_find(l, shown) != SIZE_MAX; k++) {
         char *numbered;
@@ -272,7 +285,8 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-int listing_end(struct listing *l)
+/* All are added: sort by name. */
+static int sort(struct listing *l)
 {
     struct index sorted;
     if (l->n == 0)
@@ -292,7 +306,7 @@ struct ref entry_ref(const struct listing *l, size_t i)
 {
     const struct entry *e = &l->entry[i];
     const char *texts = (const char *)l->texts.data;
-    return (struct ref){e->kind, e->shards, texts + e->a, texts + e->b, e->here};
+    return (struct ref){e->kind, e->shards, texts + e->a, texts + e->b, e->sure};
 }
 
 void listing_free(struct listing *l)
@@ -303,65 +317,71 @@ void listing_free(struct listing *l)
     *l = LISTING_INIT;
 }
 
-/* ---- names ---- */
-
-int shown_name(const char *shown, char name[TREE_NAME_MAX + 1])
+bool name_leads(const char *name, const char *wanted)
 {
-    size_t n;
-    int r = name_decode(shown, name, &n);
-    if (r < 0)
-        return r;
-    name[n] = '\0';
-    return strlen(name) == n && n > 0 && !strchr(name, '/') ? 0 : -ENOENT;
+    size_t n = strlen(name);
+    if (!wanted || strchr(wanted, '%')) /* the shown name may have other bytes */
+        return true;
+    return strncmp(name, wanted, n) == 0 && (!wanted[n] || strchr("~@:", wanted[n]));
 }
-
-/* ---- kinds ---- */
-
-/* A place whose folder is recognised when it is opened has a function for that. */
-static const struct {
-    const struct store_kind *store;
-    bool (*is)(struct reach *r, const struct found *dir);
-} kinds[PLACE_KINDS] = {
-    [PLACE_FOLDER] = {&store_plain, NULL},
-    [PLACE_REPO] = {&store_repo, is_repo},
-    [PLACE_ORG] = {&store_org, NULL},
-    [PLACE_OLLAMA] = {&store_ollama, is_ollama},
-    [PLACE_OLLAMA_HOST] = {&store_ollama_host, NULL},
-    [PLACE_OLLAMA_SPACE] = {&store_ollama_space, NULL},
-    [PLACE_OLLAMA_MODEL] = {&store_ollama_model, NULL},
-};
 
 /* ---- the calls ---- */
 
-/* The folder of a place, and what it is at this moment. */
-static int open_place(struct reach *r, const struct place *p, struct found *dir,
-                      const struct store_kind **store)
+/* The folder of a place. */
+static int open_place(struct reach *r, const struct place *p, struct found *dir)
 {
     int e = reach_again(r, p->path, dir);
     if (e == 0 && !S_ISDIR(dir->st.st_mode))
         e = -ENOTDIR;
-    if (e < 0) {
+    if (e < 0)
         reach_close(dir);
-        return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
+    return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
+}
+
+/* What a place shows; `wanted`: at least what is shown by this name. */
+static int list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+                struct listing *ret)
+{
+    switch (p->kind) {
+    case PLACE_ORG:
+        return hub_list(r, p, dir, wanted, ret);
+    case PLACE_OLLAMA_HOST:
+    case PLACE_OLLAMA_SPACE:
+    case PLACE_OLLAMA_MODEL:
+        return ollama_list(r, p, dir, wanted, ret);
+    default:
+        return plain_list(r, p, dir, wanted, ret);
     }
-    *store = kinds[p->kind].store;
-    for (int k = 0; p->kind == PLACE_FOLDER && !p->store && k < PLACE_KINDS; k++)
-        if (kinds[k].is && kinds[k].is(r, dir))
-            *store = kinds[k].store;
-    return 0;
+}
+
+static int item_of(struct reach *r, const struct place *p, const struct found *dir,
+                   const struct ref *ref, struct item *ret)
+{
+    switch (ref->kind) {
+    case REF_ORG:
+    case REF_REVISION:
+        return hub_item(r, p, dir, ref, ret);
+    case REF_HOST:
+    case REF_SPACE:
+    case REF_TAG:
+    case REF_LAYER:
+    case REF_TEXT:
+        return ollama_item(r, p, dir, ref, ret);
+    default:
+        return plain_item(r, p, dir, ref, ret);
+    }
 }
 
 int place_list(struct reach *r, const struct place *p, struct listing *ret)
 {
     struct found dir = FOUND_NONE;
     struct listing l = LISTING_INIT;
-    const struct store_kind *store;
-    int e = open_place(r, p, &dir, &store);
+    int e = open_place(r, p, &dir);
     if (e < 0)
         return e;
-    e = store->list(r, p, &dir, &l);
+    e = list(r, p, &dir, NULL, &l);
     if (e == 0)
-        e = listing_end(&l);
+        e = sort(&l);
     reach_close(&dir);
     if (e == 0)
         *ret = l;
@@ -370,47 +390,26 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
     return e;
 }
 
-static int find_in_list(const struct listing *l, const char *name, struct ref *ref)
+int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret)
 {
-    size_t i = listing_find(l, name);
-    if (i == SIZE_MAX)
-        return -ENOENT;
-    *ref = entry_ref(l, i);
-    return 0;
-}
-
-int place_find(struct reach *r, const struct place *p, const struct listing *list, const char *name,
-               struct item *ret)
-{
-    char room[2 * (TREE_NAME_MAX + 1)], raw[TREE_NAME_MAX + 1];
     struct found dir = FOUND_NONE;
-    struct listing own = LISTING_INIT;
-    const struct store_kind *store;
-    struct ref ref = {.b = ""};
+    struct listing l = LISTING_INIT;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENOENT;
-    int e = open_place(r, p, &dir, &store);
+    int e = open_place(r, p, &dir);
     if (e < 0)
         return e;
-    e = shown_name(name, raw);
-    if (e == 0)
-        e = is_hidden(raw) && store != &store_plain ? -ENOENT
-            : !store->find                          ? -EAGAIN
-                                                    : store->find(r, p, &dir, raw, room, &ref);
-    else if (e == -ENAMETOOLONG)
-        e = -EAGAIN;
-    if (e == -EAGAIN && !list) {
-        e = store->list(r, p, &dir, &own);
-        if (e == 0)
-            e = listing_end(&own);
-        list = &own;
-        e = e == 0 ? -EAGAIN : e;
+    e = list(r, p, &dir, name, &l);
+    size_t i = e == 0 ? listing_find(&l, name) : SIZE_MAX;
+    if (e == 0 && i == SIZE_MAX)
+        e = -ENOENT;
+    if (e == 0) {
+        struct ref ref = entry_ref(&l, i);
+        e = item_of(r, p, &dir, &ref, ret);
+        if (e < 0 && ref.sure == REF_UNSURE && !is_shortage(e))
+            e = -ENOENT;
     }
-    if (e == -EAGAIN)
-        e = find_in_list(list, name, &ref);
-    if (e == 0)
-        e = store->item(r, p, &dir, &ref, ret);
-    listing_free(&own);
+    listing_free(&l);
     reach_close(&dir);
     return e;
 }
@@ -418,10 +417,9 @@ int place_find(struct reach *r, const struct place *p, const struct listing *lis
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)
 {
     struct found dir = FOUND_NONE;
-    const struct store_kind *store;
-    int e = open_place(r, p, &dir, &store);
+    int e = open_place(r, p, &dir);
     if (e == 0)
-        e = store->item(r, p, &dir, ref, ret);
+        e = item_of(r, p, &dir, ref, ret);
     reach_close(&dir);
-    return e;
+    return e < 0 && ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e;
 }

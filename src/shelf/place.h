@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a shelf shows: folders ("places") with entries, each of which stands for a folder, a model,
- * or a small text of a store. Nothing is kept: each call looks at the disk as it is now.
+ * or a small text of a store. Nothing is kept but names of folders (names.h): each call looks at the disk as it is now.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
  *     r = place_list(&reach, &top, &list);               all names
- *     r = place_find(&reach, &top, NULL, "x.gguf", &item);     one name, most often without a listing
+ *     r = place_find(&reach, &top, "x.gguf", &item);     one name: a listing of those that begin so
  *     r = place_item(&reach, &top, entry_ref(&list, i), &item);     what an entry stands for
  *
- * A kind of store is a row of the table in place.c: how it is recognised, listed, and searched.
+ * A listing is made of names. Some of its entries may turn out not to be shown, which only a look at them
+ * shows, perhaps on another disk: place_item().
  *
  * Names: those of the files in the encoding of text/name.h. A single file and a folder keep theirs;
  * a split model is NAME.gguf, or the whole name of its first file if that is taken; what is still
@@ -24,25 +25,19 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "shelf/reach.h"
+#include "shelf/names.h"
 #include "text/name.h"
 
 /* Links to folders on the way to a place: more than people use, so that many folders that link to each
  * other have few ways through them. */
 #define PLACE_LINKS_MAX 8
 
-/* A host of manifests that is not shown. */
-#define OLLAMA_HOST "registry.ollama.ai"
-
 enum place_kind {
-    PLACE_FOLDER,       /* any folder; may turn out to be one of the stores below */
-    PLACE_REPO,         /* one repository of a Hugging Face cache */
+    PLACE_FOLDER,       /* any folder; may turn out to be a repository, or an ollama store */
     PLACE_ORG,          /* of a Hugging Face cache: the repositories of organisation part[0] */
-    PLACE_OLLAMA,       /* an ollama store */
-    PLACE_OLLAMA_HOST,  /* of host part[0] */
+    PLACE_OLLAMA_HOST,  /* of an ollama store: host part[0] */
     PLACE_OLLAMA_SPACE, /* of host part[0], namespace part[1] */
-    PLACE_OLLAMA_MODEL, /* the same, model and tag part[2] ("llama3.2/3b") */
-    PLACE_KINDS
+    PLACE_OLLAMA_MODEL  /* the same, model and tag part[2] ("llama3.2/3b") */
 };
 
 struct place {
@@ -69,18 +64,25 @@ enum ref_kind {
     REF_TEXT      /* the same: a text */
 };
 
+/* What is known of an entry by its name and type. */
+enum ref_sure {
+    REF_UNSURE, /* it is shown if place_item() is 0 */
+    REF_SURE,   /* it is shown; it may be on another disk */
+    REF_HERE    /* it is shown: a file in the folder itself, to look at it asks no other disk */
+};
+
 struct ref {
     enum ref_kind kind;
     uint32_t shards;
     const char *a, *b; /* good as long as what they came from; b may be "" */
-    bool here;         /* as of struct entry */
+    enum ref_sure sure;
 };
 
 struct entry {
     uint32_t name, a, b; /* texts: bytes in listing.texts */
     uint32_t shards;
     enum ref_kind kind;
-    bool here; /* a file in the folder itself: to look at it asks no other disk */
+    enum ref_sure sure;
 };
 
 struct listing {
@@ -115,14 +117,11 @@ void place_free(struct place *p);
 /* True if both show the same: which links are followed below one depends on the way to it. */
 bool place_same(const struct place *a, const struct place *b);
 
-/* What it shows now. 0, -ENOENT (it is gone), -errno. */
+/* What it shows now, or may show. 0, -ENOENT (it is gone), -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
-/*
- * The same for one name. `list` is a listing that is known to be of now, or NULL. -ENOENT, -errno.
- */
-int place_find(struct reach *r, const struct place *p, const struct listing *list, const char *name,
-               struct item *ret);
-/* What an entry refers to. 0, -ENOENT if it is gone, -errno. */
+/* The same for one name, and what it refers to. -ENOENT, -errno. */
+int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);
+/* What an entry refers to. 0, -ENOENT if it is gone or not to be shown, -errno. */
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
 void item_free(struct item *i);
 
@@ -145,5 +144,38 @@ static inline bool entry_is_folder(const struct entry *e)
 /* The number of an entry; SIZE_MAX: no such entry. */
 size_t listing_find(const struct listing *l, const char *name);
 void listing_free(struct listing *l);
+
+/* ---- for the kinds of stores: plain.h, hub.h, ollama.h ---- */
+
+/*
+ * Add an entry; its shown name is the encoding of `name`, with ~2, ~3 if that is taken. 0, -errno.
+ */
+int listing_add(struct listing *l, const char *name, const struct ref *ref);
+/* True if this name, not encoded, is shown. */
+bool listing_has(const struct listing *l, const char *name);
+
+/* True if what is called `name`, with more behind it, may be shown as `wanted`. NULL: any name is wanted. */
+bool name_leads(const char *name, const char *wanted);
+
+/* A place below p: kind and parts; the path is p's if `path` is NULL. 0, -ENOMEM. */
+int place_make(const struct place *p, enum place_kind kind, const char *path, const char *a,
+               const char *b, const char *c, struct place *ret);
+/* True if a link in p to this real path is not to be followed: what holds a folder that was passed on
+ * the way would be shown in itself, for ever. */
+bool place_goes_round(const struct reach *r, const struct place *p, const char *path);
+/* An item that is a folder in p: `f` (whose path it takes, closed) with this place. 0, -ENOMEM: the place passes in
+ * both cases. */
+int item_folder(const struct place *p, struct found *f, struct place *place, struct item *ret);
+/* The same of any folder, to which a link in p may lead; `store`: in a store. -ENOENT: it is not to be followed.
+ * f passes in any case. */
+int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
+               bool store, struct item *ret);
+/* An item that is the file `name` in the folder `dir`: a model, or a text. It need not exist. */
+int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
+              enum item_kind kind, struct item *ret);
+/* The same of a model, which may be split: its files are those that split_find() finds by this name.
+ * 0, -ENOMEM. */
+int item_model(struct reach *r, const struct place *p, const struct found *dir, const char *name,
+               struct item *ret);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Plain folders: models by their names, split models once, folders, repositories of a Hugging Face
- * cache by organisation and name. See store.h.
- */
+/* Plain folders: see plain.h. */
+#include "shelf/plain.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,9 +10,11 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "check/filename.h"
 #include "model/split.h"
-#include "shelf/store.h"
+#include "shelf/hub.h"
+#include "shelf/ollama.h"
 
 #define SUFFIX ".gguf"
 
@@ -33,127 +34,56 @@ static uint32_t shard_of(const char *name, char shown[TREE_NAME_MAX + 1])
     return (uint32_t)files;
 }
 
-/* A look: 1 if a file begins with GGUF's magic. */
-static int has_magic(struct reach *r, const struct found *dir, const char *name, struct buf *out)
+/* A blob that was taken out of an ollama store is named by its hash. */
+static bool named_blob(const char *name)
 {
-    struct found f = FOUND_NONE;
-    char magic[4] = "";
-    (void)out;
-    int fd = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISREG(f.st.st_mode)
-                 ? reach_read(&f)
-                 : -1;
-    bool is = fd >= 0 && pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
-    if (fd >= 0)
-        (void)close(fd);
-    reach_close(&f);
-    return is;
-}
-
-/* A blob that was taken out of an ollama store: named by its hash, and a model by its first bytes; or
- * on a disk that does not answer. */
-static bool is_blob(struct reach *r, const struct found *dir, const char *name)
-{
-    struct buf none = BUF_INIT;
-    return strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name) &&
-           look(r, has_magic, dir, name, &none) != 0;
-}
-
-/* ---- folders ---- */
-
-static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
-                       const char *name, struct item *ret)
-{
-    struct found f = FOUND_NONE;
-    struct place below;
-    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
-    bool linked = e == -ELOOP;
-    if (linked)
-        e = reach_open(r, dir, name, REACH_LINKS, &f);
-    if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
-        e = -ENOENT;
-    if (e == 0 && linked && place_goes_round(r, p, f.path))
-        e = -ENOENT;
-    if (e == 0)
-        e = place_make(p, PLACE_FOLDER, f.path, NULL, NULL, NULL, &below);
-    if (e == 0 && linked && (e = place_follow(p, &below)) < 0)
-        place_free(&below);
-    if (e < 0) {
-        reach_close(&f);
-        return e;
-    }
-    return item_folder(p, &f, &below, ret);
-}
-
-/* A look: 1 and the real path if a link leads to a folder. */
-static int look_for_folder(struct reach *r, const struct found *dir, const char *name,
-                           struct buf *out)
-{
-    struct found f = FOUND_NONE;
-    int e = reach_open(r, dir, name, REACH_LINKS, &f);
-    bool is = e == 0 && S_ISDIR(f.st.st_mode);
-    if (is)
-        buf_add(out, f.path, strlen(f.path) + 1);
-    reach_close(&f);
-    return is ? buf_error(out) < 0 ? -ENOMEM : 1 : e;
-}
-
-/* True if a link is to be listed as a folder; also if its disk does not answer. */
-static bool is_shown_folder(struct reach *r, const struct place *p, const struct found *dir,
-                            const char *name)
-{
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    int is = look(r, look_for_folder, dir, name, &path);
-    return is == -ETIMEDOUT || (is > 0 && !place_goes_round(r, p, (const char *)path.data));
-}
-
-/* A look: 1 if a folder is an ollama store, or holds repositories of a Hugging Face cache. */
-static int look_for_store(struct reach *r, const struct found *dir, const char *name,
-                          struct buf *out)
-{
-    struct found f = FOUND_NONE;
-    struct place own = {.path = (char *)dir->path};
-    const struct names *names = NULL;
-    (void)out;
-    bool is = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISDIR(f.st.st_mode);
-    bool store = is && is_ollama(r, &f);
-    if (is && !store && names_load(r, &f, &names) == 0)
-        for (size_t i = names_from(names, "models--"); i < names->n && !store; i++) {
-            if (strncmp(name_at(names, i), "models--", 8) != 0)
-                break;
-            store = has_repo(r, &own, &f, name_at(names, i));
-        }
-    names_free(r, names);
-    reach_close(&f);
-    return store;
-}
-
-/* Hidden folders are shown only if they are stores themselves. */
-static bool is_left_out(struct reach *r, const struct place *p, const struct found *dir,
-                        const char *name)
-{
-    struct buf none = BUF_INIT;
-    return is_hidden(name) && (p->store || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-                               look(r, look_for_store, dir, name, &none) <= 0);
+    return strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name);
 }
 
 /* ---- listing ---- */
 
-/* Folders and files that keep their names. */
-static int add_single(struct reach *r, const struct place *p, const struct found *dir,
-                      const char *name, uint8_t type, struct listing *ret)
+/* A range of a folder's names, sorted. */
+struct range {
+    const struct names *names;
+    size_t first, end;
+};
+
+/* The names that begin so. */
+static struct range range_of(const struct names *names, const char *start)
 {
-    struct ref ref = {.a = name, .b = "", .kind = REF_MODEL, .here = type == DT_REG};
-    bool file = type == DT_REG || type == DT_LNK, folder = type == DT_DIR || type == DT_LNK;
-    if (is_left_out(r, p, dir, name) || (folder && !p->store && has_repo(r, p, dir, name)))
+    struct range g = {names, names_from(names, start), 0};
+    const size_t n = strlen(start);
+    for (g.end = g.first; g.end < names->n && strncmp(name_at(names, g.end), start, n) == 0;)
+        g.end++;
+    return g;
+}
+
+/* What all names begin with that may be shown as `wanted`, or take such a name before others; NULL: any. */
+static void stem_of(const char *wanted, char stem[TREE_NAME_MAX + 1])
+{
+    size_t n = wanted ? strcspn(wanted, "%~@") : 0;
+    (void)snprintf(stem, TREE_NAME_MAX + 1, "%.*s", (int)n, wanted ? wanted : "");
+    if (split_count(stem))
+        stem[n - SPLIT_TAIL] = '\0';
+    else if (named_gguf(stem))
+        stem[n - strlen(SUFFIX)] = '\0';
+}
+
+/* Folders and files that keep their names. */
+static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
+{
+    char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
+    const bool hidden = is_hidden(name), repo = !p->store && repo_name(name, org, rest),
+               model = named_gguf(name);
+    struct ref ref = {.a = name, .b = "", .kind = REF_FOLDER};
+    if ((type != DT_REG && type != DT_LNK && type != DT_DIR) || (hidden && p->store))
         return 0;
-    if (type == DT_DIR)
-        ref.kind = REF_FOLDER;
-    else if (file && named_gguf(name))
+    if (type != DT_DIR && !hidden && (model || named_blob(name)))
         ref.kind = REF_MODEL;
-    else if (type == DT_LNK && is_shown_folder(r, p, dir, name))
-        ref.kind = REF_FOLDER;
-    else if (!file || !is_blob(r, dir, name))
+    else if (type == DT_REG)
         return 0;
+    if (!hidden && (model || type == DT_DIR) && (!repo || type == DT_REG))
+        ref.sure = type == DT_REG ? REF_HERE : REF_SURE;
     return listing_add(ret, name, &ref);
 }
 
@@ -191,7 +121,7 @@ static int add_groups(struct split_group *g, size_t n, struct listing *ret)
             next++;
         bool twin =
             (i && same_prefix(&g[i - 1], &g[i])) || (next < n && same_prefix(&g[i], &g[next]));
-        struct ref ref = {REF_SPLIT, g[i].files, g[i].first, "", false};
+        struct ref ref = {REF_SPLIT, g[i].files, g[i].first, "", REF_SURE};
         (void)shard_of(g[i].first, shown);
         if (twin || listing_has(ret, shown))
             (void)snprintf(shown, sizeof(shown), "%.*s-00001-of-%05u" SUFFIX,
@@ -201,21 +131,21 @@ static int add_groups(struct split_group *g, size_t n, struct listing *ret)
     return e;
 }
 
-static int add_splits(const struct names *names, struct listing *ret)
+static int add_splits(struct range names, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
     size_t n = 0, cap = 0;
     struct split_group *g = NULL;
     int e = 0;
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
-        uint8_t type = names->name[i].type;
-        uint32_t files = type == DT_REG || type == DT_LNK ? shard_of(name_at(names, i), shown) : 0;
-        if (is_hidden(name_at(names, i)))
-            files = 0;
+    for (size_t i = names.first; e == 0 && i < names.end; i++) {
+        const char *name = name_at(names.names, i);
+        uint8_t type = names.names->name[i].type;
+        bool file = (type == DT_REG || type == DT_LNK) && !is_hidden(name);
+        uint32_t files = file ? shard_of(name, shown) : 0;
         if (files)
             e = array_grow(&g, &cap, n, sizeof(*g));
         if (files && e == 0)
-            g[n++] = (struct split_group){name_at(names, i), files};
+            g[n++] = (struct split_group){name, files};
     }
     if (n)
         qsort(g, n, sizeof(*g), by_group);
@@ -225,147 +155,119 @@ static int add_splits(const struct names *names, struct listing *ret)
     return e;
 }
 
-/* Organisations, and repositories without one. Names are sorted: those of one follow each other. */
+/* Organisations, and repositories without one. Those of one organisation follow each other. */
 static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
-                     const struct names *names, struct listing *ret)
+                     struct range names, const char *wanted, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], last[TREE_NAME_MAX + 1] = "";
     int e = 0;
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
-        const char *folder = name_at(names, i);
-        if (!repo_name(folder, org, name) || (org[0] && strcmp(org, last) == 0) ||
-            names->name[i].type == DT_UNKNOWN || !has_repo(r, p, dir, folder))
-            continue;
+    for (size_t i = names.first; e == 0 && i < names.end; i++) {
+        const char *folder = name_at(names.names, i);
+        uint8_t type = names.names->name[i].type;
         struct ref ref = {.kind = REF_ORG, .a = org, .b = ""};
-        e = org[0] ? listing_add(ret, org, &ref) : repo_list(r, dir, folder, name, ret);
+        if ((type != DT_DIR && type != DT_LNK) || !repo_name(folder, org, name) ||
+            (org[0] && strcmp(org, last) == 0))
+            continue;
         if (org[0])
-            (void)strcpy(last, org);
+            e = listing_add(ret, org, &ref);
+        else if (name_leads(name, wanted))
+            e = hub_add(r, p, dir, folder, name, ret);
+        (void)strcpy(last, org);
     }
     return e;
 }
 
-static int list(struct reach *r, const struct place *p, const struct found *dir,
-                struct listing *ret)
+static int list_range(struct reach *r, const struct place *p, const struct found *dir,
+                      const struct names *names, const char *wanted, struct listing *ret)
 {
-    char shown[TREE_NAME_MAX + 1];
-    const struct names *names = NULL;
-    int e = names_load(r, dir, &names);
-    for (size_t i = 0; e == 0 && i < names->n; i++) {
+    char stem[TREE_NAME_MAX + 16], shown[TREE_NAME_MAX + 1];
+    stem_of(wanted, stem);
+    const struct range all = range_of(names, stem);
+    int e = 0;
+    for (size_t i = all.first; e == 0 && i < all.end; i++) {
         uint8_t type = names->name[i].type;
         const char *name = name_at(names, i);
         if (type == DT_DIR || !shard_of(name, shown))
-            e = add_single(r, p, dir, name, type, ret);
+            e = add_single(p, name, type, ret);
     }
     if (e == 0)
-        e = add_splits(names, ret);
-    if (e == 0 && !p->store)
-        e = add_repos(r, p, dir, names, ret);
-    names_free(r, names);
-    return e;
-}
-
-/* ---- one name ---- */
-
-/* The split model that is shown by this name; -EAGAIN if two would be. */
-static int find_split(const struct names *names, const char *name,
-                      char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
-{
-    char start[TREE_NAME_MAX + 1], shown[TREE_NAME_MAX + 1];
-    size_t n = strlen(name) - strlen(SUFFIX);
-    (void)snprintf(start, sizeof(start), "%.*s-", (int)n, name);
-    int e = -ENOENT;
-    for (size_t i = names_from(names, start); i < names->n; i++) {
-        const char *file = name_at(names, i);
-        uint32_t files = strncmp(file, start, n + 1) == 0 ? shard_of(file, shown) : 0;
-        uint8_t type = names->name[i].type;
-        if (strncmp(file, start, n + 1) != 0 || file[n + 1] > '9')
-            break;
-        if (!files || strcmp(shown, name) != 0 || (type != DT_REG && type != DT_LNK))
-            continue;
-        if (e == 0 && files != ref->shards)
-            return -EAGAIN; /* two of one name */
-        if (e != 0)
-            (void)snprintf(room, TREE_NAME_MAX + 1, "%s", file);
-        *ref = (struct ref){REF_SPLIT, files, room, "", false};
-        e = 0;
-    }
-    return e;
-}
-
-/* The organisation that is shown by this name; -EAGAIN if a repository without one may be. */
-static int find_org(struct reach *r, const struct place *p, const struct found *dir,
-                    const struct names *names, const char *name, struct ref *ref)
-{
-    char start[TREE_NAME_MAX + 16], org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
-    size_t n = (size_t)snprintf(start, sizeof(start), "models--%s", name),
-           i = names_from(names, start);
-    if (strchr(name, '@') || (i < names->n && strcmp(name_at(names, i), start) == 0 &&
-                              repo_name(start, org, rest) && !org[0]))
-        return -EAGAIN;
-    (void)strcpy(start + n, "--");
-    for (i = names_from(names, start); i < names->n; i++) {
-        const char *folder = name_at(names, i);
-        if (strncmp(folder, start, n + 2) != 0)
-            break;
-        if (names->name[i].type != DT_UNKNOWN && repo_name(folder, org, rest) &&
-            strcmp(org, name) == 0 && has_repo(r, p, dir, folder)) {
-            ref->kind = REF_ORG;
-            return 0;
-        }
-    }
-    return -ENOENT;
-}
-
-/* What is shown by another name than its own, which is in ref->a; -EAGAIN: only a listing can show
- * that. */
-static int find_in_names(struct reach *r, const struct place *p, const struct found *dir,
-                         const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
-{
-    char shown[TREE_NAME_MAX + 1];
-    const struct names *names;
-    size_t n = strlen(name), s = strlen(SUFFIX);
-    bool model = n > s && strcmp(name + n - s, SUFFIX) == 0;
-    int e = names_load(r, dir, &names);
-    if (e < 0)
+        e = add_splits(all, ret);
+    if (p->store || e < 0)
         return e;
-    if (strchr(name, '~') || (model && shard_of(name, shown)))
-        e = -EAGAIN;
-    else
-        e = model ? find_split(names, name, room, ref) : -ENOENT;
-    if (e == -ENOENT && !p->store)
-        e = find_org(r, p, dir, names, name, ref);
+    char start[TREE_NAME_MAX + 16];
+    (void)snprintf(start, sizeof(start), "models--%s", stem);
+    return add_repos(r, p, dir, range_of(names, start), wanted, ret);
+}
+
+/* The folder is a repository itself, of this name. */
+static bool is_repo(const struct found *dir, const struct names *names,
+                    char name[TREE_NAME_MAX + 1])
+{
+    char org[TREE_NAME_MAX + 1];
+    return repo_name(path_name(dir->path), org, name) && names_type(names, "snapshots") == DT_DIR;
+}
+
+int plain_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+               struct listing *ret)
+{
+    char name[TREE_NAME_MAX + 1];
+    const struct names *names = NULL;
+    int e = names_load(r, dir, &names);
+    if (e == 0 && !p->store && is_repo(dir, names, name))
+        e = hub_add(r, p, dir, ".", name, ret);
+    else if (e == 0 && !p->store && ollama_is(r, dir, names))
+        e = ollama_list(r, p, dir, wanted, ret);
+    else if (e == 0)
+        e = list_range(r, p, dir, names, wanted, ret);
     names_free(r, names);
     return e;
 }
 
-static int find(struct reach *r, const struct place *p, const struct found *dir, const char *name,
-                char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+/* ---- items ---- */
+
+/* Hidden folders are shown only if they are stores themselves. */
+static bool is_store(struct reach *r, const struct found *f)
 {
-    char shown[TREE_NAME_MAX + 1];
+    const struct place own = {.path = f->path};
+    const struct names *names = NULL;
+    bool is =
+        names_load(r, f, &names) == 0 && (ollama_is(r, f, names) || hub_is(r, &own, f, names));
+    names_free(r, names);
+    return is;
+}
+
+static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
+                       const char *name, struct item *ret)
+{
     struct found f = FOUND_NONE;
-    (void)snprintf(room, TREE_NAME_MAX + 1, "%s", name);
-    *ref = (struct ref){.a = room, .b = ""};
     int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
-    mode_t type = e == 0 ? f.st.st_mode & S_IFMT : e == -ELOOP ? S_IFLNK : 0;
+    bool linked = e == -ELOOP;
+    if (linked)
+        e = reach_open(r, dir, name, REACH_LINKS, &f);
+    if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
+        e = -ENOENT;
+    if (e == 0 && ((is_hidden(name) && !is_store(r, &f)) ||
+                   (!p->store && hub_has(r, p, dir, name)))) /* it is shown by its organisation */
+        e = -ENOENT;
+    if (e == 0)
+        return item_below(r, p, &f, linked, false, ret);
     reach_close(&f);
-    if (is_left_out(r, p, dir, name))
-        return -ENOENT;
-    bool repo = !p->store && (type == S_IFDIR || type == S_IFLNK) && has_repo(r, p, dir, name);
-    if (type == S_IFDIR && !repo) {
-        ref->kind = REF_FOLDER;
-        return 0;
-    }
-    if (!repo && (type == S_IFREG || type == S_IFLNK)) {
-        ref->kind = REF_MODEL;
-        if (named_gguf(name) && !shard_of(name, shown))
-            return 0;
-        if (!named_gguf(name) && is_blob(r, dir, name))
-            return 0;
-        ref->kind = REF_FOLDER;
-        if (type == S_IFLNK && !named_gguf(name) && has_folder(r, dir, name, REACH_LINKS) != 0)
-            return 0;
-    }
-    return e == -ENAMETOOLONG ? -ENOENT : find_in_names(r, p, dir, name, room, ref);
+    return e;
+}
+
+/* True if a file begins with GGUF's magic. */
+static bool has_magic(struct reach *r, const struct found *dir, const char *name)
+{
+    struct found f = FOUND_NONE;
+    char magic[4] = "";
+    int fd = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISREG(f.st.st_mode)
+                 ? reach_read(&f)
+                 : -1;
+    bool is = fd >= 0 && pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (fd >= 0)
+        (void)close(fd);
+    reach_close(&f);
+    return is;
 }
 
 /* A split model is given by its first file, or the first of those that exist. */
@@ -382,40 +284,34 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     return item_model(r, p, dir, is ? first : ref->a, ret);
 }
 
-static int item(struct reach *r, const struct place *p, const struct found *dir,
-                const struct ref *ref, struct item *ret)
+/* A link that is named as a model may lead to a folder; a blob may be anything. */
+static int model_item(struct reach *r, const struct place *p, const struct found *dir,
+                      const char *name, struct item *ret)
 {
-    int e;
-    switch (ref->kind) {
-    case REF_FOLDER:
-        return folder_item(r, p, dir, ref->a, ret);
-    case REF_MODEL:
-        e = item_model(r, p, dir, ref->a, ret);
-        break;
-    case REF_SPLIT:
-        e = split_item(r, p, dir, ref, ret);
-        break;
-    case REF_ORG:
-        *ret = (struct item){.kind = ITEM_FOLDER, .st = dir->st, .store = true};
-        ret->real = strdup(dir->path);
-        ret->above = dir->linked ? 0 : strlen(dir->path);
-        e = place_make(p, PLACE_ORG, NULL, ref->a, NULL, NULL, &ret->place);
-        return e < 0 || ret->real ? e : -ENOMEM;
-    default:
-        return repo_item(r, p, dir, ref, ret);
-    }
-    /* A link that is named as a model may lead to a folder. */
-    if (e == 0 && ref->kind == REF_MODEL && ret->error.code == -EISDIR) {
+    int e = item_model(r, p, dir, name, ret);
+    if (e < 0)
+        return e;
+    const int code = ret->error.code;
+    if (code == -EISDIR) {
         item_free(ret);
-        e = folder_item(r, p, dir, ref->a, ret);
-    } else if (e == 0 && ret->error.code == -ENOENT && ref->kind == REF_MODEL) {
-        struct found link = FOUND_NONE;
-        e = reach_open(r, dir, ref->a, REACH_NO_LINKS, &link) == -ENOENT ? -ENOENT : 0;
-        reach_close(&link);
-        if (e < 0)
-            item_free(ret);
+        return folder_item(r, p, dir, name, ret);
     }
+    if (code == -ENOENT) {
+        struct found link = FOUND_NONE;
+        e = reach_open(r, dir, name, REACH_NO_LINKS, &link) == -ENOENT ? -ENOENT : 0;
+        reach_close(&link);
+    }
+    if (e == 0 && !named_gguf(name) && !has_magic(r, dir, name))
+        e = -ENOENT;
+    if (e < 0)
+        item_free(ret);
     return e;
 }
 
-const struct store_kind store_plain = {list, find, item};
+int plain_item(struct reach *r, const struct place *p, const struct found *dir,
+               const struct ref *ref, struct item *ret)
+{
+    return ref->kind == REF_FOLDER  ? folder_item(r, p, dir, ref->a, ret)
+           : ref->kind == REF_MODEL ? model_item(r, p, dir, ref->a, ret)
+                                    : split_item(r, p, dir, ref, ret);
+}

@@ -17,9 +17,12 @@
 #include "base/lock.h"
 #include "base/path.h"
 #include "shelf/mounts.h"
+#include "shelf/names.h"
 
 /* As many as the kernel follows. */
 #define LINKS_MAX 40
+/* What the kernel writes behind the path of a file that has none any more. */
+#define DELETED " (deleted)"
 
 /* ---- a walk ---- */
 
@@ -32,7 +35,6 @@ struct walk {
     char *rest;   /* owned; the names to come */
     bool foreign; /* a link that is not the daemon's user's was followed */
     unsigned links;
-    bool near; /* no other disk is entered, nor asked: -EXDEV */
 };
 
 static int stat_path_fd(int fd, struct stat *ret)
@@ -126,31 +128,6 @@ static int arrive(struct walk *w, int fd, char *path, struct found *ret)
     return out && w->reach->strict && w->foreign ? -EACCES : 0;
 }
 
-/* As RESOLVE_NO_XDEV, by the list of mounts: for kernels before 5.6, and where a filter forbids openat2. */
-static int open_listed(const struct walk *w, const char *name)
-{
-    bool up = strcmp(name, "..") == 0;
-    char *path = path_in(w->path, name);
-    int fd = !path ? -errno : reach_is_mount_point(w->reach, up ? w->path : path) ? -EXDEV : 0;
-    if (fd == 0) {
-        fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        fd = fd < 0 ? -errno : fd;
-    }
-    free(path);
-    return fd;
-}
-
-/* -EXDEV before another disk is asked anything: RESOLVE_NO_XDEV stops in front of a mount point. */
-static int open_name(const struct walk *w, const char *name)
-{
-    struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
-    int fd = w->near ? (int)syscall(SYS_openat2, w->fd, name, &how, sizeof(how))
-                     : openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (w->near && fd < 0 && (errno == ENOSYS || errno == EPERM))
-        return open_listed(w, name);
-    return fd < 0 ? -errno : fd;
-}
-
 /* One name. 1: go on; 0: it was the last, *ret is set (also on error: to be closed); -errno. */
 static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 {
@@ -159,7 +136,8 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
     bool more = next_name(w, &name, &rest), last = rest[strspn(rest, "/")] == '\0';
     if (!more)
         return -ENOENT; /* "" */
-    int fd = open_name(w, name), r = fd < 0 ? fd : stat_path_fd(fd, &st);
+    int fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int r = fd < 0 ? -errno : stat_path_fd(fd, &st);
     if (r == 0 && st.st_dev != w->dev && reach_barred(w->reach, st.st_dev))
         r = -EXDEV;
     if (r == 0 && S_ISLNK(st.st_mode)) {
@@ -188,14 +166,13 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 }
 
 static int walk_from(struct reach *r, int fd, const char *path, const char *names,
-                     enum reach_flags flags, bool near, struct found *ret)
+                     enum reach_flags flags, struct found *ret)
 {
     struct stat st = {0};
     struct walk w = {.reach = r,
                      .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
                      .path = strdup(path),
-                     .rest = strdup(names),
-                     .near = near};
+                     .rest = strdup(names)};
     struct found f = FOUND_NONE;
     int e = w.fd < 0 ? -errno : !w.path || !w.rest ? -ENOMEM : stat_path_fd(w.fd, &st);
     w.dev = st.st_dev;
@@ -241,13 +218,14 @@ static bool is_final(int e)
     return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE;
 }
 
-/* The real path of what was found by links. */
+/* The real path of what was found by links; NULL: the kernel does not know one. */
 static char *path_of(const struct found *f)
 {
     char link[64], path[PATH_MAX];
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", f->fd);
     ssize_t n = readlink(link, path, sizeof(path) - 1);
-    if (n < 0)
+    const size_t end = strlen(DELETED);
+    if (n < 0 || ((size_t)n > end && memcmp(path + n - end, DELETED, end) == 0))
         return NULL;
     path[n] = '\0';
     return strdup(path);
@@ -256,15 +234,12 @@ static char *path_of(const struct found *f)
 /* By links that stay in the shelf's folder and on its disk. 0; -errno: it is walked. */
 static int open_linked(struct reach *r, const char *path, struct found *ret)
 {
-    struct found f = FOUND_NONE, there = FOUND_NONE;
+    struct found f = FOUND_NONE;
     const char *below = path + strlen(r->path);
     int e = find_at_once(r->fd, below + strspn(below, "/"), 0, &f);
     f.path = e == 0 ? path_of(&f) : NULL;
-    if (e == 0)
-        e = f.path && reach_holds(r, f.path) ? reach_again(r, f.path, &there) : -EXDEV;
-    if (e == 0 && (there.st.st_dev != f.st.st_dev || there.st.st_ino != f.st.st_ino))
-        e = -EXDEV; /* the path says that it is deleted, or the like */
-    reach_close(&there);
+    if (e == 0 && !(f.path && reach_holds(r, f.path)))
+        e = -EXDEV;
     if (e < 0) {
         reach_close(&f);
         return e;
@@ -304,23 +279,10 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
     int e = open_at_once(r, dir, name, flags, ret);
     e = e > 0   ? 0
         : e < 0 ? e
-                : walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, false,
-                            ret);
+                : walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, ret);
     if (e == 0 && dir && dir->linked)
         ret->linked = true;
     return e;
-}
-
-bool reach_is_near(struct reach *r, const struct found *dir, const char *name)
-{
-    struct found f = FOUND_NONE;
-    int e = find_at_once(dir->fd, name, RESOLVE_NO_SYMLINKS, &f);
-    if (e == 0 ? S_ISLNK(f.st.st_mode) : !is_final(e)) {
-        reach_close(&f);
-        e = walk_from(r, dir->fd, dir->path, name, REACH_LINKS, true, &f);
-    }
-    reach_close(&f);
-    return e != -EXDEV;
 }
 
 bool reach_holds(const struct reach *r, const char *path)
@@ -346,23 +308,51 @@ static int again_at_once(int dir, const char *below, const char *path, struct fo
     return e;
 }
 
+/* The reach's own folder, which is open. */
+static int again_at_top(const struct reach *r, struct found *ret)
+{
+    struct found f = {.fd = r->fd, .path = strdup(r->path), .lent = true};
+    int e = !f.path ? -ENOMEM : fstat(f.fd, &f.st) < 0 ? -errno : 0;
+    if (e == 0)
+        *ret = f;
+    else
+        reach_close(&f);
+    return e;
+}
+
 int reach_again(struct reach *r, const char *path, struct found *ret)
 {
+    if (strcmp(path, r->path) == 0)
+        return again_at_top(r, ret);
     if (reach_holds(r, path)) {
         const char *below = path + strlen(r->path);
         below += strspn(below, "/");
-        below = *below ? below : ".";
         return again_at_once(r->fd, below, path, ret) == 0
                    ? 0
-                   : walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, false, ret);
+                   : walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, ret);
     }
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -errno;
-    int e = walk_from(r, root, "/", path[1] ? path + 1 : ".", REACH_NO_LINKS, false, ret);
+    int e = walk_from(r, root, "/", path[1] ? path + 1 : ".", REACH_NO_LINKS, ret);
     (void)close(root);
     if (e == 0)
         ret->linked = true;
+    return e;
+}
+
+int reach_stat(struct reach *r, const char *path, const char *real, struct stat *ret)
+{
+    struct found f = FOUND_NONE;
+    const char *below = path + strlen(r->path);
+    const bool linked = strcmp(path, real) != 0;
+    int e = !reach_holds(r, path) ? -EXDEV
+                                  : find_at_once(r->fd, below + strspn(below, "/"),
+                                                 linked ? 0 : RESOLVE_NO_SYMLINKS, &f);
+    if (e == 0 && linked && (!(f.path = path_of(&f)) || strcmp(f.path, real) != 0))
+        e = -ESTALE;
+    *ret = f.st;
+    reach_close(&f);
     return e;
 }
 
@@ -380,42 +370,10 @@ int reach_read(const struct found *f)
 
 void reach_close(struct found *f)
 {
-    if (f->fd >= 0)
+    if (f->fd >= 0 && !f->lent)
         (void)close(f->fd);
     free(f->path);
     *f = FOUND_NONE;
-}
-
-/* ---- the beginning ---- */
-
-int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
-{
-    struct stat st;
-    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
-    lock_init(&r->lock);
-    r->path = realpath(path, NULL);
-    if (!r->path)
-        return err_set(e, -errno, "%s", strerror(errno));
-    r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (r->fd < 0 || fstat(r->fd, &st) < 0)
-        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
-    if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
-        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
-    r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    return reach_look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
-}
-
-void reach_end(struct reach *r)
-{
-    if (r->fd >= 0)
-        (void)close(r->fd);
-    if (r->mounts >= 0)
-        (void)close(r->mounts);
-    free(r->path);
-    reach_forget_mounts(r);
-    for (size_t i = 0; i < KEPT_MAX; i++)
-        names_free(r, r->kept[i].names);
-    lock_destroy(&r->lock);
 }
 
 /* ---- other mounts ---- */
@@ -427,7 +385,7 @@ static void free_seen(struct seen_mount *seen, size_t n)
     free(seen);
 }
 
-void reach_forget_mounts(struct reach *r)
+static void forget_mounts(struct reach *r)
 {
     free_seen(r->seen, r->n_seen);
     r->seen = NULL;
@@ -435,7 +393,7 @@ void reach_forget_mounts(struct reach *r)
 }
 
 /* If the list cannot be read, the old one stays, and counts for nothing until it can be. */
-int reach_look_at_mounts(struct reach *r)
+static int look_at_mounts(struct reach *r)
 {
     struct mounts ms;
     size_t n = 0;
@@ -455,10 +413,9 @@ int reach_look_at_mounts(struct reach *r)
         free_seen(seen, n);
         return e;
     }
-    reach_forget_mounts(r);
+    forget_mounts(r);
     r->seen = seen;
     r->n_seen = n;
-    r->looks++;
     return 0;
 }
 
@@ -467,16 +424,7 @@ static int see_mounts(struct reach *r)
 {
     struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
     bool changed = r->mounts < 0 || r->stale || poll(&p, 1, 0) != 0;
-    return changed ? reach_look_at_mounts(r) : 0;
-}
-
-int reach_see_mounts(struct reach *r, unsigned *looks)
-{
-    lock_take(&r->lock);
-    int e = see_mounts(r);
-    *looks = r->looks;
-    lock_drop(&r->lock);
-    return e;
+    return changed ? look_at_mounts(r) : 0;
 }
 
 bool reach_barred(struct reach *r, dev_t dev)
@@ -487,16 +435,6 @@ bool reach_barred(struct reach *r, dev_t dev)
         barred = r->seen[i].ours && r->seen[i].dev == dev;
     lock_drop(&r->lock);
     return barred;
-}
-
-bool reach_is_mount_point(struct reach *r, const char *path)
-{
-    lock_take(&r->lock);
-    bool found = see_mounts(r) < 0;
-    for (size_t i = 0; i < r->n_seen && !found; i++)
-        found = strcmp(r->seen[i].at, path) == 0;
-    lock_drop(&r->lock);
-    return found;
 }
 
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
@@ -513,4 +451,36 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
     }
     lock_drop(&r->lock);
     return e < 0 ? e : buf_error(names);
+}
+
+/* ---- the beginning ---- */
+
+int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
+{
+    struct stat st;
+    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
+    lock_init(&r->lock);
+    r->path = realpath(path, NULL);
+    if (!r->path)
+        return err_set(e, -errno, "%s", strerror(errno));
+    r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (r->fd < 0 || fstat(r->fd, &st) < 0)
+        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
+    if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
+        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
+    r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    return look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
+}
+
+void reach_end(struct reach *r)
+{
+    if (r->fd >= 0)
+        (void)close(r->fd);
+    if (r->mounts >= 0)
+        (void)close(r->mounts);
+    free(r->path);
+    forget_mounts(r);
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        names_free(r, r->kept[i].names);
+    lock_destroy(&r->lock);
 }

@@ -19,6 +19,7 @@
 #define SHELF_REACH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 #include "base/lock.h"
@@ -29,15 +30,16 @@
 #define KEPT_MAX 16
 #define KEPT_BYTES ((size_t)64 << 20)
 
-struct crew;
-struct look;
 struct names;
 struct kept_names {
     struct names *names; /* a reference; NULL: none */
     dev_t dev;
     ino_t ino;
     struct timespec mtime, ctime;
-    unsigned looks, used; /* reach.looks; the last use */
+    uint64_t mounts;      /* a hash of those in the folder */
+    unsigned used;        /* the last use */
+    bool far;             /* of another machine: the times say nothing */
+    struct timespec read; /* when they were read */
 };
 
 struct reach {
@@ -53,14 +55,9 @@ struct reach {
         bool ours; /* of ggufs */
     } * seen;      /* owned; as of the last look; protected by lock */
     size_t n_seen;
-    bool stale;                       /* the last look failed; protected by lock, as `looks` */
-    unsigned looks;                   /* at the list of mounts */
+    bool stale;                       /* the last look failed; protected by lock */
     struct kept_names kept[KEPT_MAX]; /* names.c; protected by lock */
     unsigned uses;
-    struct crew *lookers; /* owned; look.c; NULL: looks are not given up */
-    struct cond looked;
-    struct look *late; /* looks; protected by lock */
-    unsigned n_late;
 };
 
 /* A file that was found. */
@@ -69,6 +66,7 @@ struct found {
     char *path;     /* owned; the real path */
     struct stat st; /* when it was found */
     bool linked;    /* a link was followed */
+    bool lent;      /* fd is the reach's own */
 };
 
 #define FOUND_NONE ((struct found){.fd = -1})
@@ -77,14 +75,7 @@ enum reach_flags { REACH_NO_LINKS, REACH_LINKS };
 
 /* The folder `path`; links are followed. 0, -errno with a line. */
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e);
-/* Not if look_end() says that it must stay. */
 void reach_end(struct reach *r);
-/* The list of mounts, as reach_begin() reads it and reach_end() frees it. Under the lock, if others
- * use it already. */
-int reach_look_at_mounts(struct reach *r);
-void reach_forget_mounts(struct reach *r);
-/* Names of a folder, as store.h has them; may be NULL. */
-void names_free(struct reach *r, const struct names *n);
 
 /*
  * `name` in the folder `dir` (NULL: the shelf's): a name, or several with slashes between. With
@@ -94,23 +85,17 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
                struct found *ret);
 /* A real path that was found before; -ELOOP if a link is on the way now. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
-/* The same for reading: a folder, or a regular file. The descriptor, or -errno. */
+/* Attributes of a file that was found by `path` at the real path `real`, which is still so. 0; -errno: it is to be found
+ * again. */
+int reach_stat(struct reach *r, const char *path, const char *real, struct stat *ret);
+/* What was found for reading: a folder, or a regular file. The descriptor, or -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
-
-/* True if `name` does not lead to another disk than that of `dir`, or of "/"; nothing is asked of
- * another one. Also if it does not exist. */
-bool reach_is_near(struct reach *r, const struct found *dir, const char *name);
 
 /* True if a real path is the shelf's folder, or below it. */
 bool reach_holds(const struct reach *r, const char *path);
 /* True if nothing on this device is touched: it is a mount of ggufs. */
 bool reach_barred(struct reach *r, dev_t dev);
-/* Read the list of mounts if it may have changed since it was read. 0 and how often it was read,
- * -errno. */
-int reach_see_mounts(struct reach *r, unsigned *looks);
-/* True if something is mounted at this real path, or if the list of mounts cannot be read. */
-bool reach_is_mount_point(struct reach *r, const char *path);
 /* Names of the mount points in the folder with this real path, each with its end and, before it, '!'
  * for a mount of ggufs, else ' '. 0, -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);

@@ -13,7 +13,6 @@
 #include "base/lock.h"
 #include "model/split.h"
 #include "shelf/internal.h"
-#include "shelf/look.h"
 #include "tree/history.h"
 
 /* ---- where a node is ---- */
@@ -91,8 +90,6 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
-    if (look_begin(&s->reach) < 0)
-        return err_set(e, -ENOMEM, "no memory");
     if (fstat(s->reach.fd, &top.st) < 0)
         return err_set(e, -errno, "%s", strerror(errno));
     quant_init(); /* before threads open models */
@@ -276,9 +273,6 @@ void shelf_backups(const struct shelf *s, struct buf *out)
         tree_backups(s->one, out);
 }
 
-/* The last shelf that a thread still needs which waits for a disk. The process is about to end. */
-static _Atomic(struct shelf *) stays;
-
 void shelf_close(struct shelf *s)
 {
     if (!s)
@@ -286,10 +280,6 @@ void shelf_close(struct shelf *s)
     tree_close(s->one);
     slots_free(&s->slots);
     owns_free(&s->owns);
-    if (!look_end(&s->reach)) {
-        atomic_store(&stays, s);
-        return;
-    }
     reach_end(&s->reach);
     free(s);
 }
@@ -566,13 +556,14 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* The entry of an item that was found, which is used up; the kernel gets a reference. */
-static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
+/* The entry of an item that was found by this name of a folder, which is used up; the kernel gets a reference. */
+static int item_entry(struct shelf *s, uint32_t folder, const char *name, struct item *i,
+                      struct tree_entry *ret)
 {
     uint32_t number;
     int r;
     if (i->kind == ITEM_MODEL) {
-        r = slot_of(&s->slots, i, &number);
+        r = slot_of(&s->slots, i, slot_way(folder, name), &number);
         if (r == 0)
             r = model_entry(s, number, ret);
     } else {
@@ -589,13 +580,15 @@ static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 static int lookup_own(struct shelf *s, uint32_t number, const char *name, struct tree_entry *ret)
 {
     struct item i;
+    uint32_t slot;
+    if (slot_again(&s->slots, slot_way(number, name), &slot))
+        return model_entry(s, slot, ret);
     struct own *dir = own_use(&s->owns, number);
     if (!dir)
         return -ESTALE;
-    int r =
-        dir->kind == ITEM_FOLDER ? place_find(&s->reach, &dir->place, NULL, name, &i) : -ENOTDIR;
+    int r = dir->kind == ITEM_FOLDER ? place_find(&s->reach, &dir->place, name, &i) : -ENOTDIR;
     own_leave(&s->owns, dir);
-    return r < 0 ? r : item_entry(s, &i, ret);
+    return r < 0 ? r : item_entry(s, number, name, &i, ret);
 }
 
 /* In a model's folder, or its source: what is extra. -ENOENT: it may be in the tree. */
@@ -791,29 +784,27 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
 }
 
 /*
- * An entry of the shelf's own folder. Only what is a file there is looked at for a listing with
- * attributes: behind a folder or a link may be a disk that does not answer.
+ * An entry of the shelf's own folder that is shown. What is sure to be is looked at only for a listing with attributes, if it
+ * is a file there: behind a folder or a link may be a disk that does not answer.
  */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
 {
     for (size_t i = (size_t)(*cookie - 2); i < d->list.n; i++) {
-        const struct entry *e = &d->list.entry[i];
         struct ref ref = entry_ref(&d->list, i);
-        struct item item;
-        mode_t type = entry_is_folder(e) ? S_IFDIR : S_IFREG;
+        struct item item = {0};
+        mode_t type = entry_is_folder(&d->list.entry[i]) ? S_IFDIR : S_IFREG;
+        const bool here = attrs && ref.sure == REF_HERE, unsure = ref.sure == REF_UNSURE;
+        int r = here || unsure ? place_item(&d->shelf->reach, &d->own->place, &ref, &item) : 0;
         (void)strcpy(name, entry_name(&d->list, i));
         *cookie = i + 3;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
-        if (!attrs || !e->here)
-            return 1;
-        int r = place_item(&d->shelf->reach, &d->own->place, &ref, &item);
-        if (r == 0)
-            r = item_entry(d->shelf, &item, ret);
-        if (r == 0)
-            return 1;
+        if (r == 0 && here)
+            r = item_entry(d->shelf, d->own->number, name, &item, ret);
+        else if (r == 0)
+            item_free(&item);
         if (r != -ENOENT)
-            return r;
+            return r < 0 ? r : 1;
     }
     return 0;
 }

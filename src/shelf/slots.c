@@ -16,7 +16,6 @@
 #include "live/unsaved.h"
 #include "model/split.h"
 #include "shelf/own.h"
-#include "shelf/store.h"
 
 static time_t slots_now(void)
 {
@@ -98,6 +97,14 @@ int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 
 /* ---- slots ---- */
 
+/* True if nobody changed it, nor its attributes. */
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
 static uint64_t model_hash(const char *path, uint64_t stamp)
 {
     return hash_name(path, strlen(path)) ^ stamp;
@@ -162,6 +169,8 @@ static void slots_drop(struct slots *s, struct slot *slot)
         numbers_keep(&s->numbers, model_hash(slot->path, slot->stamp), slot->number);
     table_remove(&s->by_number, &slot->by_number);
     table_remove(&s->by_path, &slot->by_path);
+    if (slot->way)
+        table_remove(&s->by_way, &slot->by_way);
     slot_free(slot);
 }
 
@@ -308,29 +317,78 @@ static int stamp_of(struct slots *s, const struct item *i, uint64_t *ret)
     return 0;
 }
 
-/* Its rights: those that were found before as long as its file is unchanged, or within a second. */
-static struct grant grant_now(struct slots *s, const struct item *i, uint64_t stamp, bool *again)
+/* Its rights; those that were found within a second, if its file is unchanged. */
+static struct granted granted_now(struct slots *s, const struct item *i, uint64_t stamp,
+                                  bool *again)
 {
-    struct grant g;
+    struct granted g = {0};
     lock_take(&s->lock);
     const struct slot *slot = by_model(s, i, stamp);
-    bool soon = slot && !when_past(&slot->looked, LOOK_AGAIN) &&
-                slot->st.st_ctim.tv_sec == i->st.st_ctim.tv_sec &&
-                slot->st.st_ctim.tv_nsec == i->st.st_ctim.tv_nsec;
-    bool known = soon || (slot && grant_stays(i->real, i->above, &slot->st, &i->st));
-    if (known)
-        g = slot->grant;
+    *again = !slot || when_past(&slot->looked, LOOK_AGAIN) || !same_file(&slot->st, &i->st);
+    if (slot)
+        g = slot->granted;
     lock_drop(&s->lock);
-    *again = !known;
-    return known ? g : grant_of_item(s->reach, i);
+    if (*again)
+        granted_look(s->reach, i, &g);
+    return g;
 }
 
-int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
+uint64_t slot_way(uint32_t folder, const char *name)
+{
+    char all[sizeof(folder) + TREE_NAME_MAX + 1];
+    const size_t n = strlen(name);
+    memcpy(all, &folder, sizeof(folder));
+    memcpy(all + sizeof(folder), name, n);
+    return hash_name(all, sizeof(folder) + n) | 1;
+}
+
+/* The next lookup may find it by this way. Under the lock. */
+static void set_way(struct slots *s, struct slot *slot, uint64_t way)
+{
+    slot->found = when_now();
+    if (slot->way == way)
+        return;
+    if (slot->way)
+        table_remove(&s->by_way, &slot->by_way);
+    slot->way = table_add(&s->by_way, &slot->by_way, way) == 0 ? way : 0;
+}
+
+/* One that is in use from then on; NULL: it is to be looked up. */
+static struct slot *found_lately(struct slots *s, uint64_t way)
+{
+    LOCKED(&s->lock);
+    struct slot *slot = NULL;
+    for (struct link *l = table_first(&s->by_way, way); l && !slot; l = table_next(l))
+        slot = SLOT_OF(l, by_way)->way == way ? SLOT_OF(l, by_way) : NULL;
+    if (!slot || slot->spent || slot->replaced || !slot->real || slot->why || slot->shards ||
+        when_past(&slot->found, LOOK_AGAIN))
+        return NULL;
+    slot->uses++;
+    return slot;
+}
+
+bool slot_again(struct slots *s, uint64_t way, uint32_t *ret)
+{
+    struct stat st;
+    struct slot *slot = found_lately(s, way);
+    if (!slot)
+        return false;
+    const bool there = reach_stat(s->reach, slot->path, slot->real, &st) == 0;
+    lock_take(&s->lock);
+    const bool same = there && same_file(&slot->st, &st) && !slot->spent && !slot->replaced;
+    slot->lookups += same;
+    *ret = slot->number;
+    slot_let_go(s, slot);
+    lock_drop(&s->lock);
+    return same;
+}
+
+int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret)
 {
     uint64_t stamp;
     int e = stamp_of(s, i, &stamp);
     bool again = false;
-    struct grant grant = e == 0 ? grant_now(s, i, stamp, &again) : (struct grant){0};
+    const struct granted g = e == 0 ? granted_now(s, i, stamp, &again) : (struct granted){0};
     char *why = i->error.code ? strdup(i->error.msg) : NULL;
     if (e < 0 || (i->error.code && !why)) {
         free(why);
@@ -352,9 +410,10 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
         slot = s->last + 1 < INO_MAX_SLOTS ? new_slot(s, i, stamp) : NULL;
     if (slot) {
         slot->st = i->st;
-        slot->grant = grant;
+        slot->granted = g;
         if (again)
             slot->looked = when_now();
+        set_way(s, slot, way);
         slot->lookups++;
         replaces(s, slot, i);
         if (why || !slot->failed) {
@@ -388,36 +447,29 @@ bool slot_tell(struct slots *s, const struct use *u)
     return tell;
 }
 
-/* Of one whose file is gone, or is another one: those of before. */
-static void look_again(struct slots *s, struct slot *slot)
-{
-    struct item i = {.real = slot->real, .above = slot->above, .st = slot->st};
-    struct found f = FOUND_NONE;
-    bool same = slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
-                f.st.st_dev == slot->st.st_dev && f.st.st_ino == slot->st.st_ino;
-    i.st = f.st;
-    const struct grant g = same ? grant_of_item(s->reach, &i) : (struct grant){0};
-    reach_close(&f);
-    if (!same)
-        return;
-    lock_take(&s->lock);
-    slot->grant = g;
-    lock_drop(&s->lock);
-}
-
 void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct grant *g)
 {
     struct slot *slot = u->slot;
+    struct item i = {.real = slot->real, .above = slot->above};
+    struct found f = FOUND_NONE;
     lock_take(&s->lock);
     bool due = when_past(&slot->looked, LOOK_AGAIN);
     if (due)
         slot->looked = when_now();
-    lock_drop(&s->lock);
-    if (due)
-        look_again(s, slot);
-    lock_take(&s->lock);
+    struct granted now = slot->granted;
     *st = slot->st;
-    *g = slot->grant;
+    *g = now.grant;
+    lock_drop(&s->lock);
+    bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
+                f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
+    i.st = f.st;
+    reach_close(&f);
+    if (!same) /* of one whose file is gone, or is another one: those of before */
+        return;
+    granted_look(s->reach, &i, &now);
+    lock_take(&s->lock);
+    slot->granted = now;
+    *g = now.grant;
     lock_drop(&s->lock);
 }
 
@@ -948,6 +1000,7 @@ void slots_free(struct slots *s)
         }
     table_free(&s->by_number);
     table_free(&s->by_path);
+    table_free(&s->by_way);
     buf_free(&s->unsaved);
     crew_free(s->writer);
     crew_free(s->closer);

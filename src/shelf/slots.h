@@ -19,11 +19,11 @@
 #include "base/thread.h"
 #include "base/lock.h"
 #include "shelf/numbers.h"
+#include "shelf/own.h"
 #include "shelf/place.h"
 #include "shelf/renumber.h"
 #include "shelf/shelf.h"
 #include "base/hash.h"
-#include "tree/rights.h"
 
 /* Seconds without use after which a model is closed; how often that is looked at. */
 #define SLOT_IDLE 60
@@ -39,7 +39,7 @@
 #define SLOT_RETRY 2
 
 struct slot {
-    struct link by_number, by_path; /* protected */
+    struct link by_number, by_path, by_way; /* protected */
     uint32_t number;
     char *path;           /* owned; where it is opened */
     char *real;           /* owned; the real path; NULL if there was none */
@@ -53,9 +53,11 @@ struct slot {
     bool replaced;            /* another file was found at its path: it is closed at once */
     uint64_t rights;          /* tree_look() of the last time; 0: never */
     bool told;                /* the kernel knows them */
-    struct timespec looked;   /* when `grant` was found */
+    uint64_t way;             /* by which it was found last; 0: none */
+    struct timespec found;    /* when that was */
+    struct timespec looked;   /* when `granted` was found */
     struct stat st;
-    struct grant grant;       /* its access rights, as of the last lookup */
+    struct granted granted;   /* its access rights, as of the last lookup */
     char *why;                /* owned; why it cannot be opened; NULL: it can, as far as is known */
     time_t failed;            /* when that was; 0: it was found when the name was looked up */
     struct tree *tree;        /* owned; NULL: it is closed */
@@ -75,8 +77,9 @@ struct slots {
     struct lock lock;
     struct cond done;                /* busy ended, or the last use */
     struct table by_number, by_path; /* a path has a slot for each state of its file */
-    uint32_t last;                   /* number that was given */
-    struct slot *open;               /* a list */
+    struct table by_way;
+    uint32_t last;     /* number that was given */
+    struct slot *open; /* a list */
     unsigned n_open;
     size_t files, files_closing;  /* descriptors that these take, about; and those being closed */
     size_t files_most;            /* what the former may take where models are not in use */
@@ -117,9 +120,14 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
+/* A hash of a folder's number and a name in it, by which a model is found. */
+uint64_t slot_way(uint32_t folder, const char *name);
 /* The number of the slot of a model that was found, to whose nodes the kernel gets one more
  * reference. 0, -ENOMEM, -ENFILE (no numbers are left). */
-int slot_of(struct slots *s, const struct item *i, uint32_t *ret);
+int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret);
+/* The same of one that was found by this way within the last second, if the file there is still the same, which one look
+ * shows. False: look it up. */
+bool slot_again(struct slots *s, uint64_t way, uint32_t *ret);
 /* The kernel gets one more reference to a node; loses n of them to one. */
 void slot_known(struct slots *s, uint32_t number);
 void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n);

@@ -6,16 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/when.h"
 
 #define READ 4U
 #define WRITE 2U
 #define ALL 7U
+
+/* Seconds after which a change is known to have another time than the next one. */
+#define SETTLED 2
 
 /* ---- what a file gives ---- */
 
@@ -97,14 +100,22 @@ static bool leads_to(const char *folder, size_t n, const char *base)
     return strncmp(folder, base, n) == 0 && (base[n] == '/' || base[n] == '\0');
 }
 
-/* The folders above a real path but those that lead to base; the root leads everywhere. */
+/* The slash behind the next folder above a real path, but those that lead to base; the root leads everywhere.
+ * NULL: no more. */
+static char *next_folder(const char *real, const char *slash, const char *base)
+{
+    do
+        slash = strchr(slash + 1, '/');
+    while (slash && leads_to(real, (size_t)(slash - real), base));
+    return (char *)slash;
+}
+
 static int add_folders(struct rights *r, char *real, const char *base, const struct stat *file)
 {
     int e = 0;
-    for (char *slash = strchr(real + 1, '/'); slash && e == 0; slash = strchr(slash + 1, '/')) {
+    for (char *slash = real; e == 0 && (slash = next_folder(real, slash, base));) {
         *slash = '\0';
-        if (!leads_to(real, (size_t)(slash - real), base))
-            e = add_folder(r, real, file);
+        e = add_folder(r, real, file);
         *slash = '/';
     }
     return e;
@@ -166,6 +177,31 @@ int rights_add_real(struct rights *r, int fd, const char *real, const char *base
     int e = !path ? -ENOMEM : fstat(fd, &st) < 0 ? -errno : add_file(r, fd, &st, path, base);
     free(path);
     return e;
+}
+
+/* With what was hashed before. 0: it was changed so lately that the next change may have the same time. */
+static uint64_t stamp(uint64_t before, const struct stat *st)
+{
+    const uint64_t all[] = {before, st->st_dev, st->st_ino, (uint64_t)st->st_ctim.tv_sec,
+                            (uint64_t)st->st_ctim.tv_nsec};
+    return st->st_ctim.tv_sec + SETTLED >= when_date().tv_sec
+               ? 0
+               : hash_name((const void *)all, sizeof(all));
+}
+
+uint64_t rights_stamp(const struct stat *file, const char *real, const char *base)
+{
+    struct stat st;
+    uint64_t all = stamp(1, file);
+    char *path = all ? strdup(real) : NULL;
+    for (char *slash = path; all && path && (slash = next_folder(path, slash, base));) {
+        *slash = '\0';
+        all = stat(path, &st) == 0 ? stamp(all, &st) : 0;
+        *slash = '/';
+    }
+    all = path ? all : 0;
+    free(path);
+    return all;
 }
 
 void rights_free(struct rights *r)

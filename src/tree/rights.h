@@ -27,7 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* What a file gives, or a folder on the way to it. */
@@ -72,6 +72,10 @@ int rights_add(struct rights *r, int fd, const char *path, const char *base);
 
 /* The same of a file that is known to be at this real path, as long as it may. */
 int rights_add_real(struct rights *r, int fd, const char *real, const char *base);
+
+/* Changes when rights_add_real() may give something else: of a file with these attributes. 0: nothing can be said, as
+ * something was changed just now. */
+uint64_t rights_stamp(const struct stat *file, const char *real, const char *base);
 
 /* Compute what is shown. `self` is the daemon's user, which could open all files; writable: the first
  * one for writing. 0, -ENOMEM. */

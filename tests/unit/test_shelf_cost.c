@@ -2,11 +2,14 @@
 /* shelf/place: what listings and lookups cost, by the names that they make and the files that they open. */
 #include "cu_main.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "shelf/manifest.h"
 #include "shelf/slots.h"
@@ -18,7 +21,7 @@
 /* ---- calls that are counted: linked with --wrap ---- */
 
 static unsigned encoded, opened;
-static const char *failing; /* what is opened with an error; NULL: nothing */
+static const char *failing; /* what ends so is opened with an error; NULL: nothing */
 static int with;
 
 size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
@@ -38,7 +41,8 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
                       enum reach_flags flags, struct found *ret)
 {
     opened++;
-    if (failing && strcmp(name, failing) == 0)
+    const size_t n = strlen(name), end = failing ? strlen(failing) : 0;
+    if (failing && n >= end && strcmp(name + n - end, failing) == 0)
         return with;
     return __real_reach_open(r, dir, name, flags, ret);
 }
@@ -58,6 +62,18 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
 
 static time_t times; /* in seconds; 0: as they are */
 static bool is_far;
+static time_t seconds; /* that pass between two listings */
+static time_t passed;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = __real_clock_gettime(clock, ret);
+    ret->tv_sec += clock == CLOCK_MONOTONIC ? passed : 0;
+    return r;
+}
 
 int __real_fstat(int fd, struct stat *ret);
 int __wrap_fstat(int fd, struct stat *ret);
@@ -72,14 +88,87 @@ static int fake_times(int r, struct stat *st)
     return r;
 }
 
+/* What is asked of the disk, but closes. */
+static unsigned asked;
+
+int __real_stat(const char *path, struct stat *ret);
+int __wrap_stat(const char *path, struct stat *ret);
+int __real_stat64(const char *path, struct stat *ret);
+int __wrap_stat64(const char *path, struct stat *ret);
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, long a, long b, long c, long d);
+ssize_t __real_getxattr(const char *path, const char *name, void *value, size_t n);
+ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t n);
+ssize_t __real_readlink(const char *path, char *to, size_t n);
+ssize_t __wrap_readlink(const char *path, char *to, size_t n);
+ssize_t __real_read(int fd, void *to, size_t n);
+ssize_t __wrap_read(int fd, void *to, size_t n);
+DIR *__real_fdopendir(int fd);
+DIR *__wrap_fdopendir(int fd);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+
 int __wrap_fstat(int fd, struct stat *ret)
 {
+    asked++;
     return fake_times(__real_fstat(fd, ret), ret);
 }
 
 int __wrap_fstat64(int fd, struct stat *ret)
 {
+    asked++;
     return fake_times(__real_fstat64(fd, ret), ret);
+}
+
+int __wrap_stat(const char *path, struct stat *ret)
+{
+    asked++;
+    return fake_times(__real_stat(path, ret), ret);
+}
+
+int __wrap_stat64(const char *path, struct stat *ret)
+{
+    asked++;
+    return fake_times(__real_stat64(path, ret), ret);
+}
+
+/* No mount comes or goes. */
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+    (void)fds;
+    (void)n;
+    (void)timeout;
+    return 0;
+}
+
+/* openat2(2) */
+long __wrap_syscall(long number, long a, long b, long c, long d)
+{
+    asked++;
+    return __real_syscall(number, a, b, c, d);
+}
+
+ssize_t __wrap_getxattr(const char *path, const char *name, void *value, size_t n)
+{
+    asked++;
+    return __real_getxattr(path, name, value, n);
+}
+
+ssize_t __wrap_readlink(const char *path, char *to, size_t n)
+{
+    asked++;
+    return __real_readlink(path, to, n);
+}
+
+ssize_t __wrap_read(int fd, void *to, size_t n)
+{
+    asked++;
+    return __real_read(fd, to, n);
+}
+
+DIR *__wrap_fdopendir(int fd)
+{
+    asked += 100;
+    return __real_fdopendir(fd);
 }
 
 bool __wrap_far_file(int fd)
@@ -106,6 +195,7 @@ static size_t shown_after_change(time_t at, bool far)
         n = l.n;
         listing_free(&l);
         shelf_top_add("file", "b.gguf", "GGUF");
+        passed += seconds;
     }
     times = 0;
     is_far = false;
@@ -115,7 +205,7 @@ static size_t shown_after_change(time_t at, bool far)
     return n;
 }
 
-/* A listing is reused only where the folder's times show each change: on a local disk. */
+/* Names are used again only where the folder's times show each change: on a local disk. */
 static void test_kept_names(void)
 {
     const time_t now = time(NULL);
@@ -123,8 +213,14 @@ static void test_kept_names(void)
     CU_ASSERT_EQUAL(shown_after_change(now - 60, false), 1);
     CU_ASSERT_EQUAL(shown_after_change(now, false), 2);
     CU_ASSERT_EQUAL(shown_after_change(now + 60, false), 2);
+    seconds = 0; /* another machine's are used for a second */
+    CU_ASSERT_EQUAL(shown_after_change(1, true), 1);
+    CU_ASSERT_EQUAL(shown_after_change(now, true), 1);
+    seconds = 1;
     CU_ASSERT_EQUAL(shown_after_change(1, true), 2);
     CU_ASSERT_EQUAL(shown_after_change(now - 60, true), 2);
+    CU_ASSERT_EQUAL(shown_after_change(now - 60, false), 1);
+    seconds = 0;
 }
 
 /* ---- an ollama model ---- */
@@ -158,7 +254,7 @@ static void begin_model(const struct buf *layers, struct reach *r, struct place 
     shelf_top_add("file", "blobs/sha256-" A64, "GGUF");
     CU_ASSERT_EQUAL_FATAL(reach_begin(r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(r, &store), 0);
-    CU_ASSERT_EQUAL_FATAL(place_find(r, &store, NULL, "m:1", &i), 0);
+    CU_ASSERT_EQUAL_FATAL(place_find(r, &store, "m:1", &i), 0);
     place_take(&i, ret);
     item_free(&i);
     place_free(&store);
@@ -171,8 +267,7 @@ static void end_model(struct reach *r, struct place *p)
     shelf_top_remove();
 }
 
-/* As many models of one kind as a manifest may have: each name is made once, and found without the
- * others. */
+/* As many models of one kind as a manifest may have: each name is made once, and only the wanted one is looked at. */
 static void test_many_layers(void)
 {
     CLEANUP(buf_free) struct buf layers = BUF_INIT;
@@ -193,8 +288,8 @@ static void test_many_layers(void)
         bool is = n <= MANIFEST_LAYERS_MAX;
         encoded = opened = 0;
         CU_ASSERT_EQUAL(listing_find(&l, name) != SIZE_MAX, is);
-        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, name, &i), is ? 0 : -ENOENT);
-        CU_ASSERT_EQUAL(encoded, 0);
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, name, &i), is ? 0 : -ENOENT);
+        CU_ASSERT_EQUAL(encoded, MANIFEST_LAYERS_MAX);
         CU_ASSERT_TRUE(opened <= 6);
         if (is)
             item_free(&i);
@@ -224,16 +319,17 @@ static void test_layer_names(void)
     add_layer(&layers, "model", A64);
     begin_model(&layers, &r, &p);
     CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
-    CU_ASSERT_EQUAL_FATAL(l.n, 3);
+    CU_ASSERT_EQUAL_FATAL(l.n, 4);
     for (size_t n = 0; n < l.n; n++) {
         CU_ASSERT_STRING_EQUAL(entry_name(&l, n),
-                               ((const char *[]){"license~2", "model", "model~2"})[n]);
-        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, entry_name(&l, n), &i), 0);
-        CU_ASSERT_EQUAL(i.kind, n ? ITEM_MODEL : ITEM_TEXT);
-        item_free(&i);
+                               ((const char *[]){"license", "license~2", "model", "model~2"})[n]);
+        CU_ASSERT_EQUAL(place_find(&r, &p, entry_name(&l, n), &i), n ? 0 : -ENOENT);
+        CU_ASSERT_TRUE(n == 0 || i.kind == (n > 1 ? ITEM_MODEL : ITEM_TEXT));
+        if (n)
+            item_free(&i);
     }
     for (size_t n = 0; n < sizeof(wrong) / sizeof(wrong[0]); n++)
-        CU_ASSERT_EQUAL(place_find(&r, &p, NULL, wrong[n], &i), -ENOENT);
+        CU_ASSERT_EQUAL(place_find(&r, &p, wrong[n], &i), -ENOENT);
     listing_free(&l);
     end_model(&r, &p);
 }
@@ -261,20 +357,20 @@ static void test_many_organisations(void)
     for (unsigned n = 0; n < MANY; n += 23) {
         (void)snprintf(name, sizeof(name), "org%u", n);
         opened = 0;
-        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, name, &i), 0);
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, name, &i), 0);
         CU_ASSERT_TRUE(opened <= 8);
         CU_ASSERT_EQUAL(i.place.kind, PLACE_ORG);
         CU_ASSERT_STRING_EQUAL(i.place.part[0], name);
         item_free(&i);
     }
     opened = 0;
-    CU_ASSERT_EQUAL(place_find(&r, &p, NULL, "org", &i), -ENOENT);
-    CU_ASSERT_EQUAL(place_find(&r, &p, NULL, "org1--name", &i), -ENOENT);
+    CU_ASSERT_EQUAL(place_find(&r, &p, "org", &i), -ENOENT);
+    CU_ASSERT_EQUAL(place_find(&r, &p, "org1--name", &i), -ENOENT);
     CU_ASSERT_TRUE(opened <= 16);
-    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "alone", &i), 0); /* which is the repository */
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "alone", &i), 0); /* which is the repository */
     CU_ASSERT_EQUAL(i.place.kind, PLACE_FOLDER);
     item_free(&i);
-    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "alone~2", &i), 0);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "alone~2", &i), 0);
     CU_ASSERT_EQUAL(i.place.kind, PLACE_ORG);
     item_free(&i);
     place_free(&p);
@@ -308,7 +404,7 @@ static struct place place_of(struct reach *r, const char *first, const char *sec
     struct item i;
     CU_ASSERT_EQUAL_FATAL(place_top(r, &p), 0);
     for (const char *name = first; name; name = name == first ? second : NULL) {
-        CU_ASSERT_EQUAL_FATAL(place_find(r, &p, NULL, name, &i), 0);
+        CU_ASSERT_EQUAL_FATAL(place_find(r, &p, name, &i), 0);
         place_free(&p);
         place_take(&i, &p);
         item_free(&i);
@@ -341,7 +437,8 @@ static void test_failing_parts(void)
         check_failing(&r, &o, "registry.ollama.ai/library", errors[i], "host.example me ");
         check_failing(&r, &o, "registry.ollama.ai", errors[i], "host.example one:1 two:1 ");
         check_failing(&r, &o, "one", errors[i], "host.example me two:1 ");
-        check_failing(&r, &h, "models--org--a", errors[i], "b ");
+        check_failing(&r, &h, "models--org--a/snapshots", errors[i],
+                      errors[i] == -ELOOP ? "a b " : "b "); /* which is not: by its folder */
     }
     place_free(&o);
     place_free(&h);
@@ -365,8 +462,8 @@ static void test_no_manifests(void)
     struct place p = place_of(&r, NULL, NULL);
     check_failing(&r, &p, NULL, 0, "m:1 ");
     for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
-        CU_ASSERT_EQUAL(place_find(&r, &p, NULL, names[n], &i), -ENOENT);
-    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "m:1", &i), 0);
+        CU_ASSERT_EQUAL(place_find(&r, &p, names[n], &i), -ENOENT);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "m:1", &i), 0);
     CU_ASSERT_EQUAL(i.kind, ITEM_MODEL);
     item_free(&i);
     place_free(&p);
@@ -428,7 +525,7 @@ static void test_hub(void)
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
     steps = 0;
     for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
-        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, names[n], &i), 0);
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, names[n], &i), 0);
         place_free(&p);
         if (i.kind == ITEM_FOLDER)
             place_take(&i, &p);
@@ -443,7 +540,79 @@ static void test_hub(void)
     shelf_top_remove();
 }
 
+/* ---- what is asked of the disk ---- */
+
+/* As the kernel does it for a path, by which way a folder's names are known for a second. */
+static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
+{
+    static uint64_t above; /* the folder of the last name */
+    struct tree_entry e = {.node = INO_ROOT};
+    asked = 0;
+    if (lately)
+        e.node = above;
+    else
+        CU_ASSERT_EQUAL(shelf_getattr(s, INO_ROOT, NULL, &e), 0);
+    for (size_t i = 0; names[i]; i++) {
+        if (lately && names[i + 1])
+            continue;
+        above = e.node;
+        CU_ASSERT_EQUAL_FATAL(shelf_lookup(s, e.node, names[i], &e), 0);
+    }
+    return asked;
+}
+
+/* After a rest few calls lead to a model, and within a second one look at the file, by a link and not; what was
+ * changed is found. */
+static void test_asked(void)
+{
+    static const char *const hub[] = {"org", "name", "m.gguf", NULL};
+    static const char *const plain[] = {"sub", "m.gguf", NULL};
+    static const char *const model[] = {"ollama", "m:1", "model", NULL};
+    static const struct {
+        const char *const *names;
+        unsigned rest, lately;
+    } rows[] = {{hub, 26, 3}, {plain, 8, 2}, {model, 34, 2}};
+    const struct shelf_options o = {.strict = false};
+    struct shelf *s;
+    struct tree_entry e, before;
+    shelf_top_make();
+    shelf_top_add("file", "models--org--name/refs/main", COMMIT);
+    shelf_top_add("file", "models--org--name/blobs/" A64, "GGUF");
+    shelf_top_add("link", "models--org--name/snapshots/" COMMIT "/m.gguf", "../../blobs/" A64);
+    shelf_top_add("file", "sub/m.gguf", "GGUF");
+    shelf_top_add("file", "new", "GGUF, and more");
+    shelf_top_add("file", "ollama/manifests/registry.ollama.ai/library/m/1",
+                  "{\"schemaVersion\":2,\"layers\":[{\"mediaType\":\"application/"
+                  "vnd.ollama.image.model\",\"digest\":\"sha256:" A64 "\"}]}");
+    shelf_top_add("file", "ollama/blobs/sha256-" A64, "GGUF");
+    CU_ASSERT_EQUAL_FATAL(shelf_open(shelf_top, &o, &s, NULL), 0);
+    times = 1;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)asked_for(s, rows[i].names, false);
+        passed += 2;
+        const unsigned rest = asked_for(s, rows[i].names, false);
+        const unsigned lately = asked_for(s, rows[i].names, true);
+        CU_ASSERT_TRUE(rest <= rows[i].rest);
+        CU_ASSERT_TRUE(lately <= rows[i].lately);
+    }
+    CU_ASSERT_EQUAL_FATAL(shelf_lookup(s, INO_ROOT, "sub", &e), 0);
+    CU_ASSERT_EQUAL_FATAL(shelf_lookup(s, e.node, "m.gguf", &before), 0);
+    char from[4096], to[4096];
+    (void)snprintf(from, sizeof(from), "%s/new", shelf_top);
+    (void)snprintf(to, sizeof(to), "%s/sub/m.gguf", shelf_top);
+    CU_ASSERT_EQUAL(rename(from, to), 0);
+    const uint64_t folder = e.node;
+    CU_ASSERT_EQUAL_FATAL(shelf_lookup(s, folder, "m.gguf", &e), 0);
+    CU_ASSERT_NOT_EQUAL(e.node, before.node);
+    CU_ASSERT_EQUAL(unlink(to), 0);
+    times = 0;
+    CU_ASSERT_EQUAL(shelf_lookup(s, folder, "m.gguf", &e), -ENOENT);
+    shelf_close(s);
+    shelf_top_remove();
+}
+
 static CU_TestInfo tests[] = {
+    {"what is asked of the disk", test_asked},
     {"a Hugging Face cache", test_hub},
     {"names that are kept", test_kept_names},
     {"a manifest of many layers", test_many_layers},
