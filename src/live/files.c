@@ -301,13 +301,13 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     return settle_and_wait(l, h, w);
 }
 
-/* Of a handle that wrote nothing it is what its key has, whichever handle wrote that (sync FILE). */
+/* Of a handle that nothing was accepted of it is what its key has, whichever handle wrote that (sync FILE). */
 static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
     const struct name *x = h->file->name;
-    uint64_t edit;
+    uint64_t edit = 0;
     int r = h->writes ? settle(l, h, &edit) : 0;
-    if (!h->wrote)
+    if (!edit)
         edit = x && x->key ? x->edit : h->file->promise.edit;
     return r < 0 ? r : writer_sync(l, &h->file->promise, edit, w);
 }

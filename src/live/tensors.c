@@ -81,7 +81,8 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
     if (f && fresh && atomic_load(&l->stale))
         r = batch_freshen(l, &e);
     if (f)
-        *ret = (struct live_folder){f->generation, folder_hidden(f), f->doomed, f->mtime};
+        *ret = (struct live_folder){f->generation, folder_hidden(f), f->doomed || f->removed,
+                                    f->mtime};
     lock_drop(&l->lock);
     return r;
 }

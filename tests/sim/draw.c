@@ -7,6 +7,7 @@
 #include "story.h"
 
 static struct story *to;
+static bool wide;
 static uint64_t lots;
 static unsigned token;
 
@@ -129,6 +130,69 @@ static void install(unsigned a, unsigned key)
     on(a, W_CLOSE, 0);
 }
 
+/* numpy.memmap */
+static void mapping(unsigned a, unsigned tensor)
+{
+    open_as(a, 0, tensor, F_WRITE);
+    for (unsigned n = 1 + draw(2); n; n--) {
+        struct step *s = add(a, W_STORE);
+        s->n = value();
+        if (draw(2))
+            on(a, W_FSYNC, 0);
+    }
+    on(a, W_CLOSE, 0);
+}
+
+static void add_tensor(unsigned a, unsigned tensor)
+{
+    struct step *s = add(a, W_ADD);
+    s->name = (uint8_t)tensor;
+    s->n = value();
+    s->n2 = draw(54);
+    if (draw(4) == 0)
+        add(a, W_SYNC);
+    else if (draw(3) == 0)
+        add(a, W_PASS)->n = 1 + draw(6000);
+}
+
+/* What people do to tensors beside writing raw and f32. */
+static void tensors(unsigned a, unsigned favourite)
+{
+    unsigned tensor = draw(3) ? favourite : KEYS + draw(REGS - KEYS);
+    struct step *s;
+    switch (draw(9)) {
+    case 0:
+    case 1:
+        s = add(a, draw(3) ? W_TYPE : W_SHAPE);
+        s->name = (uint8_t)tensor;
+        s->n = draw(FORMS);
+        break;
+    case 2:
+    case 3:
+        mapping(a, tensor);
+        break;
+    case 4:
+    case 5:
+        add_tensor(a, draw(2) ? tensor : KEYS + TENSORS_THERE + draw(2));
+        break;
+    case 6:
+        s = add(a, W_SWAP);
+        s->name = (uint8_t)tensor;
+        s->n = value();
+        s->n2 = draw(3) == 0;
+        break;
+    case 7:
+        named(a, W_RMR, tensor);
+        if (draw(2))
+            add_tensor(a, tensor);
+        break;
+    default: /* sync FILE */
+        open_as(a, 2, tensor, 0);
+        on(a, W_FSYNC, 2);
+        on(a, W_CLOSE, 2);
+    }
+}
+
 static void look(unsigned a)
 {
     switch (draw(4)) {
@@ -183,6 +247,10 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
     unsigned upto = to->n + steps;
     while (to->n < upto && to->n < STEPS) {
         unsigned key = draw(3) ? favourite : draw(to->tensors ? REGS : KEYS), other;
+        if (wide && to->tensors && favourite >= KEYS && draw(3) == 0) {
+            tensors(a, favourite);
+            continue;
+        }
         switch (draw(9)) {
         case 0:
         case 1:
@@ -268,7 +336,7 @@ static void befall(unsigned kinds)
     }
 }
 
-struct story story_draw(uint64_t seed)
+struct story story_draw(uint64_t seed, bool also_new)
 {
     static struct story s;
     lots = seed * 2 + 1;
@@ -276,6 +344,7 @@ struct story story_draw(uint64_t seed)
     (void)draw(2);
     memset(&s, 0, sizeof(s));
     to = &s;
+    wide = also_new;
     token = TOKEN_FIRST + KEYS_THERE + TENSORS_THERE - 1;
     s.tensors = draw(2);
     s.history = draw(5) == 0;

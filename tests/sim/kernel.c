@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "live/tensors.h"
 #include "hooks.h"
+#include "tensors.h"
 #include "tree/reply.h"
 #include "tree/history.h"
 
@@ -24,12 +25,12 @@ static struct oracle *of(const struct kernel *k)
 }
 
 /* A key's, or a tensor's. */
-static bool is_key(int name)
+bool is_key(int name)
 {
     return name >= 0 && name < REGS;
 }
 
-static bool is_tensor(int name)
+bool is_tensor(int name)
 {
     return name >= KEYS && name < REGS;
 }
@@ -54,7 +55,7 @@ static bool is_stopped(struct live_wait *w)
 }
 
 /* The next call of this program; its wait is the call's. */
-static struct live_wait *begin(struct program *p)
+struct live_wait *kernel_begin(struct program *p)
 {
     struct request *q = &p->request;
     sched_point("call", p->number);
@@ -68,7 +69,7 @@ static struct live_wait *begin(struct program *p)
     return &q->wait;
 }
 
-static int end(struct program *p, int r)
+int kernel_end(struct program *p, int r)
 {
     struct request *q = &p->request;
     lock_take(&p->k->lock);
@@ -98,7 +99,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
 }
 
 /* An answer that nothing accounts for. */
-static void expect(const struct program *p, const char *what, int r, bool good)
+void kernel_expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
     uint8_t by = p->k->w->story.strategy;
@@ -109,7 +110,7 @@ static void expect(const struct program *p, const char *what, int r, bool good)
 
 /* What an error means. A signal ends a wait, no edit; and where the disk fails twice, it may be that the new file
  * cannot be taken back (edit/commit.h, C4). */
-static enum outcome failed(const struct kernel *k, int r)
+enum outcome kernel_failed(const struct kernel *k, int r)
 {
     return r == -EINTR || k->w->disk.hits > 1 ? PERHAPS : FAILED;
 }
@@ -174,7 +175,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
 
 /* What comes late is done by the thread that does so. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
-                  uint64_t n)
+                  uint64_t n, int name)
 {
     lock_take(&k->lock);
     if (k->n_late - k->first_late == LATE)
@@ -182,6 +183,7 @@ static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint6
     k->late[k->n_late % LATE].f = f;
     k->late[k->n_late % LATE].h = h;
     k->late[k->n_late % LATE].node = node;
+    k->late[k->n_late % LATE].name = name;
     k->late[k->n_late++ % LATE].n = n;
     cond_broadcast(&k->more);
     lock_drop(&k->lock);
@@ -193,7 +195,14 @@ static void forget_later(struct kernel *k, struct object *o)
     if (o->handles || !n || sched_lot(2))
         return;
     o->lookups = 0;
-    later(k, NULL, NULL, o->node, n);
+    later(k, NULL, NULL, o->node, n, -1);
+}
+
+void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name)
+{
+    if (name >= 0)
+        k->made[name].open += f != NULL;
+    later(k, f, NULL, node, node != 0, name);
 }
 
 /*
@@ -234,10 +243,17 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
     }
 }
 
+/* Pages of a mapping are written back: by the kernel itself, for no program. */
+static void write_pages(struct kernel *k, struct object *o);
+
 /* The end of a handle. What was truncated and not written is the empty value then. */
 static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
+    if (o->pages && o->mapped == h && !k->gone)
+        write_pages(k, o);
+    if (o->mapped == h)
+        o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);
     struct made made = assign(k, o, counts ? o->content : 0);
     (void)tree_release(k->t, f);
@@ -252,11 +268,33 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     __real_free(h);
 }
 
+/* What came late. */
+static void end_late(struct kernel *k, unsigned i)
+{
+    struct tree_file *f = k->late[i].f;
+    struct handle *h = k->late[i].h;
+    uint64_t node = k->late[i].node, n = k->late[i].n;
+    int name = k->late[i].name;
+    lock_drop(&k->lock);
+    live_caller(0);
+    if (h)
+        release(k, f, h);
+    else if (f)
+        (void)tree_release(k->t, f);
+    if (f && name >= 0)
+        k->made[name].open--;
+    if (n)
+        tree_forget(k->t, node, n);
+    lock_take(&k->lock);
+}
+
 void kernel_drop(struct kernel *k)
 {
+    lock_take(&k->lock);
     for (; k->first_late < k->n_late; k->first_late++)
         if (k->late[k->first_late % LATE].f)
-            release(k, k->late[k->first_late % LATE].f, k->late[k->first_late % LATE].h);
+            end_late(k, k->first_late % LATE);
+    lock_drop(&k->lock);
     for (unsigned i = 0; i < ACTORS * SLOTS; i++) {
         struct handle **h = &k->program[i / SLOTS].slot[i % SLOTS];
         if (*h)
@@ -274,16 +312,7 @@ void *kernel_late(void *arg)
             (void)lock_wait(&k->lock, &k->more, NULL);
             continue;
         }
-        unsigned i = k->first_late++ % LATE;
-        struct tree_file *f = k->late[i].f;
-        struct handle *h = k->late[i].h;
-        uint64_t node = k->late[i].node, n = k->late[i].n;
-        lock_drop(&k->lock);
-        if (f)
-            release(k, f, h);
-        else
-            tree_forget(k->t, node, n);
-        lock_take(&k->lock);
+        end_late(k, k->first_late++ % LATE);
     }
     lock_drop(&k->lock);
     return NULL;
@@ -309,6 +338,11 @@ static unsigned token_of(const char *text, size_t n)
                                                           : TOKEN_OTHER;
 }
 
+float float_of(unsigned token)
+{
+    return (float)(127 * token);
+}
+
 unsigned token_of_floats(const uint8_t *bytes, size_t n)
 {
     float value, first;
@@ -320,8 +354,10 @@ unsigned token_of_floats(const uint8_t *bytes, size_t n)
         if (!(value >= first && value <= first))
             return TOKEN_OTHER;
     }
-    return first >= 1000 + TOKEN_FIRST && first < 1000 + TOKENS ? (unsigned)first - 1000
-                                                                : TOKEN_OTHER;
+    unsigned token = first >= 0 && first < float_of(TOKENS) ? (unsigned)first / 127 : TOKEN_OTHER;
+    return token >= TOKEN_FIRST && float_of(token) >= first && float_of(token) <= first
+               ? token
+               : TOKEN_OTHER;
 }
 
 /* ---- open ---- */
@@ -354,14 +390,14 @@ static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
     struct tree_entry dir;
-    (void)begin(p);
+    (void)kernel_begin(p);
     if (!is_tensor(name))
-        return end(p, tree_lookup(k->t, METADATA, names[name], ret));
-    int r = end(p, tree_lookup(k->t, TENSORS, names[name], &dir));
+        return kernel_end(p, tree_lookup(k->t, METADATA, names[name], ret));
+    int r = kernel_end(p, tree_lookup(k->t, TENSORS, names[name], &dir));
     if (r < 0)
         return r;
-    (void)begin(p);
-    r = end(p, tree_lookup(k->t, dir.node, f32 ? "f32" : "raw", ret));
+    (void)kernel_begin(p);
+    r = kernel_end(p, tree_lookup(k->t, dir.node, f32 ? "f32" : "raw", ret));
     tree_forget(k->t, dir.node, 1);
     return r;
 }
@@ -378,8 +414,8 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         if (is_key(s->name) && k->before[s->name])
             back = (int)oracle_begin(of(k), s->name, k->before[s->name]);
         k->creating[s->name]++;
-        (void)begin(p);
-        r = end(p, tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f));
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f));
         k->creating[s->name]--;
         if (back >= 0)
             oracle_end(of(k), (unsigned)back, PERHAPS);
@@ -399,11 +435,13 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         return r;
     lock_take(&h->o->lock);
     bool truncates = h->writes && s->flags & F_TRUNC;
+    if (truncates)
+        tensors_written(k, h->o->name, 0);
     h->o->changes += truncates;
     uint64_t was = h->o->content;
     may_be(k, h->o, truncates ? BIT(TOKEN_EMPTY) : 0);
-    (void)begin(p);
-    r = end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
+    (void)kernel_begin(p);
+    r = kernel_end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
     if (r == 0)
         joined(k, h, truncates);
     else
@@ -440,34 +478,127 @@ static void step_open(struct program *p, const struct step *s)
         if (i == 0 && r == -ESTALE)
             opened(p, s, h, r);
     }
-    expect(p, "open", r, r == -ENOENT || r == -EEXIST || r == -ESTALE || r == -EBUSY);
+    kernel_expect(p, "open", r, r == -ENOENT || r == -EEXIST || r == -ESTALE || r == -EBUSY);
     opened(p, s, h, r);
 }
 
 /* ---- write ---- */
 
+/* A tensor's type may be, or have been, another one than F32: its bytes are not its values. */
+static uint64_t as_bytes(const struct kernel *k, const struct object *o)
+{
+    const int name = o->name >= 0 ? o->name : o->old_name;
+    bool other = is_tensor(name) &&
+                 (oracle_ever(of(k), (unsigned)(TYPES + name - KEYS)) & ~BIT(TOKEN_FIRST)) != 0;
+    return other ? BIT(TOKEN_OTHER) : 0;
+}
+
 /* A write(2) is more than one request, in which the kernel keeps others away. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token)
 {
-    enum { FIRST = 8192, ALL = FLOATS * 4 };
+    enum { FIRST = 2 * PAGE, ALL = FLOATS * 4 };
     static float values[ACTORS][FLOATS];
     for (unsigned i = 0; i < FLOATS; i++)
-        values[p->number][i] = (float)(1000 + token);
+        values[p->number][i] = float_of(token);
     const uint8_t *bytes = (const uint8_t *)values[p->number];
-    (void)begin(p);
-    int r = end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST, NULL));
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST, NULL));
     if (r < 0)
         return r;
-    (void)begin(p);
-    return end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, ALL - FIRST, NULL));
+    (void)kernel_begin(p);
+    return kernel_end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, ALL - FIRST, NULL));
 }
 
 static int write_text(struct program *p, const struct handle *h, unsigned token)
 {
     char text[16];
     size_t n = text_of(token, text);
-    (void)begin(p);
-    return end(p, tree_write(p->k->t, h->f, 0, text, n, NULL));
+    (void)kernel_begin(p);
+    return kernel_end(p, tree_write(p->k->t, h->f, 0, text, n, NULL));
+}
+
+/* Two nodes of one draft (without memory for the second): what is written by one and by the other mixes. */
+static bool has_twin(const struct kernel *k, const struct object *o)
+{
+    bool has = false;
+    for (unsigned i = 0; i < k->objects && is_tensor(o->name); i++)
+        has |= &k->object[i] != o && k->object[i].name == o->name && k->object[i].writers;
+    return has;
+}
+
+void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving)
+{
+    for (unsigned i = 0; i < k->objects; i++) {
+        struct object *o = &k->object[i];
+        if (o->name != name && !(o->moved && o->old_name == name))
+            continue;
+        o->changes++;
+        o->moving += (unsigned)moving;
+        o->doubt |= o->writers > 0;
+        may_be(k, o, mask);
+    }
+}
+
+/* One page, whole, as the kernel has it. */
+static int write_page(struct kernel *k, struct object *o, unsigned page)
+{
+    size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
+    float values[PAGE / sizeof(float)];
+    for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
+        values[i] = float_of(o->stored);
+    o->pages &= (uint8_t) ~(1u << page);
+    int r = tree_write(k->t, o->mapped->f, (uint64_t)page * PAGE, values, n, NULL);
+    sched_note("page %u is written: %d", page, r);
+    if (o->pages || r < 0 || o->changes != o->at || has_twin(k, o)) {
+        o->doubt |= r < 0 || !o->pages;
+        o->at -= r < 0;
+        return r;
+    }
+    o->content = BIT(o->stored) | as_bytes(k, o);
+    o->by = o->mapped;
+    o->doubt = false;
+    return r;
+}
+
+static void write_pages(struct kernel *k, struct object *o)
+{
+    lock_take(&o->lock);
+    while (o->pages) {
+        unsigned page = sched_draw(PAGES);
+        if (o->pages & 1u << page)
+            (void)write_page(k, o, page);
+    }
+    lock_drop(&o->lock);
+}
+
+/* memmap: the pages are written sooner or later. */
+static void step_store(struct program *p, const struct step *s)
+{
+    struct handle *h = p->slot[s->slot];
+    if (!h || !h->writes || !h->floats)
+        return;
+    struct object *o = h->o;
+    lock_take(&o->lock);
+    o->pages = (1 << PAGES) - 1;
+    o->stored = s->n;
+    o->mapped = h;
+    o->at = ++o->changes;
+    h->wrote = true;
+    o->by = h;
+    o->dirty = true;
+    o->doubt = true;
+    o->emptied = false;
+    may_be(p->k, o, BIT(s->n) | BIT(TOKEN_OTHER));
+    tensors_written(p->k, o->name, o->content);
+    lock_drop(&o->lock);
+    for (unsigned i = sched_draw(PAGES); i; i--) {
+        unsigned page = sched_draw(PAGES);
+        lock_take(&o->lock);
+        live_caller(0);
+        if (o->pages & 1u << page)
+            (void)write_page(p->k, o, page);
+        lock_drop(&o->lock);
+    }
 }
 
 static void step_write(struct program *p, const struct step *s)
@@ -480,23 +611,35 @@ static void step_write(struct program *p, const struct step *s)
     o->changes++;
     uint64_t was = o->content;
     may_be(p->k, o, BIT(s->n) | (h->floats ? BIT(TOKEN_OTHER) : 0));
+    bool mixed = has_twin(p->k, o);
+    if (mixed)
+        kernel_disturb(p->k, o->name, BIT(s->n) | BIT(TOKEN_OTHER), 0);
+    tensors_written(p->k, o->name, BIT(s->n) | BIT(TOKEN_OTHER));
+    o->pages = 0;
+    const unsigned stamp = o->changes;
     o->writing = true;
     int r = h->floats ? write_floats(p, h, s->n) : write_text(p, h, s->n);
     o->writing = false;
-    o->changes++;
+    const unsigned stamp_now = o->changes++;
     if (r >= 0) {
-        o->content = BIT(s->n);
+        o->content =
+            BIT(s->n) | (h->floats ? as_bytes(p->k, o) : 0) | (mixed ? BIT(TOKEN_OTHER) : 0);
         o->dirty = true;
         o->by = h;
         o->doubt = false;
+        if (stamp != stamp_now && h->floats) { /* something else was done to the draft meanwhile */
+            o->content |= was | BIT(TOKEN_OTHER);
+            o->doubt = true;
+        }
         o->emptied = false;
         h->wrote = true;
     } else {
         o->content |= was;
     }
     lock_drop(&o->lock);
-    expect(p, "write", r,
-           r == -ESTALE || (h->floats && (r == -EBUSY || (r == -ENOENT && o->moved))));
+    kernel_expect(p, "write", r,
+                  r == -ESTALE || (h->floats && (r == -EBUSY || (r == -ENOENT && o->moved) ||
+                                                 (r == -EFBIG && as_bytes(p->k, o)))));
 }
 
 static void step_cut(struct program *p, const struct step *s)
@@ -508,8 +651,9 @@ static void step_cut(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     may_be(p->k, o, BIT(TOKEN_EMPTY));
-    struct live_wait *w = begin(p);
-    int r = end(p, tree_truncate(p->k->t, o->node, h->f, 0, w));
+    tensors_written(p->k, o->name, 0);
+    struct live_wait *w = kernel_begin(p);
+    int r = kernel_end(p, tree_truncate(p->k->t, o->node, h->f, 0, w));
     o->changes++;
     if (r >= 0) {
         h->truncated = true;
@@ -518,12 +662,21 @@ static void step_cut(struct program *p, const struct step *s)
         o->dirty = false;
     }
     lock_drop(&o->lock);
-    expect(p, "ftruncate", r, r == -ESTALE);
+    kernel_expect(p, "ftruncate", r, r == -ESTALE);
 }
 
 /* ---- flush and fsync ---- */
 
-static bool durable_close(const struct kernel *k)
+static uint64_t twins_have(const struct kernel *k, const struct object *o)
+{
+    uint64_t mask = 0;
+    for (unsigned i = 0; i < k->objects && is_tensor(o->name); i++)
+        if (&k->object[i] != o && k->object[i].name == o->name && k->object[i].writers)
+            mask |= k->object[i].content | BIT(TOKEN_OTHER);
+    return mask;
+}
+
+bool kernel_durable_close(const struct kernel *k)
 {
     return k->w->story.commit != LIVE_COMMIT_SYNC;
 }
@@ -535,10 +688,11 @@ static enum outcome judged(const struct kernel *k, const struct handle *h, unsig
     const struct object *o = h->o;
     bool sure = changes == o->changes && !o->moving && is_key(o->name) && !o->emptied &&
                 !(o->moved && k->w->disk.hits) && !o->unsure && !o->doubt && o->by == h &&
+                !o->pages && !has_twin(k, o) && !(is_tensor(o->name) && k->made[o->name].may) &&
                 (o->content & (o->content - 1)) == 0;
     if (r < 0)
-        return failed(k, r);
-    return !sure ? PERHAPS : sync || durable_close(k) ? DURABLE : ACCEPTED;
+        return kernel_failed(k, r);
+    return !sure ? PERHAPS : sync || kernel_durable_close(k) ? DURABLE : ACCEPTED;
 }
 
 static int flush_or_sync(struct program *p, struct handle *h, bool sync)
@@ -550,11 +704,17 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
     struct made made = assign(k, o, h->writes && (dirty || o->writing) ? o->content : 0);
-    struct live_wait *w = begin(p);
-    int r = end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
+    uint64_t twins = twins_have(k, o);
+    bool twin = has_twin(k, o);
+    for (unsigned i = 0; i < 3 && twin; i++)
+        if (made.of[i] >= 0)
+            oracle_widen(of(k), (unsigned)made.of[i], twins);
+    struct live_wait *w = kernel_begin(p);
+    int r = kernel_end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
     had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
     bool bad = (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
     enum outcome how = judged(k, h, changes, r, sync);
+    how = twin && how > PERHAPS ? PERHAPS : how;
     /* What a key refuses puts back the value from before the draft, of which a part may have been accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
@@ -572,9 +732,11 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     bool own = o->by == h || !h->wrote; /* who wrote nothing syncs what the file has */
     if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
         oracle_durable(of(k), (unsigned)last);
-    expect(p, sync ? "fsync" : "close", r,
-           (r == -EINVAL && bad) || r == -ESTALE || (h->floats && r == -ENOENT && o->moved));
-    if (r == 0 && (sync || durable_close(k)))
+    kernel_expect(
+        p, sync ? "fsync" : "close", r,
+        (r == -EINVAL && bad) || r == -ESTALE ||
+            (h->floats && ((r == -ENOENT && o->moved) || (r == -EFBIG && as_bytes(k, o)))));
+    if (r == 0 && (sync || kernel_durable_close(k)))
         kernel_look_disk(k, sync ? "after fsync" : "after close");
     return r;
 }
@@ -584,11 +746,13 @@ static void close_slot(struct program *p, unsigned slot)
     struct handle *h = p->slot[slot];
     if (!h)
         return;
+    if (h->o->pages && sched_lot(2))
+        write_pages(p->k, h->o);
     (void)flush_or_sync(p, h, false);
     if (--h->owners)
         return;
     p->slot[slot] = NULL;
-    later(p->k, h->f, h, 0, 0);
+    later(p->k, h->f, h, 0, 0, -1);
 }
 
 void kernel_exit(struct program *p)
@@ -611,10 +775,18 @@ static void leaves(struct kernel *k, int name)
 static int look_up(struct program *p, int name, struct object **ret)
 {
     struct tree_entry e;
-    (void)begin(p);
-    int r = end(p, tree_lookup(p->k->t, METADATA, names[name], &e));
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_lookup(p->k->t, METADATA, names[name], &e));
     *ret = r == 0 ? object_of(p->k, &e, name) : NULL;
     return r;
+}
+
+static bool is_judged(const struct object *o)
+{
+    bool is = false;
+    for (unsigned i = 0; i < 8; i++)
+        is |= o->going[i] != 0;
+    return is;
 }
 
 /* All views of a tensor, which is renamed, or removed. */
@@ -628,6 +800,9 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
         o->leaves = begins;
         o->moving += begins ? 1 : -1U;
         o->next_name = begins ? next : -1;
+        if (begins && next >= 0 &&
+            is_judged(o)) /* what a call comes to that began before may be seen there */
+            goes_on(o, (int)oracle_begin(of(k), (unsigned)next, o->content | o->seen));
         if (!done)
             continue;
         o->old_name = o->name;
@@ -637,7 +812,7 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
     }
 }
 
-static void step_tensor(struct program *p, const struct step *s)
+void kernel_step_tensor(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
     int next = s->word == W_MV ? s->to : -1, made = -1;
@@ -650,22 +825,26 @@ static void step_tensor(struct program *p, const struct step *s)
                                  oracle_may(of(k), s->name, since, UINT64_MAX, false) &
                                      ~BIT(TOKEN_ABSENT));
     unsigned gone = oracle_begin(of(k), s->name, BIT(TOKEN_ABSENT));
-    struct live_wait *w = begin(p);
-    int r =
-        end(p, next >= 0 ? tree_rename(k->t, TENSORS, names[s->name], TENSORS, names[next], 0, w)
-                         : tree_rmdir(k->t, TENSORS, names[s->name]));
+    struct tensor_move move = tensors_move_begin(k, s->name, next);
+    struct live_wait *w = kernel_begin(p);
+    int r = kernel_end(
+        p, next >= 0 ? tree_rename(k->t, TENSORS, names[s->name], TENSORS, names[next], 0, w)
+                     : tree_rmdir(k->t, TENSORS, names[s->name]));
     if (made >= 0)
         oracle_widen(of(k), (unsigned)made,
                      oracle_may(of(k), s->name, since, UINT64_MAX, false) & ~BIT(TOKEN_ABSENT));
-    enum outcome how = r < 0 ? failed(k, r) : next >= 0 && durable_close(k) ? DURABLE : ACCEPTED;
-    if (made >= 0)
+    enum outcome how = r < 0                                  ? kernel_failed(k, r)
+                       : next >= 0 && kernel_durable_close(k) ? DURABLE
+                                                              : ACCEPTED;
+    if (made >= 0 && !(move.making && r == 0))
         oracle_end(of(k), (unsigned)made, how);
-    oracle_end(of(k), gone, how);
+    oracle_end(of(k), gone, move.making && how == DURABLE ? ACCEPTED : how);
+    tensors_move_end(k, &move, made, r, how);
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     lock_drop(&k->dir);
-    expect(p, next >= 0 ? "rename of a tensor" : "rmdir", r,
-           r == -ENOENT || r == -ENOTEMPTY || r == -ESTALE);
-    if (how == DURABLE)
+    kernel_expect(p, next >= 0 ? "rename of a tensor" : "rmdir", r,
+                  r == -ENOENT || r == -ENOTEMPTY || r == -ESTALE);
+    if (how == DURABLE && !move.making)
         kernel_look_disk(k, "after rename");
 }
 
@@ -675,7 +854,7 @@ static void step_rm(struct program *p, const struct step *s)
     struct object *o;
     int made = -1;
     if (is_tensor(s->name)) {
-        step_tensor(p, s);
+        kernel_step_tensor(p, s);
         return;
     }
     lock_take(&k->dir);
@@ -686,10 +865,10 @@ static void step_rm(struct program *p, const struct step *s)
         leaves(k, s->name);
         if (is_key(s->name))
             made = (int)oracle_begin(of(k), s->name, BIT(TOKEN_ABSENT));
-        (void)begin(p);
-        r = end(p, tree_unlink(k->t, METADATA, names[s->name]));
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_unlink(k->t, METADATA, names[s->name]));
         if (made >= 0)
-            oracle_end(of(k), (unsigned)made, r == 0 ? ACCEPTED : failed(k, r));
+            oracle_end(of(k), (unsigned)made, r == 0 ? ACCEPTED : kernel_failed(k, r));
         o->moving--;
         o->changes++;
         if (r == 0) {
@@ -699,7 +878,7 @@ static void step_rm(struct program *p, const struct step *s)
         forget_later(k, o);
     }
     lock_drop(&k->dir);
-    expect(p, "unlink", r, r == -ENOENT);
+    kernel_expect(p, "unlink", r, r == -ENOENT);
 }
 
 /* What the target gets. */
@@ -708,6 +887,9 @@ static uint64_t moved_value(const struct kernel *k, const struct object *from, u
     uint64_t value = from->content | from->seen;
     if (is_key(from->name))
         value = oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen;
+    else if (k->w->disk.hits &&
+             !from->ever) /* a helper that was made anew when a rename of it failed */
+        return ~BIT(TOKEN_ABSENT);
     return k->w->disk.hits ? value | from->ever : value; /* it may have gone back */
 }
 
@@ -720,16 +902,16 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         !is_key(from->name) ||
         !(oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) & BIT(TOKEN_ABSENT));
     bool sure = r == 0 && valued && !from->writers && !(from->content & BIT(TOKEN_EMPTY));
-    enum outcome ok = !sure ? PERHAPS : durable_close(k) ? DURABLE : ACCEPTED;
+    enum outcome ok = !sure ? PERHAPS : kernel_durable_close(k) ? DURABLE : ACCEPTED;
     bool parked = !is_key(s->to);
     if (made >= 0) {
         uint64_t value = moved_value(k, from, since);
         oracle_widen(of(k), (unsigned)made, value & ~BIT(TOKEN_ABSENT));
         went(from, made);
-        oracle_end(of(k), (unsigned)made, r == 0 ? ok : failed(k, r));
+        oracle_end(of(k), (unsigned)made, r == 0 ? ok : kernel_failed(k, r));
     }
     if (gone >= 0)
-        oracle_end(of(k), (unsigned)gone, r < 0 ? failed(k, r) : parked ? HIDDEN : ok);
+        oracle_end(of(k), (unsigned)gone, r < 0 ? kernel_failed(k, r) : parked ? HIDDEN : ok);
     from->moving--;
     from->next_name = r < 0 ? from->next_name : -1; /* known.md, 3 */
     from->changes++;
@@ -743,7 +925,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     }
     if (r < 0 && to && !k->w->strict)
         to->unsure = true; /* known.md, 2 */
-    if (r < 0 && failed(k, r) == PERHAPS) {
+    if (r < 0 && kernel_failed(k, r) == PERHAPS) {
         from->moved = from->unsure = true;
         if (to)
             to->moved = to->unsure = true;
@@ -772,7 +954,7 @@ static void step_mv(struct program *p, const struct step *s)
     if (s->name == s->to || is_tensor(s->name) != is_tensor(s->to))
         return;
     if (is_tensor(s->name)) {
-        step_tensor(p, s);
+        kernel_step_tensor(p, s);
         return;
     }
     lock_take(&k->dir);
@@ -793,17 +975,18 @@ static void step_mv(struct program *p, const struct step *s)
         goes_on(from, made);
         if (is_key(s->name))
             gone = (int)oracle_begin(of(k), s->name, BIT(TOKEN_ABSENT));
-        struct live_wait *w = begin(p);
-        r = end(p, tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w));
+        struct live_wait *w = kernel_begin(p);
+        r = kernel_end(p,
+                       tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w));
         bool bad = moved_value(k, from, since) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since);
-        expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
+        kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
         forget_later(k, from);
         if (to)
             forget_later(k, to);
     }
     lock_drop(&k->dir);
-    if (r == 0 && made >= 0 && durable_close(k))
+    if (r == 0 && made >= 0 && kernel_durable_close(k))
         kernel_look_disk(k, "after rename");
 }
 
@@ -812,10 +995,16 @@ static void step_sync(struct program *p)
     struct kernel *k = p->k;
     lock_take(&k->dir);
     uint64_t since = oracle_time(of(k));
-    struct live_wait *w = begin(p);
-    int r = end(p, tree_fsync(k->t, NULL, w));
+    uint32_t whole = tensors_whole(k);
+    bool making = tensors_unsettled(k);
+    uint64_t jumps = sched_jumps(), begun = sched_now();
+    struct live_wait *w = kernel_begin(p);
+    int r = kernel_end(p, tree_fsync(k->t, NULL, w));
     lock_drop(&k->dir);
-    expect(p, "sync", r, false);
+    kernel_expect(p, "sync", r, making || tensors_unsettled(k));
+    if (r == 0 && !k->w->disk.hits && !k->rough && jumps == sched_jumps() &&
+        sched_now() - begun < 1000000000) /* it waits for late releases, but not for ever */
+        tensors_added(k, whole);
     if (r == 0 && !k->w->disk.hits && !k->rough)
         oracle_all_durable(of(k), since);
     if (r == 0)
@@ -833,14 +1022,15 @@ static void step_undo(struct program *p)
         made[i] = oracle_begin(of(k), i, oracle_ever(of(k), i));
         k->back[i] = true;
     }
-    struct live_wait *w = begin(p);
-    int r = end(p, tree_begin_undo(k->t, 0, w));
+    struct live_wait *w = kernel_begin(p);
+    int r = kernel_end(p, tree_begin_undo(k->t, 0, w));
     for (unsigned i = 0; i < KEYS; i++)
-        oracle_end(of(k), made[i], r < 0 ? failed(k, r) : PERHAPS);
+        oracle_end(of(k), made[i], r < 0 ? kernel_failed(k, r) : PERHAPS);
     for (unsigned i = 0; i < k->objects; i++) /* a rename has judged what its close has not */
         k->object[i].doubt |= k->object[i].moved || k->object[i].moving;
     /* EIO: the history took too long. */
-    expect(p, "undo", r, r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
+    kernel_expect(p, "undo", r,
+                  r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
 static void step_trunc(struct program *p, const struct step *s)
@@ -862,10 +1052,10 @@ static void step_trunc(struct program *p, const struct step *s)
     if (is_key(o->name))
         made = (int)oracle_begin(of(k), (unsigned)o->name, BIT(TOKEN_EMPTY));
     may_be(k, o, BIT(TOKEN_EMPTY));
-    struct live_wait *w = begin(p);
-    r = end(p, tree_truncate(k->t, o->node, NULL, 0, w));
+    struct live_wait *w = kernel_begin(p);
+    r = kernel_end(p, tree_truncate(k->t, o->node, NULL, 0, w));
     if (made >= 0)
-        oracle_end(of(k), (unsigned)made, r < 0 ? failed(k, r) : PERHAPS);
+        oracle_end(of(k), (unsigned)made, r < 0 ? kernel_failed(k, r) : PERHAPS);
     o->changes++;
     o->content = o->writers && r < 0 ? o->content | BIT(TOKEN_EMPTY) : BIT(TOKEN_EMPTY);
     if (r == 0) {
@@ -874,7 +1064,7 @@ static void step_trunc(struct program *p, const struct step *s)
     }
     o->handles--;
     lock_drop(&o->lock);
-    expect(p, "truncate", r, r == -ESTALE || r == -ENOENT || r == -EINVAL);
+    kernel_expect(p, "truncate", r, r == -ESTALE || r == -ENOENT || r == -EINVAL);
 }
 
 /* ---- looks ---- */
@@ -939,10 +1129,10 @@ static void step_read(struct program *p, const struct step *s)
     struct handle *h = p->slot[open.slot];
     if (!h)
         return;
-    (void)begin(p);
+    (void)kernel_begin(p);
     ssize_t n = read_all(k->t, h->f, text, sizeof(room[0]));
-    (void)end(p, 0);
-    expect(p, "read", (int)n, false);
+    (void)kernel_end(p, 0);
+    kernel_expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
         unsigned token = h->floats ? token_of_floats((const uint8_t *)text, (size_t)n)
                                    : token_of(text, (size_t)n);
@@ -953,7 +1143,9 @@ static void step_read(struct program *p, const struct step *s)
         bool same = h->o->name == s->name && !h->o->moving;
         /* Of a tensor that changes some may be old. */
         bool mixed =
-            h->floats && token == TOKEN_OTHER && (draft || oracle_changed(of(k), s->name, since));
+            h->floats && ((token == TOKEN_OTHER &&
+                           (draft || as_bytes(k, h->o) || oracle_changed(of(k), s->name, since))) ||
+                          k->made[s->name].may);
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
     }
@@ -968,12 +1160,12 @@ static void step_list(struct program *p)
     uint64_t since = oracle_time(of(k)), cookie = 0, there = 0, open = 0;
     for (unsigned i = 0; i < KEYS; i++)
         open |= is_open(k, (int)i) ? BIT(i) : 0;
-    (void)begin(p);
-    int r = end(p, tree_opendir(k->t, METADATA, &d));
-    expect(p, "opendir", r, false);
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_opendir(k->t, METADATA, &d));
+    kernel_expect(p, "opendir", r, false);
     if (r < 0)
         return;
-    (void)begin(p);
+    (void)kernel_begin(p);
     struct tree_entry e;
     while ((r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0)
         for (unsigned i = 0; i < KEYS; i++)
@@ -982,9 +1174,9 @@ static void step_list(struct program *p)
                     sched_fail("%s is listed twice", name);
                 there |= BIT(i);
             }
-    (void)end(p, 0);
+    (void)kernel_end(p, 0);
     tree_closedir(d);
-    expect(p, "readdir", r, false);
+    kernel_expect(p, "readdir", r, false);
     for (unsigned i = 0; i < KEYS && r == 0 && !k->rough; i++) {
         uint64_t may = oracle_may(of(k), i, since, UINT64_MAX, false);
         bool is = there & BIT(i);
@@ -1004,20 +1196,20 @@ static void step_model(struct program *p)
     size_t room = 1 << 17;
     char *bytes = __real_malloc(room);
     uint64_t since = oracle_time(of(k));
-    (void)begin(p);
-    int r = end(p, tree_lookup(k->t, INO_ROOT, "model.gguf", &e));
-    expect(p, "lookup of model.gguf", r, false);
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_lookup(k->t, INO_ROOT, "model.gguf", &e));
+    kernel_expect(p, "lookup of model.gguf", r, false);
     if (r == 0) {
-        (void)begin(p);
-        r = end(p, tree_open_file(k->t, e.node, O_RDONLY, &f));
-        expect(p, "open of model.gguf", r, r == -ESTALE);
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_open_file(k->t, e.node, O_RDONLY, &f));
+        kernel_expect(p, "open of model.gguf", r, r == -ESTALE);
         uint64_t upto = oracle_time(of(k));
         (void)upto;
         if (r == 0) {
-            (void)begin(p);
+            (void)kernel_begin(p);
             ssize_t n = read_all(k->t, f, bytes, room);
-            (void)end(p, 0);
-            expect(p, "read of model.gguf", (int)n, false);
+            (void)kernel_end(p, 0);
+            kernel_expect(p, "read of model.gguf", (int)n, false);
             if (n >= 0 && !k->rough)
                 check_model(k->w, (const uint8_t *)bytes, (size_t)n, since, false, "model.gguf");
             (void)tree_release(k->t, f);
@@ -1074,6 +1266,8 @@ void kernel_step(struct program *p, const struct step *s)
             p->slot[s->slot]->owners++;
         break;
     case W_FSYNC:
+        if (p->slot[s->slot] && p->slot[s->slot]->o->pages) /* msync */
+            write_pages(p->k, p->slot[s->slot]->o);
         if (p->slot[s->slot])
             (void)flush_or_sync(p, p->slot[s->slot], true);
         break;
@@ -1105,12 +1299,25 @@ void kernel_step(struct program *p, const struct step *s)
         break;
     case W_LIST:
         step_list(p);
+        if (p->k->w->story.tensors)
+            tensors_list(p);
         break;
     case W_MODEL:
         step_model(p);
         break;
     case W_UNDO:
         step_undo(p);
+        break;
+    case W_STORE:
+        step_store(p, s);
+        break;
+    case W_TYPE:
+    case W_SHAPE:
+    case W_ADD:
+    case W_SWAP:
+    case W_RMR:
+        if (p->k->w->story.tensors && is_tensor(s->name))
+            tensors_step(p, s);
         break;
     case W_PASS:
         sched_pass(s->n);

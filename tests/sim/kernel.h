@@ -34,6 +34,10 @@ struct program {
     struct handle *slot[SLOTS];
     struct request request;
     bool signalled; /* once; the signal may come to a later call */
+    /* A step that edits a tensor by the number of its folder: the names that it may have by now, and what may become of
+     * it. */
+    uint32_t names_of; /* a mask; 0: there is none */
+    uint64_t content, type, shape;
 };
 
 enum { OBJECTS = 1024, LATE = 512 };
@@ -55,6 +59,9 @@ struct object {
     bool leaves;             /* its tensor is being renamed or removed */
     bool moved;              /* it was renamed */
     bool doubt;              /* it may have been judged since it was written */
+    uint8_t pages;           /* of mappings, to be written: a mask */
+    unsigned stored, at;     /* their token; `changes` when they were stored */
+    struct handle *mapped;   /* by this handle */
     bool unsure;             /* it may have been renamed */
     int last;                /* its last assignment */
     int going[8];            /* 1 + assignments of what it has, in calls that go on; or 0 */
@@ -80,10 +87,20 @@ struct kernel {
         struct tree_file *f; /* to be released; NULL: forgotten */
         struct handle *h;
         uint64_t node, n;
+        int name; /* of a tensor in the making; -1 */
     } late[LATE];
     unsigned first_late, n_late;
     struct program program[ACTORS];
     unsigned busy; /* calls that go on */
+    /* Of tensors: */
+    struct made_tensor {
+        bool may;         /* one is in the making, or was, and nothing has shown that it is not */
+        bool whole;       /* it is, unless `changes` is another one */
+        unsigned changes; /* of k->changes */
+        int of[3];        /* assignments, which go on */
+        unsigned open;    /* handles that are not released */
+    } made[REGS];
+    unsigned changes[REGS]; /* of a tensor's name, type, shape or making */
 };
 
 void kernel_init(struct kernel *k, struct world *w, struct tree *t);
@@ -94,8 +111,28 @@ void *kernel_late(void *k);
 void kernel_drop(struct kernel *k);
 
 /* A tensor that is edited: so many floats, all the value of one token. */
-enum { FLOATS = 3000 };
+enum { FLOATS = 3008, PAGE = 4096, PAGES = 3 };
+/* Of a token; 8-bit blocks hold it, too. */
+float float_of(unsigned token);
 unsigned token_of_floats(const uint8_t *bytes, size_t n);
+
+/* For tensors.c: */
+struct live_wait *kernel_begin(struct program *p);
+int kernel_end(struct program *p, int r);
+void kernel_expect(const struct program *p, const char *what, int r, bool good);
+/* A file to be released late, and a node to be forgotten then; either may be none. name: of a tensor in the making, or
+ * -1. */
+void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name);
+/* An answer says that an edit is durable. */
+bool kernel_durable_close(const struct kernel *k);
+/* What an error means. */
+enum outcome kernel_failed(const struct kernel *k, int r);
+/* Drafts of a tensor may have this value, and be judged. moving: 1, from now on; -1, until now. */
+void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
+bool is_key(int name);
+bool is_tensor(int name);
+/* rm, mv of a tensor. */
+void kernel_step_tensor(struct program *p, const struct step *s);
 
 /* A step of a program. Steps without sense (a slot that is not open) do nothing. */
 void kernel_step(struct program *p, const struct step *s);

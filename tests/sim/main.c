@@ -8,6 +8,7 @@
  *     sim --found FOLDER [--seconds S]         all stories of a folder first
  *
  *     --open     what fresh seeds find ends it with status 77, which is no verdict: known.md has open rows
+ *     --wide     stories also have steps that are new to the simulator
  *     --trace    say each point; --strict: fail also at what known.md leaves aside
  *     --shrink   when a run fails, find the few steps of its story that matter
  */
@@ -31,6 +32,7 @@
 
 static struct world *world;
 static int noise = -1; /* what a run says */
+static bool wide;      /* with steps that are new */
 static unsigned long long runs, steps, calls_made;
 
 /* ---- one run ---- */
@@ -245,7 +247,7 @@ static int many(uint64_t from, double limit, unsigned long long most, bool make_
     double begin = seconds();
     int bad = 0;
     for (uint64_t seed = from; runs < most && seconds() - begin < limit; seed++) {
-        struct story s = story_draw(seed);
+        struct story s = story_draw(seed, wide);
         if (run(&s, seed)) {
             tell(&s, seed, make_small);
             bad++;
@@ -262,7 +264,7 @@ static int many(uint64_t from, double limit, unsigned long long most, bool make_
 static int one(const struct story *given, uint64_t seed, unsigned n, bool make_small)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct story s = given ? *given : story_draw(seed + i);
+        struct story s = given ? *given : story_draw(seed + i, wide);
         if (run(&s, seed + i)) {
             tell(&s, seed + i, make_small);
             return 1;
@@ -306,6 +308,8 @@ int main(int argc, char **argv)
             sched_trace = true;
         else if (strcmp(argv[i], "--strict") == 0)
             strict = true;
+        else if (strcmp(argv[i], "--wide") == 0)
+            wide = true;
         else if (strcmp(argv[i], "--open") == 0)
             is_open = true;
         else if (strcmp(argv[i], "--shrink") == 0)

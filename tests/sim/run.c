@@ -18,6 +18,7 @@
 #include "hooks.h"
 #include "kernel.h"
 #include "reader.h"
+#include "tensors.h"
 
 static struct world *world;
 static struct kernel kernel;
@@ -95,7 +96,7 @@ static void make_model(void)
     build_tensor(&b, "keep", 0, (uint64_t[]){KEPT}, 1, values, sizeof(float) * KEPT);
     for (unsigned t = 0; t < TENSORS_THERE; t++) {
         for (unsigned i = 0; i < FLOATS; i++)
-            values[i] = (float)number_at_first(KEYS_THERE + t);
+            values[i] = float_of(TOKEN_FIRST + KEYS_THERE + t);
         build_tensor(&b, names[KEYS + t], 0, (uint64_t[]){FLOATS}, 1, values, sizeof(values));
     }
     for (unsigned i = 0; i < REGS; i++) {
@@ -104,6 +105,12 @@ static void make_model(void)
                              ? TOKEN_FIRST + KEYS_THERE + i - KEYS
                              : TOKEN_ABSENT;
         oracle_end(&world->oracle, oracle_begin(&world->oracle, i, BIT(first)), DURABLE);
+    }
+    for (unsigned t = 0; t < TENSORS_THERE; t++) {
+        oracle_end(&world->oracle, oracle_begin(&world->oracle, TYPES + t, BIT(TOKEN_FIRST)),
+                   DURABLE);
+        oracle_end(&world->oracle, oracle_begin(&world->oracle, SHAPES + t, BIT(TOKEN_FIRST)),
+                   DURABLE);
     }
     uint8_t *image = build_finish(&b, &n);
     path_of(path);
@@ -155,11 +162,30 @@ static unsigned token_in(const struct read_model *m, unsigned reg, const uint8_t
         const struct read_tensor *t = &m->tensor[i];
         if (strcmp(t->name, names[reg]) != 0)
             continue;
-        bool whole =
-            t->type == 0 && t->n_dims == 1 && t->dim[0] == FLOATS && t->off + 4 * FLOATS <= n;
-        return whole ? token_of_floats(bytes + t->off, 4 * FLOATS) : TOKEN_OTHER;
+        return token_of_values(t->type, bytes + t->off, n - t->off);
     }
     return TOKEN_ABSENT;
+}
+
+/* Of a tensor that is there also the type and the shape. */
+static void check_form(const struct world *w, const struct read_model *m, unsigned reg,
+                       uint64_t from, bool disk, const char *when)
+{
+    char told[300];
+    for (unsigned i = 0; i < m->tensors; i++) {
+        const struct read_tensor *t = &m->tensor[i];
+        const unsigned token[] = {token_of_type(t->type), token_of_shape(t->n_dims, t->dim)};
+        for (unsigned f = 0; f < 2 && strcmp(t->name, names[reg]) == 0; f++) {
+            unsigned r = (f ? SHAPES : TYPES) + reg - KEYS;
+            uint64_t may = oracle_may(&w->oracle, r, from, UINT64_MAX, disk);
+            if (may & BIT(token[f]))
+                continue;
+            oracle_tell(&w->oracle, r, told, sizeof(told));
+            sched_fail("%s%s: %s of %s is token %u, may be %llx:%s", when,
+                       disk ? ", on the disk" : "", f ? "shape" : "type", names[reg], token[f],
+                       (unsigned long long)may, told);
+        }
+    }
 }
 
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
@@ -175,6 +201,8 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
     for (unsigned i = 0; i < REGS; i++) {
         unsigned token = token_in(&m, i, bytes, n);
         uint64_t may = oracle_may(&w->oracle, i, from, UINT64_MAX, disk);
+        if (i >= KEYS)
+            check_form(w, &m, i, from, disk, when);
         if (may & BIT(token))
             continue;
         if (!w->strict && !disk && may & BIT(TOKEN_ABSENT) && i < KEYS)
@@ -415,7 +443,9 @@ _Noreturn void run_story(struct world *w)
     uint64_t since = oracle_time(&w->oracle);
     int r = tree_finish(t);
     sched_note("finish: %d", r);
-    if (r < 0 && !w->disk.hits && !kernel.rough)
+    if (r == 0 && !w->disk.hits && !kernel.rough && !kernel.gone)
+        tensors_added(&kernel, tensors_whole(&kernel));
+    if (r < 0 && !w->disk.hits && !kernel.rough && !tensors_unsettled(&kernel))
         sched_fail("the end of the mount is answered with %s", strerror(-r));
     if (r == 0 && !w->disk.hits && !kernel.rough)
         oracle_all_durable(&w->oracle, since);

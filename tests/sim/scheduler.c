@@ -43,7 +43,7 @@ struct task {
 static struct task task[TASKS];
 static unsigned n_tasks, n_done;
 static _Thread_local struct task *self;
-static uint64_t state_now, clock_ns, steps, trace;
+static uint64_t state_now, clock_ns, steps, trace, jumps;
 static uint32_t one_in; /* a switch, at a point */
 static bool ranked;
 static uint64_t change_at[4]; /* points at which a rank changes */
@@ -87,6 +87,11 @@ static void mix_text(const char *s)
 uint64_t sched_steps(void)
 {
     return steps;
+}
+
+uint64_t sched_jumps(void)
+{
+    return jumps;
 }
 
 uint64_t sched_hash(void)
@@ -176,6 +181,7 @@ static bool jump(bool any)
     if (when == UINT64_MAX)
         return false;
     clock_ns = when;
+    jumps += any;
     return true;
 }
 

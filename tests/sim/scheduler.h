@@ -33,6 +33,7 @@ void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void sched_pass(uint64_t ms);
 
 uint64_t sched_steps(void); /* points so far */
+uint64_t sched_jumps(void); /* how often time jumped although somebody could go on */
 uint64_t sched_hash(void);  /* of the trace */
 /* Nanoseconds since the beginning. */
 uint64_t sched_now(void);

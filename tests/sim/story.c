@@ -25,6 +25,8 @@ static const struct {
     [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"}, [W_ROOM] = {"room", "n"},
     [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},    [W_MEND] = {"mend", ""},
     [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_REPLACE] = {"replace", ""},
+    [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"}, [W_STORE] = {"store", "sn"},
+    [W_ADD] = {"add", "onm"},      [W_SWAP] = {"swap", "onm"},  [W_RMR] = {"rmr", "o"},
     [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", ""},   [W_KILL] = {"kill", ""},
     [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},
 };

@@ -17,7 +17,13 @@
  *     Z alter                   another program writes the model; replace: another file of its name; power: the power is cut; kill: SIGKILL;
  *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
  *
- * A tensor's name stands for its `raw`, with the word f32 behind it for its `f32`.
+ * A tensor's name stands for its `raw`, with the word f32 behind it for its `f32`. Of tensors alone:
+ *
+ *     A type one 1              a conversion, to forms[1]; shape one 2: another shape
+ *     A store 1 17              into a mapping: pages arrive whole, in any order, before an fsync or after the close
+ *     A add two 18 5            mkdir, and views in an order and of a form that 5 stands for; as cp -r and np.save do it
+ *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after that (0)
+ *     A rmr one                 rm -r: its views are unlinked, then it is removed
  *
  * The first line has the mount: `mount close copy`: commit=, relayout=; then clones (the disk does), tensors (=edit).
  */
@@ -47,6 +53,12 @@ enum word {
     W_LIST,
     W_MODEL,
     W_UNDO,
+    W_TYPE,
+    W_SHAPE,
+    W_STORE,
+    W_ADD,
+    W_SWAP,
+    W_RMR,
     W_PASS,
     W_FAIL,
     W_ROOM,
@@ -84,11 +96,14 @@ struct story {
 /* Names: of keys, of which the model has the first KEYS_THERE; of tensors, the same; of helpers. */
 enum { KEYS_THERE = 4, KEYS = 6, TENSORS_THERE = 2, REGS = KEYS + 4, NAMES = REGS + 5 };
 extern const char *const names[NAMES];
+/* What else is known of a tensor: its type and its shape, numbers below FORMS. Registers of the oracle. */
+enum { FORMS = 3, TYPES = NAMES, SHAPES = TYPES + REGS - KEYS, ALL_REGS = SHAPES + REGS - KEYS };
 /* Calls of the disk that may fail. */
 enum { CALLS = 17 };
 extern const char *const calls[CALLS];
 
-struct story story_draw(uint64_t seed);
+/* wide: also of steps that are new to the simulator (known.md). */
+struct story story_draw(uint64_t seed, bool wide);
 void story_print(const struct story *s, void *file);
 /* False: it is none; *line is where. */
 bool story_read(const char *text, struct story *ret, unsigned *line);

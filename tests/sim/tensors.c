@@ -1,0 +1,631 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors: see tensors.h. */
+#include "tensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hooks.h"
+
+#define TENSORS ino_row(1)
+
+/* ---- forms ---- */
+
+enum { F32 = 0, Q8_0 = 8, I32 = 26, BLOCK = 32, BLOCK_BYTES = 34 };
+static const struct {
+    const char *name;
+    uint32_t id;
+    size_t bytes;
+} types[FORMS] = {{"F32", F32, FLOATS * 4},
+                  {"Q8_0", Q8_0, FLOATS / BLOCK *BLOCK_BYTES},
+                  {"I32", I32, FLOATS * 4}};
+static const struct {
+    const char *text, *numpy;
+    uint64_t dims[2];
+} shapes[FORMS] = {{"3008", "(3008,)", {3008, 1}},
+                   {"47 64", "(47, 64)", {64, 47}},
+                   {"94 32", "(94, 32)", {32, 94}}};
+
+unsigned token_of_type(uint32_t type)
+{
+    for (unsigned i = 0; i < FORMS; i++)
+        if (types[i].id == type)
+            return TOKEN_FIRST + i;
+    return TOKEN_OTHER;
+}
+
+unsigned token_of_shape(uint32_t n, const uint64_t *dims)
+{
+    for (unsigned i = 0; i < FORMS; i++)
+        if (n >= 1 && n <= 2 && dims[0] == shapes[i].dims[0] &&
+            (n == 1 ? 1 : dims[1]) == shapes[i].dims[1])
+            return TOKEN_FIRST + i;
+    return TOKEN_OTHER;
+}
+
+/* Bytes of a half float of a small whole number. */
+static uint16_t half_of(unsigned n)
+{
+    unsigned exponent = 0;
+    while (n >> (exponent + 1))
+        exponent++;
+    return n ? (uint16_t)((exponent + 15) << 10 | ((n << (10 - exponent)) & 1023)) : 0;
+}
+
+static size_t encode(unsigned form, unsigned token, uint8_t *dst)
+{
+    const float value = float_of(token);
+    const uint32_t whole = 127 * token;
+    uint32_t word;
+    memcpy(&word, &value, sizeof(word));
+    if (types[form].id == I32)
+        word = whole;
+    for (size_t i = 0; i < types[form].bytes; i++) {
+        size_t at = i % BLOCK_BYTES;
+        if (types[form].id == Q8_0)
+            dst[i] = at < 2 ? (uint8_t)(half_of(token) >> 8 * at) : 127;
+        else
+            dst[i] = (uint8_t)(word >> 8 * (i % 4));
+    }
+    return types[form].bytes;
+}
+
+unsigned token_of_values(uint32_t type, const uint8_t *bytes, size_t n)
+{
+    uint8_t want[FLOATS * 4];
+    unsigned form = token_of_type(type) - TOKEN_FIRST;
+    if (form >= FORMS || n < types[form].bytes)
+        return TOKEN_OTHER;
+    for (unsigned token = TOKEN_FIRST; token < TOKENS; token++) {
+        size_t len = encode(form, token, want);
+        if (memcmp(bytes, want, 4) == 0)
+            return memcmp(bytes, want, len) == 0 ? token : TOKEN_OTHER;
+    }
+    return TOKEN_OTHER;
+}
+
+/* ---- what the oracle knows ---- */
+
+static struct oracle *of(const struct kernel *k)
+{
+    return &k->w->oracle;
+}
+
+static uint32_t bit(int name)
+{
+    return (uint32_t)1 << (name - KEYS);
+}
+
+static unsigned type_reg(int name)
+{
+    return (unsigned)(TYPES + name - KEYS);
+}
+
+static unsigned shape_reg(int name)
+{
+    return (unsigned)(SHAPES + name - KEYS);
+}
+
+bool tensors_unsettled(const struct kernel *k)
+{
+    bool may = false;
+    for (int i = KEYS; i < REGS; i++)
+        may |= k->made[i].may;
+    return may;
+}
+
+static void widen_made(struct kernel *k, int name, uint64_t content, uint64_t type, uint64_t shape)
+{
+    const uint64_t masks[] = {content, type, shape};
+    for (unsigned i = 0; i < 3; i++)
+        oracle_widen(of(k), (unsigned)k->made[name].of[i], masks[i]);
+}
+
+/* One of this name is, from now on, perhaps in the making, of these values. */
+static void may_make(struct kernel *k, int name, uint64_t content, uint64_t type, uint64_t shape)
+{
+    struct made_tensor *m = &k->made[name];
+    m->whole = false;
+    if (m->may) {
+        widen_made(k, name, content, type, shape);
+        return;
+    }
+    m->may = true;
+    m->of[0] = (int)oracle_begin(of(k), (unsigned)name, content);
+    m->of[1] = (int)oracle_begin(of(k), type_reg(name), type);
+    m->of[2] = (int)oracle_begin(of(k), shape_reg(name), shape);
+}
+
+static void end_made(struct kernel *k, int name, enum outcome how)
+{
+    for (unsigned i = 0; i < 3; i++)
+        oracle_end(of(k), (unsigned)k->made[name].of[i], how);
+    k->made[name].may = k->made[name].whole = false;
+}
+
+void tensors_written(struct kernel *k, int name, uint64_t mask)
+{
+    if (!is_tensor(name) || !k->made[name].may)
+        return;
+    widen_made(k, name, mask | BIT(TOKEN_OTHER), 0, 0);
+    k->changes[name]++;
+}
+
+uint32_t tensors_whole(const struct kernel *k)
+{
+    uint32_t whole = 0;
+    for (int i = KEYS; i < REGS; i++)
+        if (k->made[i].may && k->made[i].whole && k->made[i].changes == k->changes[i])
+            whole |= bit(i);
+    for (unsigned i = 0; i < k->objects; i++) /* while it is open it is not added */
+        if (is_tensor(k->object[i].name) && k->object[i].handles)
+            whole &= ~bit(k->object[i].name);
+    return whole;
+}
+
+void tensors_added(struct kernel *k, uint32_t whole)
+{
+    whole &= tensors_whole(k);
+    for (int i = KEYS; i < REGS; i++)
+        if (whole & bit(i))
+            end_made(k, i, DURABLE);
+}
+
+/* A step by the number of a tensor's folder begins: what it may come to under any name that it has meanwhile. */
+static void enter(struct program *p, int name, uint64_t content, uint64_t type, uint64_t shape)
+{
+    p->names_of = bit(name);
+    p->content = content;
+    p->type = type;
+    p->shape = shape;
+}
+
+static void leave(struct program *p)
+{
+    p->names_of = 0;
+}
+
+struct tensor_move tensors_move_begin(struct kernel *k, int from, int next)
+{
+    struct tensor_move m = {from, next, -1, -1, k->made[from].may};
+    k->changes[from]++;
+    if (next < 0)
+        return m;
+    k->changes[next]++;
+    for (unsigned i = 0; i < ACTORS; i++) {
+        struct program *p = &k->program[i];
+        if (!(p->names_of & bit(from)))
+            continue;
+        p->names_of |= bit(next);
+        may_make(k, next, p->content, p->type, p->shape);
+    }
+    m.type = (int)oracle_begin(of(k), type_reg(next),
+                               oracle_may(of(k), type_reg(from), 0, UINT64_MAX, false));
+    m.shape = (int)oracle_begin(of(k), shape_reg(next),
+                                oracle_may(of(k), shape_reg(from), 0, UINT64_MAX, false));
+    return m;
+}
+
+void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, int r,
+                      enum outcome how)
+{
+    k->changes[m->from]++;
+    if (m->next < 0)
+        return;
+    k->changes[m->next]++;
+    if (r < 0 || !m->making) {
+        oracle_end(of(k), (unsigned)m->type, how);
+        oracle_end(of(k), (unsigned)m->shape, how);
+        return;
+    }
+    /* It is in the making under its new name, or the model has it. */
+    if (k->made[m->next].may) {
+        const int also[] = {made, m->type, m->shape};
+        for (unsigned i = 0; i < 3; i++)
+            oracle_widen(of(k), (unsigned)k->made[m->next].of[i], of(k)->a[also[i]].mask);
+        return;
+    }
+    k->made[m->next] = (struct made_tensor){
+        .may = true, .of = {made, m->type, m->shape}, .open = k->made[m->next].open};
+}
+
+/* ---- calls ---- */
+
+static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
+{
+    struct kernel *k = p->k;
+    struct tree_entry dir;
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_lookup(k->t, TENSORS, names[name], view ? &dir : ret));
+    if (r < 0 || !view)
+        return r;
+    (void)kernel_begin(p);
+    r = kernel_end(p, tree_lookup(k->t, dir.node, view, ret));
+    tree_forget(k->t, dir.node, 1);
+    return r;
+}
+
+static int open_view(struct program *p, int name, const char *view, int flags, struct tree_file **f,
+                     uint64_t *node)
+{
+    struct kernel *k = p->k;
+    struct tree_entry e;
+    int r = -ESTALE;
+    for (unsigned i = 0; i < 2 && r == -ESTALE; i++) {
+        lock_take(&k->dir);
+        r = look_up(p, name, view, &e);
+        lock_drop(&k->dir);
+        if (r < 0)
+            continue;
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_open_file(k->t, e.node, flags, f));
+        *node = e.node;
+        if (r < 0)
+            kernel_later(k, NULL, e.node, -1);
+    }
+    return r;
+}
+
+/* As open(2) with O_CREAT and O_TRUNC in a folder. */
+static int create(struct program *p, uint64_t dir, const char *view, struct tree_file **f,
+                  uint64_t *node)
+{
+    struct kernel *k = p->k;
+    struct tree_entry e;
+    lock_take(&k->dir);
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_lookup(k->t, dir, view, &e));
+    bool there = r == 0;
+    (void)kernel_begin(p);
+    if (r == -ENOENT)
+        r = tree_create(k->t, dir, view, O_WRONLY | O_CREAT | O_TRUNC, &e, f);
+    r = kernel_end(p, r);
+    lock_drop(&k->dir);
+    if (there) {
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_open_file(k->t, e.node, O_WRONLY | O_TRUNC, f));
+        if (r < 0)
+            kernel_later(k, NULL, e.node, -1);
+    }
+    if (r == 0)
+        *node = e.node;
+    return r;
+}
+
+static int write_some(struct program *p, struct tree_file *f, uint64_t off, const void *bytes,
+                      size_t n)
+{
+    struct live_wait *w = kernel_begin(p);
+    return kernel_end(p, tree_write(p->k->t, f, off, bytes, n, tree_converts(f) ? w : NULL));
+}
+
+static int write_all(struct program *p, struct tree_file *f, const uint8_t *bytes, size_t n)
+{
+    const size_t first = n > 2 * PAGE ? 2 * PAGE : n;
+    int r = write_some(p, f, 0, bytes, first);
+    return r == 0 && first < n ? write_some(p, f, first, bytes + first, n - first) : r;
+}
+
+static int flush(struct program *p, struct tree_file *f)
+{
+    struct live_wait *w = kernel_begin(p);
+    return kernel_end(p, tree_flush(p->k->t, f, w));
+}
+
+/* What others do to it at the same time may make a step fail. */
+static bool is_usual(int r)
+{
+    return r == -ENOENT || r == -ESTALE || r == -EBUSY || r == -EEXIST;
+}
+
+/* ---- type, shape ---- */
+
+static void step_form(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    const bool is_type = s->word == W_TYPE;
+    const unsigned form = s->n % FORMS;
+    const uint64_t mask = BIT(TOKEN_FIRST + form);
+    const unsigned reg = is_type ? type_reg(s->name) : shape_reg(s->name);
+    struct tree_file *f;
+    uint64_t node = 0;
+    char text[16];
+    int n = snprintf(text, sizeof(text), "%s\n", is_type ? types[form].name : shapes[form].text);
+    const unsigned stamp = ++k->changes[s->name];
+    bool making = k->made[s->name].may;
+    if (making)
+        widen_made(k, s->name, BIT(TOKEN_OTHER), is_type ? mask : 0, is_type ? 0 : mask);
+    enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
+    unsigned made = oracle_begin(of(k), reg, mask);
+    int r = open_view(p, s->name, is_type ? "type" : "shape", O_WRONLY | O_TRUNC, &f, &node);
+    if (r == 0) {
+        r = write_some(p, f, 0, text, (size_t)n);
+        int closed = flush(p, f);
+        kernel_later(k, f, node, -1);
+        r = r < 0 ? r : closed;
+    }
+    bool sure = k->changes[s->name] == stamp && p->names_of == bit(s->name);
+    making |= k->made[s->name].may;
+    leave(p);
+    k->changes[s->name]++;
+    enum outcome good = kernel_durable_close(k) ? DURABLE : ACCEPTED;
+    oracle_end(of(k), made, r < 0 ? kernel_failed(k, r) : !sure || making ? PERHAPS : good);
+    bool other = oracle_ever(of(k), s->name) & (BIT(TOKEN_OTHER) | BIT(TOKEN_EMPTY));
+    kernel_expect(p, is_type ? "type" : "shape", r,
+                  is_usual(r) || (other && (r == -EDOM || r == -ERANGE)) ||
+                      (making && r == -EINVAL));
+    if (r == 0 && good == DURABLE)
+        kernel_look_disk(k, "after a conversion");
+}
+
+/* ---- new ones ---- */
+
+/* A NumPy array of version 1. */
+static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
+{
+    enum { HEAD = 128 };
+    int n =
+        snprintf((char *)dst + 10, HEAD - 10,
+                 "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shapes[shape].numpy);
+    memcpy(dst, "\x93NUMPY\1\0\166\0", 10);
+    memset(dst + 10 + n, ' ', (size_t)(HEAD - 10 - n));
+    dst[HEAD - 1] = '\n';
+    return HEAD + encode(0, token, dst + HEAD);
+}
+
+/* What view number i of so many is to have. */
+static size_t content_of(const struct step *s, const char *view, uint8_t *dst)
+{
+    const unsigned form = s->n2 % FORMS, shape = s->n2 / FORMS % FORMS;
+    if (strcmp(view, "f32.npy") == 0)
+        return npy(shape, s->n, dst);
+    if (strcmp(view, "raw") == 0)
+        return encode(form, s->n, dst);
+    if (strcmp(view, "f32") == 0)
+        return encode(0, s->n, dst);
+    return (size_t)snprintf((char *)dst, 16, "%s\n",
+                            strcmp(view, "type") == 0 ? types[form].name : shapes[shape].text);
+}
+
+static int put_view(struct program *p, const struct step *s, uint64_t dir, const char *view)
+{
+    static uint8_t room[ACTORS][FLOATS * 4 + 256];
+    uint8_t *bytes = room[p->number];
+    struct tree_file *f;
+    uint64_t node = 0;
+    size_t n = content_of(s, view, bytes);
+    int r = create(p, dir, view, &f, &node);
+    if (r < 0)
+        return r;
+    r = write_all(p, f, bytes, n);
+    int closed = flush(p, f);
+    kernel_later(p->k, f, node, s->name);
+    return r < 0 ? r : closed;
+}
+
+static void step_add(struct program *p, const struct step *s)
+{
+    static const char *const orders[][4] = {{"type", "shape", "raw"},
+                                            {"raw", "type", "shape"},
+                                            {"shape", "type", "f32"},
+                                            {"f32", "raw", "shape", "type"},
+                                            {"f32.npy"},
+                                            {"f32.npy"}};
+    struct kernel *k = p->k;
+    const unsigned order = s->n2 / (FORMS * FORMS) % 6;
+    const unsigned form = order >= 4 ? 0 : s->n2 % FORMS;
+    const uint64_t content = BIT(s->n), type = BIT(TOKEN_FIRST + form);
+    const uint64_t shape = BIT(TOKEN_FIRST + s->n2 / FORMS % FORMS);
+    struct tree_entry dir;
+    lock_take(&k->dir);
+    const unsigned stamp = ++k->changes[s->name];
+    bool made = k->made[s->name].may, before = made;
+    may_make(k, s->name, content | (before ? BIT(TOKEN_OTHER) : 0), type, shape);
+    for (unsigned i = 0; i < ACTORS; i++)
+        if (k->program[i].names_of & bit(s->name)) {
+            widen_made(k, s->name, k->program[i].content | BIT(TOKEN_OTHER), k->program[i].type,
+                       k->program[i].shape);
+            before = true;
+        }
+    enter(p, s->name, content | BIT(TOKEN_OTHER), type, shape);
+    (void)kernel_begin(p);
+    int r = kernel_end(p, tree_mkdir(k->t, TENSORS, names[s->name], &dir));
+    if (r < 0 && !made)
+        end_made(k, s->name, FAILED);
+    lock_drop(&k->dir);
+    kernel_expect(p, "mkdir", r, r == -EEXIST);
+    for (unsigned i = 0; i < 4 && orders[order][i] && r == 0; i++)
+        r = put_view(p, s, dir.node, orders[order][i]);
+    kernel_expect(p, "a new tensor", r,
+                  is_usual(r) || r == -EPERM || k->changes[s->name] != stamp || before);
+    leave(p);
+    if (dir.node && r == 0)
+        kernel_later(k, NULL, dir.node, -1);
+    k->made[s->name].whole = r == 0 && !before && k->changes[s->name] == stamp;
+    k->made[s->name].changes = stamp;
+}
+
+/* ---- a file beside raw ---- */
+
+/* What is written to the drafts of a tensor. */
+static uint64_t drafts(const struct kernel *k, int name)
+{
+    uint64_t mask = 0;
+    for (unsigned i = 0; i < k->objects; i++) {
+        const struct object *o = &k->object[i];
+        if (o->writers && (o->name == name || (o->moved && o->old_name == name)))
+            mask |= o->content | o->seen | BIT(TOKEN_OTHER);
+    }
+    return mask;
+}
+
+/* Its bytes are not its values, perhaps. */
+static bool is_other(const struct kernel *k, int name)
+{
+    return oracle_ever(of(k), type_reg(name)) & ~BIT(TOKEN_FIRST);
+}
+
+static void step_swap(struct program *p, const struct step *s)
+{
+    static uint8_t room[ACTORS][FLOATS * 4];
+    struct kernel *k = p->k;
+    struct tree_entry dir;
+    struct tree_file *f;
+    char name[] = ".raw.Tmp00A";
+    uint64_t node = 0;
+    const bool early = s->n2;
+    name[10] = (char)('A' + p->number);
+    const unsigned stamp = k->changes[s->name];
+    uint64_t mask = BIT(s->n);
+    if (is_other(k, s->name))
+        mask |= BIT(TOKEN_OTHER);
+    lock_take(&k->dir);
+    enter(p, s->name, mask | BIT(TOKEN_OTHER), 0, 0);
+    int r = look_up(p, s->name, NULL, &dir);
+    lock_drop(&k->dir);
+    kernel_expect(p, "lookup", r, r == -ENOENT);
+    if (r < 0) {
+        leave(p);
+        return;
+    }
+    r = create(p, dir.node, name, &f, &node);
+    bool opened = r == 0;
+    if (r == 0)
+        r = write_all(p, f, room[p->number], encode(0, s->n, room[p->number]));
+    if (r == 0 && !early)
+        r = flush(p, f);
+    lock_take(&k->dir);
+    mask |= drafts(k, s->name);
+    kernel_disturb(k, s->name, mask, 1);
+    tensors_written(k, s->name, mask);
+    unsigned made = oracle_begin(of(k), s->name, mask);
+    if (r == 0) {
+        struct live_wait *w = kernel_begin(p);
+        r = kernel_end(p, tree_rename(k->t, dir.node, name, dir.node, "raw", 0, w));
+    }
+    if (r < 0) {
+        (void)kernel_begin(p);
+        (void)kernel_end(p, tree_unlink(k->t, dir.node, name));
+    }
+    kernel_disturb(k, s->name, mask, -1);
+    lock_drop(&k->dir);
+    bool sure = !early && (mask & (mask - 1)) == 0 && k->changes[s->name] == stamp;
+    if (opened && early) {
+        int closed = flush(p, f);
+        r = r < 0 ? r : closed;
+        oracle_widen(of(k), made, drafts(k, s->name));
+        kernel_disturb(k, s->name, mask, 0);
+    }
+    sure &= !is_other(k, s->name) && !k->made[s->name].may && p->names_of == bit(s->name);
+    leave(p);
+    oracle_end(of(k), made,
+               r < 0                     ? kernel_failed(k, r)
+               : !sure                   ? PERHAPS
+               : kernel_durable_close(k) ? DURABLE
+                                         : ACCEPTED);
+    if (opened)
+        kernel_later(k, f, node, -1);
+    kernel_later(k, NULL, dir.node, -1);
+    kernel_expect(p, "a file beside raw", r,
+                  is_usual(r) || ((r == -EINVAL || r == -EFBIG) &&
+                                  (early || is_other(k, s->name) || (mask & (mask - 1)) ||
+                                   drafts(k, s->name))));
+}
+
+/* ---- looks, and rm -r ---- */
+
+enum { ENTRIES = 40 };
+
+static unsigned list(struct program *p, uint64_t node, char name[ENTRIES][TREE_NAME_MAX + 1],
+                     int *ret)
+{
+    struct kernel *k = p->k;
+    struct tree_dir *d;
+    struct tree_entry e;
+    uint64_t cookie = 0;
+    unsigned n = 0;
+    int r;
+    (void)kernel_begin(p);
+    *ret = kernel_end(p, tree_opendir(k->t, node, &d));
+    if (*ret < 0)
+        return 0;
+    (void)kernel_begin(p);
+    while (n < ENTRIES && (r = tree_readdir(k->t, d, &cookie, false, name[n], &e)) > 0)
+        n += name[n][0] != '.';
+    *ret = kernel_end(p, r);
+    tree_closedir(d);
+    return n;
+}
+
+void tensors_list(struct program *p)
+{
+    static char name[ACTORS][ENTRIES][TREE_NAME_MAX + 1];
+    struct kernel *k = p->k;
+    uint64_t since = oracle_time(of(k));
+    unsigned changes[REGS];
+    uint32_t there = 0;
+    int r;
+    memcpy(changes, k->changes, sizeof(changes));
+    unsigned n = list(p, TENSORS, name[p->number], &r);
+    kernel_expect(p, "list of tensors", r, false);
+    for (unsigned i = 0; i < n; i++)
+        for (int t = KEYS; t < REGS; t++)
+            there |= strcmp(name[p->number][i], names[t]) == 0 ? bit(t) : 0;
+    for (int t = KEYS; t < REGS && r == 0 && !k->rough; t++) {
+        uint64_t may = oracle_may(of(k), (unsigned)t, since, UINT64_MAX, false);
+        bool is = there & bit(t);
+        if (changes[t] != k->changes[t] || k->made[t].may ||
+            oracle_changed(of(k), (unsigned)t, since))
+            continue;
+        if (is ? !(may & ~BIT(TOKEN_ABSENT)) : !(may & BIT(TOKEN_ABSENT)))
+            sched_fail("list: %s is %s, may be %llx", names[t], is ? "there" : "not there",
+                       (unsigned long long)may);
+    }
+}
+
+static void step_rmr(struct program *p, const struct step *s)
+{
+    static char name[ACTORS][ENTRIES][TREE_NAME_MAX + 1];
+    struct kernel *k = p->k;
+    struct tree_entry dir;
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, NULL, &dir);
+    lock_drop(&k->dir);
+    kernel_expect(p, "lookup", r, r == -ENOENT);
+    if (r < 0)
+        return;
+    k->changes[s->name]++;
+    unsigned n = list(p, dir.node, name[p->number], &r);
+    kernel_expect(p, "list of views", r, is_usual(r));
+    for (unsigned i = 0; i < n; i++) {
+        lock_take(&k->dir);
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_unlink(k->t, dir.node, name[p->number][i]));
+        lock_drop(&k->dir);
+        kernel_expect(p, "unlink of a view", r, is_usual(r));
+    }
+    kernel_later(k, NULL, dir.node, -1);
+    struct step one = *s;
+    one.word = W_RM;
+    kernel_step_tensor(p, &one);
+}
+
+void tensors_step(struct program *p, const struct step *s)
+{
+    switch ((enum word)s->word) {
+    case W_TYPE:
+    case W_SHAPE:
+        step_form(p, s);
+        break;
+    case W_ADD:
+        step_add(p, s);
+        break;
+    case W_SWAP:
+        step_swap(p, s);
+        break;
+    default:
+        step_rmr(p, s);
+    }
+}
