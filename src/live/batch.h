@@ -54,4 +54,7 @@ void batch_drop(struct live *l, struct batch *failed);
 /* Break the promises of all edits after live.settled. True if no request waits for some of them. */
 bool batch_break(struct live *l, int r);
 
+/* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
+void notes_all(const struct edit_change *c, struct buf *out);
+
 #endif

@@ -12,7 +12,7 @@
  *      All that was accepted until then is lost, and reported.
  *  M6. Edits have numbers, which rise. Those up to `settled` are on the disk, or lost; those after it
  *      and up to flight.last are in flight; the others are in `next`. A request waits for the
- *      batch of its edit (waits.h); a loss is reported by promises (promise.h).
+ *      batch of its edit (waits.h); a loss is reported by promises (waits.h).
  *
  * Threads: all of struct live but what is marked is protected by its lock.
  */
@@ -29,7 +29,6 @@
 #include "live/logs.h"
 #include "live/lookers.h"
 #include "live/names.h"
-#include "live/places.h"
 #include "live/waits.h"
 
 /* With an edit a file moved from one name to another. */
@@ -72,7 +71,6 @@ struct batch {
     struct err why;    /* it was not written: why; else code 0 */
 };
 
-struct judge;
 struct view_draft;
 struct making;
 
@@ -92,17 +90,16 @@ struct live {
     struct edit_file *file;  /* that is edited: not owned; the writer's: while nothing is written,
                                   under the lock */
     bool unmapped;           /* the writer's: readers have a mapping of before its last edit */
-    const struct judge *const *judge; /* of drafts: constant */
-    bool nul_names;                   /* some key has a NUL in it; constant */
-    struct lock lock;                 /* comes before that of `newest` */
-    atomic_bool touched;              /* something is known of some tensor's folder */
-    atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
-    atomic_bool hides;                /* that is without the keys, and tensors, that are DOOMED: it
+    bool nul_names;          /* some key has a NUL in it; constant */
+    struct lock lock;        /* comes before that of `newest` */
+    atomic_bool touched;     /* something is known of some tensor's folder */
+    atomic_bool stale;       /* edits were accepted that are not in the newest snapshot */
+    atomic_bool hides;       /* that is without the keys, and tensors, that are DOOMED: it
                                          is not what is accepted */
-    bool ending;                      /* drafts that were not judged yet are dropped */
-    uint32_t snapshots;               /* made after the first */
-    uint64_t ranks;                   /* given to keys: the next new one's */
-    uint64_t tensor_ranks;            /* the same of tensors */
+    bool ending;             /* drafts that were not judged yet are dropped */
+    uint32_t snapshots;      /* made after the first */
+    uint64_t ranks;          /* given to keys: the next new one's */
+    uint64_t tensor_ranks;   /* the same of tensors */
     struct names names;
     struct snapshot *disk;      /* a reference: what the model file holds */
     struct snapshot *flying;    /* a reference: what is being written, or NULL */

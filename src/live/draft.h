@@ -60,36 +60,6 @@ struct draft {
     bool accepted;            /* some of it was accepted since, and not lost */
 };
 
-/*
- * What a draft is judged by: its text, and the name that it is to be the value of (NULL: an orphan's).
- * Results are 0 or -errno with a line in *e; what is NULL is not done.
- */
-struct judge {
-    /* May the content have n bytes? */
-    int (*room)(struct live *l, const struct file *f, uint64_t n);
-    /*
-     * The content to begin with, and what the draft may have to put back. empty: it is not needed.
-     */
-    int (*fill)(struct live *l, struct file *f, bool empty, struct draft *d);
-    /*
-     * After a write: can it, or a continuation of it, pass? at_once: this write brought all of it.
-     */
-    int (*written)(struct live *l, struct name *x, const struct draft *d, bool at_once,
-                   struct err *e);
-    /* Make it the value. 1: an edit; 0: it is already. */
-    int (*accept)(struct live *l, struct name *x, const struct buf *text, struct err *e);
-    /* After -EINVAL: whether more could make it pass. */
-    bool (*may_go_on)(struct live *l, const struct name *x, const struct buf *text);
-    /* Refused: report it; put back what of it was accepted before (d NULL: nothing). Returns
-     * e->code. */
-    int (*refuse)(struct live *l, struct name *x, struct draft *d, const struct err *e);
-    /* Its last writer is gone, and the draft about to be freed. */
-    void (*end)(struct live *l, struct file *f);
-};
-/* Of a key's text, of a helper's bytes, and of what is written to an orphan: live.judge. */
-enum { JUDGE_KEY, JUDGE_HELPER, JUDGE_ORPHAN, JUDGES };
-extern const struct judge *const judges[JUDGES];
-
 /* The one place where the state of a draft changes. */
 void draft_event(struct draft *d, enum draft_event event);
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "live/promise.h"
+#include "live/waits.h"
 
 /* Seconds without another removal after which tensors are removed, and views that were unlinked
  * without their folder are back. */
@@ -83,5 +83,24 @@ bool folders_due(const struct folders *s);
 uint32_t folder_hidden(struct folder *f);
 void folder_hide(struct folder *f, uint32_t row);
 void folder_unhide(struct folder *f, uint32_t row);
+
+/*
+ * ---- where tensors that were removed stood, by their names: one that comes back gets its place again. An entry for A
+ * says a rank that no tensor has but one that is called A: so a rename of A has to forget it ----
+ */
+
+struct place;
+
+struct places {
+    struct place **bucket; /* owned */
+    size_t buckets;        /* 0 or a power of two */
+    size_t n;
+};
+
+/* Without memory nothing is noted: the tensor then comes back as the last. */
+void places_note(struct places *p, const void *name, size_t n, uint64_t rank);
+/* The rank, which is forgotten; `none`: it is not known. */
+uint64_t places_take(struct places *p, const void *name, size_t n, uint64_t none);
+void places_free(struct places *p);
 
 #endif

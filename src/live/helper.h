@@ -1,13 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a name in metadata/ is: a key, or one of the files that editors and other tools make beside
- * the one they edit. Pure functions; any thread.
+ * the one they edit; and names of types. Any thread.
  */
 #ifndef LIVE_HELPER_H
 #define LIVE_HELPER_H
 
-#include "live/types.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
 #include "text/name.h"
+#include "text/type_name.h"
+
+/* ---- the type that a value is to have, where that is known before there is a value ---- */
+
+struct typed {
+    bool set;
+    uint32_t type, elem;
+    const char
+        *inner; /* the list of types of inner arrays (type_name.h), constant; NULL: unknown */
+};
+
+/* A type by name: "u32", "array[string]", "array[array[u8]]". False: no such type, or one more list
+ * of inner types than a process keeps. */
+bool type_by_name(const char *name, size_t n, struct typed *ret);
+/* The type of a value, with those of inner arrays. */
+struct typed type_of_value(const struct gguf_value *v);
+
+/* The same for text_parse_as(). */
+struct type_name type_to_parse(const struct typed *t);
+/* Its name. */
+void type_put(const struct typed *t, struct buf *out);
+
+/* ---- names ---- */
 
 enum name_class {
     NAME_KEY,     /* may be a key: the specification's syntax */

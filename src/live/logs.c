@@ -3,8 +3,11 @@
 #include "live/logs.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/bytes.h"
 #include "edit/temp.h"
 
 /* To a log that has as many bytes nothing is added. */
@@ -98,4 +101,131 @@ void logs_rest(struct logs *s)
     if (s->now && is_unused(s->now))
         drop(s);
     lock_drop(&s->lock);
+}
+
+/* ---- what was written to a view ---- */
+
+static void unref(struct extent *x)
+{
+    log_unref(x->log);
+}
+
+void extents_free(struct extents *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        unref(&s->of[i]);
+    free(s->of);
+    *s = (struct extents){0};
+}
+
+static uint64_t end_of(const struct extent *x)
+{
+    return x->at + x->len;
+}
+
+/* The first that ends behind `off`, or their number. */
+static size_t find(const struct extents *s, uint64_t off)
+{
+    size_t lo = 0, hi = s->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (end_of(&s->of[mid]) > off)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+/* Bytes [lo, hi) of one, with a reference. */
+static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
+{
+    struct extent ret = *x;
+    ret.at = lo;
+    ret.len = hi - lo;
+    ret.src += lo - x->at;
+    if (ret.log)
+        (void)log_ref(ret.log);
+    return ret;
+}
+
+/* The one behind number i continues it: they are one. */
+static void join(struct extents *s, size_t i)
+{
+    struct extent *x = &s->of[i], *next = x + 1;
+    if (i + 1 >= s->n || next->at != end_of(x) || next->log != x->log || next->fresh != x->fresh ||
+        (x->log && next->src != x->src + x->len))
+        return;
+    x->len += next->len;
+    unref(next);
+    memmove(next, next + 1, (s->n - i - 2) * sizeof(*next));
+    s->n--;
+}
+
+/* Put these in the place of [lo, hi). Takes their references. The list has room for two more. */
+static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
+                    size_t n)
+{
+    struct extent now[3] = {{0}};
+    size_t first = find(s, lo), last = first, k = 0;
+    if (first < s->n && s->of[first].at < lo)
+        now[k++] = part(&s->of[first], s->of[first].at, lo);
+    if (n)
+        now[k++] = *with;
+    for (; last < s->n && s->of[last].at < hi; last++) {
+        if (end_of(&s->of[last]) > hi)
+            now[k++] = part(&s->of[last], hi, end_of(&s->of[last]));
+        unref(&s->of[last]);
+    }
+    memmove(s->of + first + k, s->of + last, (s->n - last) * sizeof(*s->of));
+    memcpy(s->of + first, now, k * sizeof(*now));
+    s->n = first + k + (s->n - last);
+    for (size_t i = first + k + 1; i-- > 0 && i + 1 >= first;)
+        join(s, i);
+}
+
+int extents_put(struct extents *s, const struct extent *x)
+{
+    int r = array_grow(&s->of, &s->cap, s->n + 2, sizeof(*s->of));
+    if (r < 0)
+        return r;
+    const struct extent own = part(x, x->at, end_of(x));
+    replace(s, x->at, end_of(x), &own, 1);
+    return 0;
+}
+
+void extents_cut(struct extents *s, uint64_t size)
+{
+    if (s->n)
+        replace(s, size, UINT64_MAX, NULL, 0);
+}
+
+int extents_copy(const struct extents *s, struct extents *ret)
+{
+    int r = array_grow(&ret->of, &ret->cap, s->n + 1, sizeof(*ret->of));
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < s->n; i++)
+        ret->of[i] = part(&s->of[i], s->of[i].at, end_of(&s->of[i]));
+    ret->n = s->n;
+    return 0;
+}
+
+uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,
+                         const struct extent **ret)
+{
+    const size_t i = find(s, off);
+    const struct extent *x = i < s->n ? &s->of[i] : NULL;
+    *ret = x && x->at <= off ? x : NULL;
+    if (*ret)
+        return min_u64(n, end_of(x) - off);
+    return x ? min_u64(n, x->at - off) : n;
+}
+
+int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n)
+{
+    if (x->log)
+        return x->log->src.read(&x->log->src, x->src + (off - x->at), dst, n);
+    memset(dst, 0, n);
+    return 0;
 }

@@ -11,8 +11,8 @@
 #include "base/when.h"
 
 #include "live/batch.h"
-#include "live/tensor_new.h"
-#include "live/tensor_text.h"
+#include "live/tensor_judge.h"
+#include "live/tensor_base.h"
 
 int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
 {

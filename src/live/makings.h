@@ -3,7 +3,7 @@
  * Tensors in the making: folders that were made in tensors/ and are not tensors yet. Their files are
  * drafts without a base (view.h), which stay when they are closed. When no program writes one and
  * MAKING_QUIET seconds have passed, at fsync of a folder and at the end, it is judged as a whole
- * (tensor_new.h), by the writer's thread; then it is a tensor of the model, with the same number. What a program
+ * (tensor_judge.h), by the writer's thread; then it is a tensor of the model, with the same number. What a program
  * has opened or changed meanwhile is not judged by that: it is judged again when it is quiet.
  *
  * Threads: all functions are called with the lock of `struct live`.

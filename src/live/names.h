@@ -28,8 +28,8 @@
 
 #include "base/buf.h"
 #include "model/snapshot.h"
-#include "live/promise.h"
-#include "live/types.h"
+#include "live/waits.h"
+#include "live/helper.h"
 #include "text/name.h"
 
 enum slot {

@@ -2,8 +2,14 @@
 /* What the model has of a key, and what its name shows: see stored.h. */
 #include "live/stored.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
+
+#include "base/bytes.h"
+#include "gguf/value.h"
+#include "live/batch.h"
 
 /* The slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
 static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
@@ -123,4 +129,86 @@ int name_refused(struct live *l, struct name *x, const struct err *e)
     live_log(l, LOG_WARNING, "%s: refused: %s", show(name, x->text, strlen(x->text)), e->msg);
     name_set_error(&l->names, x, e->msg);
     return e->code;
+}
+
+/* ---- files ---- */
+
+static const struct name *shown_name(const struct file *f)
+{
+    return f->name ? f->name : f->last;
+}
+
+struct shown look_shown(const struct live *l, const struct file *f)
+{
+    assert(lock_held(&l->lock));
+    const struct name *x = f->kind == FILE_KEY ? shown_name(f) : NULL;
+    return x ? stored_value(l, x) : SHOWN_NONE;
+}
+
+struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret)
+{
+    assert(lock_held(&l->lock));
+    const struct name *x = shown_name(f);
+    const struct buf *bytes = file_bytes(f);
+    *ret = (struct live_attr){.number = f->number,
+                              .ino = x ? x->ino : f->number,
+                              .generation = l->names.at[f->number].generation,
+                              .size = bytes ? bytes->len : 0,
+                              .link = f->kind == FILE_LINK};
+    if (x)
+        ret->mtime = x->mtime;
+    return bytes ? SHOWN_NONE : look_shown(l, f);
+}
+
+void look_measure(struct shown *s, struct live_attr *ret)
+{
+    if (s->snap)
+        ret->size = shown_size(s);
+    shown_free(s);
+}
+
+/* ---- by name ---- */
+
+struct file *look_find(const struct live *l, const char *text)
+{
+    assert(lock_held(&l->lock));
+    const struct name *x = names_find(&l->names, text);
+    return x ? x->file : NULL;
+}
+
+static bool is_key(void *ctx, const char *text, size_t n)
+{
+    const struct live *l = ctx;
+    char name[TREE_NAME_MAX + 1];
+    memcpy(name, text, n);
+    name[n] = '\0';
+    const struct name *x = names_find(&l->names, name);
+    return x && x->key;
+}
+
+enum name_class look_classify(const struct live *l, const char *text)
+{
+    assert(lock_held(&l->lock));
+    return name_classify(text, is_key, (void *)l);
+}
+
+static bool has_type(const struct live *l, const struct file *f, const struct typed *type)
+{
+    struct gguf_value v;
+    CLEANUP(shown_free) struct shown s = look_shown(l, f);
+    if (shown_value(&s, &v))
+        return v.type == type->type && (v.type != GGUF_ARRAY || v.elem == type->elem);
+    struct typed known = f->kind == FILE_KEY ? stored_wanted_type(f->name) : f->typed;
+    return known.set && known.type == type->type;
+}
+
+struct file *look_find_typed(const struct live *l, const char *text)
+{
+    char key[TREE_NAME_MAX + 1];
+    struct typed type;
+    struct file *f = look_find(l, text);
+    if (f || !name_typed(text, key, &type))
+        return f;
+    f = look_find(l, key);
+    return f && has_type(l, f, &type) ? f : NULL;
 }

@@ -12,10 +12,11 @@
 #ifndef LIVE_TENSOR_BASE_H
 #define LIVE_TENSOR_BASE_H
 
+#include "edit/tensors.h"
 #include "model/content.h"
+#include "model/form.h"
 #include "model/imatrix.h"
 #include "model/npy.h"
-#include "model/form.h"
 #include "quant/encode.h"
 
 enum tensor_view {
@@ -75,5 +76,66 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
  */
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n);
+
+/*
+ * ---- what the judge of a draft, of a conversion or of a new tensor makes of it: an operation on a tensor
+ * (edit/tensors.h) ----
+ */
+
+enum tensor_verdict {
+    TENSOR_SAME,    /* nothing changes */
+    TENSOR_CHANGED, /* struct tensor_edit is set */
+    TENSOR_SHORT, /* not whole, and may become so; struct err says what is missing, with -EINVAL */
+    TENSOR_BEGUN, /* a NumPy header and nothing else: not an edit yet, and not a mistake */
+};
+
+struct tensor_edit {
+    bool shaped; /* another shape or type: `shape` */
+    bool whole;  /* the pieces are all bytes of the tensor */
+    struct tensor_shape shape;
+    struct tensor_piece *piece; /* owned, with a reference to the draft of each */
+    size_t n;
+};
+
+#define TENSOR_EDIT_INIT ((struct tensor_edit){0})
+
+/* Do it to the tensor of this name. As edit_tensor_write() and edit_tensor_set(); on failure nothing
+ * has changed. */
+int tensor_edit_apply(const struct tensor_edit *t, struct edit_change *c, const void *name,
+                      size_t n, struct err *e);
+void tensor_edit_free(struct tensor_edit *t);
+
+/*
+ * ---- the texts of a tensor's `type` and `shape`. A text is refused as soon as no continuation could make it valid,
+ * and is judged in full at its newline ----
+ */
+
+/* More text is needed: the newline is missing. */
+#define TENSOR_TEXT_MORE 1
+
+/*
+ * "Q8_0": ggml's name of a type, in upper or lower case, with spaces around it. end: there is no more,
+ * so that a newline may be missing. 0; TENSOR_TEXT_MORE; -EINVAL (not a type; the line names the
+ * nearest), -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
+ */
+int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struct err *e);
+
+/*
+ * "4096 128": decimal numbers in NumPy's order, 1 to 4, none 0, with spaces between; nothing is one
+ * dimension of 1. Sets n_dims and dims of *ret. 0; TENSOR_TEXT_MORE; -EINVAL.
+ */
+int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
+                       struct err *e);
+
+/* What `type` and `shape` show of a tensor, with the newline. */
+void tensor_type_text(const struct tensor_base *base, struct buf *out);
+void tensor_shape_text(const struct tensor_base *base, struct buf *out);
+
+/*
+ * Another shape of as many elements: dims as parsed, the type of the tensor. TENSOR_SAME (0): it has
+ * that shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or rows that are not whole
+ * blocks), -EOPNOTSUPP (an unknown type).
+ */
+int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e);
 
 #endif

@@ -33,14 +33,52 @@
 #ifndef LIVE_TENSOR_DRAFT_H
 #define LIVE_TENSOR_DRAFT_H
 
-#include "base/units.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "base/lock.h"
-#include "live/extents.h"
+#include "base/units.h"
 #include "live/logs.h"
 #include "live/tensor_base.h"
-#include "live/tensor_edit.h"
-#include "live/view_state.h"
 #include "quant/encode.h"
+
+/*
+ * Whether what was written is judged: states of a draft of data, and of one of a text (view.h). A draft may be written
+ * while it is judged: that is part of the next judgement. What was refused with an error, and was not written since, is
+ * judged again by a flush or fsync, which reports the result. The release of the last writer does not judge it again:
+ * a close has reported that it failed, and nothing would report that it did not. Events come under the lock of
+ * what holds the state; it is read without it.
+ */
+enum view_state {
+    VIEW_CLEAN,   /* nothing was written since it was begun or passed */
+    VIEW_WRITTEN, /* something was, and is to be judged */
+    VIEW_JUDGED,  /* it is being judged */
+    VIEW_MORE,    /* it is being judged, and more was written meanwhile */
+    VIEW_REFUSED, /* it was judged, and is an error; nothing was written since */
+    VIEW_DROPPED, /* its last writer is gone, and it was not accepted: it never is */
+    VIEW_STATES
+};
+
+enum view_event {
+    VIEW_WRITE,     /* bytes, or zeros by which it grew */
+    VIEW_CUT,       /* it was made shorter: not a write by itself */
+    VIEW_EMPTY,     /* a text was made empty: what was written to it is gone */
+    VIEW_JUDGE,     /* a judgement begins; if view_is_due() */
+    VIEW_PASS,      /* it was accepted, or nothing of it differs */
+    VIEW_LEAVE,     /* no verdict: too short so far, or to be judged again */
+    VIEW_REFUSE,    /* an error */
+    VIEW_TAKE_BACK, /* what was refused is reported as a write that did not happen */
+    VIEW_DROP,      /* the last writer is gone */
+    VIEW_EVENTS
+};
+
+/* The one place where a state changes. */
+void view_event(_Atomic enum view_state *state, enum view_event event);
+
+/* Something is to be judged. */
+bool view_is_due(enum view_state state);
+/* Something was written and is not accepted. */
+bool view_is_unaccepted(enum view_state state);
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
@@ -120,22 +158,6 @@ void tensor_draft_drop(struct tensor_draft *d);
  * given). What is longer already is refused by the judge. */
 void tensor_draft_limit(struct tensor_draft *d, uint64_t limit);
 
-/*
- * Judge what was written since it was begun or passed. enum tensor_verdict:
- *
- *     TENSOR_SAME      nothing was written, or nothing that differs
- *     TENSOR_CHANGED   *ret is what to do; passed() or failed() must follow
- *     TENSOR_SHORT     too short, for now
- *     TENSOR_BEGUN     only a NumPy header
- *
- * or -EDOM, -ERANGE, -EOPNOTSUPP (as in quant_write(); the line names the element), -EINVAL (a header
- * or shape that cannot be, bytes behind the values), -ENOSPC, -ENOMEM, -EIO (also: the model was cut),
- * -EINTR (watch->cancel), -EAGAIN (it was truncated meanwhile: judge again). Of a tensor that does
- * not exist yet: tensor_new.h. After anything but CHANGED and SAME all that was written counts as
- * not judged.
- */
-int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
-                       struct tensor_edit *ret, struct err *e);
 /* The edit was accepted: the draft goes on from this base, which has it. Quick; before the model can be
  * edited again. Takes a reference. */
 void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now);
@@ -166,18 +188,6 @@ int tensor_round_read(const struct tensor_draft *d, const struct tensor_round *r
 /* The same as a piece: how many of them, and where they are; *ret: log NULL: those of the base. 0, -errno. */
 int tensor_round_piece(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
-/*
- * The header of a NumPy view of `size` bytes. 0, TENSOR_SHORT, TENSOR_BEGUN, -EINVAL, -errno.
- */
-int tensor_draft_header(struct tensor_draft *d, uint64_t size, struct npy *ret, struct err *e);
-/*
- * All values, which begin behind `head` bytes, as a tensor of this shape. Blocks that `old` has, if it
- * is of that type, keep their bytes where the values are equal. 0, as above.
- */
-int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
-                        const struct tensor_shape *shape, const struct tensor_base *old,
-                        const struct imatrix_row *imp, const struct units_watch *watch,
-                        struct tensor_edit *ret, struct err *e);
 /* All its bytes, which then never change, as a tensor of this shape. 0, -errno with a line. */
 int tensor_draft_share(struct tensor_draft *d, const struct tensor_shape *shape,
                        struct tensor_edit *ret, struct err *e);

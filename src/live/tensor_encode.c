@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "edit/commit.h"
-#include "live/tensor_edit.h"
+#include "live/tensor_base.h"
 #include "quant/convert.h"
 #include "quant/encode.h"
 #include "text/number.h"

@@ -13,7 +13,7 @@
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 #include "live/tensor_encode.h"
-#include "live/tensor_text.h"
+#include "live/tensor_judge.h"
 
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The draft of a view of a tensor, which all handles that write it share, in the list of the live
- * state; its judge is tensor_draft.h, or tensor_text.h.
+ * state; its judge is tensor_judge.h, or view.c.
  *
  * Locks: that of `struct live` protects all but the content of `data`. A draft is judged without it, for one
  * request at a time (waits.h). `io` of a helper is held while it is written, and comes before that lock.

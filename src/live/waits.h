@@ -14,9 +14,45 @@
 #ifndef LIVE_WAITS_H
 #define LIVE_WAITS_H
 
-#include "live/live.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
+#include "base/crew.h"
+#include "base/lock.h"
+
+struct live;
+struct live_view;
 struct view_draft;
+
+/* What a request waits for: to be judged, for handles to be released, until its batch is durable. */
+enum live_needs { LIVE_JUDGED, LIVE_RELEASED, LIVE_DURABLE };
+
+/* A request that waits. Zero but for the first three. */
+struct live_wait {
+    void (*done)(struct live_wait *w, int result); /* 0 or -errno */
+    const void *request;                           /* for live_interrupt() */
+    bool (*stopped)(struct live_wait *w);          /* a signal ends it; NULL: none can */
+    /* Of this module: an entry of waits.h. */
+    struct live_wait *next;
+    enum live_needs needs;
+    int result;             /* once it is taken out */
+    uint64_t batch, edit;   /* DURABLE: the numbers of the batch, and of the edit; or WAITS_ALL */
+    struct timespec until;  /* RELEASED: no longer than this: CLOCK_MONOTONIC */
+    struct live_view *view; /* JUDGED: by which a draft is judged, and for what; ... */
+    int (*ask)(struct live *l, struct live_wait *w, bool stopped);
+    bool begun;         /* ... it is being judged now, ... */
+    atomic_bool cancel; /* ... which is to end */
+};
+#define LIVE_PARKED 1
+
+/*
+ * The program that waits with `request` is to stop: the request is answered with -EINTR. What was accepted stays
+ * so, and is written; a conversion that is still being judged is ended and makes no edit.
+ */
+void live_interrupt(struct live *l, const void *request);
+
+/* ---- of this layer ---- */
 
 struct waits {
     struct live_wait *first, **end; /* not owned */
@@ -65,5 +101,41 @@ bool waits_for(const struct live *l, uint64_t batch);
 struct live_wait *waits_end(struct live *l, uint64_t batch, int r);
 /* Answer them. Without the lock: done() replies to the kernel. */
 void waits_tell(struct live_wait *list);
+
+/* ---- promises ---- */
+
+/*
+ * Every accepted edit has a number, from a counter of `struct live`. What programs have open remembers
+ * that of the last edit by which what they wrote was accepted: a request waits for this edit, and a loss
+ * is reported by every later flush and fsync, until it is written anew.
+ */
+struct promise {
+    uint64_t edit; /* accepted last; 0: none was */
+    uint64_t from; /* of its edits, those from this number on were lost, ... */
+    int lost;      /* ... and why; 0: they were not */
+};
+
+/* It has been written anew: by this edit, or one with this number has that already. */
+static inline void promise_make(struct promise *p, uint64_t edit)
+{
+    p->lost = 0;
+    if (edit > p->edit)
+        p->edit = edit;
+}
+
+/* All edits after this number are lost. */
+static inline void promise_break(struct promise *p, uint64_t after, int why)
+{
+    if (p->edit <= after)
+        return;
+    p->from = after + 1;
+    p->lost = why;
+}
+
+/* The result for a program whose last edit was this one: 0, or why it is lost. */
+static inline int promise_kept(const struct promise *p, uint64_t edit)
+{
+    return edit && edit >= p->from ? p->lost : 0;
+}
 
 #endif

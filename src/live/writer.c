@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -246,6 +247,17 @@ static void answer_without(struct live *l, int r)
     lock_drop(&l->lock);
     waits_tell(waits);
     lock_take(&l->lock);
+}
+
+/* A batch is over, which may be an undo: what live_undo_said() says of it. why: it cannot be planned; else NULL. */
+static void undo_end(struct live *l, const struct batch *b, const struct err *why)
+{
+    assert(lock_held(&l->lock));
+    if (!b->restored)
+        return;
+    (void)snprintf(l->undo, sizeof(l->undo), "%s", why ? why->msg : l->undone);
+    if (!why)
+        live_log(l, LOG_NOTICE, "undo, %s", l->undo);
 }
 
 /* What is accepted cannot even be planned. */
@@ -558,52 +570,7 @@ static bool turn(struct crew_job *j, struct timespec *again)
     return more;
 }
 
-int live_start(struct live *l, struct err *e)
+int writer_start(struct live *l)
 {
-    int r = l->opt.crew ? 0 : crew_make(LIVE_THREAD, LIVE_PATIENCE, &l->own_crew);
-    l->crew = l->opt.crew ? l->opt.crew : l->own_crew;
-    if (r == 0)
-        r = crew_join(l->crew, &l->job, turn);
-    if (r == 0 && (r = waits_start(l)) < 0)
-        crew_leave(l->crew, &l->job);
-    l->started = r == 0;
-    if (r == 0 && l->opt.history)
-        history_job_crew(l->opt.history, l->crew);
-    if (r == 0)
-        return 0;
-    crew_free(l->own_crew);
-    l->own_crew = NULL;
-    return err_set(e, r, "cannot start a thread: %s", strerror(-r));
-}
-
-void live_hurry(struct live *l)
-{
-    if (!l->started)
-        return;
-    lock_take(&l->lock);
-    files_end_made(l);
-    l->stop = true;
-    makings_hurry(l);
-    crew_call(l->crew, &l->job);
-    lock_drop(&l->lock);
-}
-
-int live_finish(struct live *l)
-{
-    if (!l->started)
-        return 0;
-    live_hurry(l);
-    waits_rest(l);
-    crew_call(l->crew, &l->job); /* what they came to */
-    crew_leave(l->crew, &l->job);
-    waits_stop(l);
-    if (l->opt.history && l->own_crew)
-        history_job_crew(l->opt.history, NULL);
-    crew_free(l->own_crew);
-    l->own_crew = NULL;
-    lock_take(&l->lock);
-    l->started = false;
-    int r = writer_take_failure(l);
-    lock_drop(&l->lock);
-    return r;
+    return crew_join(l->crew, &l->job, turn);
 }

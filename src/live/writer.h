@@ -19,11 +19,9 @@ void writer_ready(struct live *l, struct err *e);
  * written; ret->fd is not set. */
 bool writer_file(const struct live *l, struct edit_file *ret);
 
-/* What mknod(2) made is closed: it has no value yet, or the empty one. With the lock. (files.c) */
-void files_end_made(struct live *l);
 /* Something was accepted: wait until it is durable, or not, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
 int writer_accepted(struct live *l, struct live_wait *w);
-/* The same for what was accepted of a file up to an edit, maybe a while ago (promise.h). Also -errno: it is lost. */
+/* The same for what was accepted of a file up to an edit, maybe a while ago (waits.h). Also -errno: it is lost. */
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
 /* The same, until it is durable in any mode. */
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
@@ -42,11 +40,7 @@ int writer_take_failure(struct live *l);
 /* True if something is to be written. */
 bool writer_has_work(const struct live *l);
 
-/* A batch is over, which may be an undo: what live_undo_said() says of it. why: it cannot be planned; else
- * NULL. With the lock. */
-void undo_end(struct live *l, const struct batch *b, const struct err *why);
-
-/* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
-void notes_all(const struct edit_change *c, struct buf *out);
+/* Its turns begin. 0, -errno. Without the lock. */
+int writer_start(struct live *l);
 
 #endif

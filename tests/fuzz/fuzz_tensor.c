@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "live/tensor_text.h"
+#include "live/tensor_base.h"
 
 /* Texts are short: each beginning is looked at. */
 enum { LONG = 512 };

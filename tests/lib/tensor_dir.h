@@ -13,7 +13,6 @@
 #include "faultsys.h"
 #include "live/logs.h"
 #include "live/tensor_base.h"
-#include "live/tensor_edit.h"
 #include "model_dir.h"
 
 struct tensor_dir {

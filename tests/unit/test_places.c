@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "live/places.h"
+#include "live/folders.h"
 
 enum { NAMES = 700 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "live/tensor_draft.h"
+#include "live/tensor_judge.h"
 #include "quant/encode.h"
 #include "quant/types.h"
 #include "soak.h"

@@ -12,7 +12,7 @@
 
 #include "alloc.h"
 #include "base/count.h"
-#include "live/tensor_draft.h"
+#include "live/tensor_judge.h"
 #include "live/tensor_encode.h"
 #include "quant/types.h"
 #include "tensor_dir.h"

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
-#include "live/tensor_draft.h"
+#include "live/tensor_judge.h"
 #include "quant/encode.h"
 #include "quant/types.h"
 #include "tensor_dir.h"

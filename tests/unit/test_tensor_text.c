@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "live/tensor_edit.h"
-#include "live/tensor_text.h"
+#include "live/tensor_base.h"
 #include "quant/types.h"
 
 enum { MORE = TENSOR_TEXT_MORE };

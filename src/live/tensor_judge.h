@@ -1,19 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tensor in the making: what was written into its folder, judged as a whole.
+ * What was written is judged: to a view of a tensor that exists (tensor_draft.h), or into the folder of one in the
+ * making, which is judged as a whole.
  *
- * Where type, shape and `raw` were given they count, and values are left aside. Else values are
+ * Of one in the making type, shape and `raw` count where they were given, and values are left aside. Else values are
  * encoded, of the first view that has some in this order: f32.npy, f32, f16.npy, f16, bf16; the type
  * is the view's own if none was given, the shape that of a NumPy header. While `raw` was begun values
  * are not looked at.
  *
- * Threads: nothing may write the drafts meanwhile.
+ * Threads: any; see tensor_draft.h. Nothing may write the drafts of one in the making meanwhile.
  */
-#ifndef LIVE_TENSOR_NEW_H
-#define LIVE_TENSOR_NEW_H
+#ifndef LIVE_TENSOR_JUDGE_H
+#define LIVE_TENSOR_JUDGE_H
 
 #include "base/units.h"
 #include "live/tensor_draft.h"
+
+/*
+ * Judge what was written since it was begun or passed. enum tensor_verdict:
+ *
+ *     TENSOR_SAME      nothing was written, or nothing that differs
+ *     TENSOR_CHANGED   *ret is what to do; passed() or failed() must follow
+ *     TENSOR_SHORT     too short, for now
+ *     TENSOR_BEGUN     only a NumPy header
+ *
+ * or -EDOM, -ERANGE, -EOPNOTSUPP (as in quant_write(); the line names the element), -EINVAL (a header
+ * or shape that cannot be, bytes behind the values), -ENOSPC, -ENOMEM, -EIO (also: the model was cut),
+ * -EINTR (watch->cancel), -EAGAIN (it was truncated meanwhile: judge again). Of a tensor that does
+ * not exist yet: tensor_new_judge(). After anything but CHANGED and SAME all that was written counts as
+ * not judged.
+ */
+int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
+                       struct tensor_edit *ret, struct err *e);
+/* ---- tensors in the making ---- */
 
 struct tensor_new {
     bool big; /* the model's byte order */
