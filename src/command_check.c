@@ -16,9 +16,10 @@
 
 struct check {
     struct check_options opt;
-    const char **ignore;            /* owned: opt.ignore, which points into: */
-    char *words;                    /* owned */
-    struct report *report;          /* with --json */
+    const char **ignore; /* owned: opt.ignore, which points into: */
+    char *words;         /* owned */
+    bool json;
+    struct report report;           /* with --json */
     bool bar;                       /* a progress bar is drawn */
     struct timespec drawn;          /* when it was last drawn */
     const struct model_path *model; /* the one that is being checked */
@@ -129,8 +130,8 @@ static void sink(void *arg, const struct check_finding *found)
         relabelled.file = buf_error(&label) ? found->file : (const char *)label.data;
     }
     clear_bar(c);
-    if (c->report) {
-        report_finding(c->report, f);
+    if (c->json) {
+        report_finding(&c->report, f);
         return;
     }
     report_line(&line, f);
@@ -145,28 +146,17 @@ static enum check_outcome check_model(struct check *c, const struct model_path *
                               m->label ? "store" : "folder"};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c->model = m;
-    if (c->report)
-        report_file(c->report, model_label(m), m->shards);
+    if (c->json)
+        report_file(&c->report, model_label(m), m->shards);
     if (m->error) {
         sink(c, &f);
     } else {
         outcome = check_file(m->path, &c->opt, sink, c);
     }
     clear_bar(c);
-    if (c->report)
-        report_outcome(c->report, outcome);
+    if (c->json)
+        report_outcome(&c->report, outcome);
     return outcome;
-}
-
-static int print_json(const struct check *c)
-{
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int r = report_json(c->report, &text);
-    if (r < 0)
-        (void)fprintf(stderr, "ggufs: %s\n", strerror(-r));
-    else
-        command_print(&text);
-    return r;
 }
 
 static enum check_outcome check_all(struct check *c, const struct command_args *a)
@@ -176,24 +166,26 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     int r = 0;
     for (int i = 0; i < a->n && r == 0; i++)
         r = models_add(&m, a->operand[i]);
-    if (r == 0 && command_has(a, OPTION_JSON) && !(c->report = report_new()))
-        r = -ENOMEM;
-    if (r < 0)
-        (void)fputs("ggufs: no memory\n", stderr);
+    report_begin(&c->report);
     for (size_t i = 0; i < m.n && r == 0; i++) {
         enum check_outcome outcome = check_model(c, &m.model[i]);
         worst = outcome > worst ? outcome : worst;
     }
-    if (r == 0 && c->report)
-        r = print_json(c);
+    report_end(&c->report);
+    if (r == 0 && c->json)
+        r = buf_error(&c->report.text);
+    if (r < 0)
+        (void)fputs("ggufs: no memory\n", stderr);
+    else if (c->json)
+        command_print(&c->report.text);
     models_free(&m);
-    report_free(c->report);
+    buf_free(&c->report.text);
     return r < 0 ? CHECK_UNUSABLE : worst;
 }
 
 int command_check(const struct command_args *a)
 {
-    struct check c = {.opt.values = a->value != NULL};
+    struct check c = {.opt.values = a->value != NULL, .json = command_has(a, OPTION_JSON)};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c.opt.arg = &c;
     c.opt.progress = isatty(STDERR_FILENO) ? draw_bar : NULL;

@@ -303,22 +303,25 @@ static int list_models(struct list *l, const char *folder)
 struct folders {
     struct job *job;
     struct list list[2];
-    struct buf only[2]; /* with --json: names of models that one folder has */
-    bool first;
+    struct buf text; /* with --json: what is to be printed next */
+    struct json json;
     int status;
 };
 
+static void print_json(struct folders *f)
+{
+    if (!buf_error(&f->text))
+        command_print(&f->text);
+    f->text.len = 0;
+}
+
+/* With --json they are listed at the end. */
 static void add_only(struct folders *f, size_t k, const struct found *m)
 {
-    struct buf *out = &f->only[k];
-    f->status = worse(f->status, DIFFERENT);
-    if (f->job->json) {
-        buf_str(out, out->len ? ", " : "");
-        json_string(out, m->name, strlen(m->name));
-        return;
-    }
     char shown[SHOW_MAX];
-    (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, m->name, strlen(m->name)));
+    f->status = worse(f->status, DIFFERENT);
+    if (!f->job->json)
+        (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, m->name, strlen(m->name)));
 }
 
 static void add_pair(struct folders *f, const struct found *a, const struct found *b)
@@ -331,64 +334,77 @@ static void add_pair(struct folders *f, const struct found *a, const struct foun
         f->status = worse(f->status, trouble(bad->label, &e));
         return;
     }
-    if (f->job->json)
-        (void)fputs(f->first ? "\n" : ",\n", stdout);
-    f->first = false;
+    if (f->job->json) {
+        (void)json_item(&f->json, NULL);
+        print_json(f);
+    }
     f->status = worse(f->status, compare_models(f->job, path, label, true));
+}
+
+/* The next name of both lists, with the model of each that has it, or NULL. False: that was all. */
+static bool next_pair(const struct folders *f, size_t at[2], const struct found *ret[2])
+{
+    const struct list *a = &f->list[0], *b = &f->list[1];
+    ret[0] = at[0] < a->n ? &a->of[at[0]] : NULL;
+    ret[1] = at[1] < b->n ? &b->of[at[1]] : NULL;
+    const int order = ret[0] && ret[1] ? strcmp(ret[0]->name, ret[1]->name) : 0;
+    if (order != 0)
+        ret[order < 0] = NULL;
+    at[0] += ret[0] != NULL;
+    at[1] += ret[1] != NULL;
+    return ret[0] || ret[1];
 }
 
 static void pair_models(struct folders *f)
 {
-    const struct list *a = &f->list[0], *b = &f->list[1];
-    for (size_t i = 0, k = 0; i < a->n || k < b->n;) {
-        int order = i == a->n ? 1 : k == b->n ? -1 : strcmp(a->of[i].name, b->of[k].name);
-        if (order < 0)
-            add_only(f, 0, &a->of[i++]);
-        else if (order > 0)
-            add_only(f, 1, &b->of[k++]);
+    const struct found *m[2];
+    for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
+        if (m[0] && m[1])
+            add_pair(f, m[0], m[1]);
         else
-            add_pair(f, &a->of[i++], &b->of[k++]);
-    }
+            add_only(f, !m[0], m[!m[0]]);
 }
 
 /* An object as of two models, with "models" instead of "keys" and "tensors". */
-static void begin_json(const struct job *j)
+static void json_models(struct folders *f)
 {
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    buf_str(&out, "{\"a\": ");
-    json_string(&out, j->operand[0], strlen(j->operand[0]));
-    buf_str(&out, ", \"b\": ");
-    json_string(&out, j->operand[1], strlen(j->operand[1]));
-    buf_str(&out, ", \"models\": [");
-    if (!buf_error(&out))
-        command_print(&out);
-}
-
-static void end_json(const struct folders *f)
-{
-    (void)fputs("], \"only_a\": [", stdout);
-    command_print(&f->only[0]);
-    (void)fputs("], \"only_b\": [", stdout);
-    command_print(&f->only[1]);
-    (void)printf("], \"same\": %s}\n", f->status == SAME ? "true" : "false");
+    static const char *const only[] = {"only_a", "only_b"};
+    const struct found *m[2];
+    json_begin(&f->json, NULL, "{");
+    json_text(&f->json, "a", f->job->operand[0]);
+    json_text(&f->json, "b", f->job->operand[1]);
+    json_begin(&f->json, "models", "[\n");
+    pair_models(f);
+    json_end(&f->json);
+    for (size_t k = 0; k < 2; k++) {
+        json_begin(&f->json, only[k], "[");
+        for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
+            if (!m[!k])
+                json_text(&f->json, NULL, m[k]->name);
+        json_end(&f->json);
+    }
+    buf_str(json_item(&f->json, "same"), f->status == SAME ? "true" : "false");
+    json_end(&f->json);
+    buf_char(&f->text, '\n');
+    print_json(f);
 }
 
 static int compare_folders(struct job *j)
 {
-    struct folders f = {.job = j, .first = true, .only = {BUF_INIT, BUF_INIT}};
+    struct folders f = {.job = j, .text = BUF_INIT};
+    f.json.out = &f.text;
     int r = list_models(&f.list[0], j->operand[0]);
     if (r == 0)
         r = list_models(&f.list[1], j->operand[1]);
     if (r == 0 && j->json)
-        begin_json(j);
-    if (r == 0)
+        json_models(&f);
+    else if (r == 0)
         pair_models(&f);
-    if (r == 0 && j->json)
-        end_json(&f);
-    for (size_t k = 0; k < 2; k++) {
+    if (buf_error(&f.text))
+        r = buf_error(&f.text);
+    for (size_t k = 0; k < 2; k++)
         list_free(&f.list[k]);
-        buf_free(&f.only[k]);
-    }
+    buf_free(&f.text);
     return r < 0 ? no_memory() : f.status;
 }
 

@@ -112,50 +112,39 @@ static int table(const struct models *all, const char *folder)
 
 /* ---- JSON ---- */
 
-/*
- * Add the object of a model. 0; 1: it has the reason why the model cannot be read; -1: no memory.
- */
-static int add_json(cJSON *list, const struct model_path *m)
+/* An object of a model. -errno: it has the reason why the model cannot be read. */
+static int add_json(struct json *j, const struct model_path *m)
 {
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
     struct header h = {0};
     struct summary s;
     struct err e = {0};
-    cJSON *object = cJSON_CreateObject();
-    if (!object || !cJSON_AddItemToArray(list, object)) {
-        cJSON_Delete(object);
-        return -1;
-    }
-    report_path(&path, model_label(m));
-    buf_char(&path, '\0');
-    if (buf_error(&path) || !cJSON_AddStringToObject(object, "file", (const char *)path.data))
-        return -1;
-    if (open_model(m, &h, &s, &e) < 0)
-        return cJSON_AddStringToObject(object, "error", e.msg) ? 1 : -1;
-    int r = summary_json(&s, object);
+    json_begin(j, NULL, "{");
+    report_path_json(j, "file", model_label(m));
+    const int r = open_model(m, &h, &s, &e);
+    if (r < 0)
+        json_text(j, "error", e.msg);
+    else
+        summary_json(&s, j);
+    json_end(j);
     header_free(&h);
-    return r < 0 ? -1 : 0;
+    return r;
 }
 
 static int json(const struct models *all)
 {
-    cJSON *list = cJSON_CreateArray();
-    char *text = NULL;
-    int r = list ? 0 : -1;
-    bool failed = false;
-    for (size_t i = 0; i < all->n && r >= 0; i++) {
-        r = add_json(list, &all->model[i]);
-        failed |= r > 0;
-    }
-    if (r >= 0)
-        text = cJSON_Print(list);
-    if (text)
-        (void)printf("%s\n", text);
-    else
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct json j = {.out = &text};
+    int r = 0;
+    json_begin(&j, NULL, "[\n");
+    for (size_t i = 0; i < all->n; i++)
+        r |= add_json(&j, &all->model[i]);
+    json_end(&j);
+    buf_char(&text, '\n');
+    if (print(&text) < 0) {
         (void)fputs("ggufs: no memory\n", stderr);
-    cJSON_free(text);
-    cJSON_Delete(list);
-    return text && !failed ? 0 : -1;
+        return -1;
+    }
+    return r;
 }
 
 int command_info(const struct command_args *a)

@@ -2,8 +2,6 @@
 /* Findings as text and JSON: see report.h. */
 #include "check/report.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/path.h"
@@ -23,116 +21,69 @@ void report_line(struct buf *out, const struct check_finding *f)
     buf_char(out, '\n');
 }
 
-struct report {
-    cJSON *files;    /* owned */
-    cJSON *file;     /* the last element of files */
-    cJSON *findings; /* of that */
-    bool failed;     /* no memory */
-};
-
-struct report *report_new(void)
-{
-    struct report *r = calloc(1, sizeof(*r));
-    if (r && !(r->files = cJSON_CreateArray())) {
-        free(r);
-        return NULL;
-    }
-    return r;
-}
-
-void report_free(struct report *r)
-{
-    if (r)
-        cJSON_Delete(r->files);
-    free(r);
-}
-
-static void add_text(struct report *r, cJSON *to, const char *name, const char *text)
-{
-    r->failed |= !cJSON_AddStringToObject(to, name, text);
-}
-
-static void add_path(struct report *r, cJSON *to, const char *path)
+void report_path_json(struct json *j, const char *name, const char *path)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    struct buf *out = json_item(j, name);
     report_path(&shown, path);
-    buf_char(&shown, '\0');
     if (buf_error(&shown))
-        r->failed = true;
+        out->err = buf_error(&shown);
     else
-        add_text(r, to, "file", (const char *)shown.data);
+        json_string(out, shown.data, shown.len);
 }
 
-cJSON *report_name(const char *file)
+void report_name_json(struct json *j, const char *name, const char *file)
 {
     struct file_name f;
     char part[SHOW_MAX];
-    if (!file_name_parse(file, &f))
-        return cJSON_CreateNull();
-    cJSON *name = cJSON_CreateObject();
-    bool ok = name != NULL;
-    for (int i = 0; i < FILE_PARTS && ok; i++)
+    if (!file_name_parse(file, &f)) {
+        json_text(j, name, NULL);
+        return;
+    }
+    json_begin(j, name, "{");
+    for (int i = 0; i < FILE_PARTS; i++)
         if (f.part[i].at)
-            ok = cJSON_AddStringToObject(name, file_part_name[i],
-                                         show(part, f.part[i].at, f.part[i].len)) != NULL;
-    if (ok)
-        return name;
-    cJSON_Delete(name);
-    return NULL;
+            json_text(j, file_part_name[i], show(part, f.part[i].at, f.part[i].len));
+    json_end(j);
 }
 
-static void add_name(struct report *r, const char *file)
+void report_begin(struct report *r)
 {
-    cJSON *name = report_name(path_name(file));
-    if (name && cJSON_AddItemToObject(r->file, "name", name))
-        return;
-    cJSON_Delete(name);
-    r->failed = true;
+    *r = (struct report){.text = BUF_INIT};
+    r->json.out = &r->text;
+    json_begin(&r->json, NULL, "[\n");
 }
 
 void report_file(struct report *r, const char *file, size_t shards)
 {
-    r->findings = NULL;
-    r->file = cJSON_CreateObject();
-    if (!r->file || !cJSON_AddItemToArray(r->files, r->file)) {
-        r->failed = true;
-        return;
-    }
-    add_path(r, r->file, file);
-    r->failed |= !cJSON_AddNumberToObject(r->file, "shards", (double)shards);
-    add_name(r, file);
-    r->findings = cJSON_AddArrayToObject(r->file, "findings");
-    r->failed |= !r->findings;
+    json_begin(&r->json, NULL, "{");
+    report_path_json(&r->json, "file", file);
+    buf_printf(json_item(&r->json, "shards"), "%zu", shards);
+    report_name_json(&r->json, "name", path_name(file));
+    json_begin(&r->json, "findings", "[\n");
 }
 
 void report_finding(struct report *r, const struct check_finding *f)
 {
-    cJSON *row = r->findings ? cJSON_CreateObject() : NULL;
-    if (!row || !cJSON_AddItemToArray(r->findings, row)) {
-        r->failed = true;
-        return;
-    }
-    add_text(r, row, "severity", check_severity_name[f->severity]);
-    add_text(r, row, "rule", f->rule);
-    add_path(r, row, f->file);
-    add_text(r, row, "what", f->what);
-    add_text(r, row, "where", f->where);
+    json_begin(&r->json, NULL, "{");
+    json_text(&r->json, "severity", check_severity_name[f->severity]);
+    json_text(&r->json, "rule", f->rule);
+    report_path_json(&r->json, "file", f->file);
+    json_text(&r->json, "what", f->what);
+    json_text(&r->json, "where", f->where);
+    json_end(&r->json);
 }
 
 void report_outcome(struct report *r, enum check_outcome outcome)
 {
     static const char *const name[] = {"clean", "findings", "findings", "unusable"};
-    if (r->findings)
-        add_text(r, r->file, "result", name[outcome]);
+    json_end(&r->json);
+    json_text(&r->json, "result", name[outcome]);
+    json_end(&r->json);
 }
 
-int report_json(const struct report *r, struct buf *out)
+void report_end(struct report *r)
 {
-    char *text = r->failed ? NULL : cJSON_Print(r->files);
-    if (!text)
-        return -ENOMEM;
-    buf_str(out, text);
-    buf_char(out, '\n');
-    cJSON_free(text);
-    return buf_error(out);
+    json_end(&r->json);
+    buf_char(&r->text, '\n');
 }

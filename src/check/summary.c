@@ -26,9 +26,8 @@ struct fact {
     void (*text)(const struct summary *s, const struct fact *f, struct buf *out);
     /* The member's value, if that is a number; false if the model has none. */
     bool (*number)(const struct summary *s, const struct fact *f, uint64_t *ret);
-    /* The member's value, if that is neither the number nor the text. *ret stays NULL: the model has
-     * none. 0, -ENOMEM. */
-    int (*json)(const struct summary *s, const struct fact *f, cJSON **ret);
+    /* The member, if its value is neither the number nor the text; nothing if the model has none. */
+    void (*json)(const struct summary *s, const struct fact *f, struct json *j);
     size_t at, width; /* parsed_number: a field of struct gguf */
 };
 
@@ -71,14 +70,11 @@ static void bits_text(const struct summary *s, const struct fact *f, struct buf 
         buf_str(out, digits);
 }
 
-static int bits_json(const struct summary *s, const struct fact *f, cJSON **ret)
+static void bits_json(const struct summary *s, const struct fact *f, struct json *j)
 {
     char digits[32];
-    (void)f;
-    if (!bits(s->g, digits))
-        return 0;
-    *ret = cJSON_CreateRaw(digits); /* as many digits as in the line */
-    return *ret ? 0 : -ENOMEM;
+    if (bits(s->g, digits))
+        buf_str(json_item(j, f->member), digits);
 }
 
 /* Of a mix of types: the letter at the end of "Q4_K_M". */
@@ -344,38 +340,40 @@ static void special_text(const struct summary *s, const struct fact *f, struct b
     }
 }
 
-static bool add_token(cJSON *to, const char *name, const struct token *t)
+static void add_token(struct json *j, const char *name, const struct token *t)
 {
-    char shown[SHOW_MAX], digits[32];
-    cJSON *row = cJSON_CreateObject();
-    if (!row || !cJSON_AddItemToObject(to, name, row)) {
-        cJSON_Delete(row);
-        return false;
-    }
-    (void)snprintf(digits, sizeof(digits), "%" PRIu64, t->id);
-    return cJSON_AddRawToObject(row, "id", digits) &&
-           (!t->text.at ||
-            cJSON_AddStringToObject(row, "text", show(shown, t->text.at, t->text.len)));
+    char shown[SHOW_MAX];
+    json_begin(j, name, "{");
+    buf_printf(json_item(j, "id"), "%" PRIu64, t->id);
+    if (t->text.at)
+        json_text(j, "text", show(shown, t->text.at, t->text.len));
+    json_end(j);
 }
 
-static int special_json(const struct summary *s, const struct fact *f, cJSON **ret)
+/* The first that the model has of those of one name. */
+static bool is_first(const struct token *token, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (token[k].has && strcmp(specials[k].name, specials[i].name) == 0)
+            return false;
+    return token[i].has;
+}
+
+static void special_json(const struct summary *s, const struct fact *f, struct json *j)
 {
     struct token token[COUNT(specials)];
-    cJSON *all = cJSON_CreateObject();
-    bool ok = all != NULL, any = false;
-    (void)f;
+    bool any = false;
     find_special(s->g, token);
-    for (size_t i = 0; i < COUNT(specials) && ok; i++) {
-        if (!token[i].has || cJSON_HasObjectItem(all, specials[i].name))
+    for (size_t i = 0; i < COUNT(specials); i++) {
+        if (!is_first(token, i))
             continue;
-        ok = add_token(all, specials[i].name, &token[i]);
+        if (!any)
+            json_begin(j, f->member, "{");
         any = true;
+        add_token(j, specials[i].name, &token[i]);
     }
-    if (ok && any)
-        *ret = all;
-    else
-        cJSON_Delete(all);
-    return ok ? 0 : -ENOMEM;
+    if (any)
+        json_end(j);
 }
 
 static bool has_template(const struct gguf *g)
@@ -389,11 +387,9 @@ static void template_text(const struct summary *s, const struct fact *f, struct 
     buf_str(out, has_template(s->g) ? "yes" : "no");
 }
 
-static int template_json(const struct summary *s, const struct fact *f, cJSON **ret)
+static void template_json(const struct summary *s, const struct fact *f, struct json *j)
 {
-    (void)f;
-    *ret = cJSON_CreateBool(has_template(s->g));
-    return *ret ? 0 : -ENOMEM;
+    buf_str(json_item(j, f->member), has_template(s->g) ? "true" : "false");
 }
 
 /* ---- origin ---- */
@@ -613,38 +609,21 @@ static void types_text(const struct summary *s, const struct fact *f, struct buf
             buf_char(out, (char)rows.data[i]);
 }
 
-static bool add_number(cJSON *to, const char *member, uint64_t n)
-{
-    char digits[32]; /* raw: a double would round it */
-    (void)snprintf(digits, sizeof(digits), "%" PRIu64, n);
-    return cJSON_AddRawToObject(to, member, digits) != NULL;
-}
-
-static bool add_share(cJSON *list, const struct share *share)
-{
-    CLEANUP(buf_free) struct buf name = BUF_INIT;
-    cJSON *row = cJSON_CreateObject();
-    if (!row || !cJSON_AddItemToArray(list, row))
-        return false;
-    fact_type_name(share->first, &name);
-    buf_char(&name, '\0');
-    return !buf_error(&name) && cJSON_AddStringToObject(row, "type", (const char *)name.data) &&
-           add_number(row, "tensors", share->tensors) && add_number(row, "bytes", share->bytes);
-}
-
-static int types_json(const struct summary *s, const struct fact *f, cJSON **ret)
+static void types_json(const struct summary *s, const struct fact *f, struct json *j)
 {
     struct share share[SHARES_MAX];
-    size_t n = fact_shares(s->g, share), i = 0;
-    cJSON *list = cJSON_CreateArray();
-    (void)f;
-    while (list && i < n && add_share(list, &share[i]))
-        i++;
-    if (list && i == n)
-        *ret = list;
-    else
-        cJSON_Delete(list);
-    return *ret ? 0 : -ENOMEM;
+    const size_t n = fact_shares(s->g, share);
+    json_begin(j, f->member, "[");
+    for (size_t i = 0; i < n; i++) {
+        json_begin(j, NULL, "{");
+        buf_char(json_item(j, "type"), '"');
+        fact_type_name(share[i].first, j->out);
+        buf_char(j->out, '"');
+        buf_printf(json_item(j, "tensors"), "%" PRIu64, share[i].tensors);
+        buf_printf(json_item(j, "bytes"), "%" PRIu64, share[i].bytes);
+        json_end(j);
+    }
+    json_end(j);
 }
 
 /* ---- the file ---- */
@@ -673,11 +652,9 @@ static void file_name_text(const struct summary *s, const struct fact *f, struct
         }
 }
 
-static int file_name_json(const struct summary *s, const struct fact *f, cJSON **ret)
+static void file_name_json(const struct summary *s, const struct fact *f, struct json *j)
 {
-    (void)f;
-    *ret = report_name(s->file);
-    return *ret ? 0 : -ENOMEM;
+    report_name_json(j, f->member, s->file);
 }
 
 static void format_text(const struct summary *s, const struct fact *f, struct buf *out)
@@ -804,43 +781,30 @@ void summary_text(const struct summary *s, struct buf *out)
 
 /* ---- JSON ---- */
 
-static bool add_text(const struct summary *s, const struct fact *f, cJSON *to)
+static void add_text(const struct summary *s, const struct fact *f, struct json *j)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     f->text(s, f, &text);
-    if (text.len == 0)
-        return !buf_error(&text);
-    buf_char(&text, '\0');
-    return !buf_error(&text) && cJSON_AddStringToObject(to, f->member, (const char *)text.data);
+    if (buf_error(&text))
+        j->out->err = buf_error(&text);
+    else if (text.len > 0)
+        json_string(json_item(j, f->member), text.data, text.len);
 }
 
-static bool add_item(const struct summary *s, const struct fact *f, cJSON *to)
+void summary_json(const struct summary *s, struct json *j)
 {
-    cJSON *item = NULL;
-    if (f->json(s, f, &item) < 0)
-        return false;
-    if (!item || cJSON_AddItemToObject(to, f->member, item))
-        return true;
-    cJSON_Delete(item);
-    return false;
-}
-
-int summary_json(const struct summary *s, cJSON *object)
-{
-    bool ok = true;
     uint64_t n;
-    for (size_t i = 0; i < COUNT(facts) && ok; i++) {
+    for (size_t i = 0; i < COUNT(facts); i++) {
         const struct fact *f = &facts[i];
         if (!f->member)
             continue;
         if (f->json)
-            ok = add_item(s, f, object);
-        else if (f->number)
-            ok = !f->number(s, f, &n) || add_number(object, f->member, n);
-        else
-            ok = add_text(s, f, object);
+            f->json(s, f, j);
+        else if (!f->number)
+            add_text(s, f, j);
+        else if (f->number(s, f, &n))
+            buf_printf(json_item(j, f->member), "%" PRIu64, n);
     }
-    return ok ? 0 : -ENOMEM;
 }
 
 /* ---- a line of a table ---- */

@@ -8,10 +8,9 @@
 #ifndef CHECK_SUMMARY_H
 #define CHECK_SUMMARY_H
 
-#include <cjson/cJSON.h>
-
 #include "base/buf.h"
 #include "gguf/gguf.h"
+#include "text/json.h"
 
 struct summary {
     const struct gguf *g; /* of a split model: merged */
@@ -30,8 +29,8 @@ void summary_text(const struct summary *s, struct buf *out);
 /* "4.2 GiB", or plain bytes below 1 KiB. */
 void summary_size(struct buf *out, uint64_t bytes);
 
-/* Add a member for each fact. 0, -ENOMEM. */
-int summary_json(const struct summary *s, cJSON *object);
+/* Add a member for each fact to an object. */
+void summary_json(const struct summary *s, struct json *j);
 
 /*
  * Columns of a table of models: the head of number i, NULL past the last, and the cell ("-": none).

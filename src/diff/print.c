@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -495,67 +496,73 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
 
 /* ---- JSON ---- */
 
-static void add_member(struct out *o, const char *name, char side)
+static struct buf *member(struct json *j, const char *name, size_t side)
 {
-    buf_printf(&o->text, ", \"%s_%c\": ", name, side);
+    char whole[16];
+    (void)snprintf(whole, sizeof(whole), "%s_%c", name, "ab"[side]);
+    return json_item(j, whole);
 }
 
 /* An entry of a list, with its name and its status. */
-static void begin_entry(struct out *o, bool *first, const char *name, size_t n, enum diff_status s)
+static void begin_entry(struct json *j, const char *name, size_t n, enum diff_status s)
 {
-    buf_str(&o->text, *first ? "\n  {\"name\": " : ",\n  {\"name\": ");
-    *first = false;
-    json_string(&o->text, name, n);
-    buf_printf(&o->text, ", \"status\": \"%s\"", diff_status_name(s));
+    json_begin(j, NULL, "{");
+    json_string(json_item(j, "name"), name, n);
+    json_text(j, "status", diff_status_name(s));
 }
 
-static void json_key(struct out *o, const struct pair *p, bool *first)
+static void json_key(struct out *o, struct json *j, const struct pair *p)
 {
     const struct gguf *const side[] = {o->d->a->g, o->d->b->g};
     const uint32_t no[] = {p->a, p->b};
+    struct gguf_value v[2];
+    char type[GGUF_TYPE_NAME_MAX];
     size_t k = p->a == PAIR_NONE;
     const struct gguf_kv *kv = &side[k]->kv[no[k]];
-    char type[GGUF_TYPE_NAME_MAX];
-    begin_entry(o, first, gguf_key(side[k], kv), kv->key_len, p->status);
+    begin_entry(j, gguf_key(side[k], kv), kv->key_len, p->status);
     for (k = 0; k < 2; k++)
         if (no[k] != PAIR_NONE) {
-            struct gguf_value v = gguf_value(side[k], &side[k]->kv[no[k]]);
-            add_member(o, "type", "ab"[k]);
-            buf_printf(&o->text, "\"%s\"", gguf_type_name(&v, type));
+            v[k] = gguf_value(side[k], &side[k]->kv[no[k]]);
+            buf_printf(member(j, "type", k), "\"%s\"", gguf_type_name(&v[k], type));
         }
     for (k = 0; k < 2; k++)
-        if (no[k] != PAIR_NONE) {
-            struct gguf_value v = gguf_value(side[k], &side[k]->kv[no[k]]);
-            add_member(o, "value", "ab"[k]);
-            json_value(&o->text, &v);
-        }
-    buf_char(&o->text, '}');
+        if (no[k] != PAIR_NONE)
+            json_value(member(j, "value", k), &v[k]);
+    json_end(j);
     flush(o, PART);
 }
 
-static void json_number(struct out *o, const char *name, double x)
+static void json_number(struct json *j, const char *name, double x)
 {
     if (isfinite(x))
-        buf_printf(&o->text, ", \"%s\": %.12g", name, x);
+        buf_printf(json_item(j, name), "%.12g", x);
     else
-        buf_printf(&o->text, ", \"%s\": null", name);
+        json_text(j, name, NULL);
 }
 
-static void json_numbers(struct out *o, const struct tensor_diff *d, const struct gguf_tensor *t)
+static void json_count(struct json *j, const char *name, uint64_t n)
 {
-    json_number(o, "error", diff_error(&d->sum));
-    json_number(o, "cosine", diff_cosine(&d->sum));
-    json_number(o, "max", d->sum.max);
-    buf_str(&o->text, ", \"max_at\": [");
-    if (d->sum.max > 0)
-        add_index(&o->text, o->d->a->g, t, d->max_at, ", ");
-    buf_printf(&o->text,
-               "], \"values\": %" PRIu64 ", \"nan_a\": %" PRIu64 ", \"nan_b\": %" PRIu64
-               ", \"inf_a\": %" PRIu64 ", \"inf_b\": %" PRIu64,
-               d->sum.differ + d->apart, d->nan[0], d->nan[1], d->inf[0], d->inf[1]);
+    buf_printf(json_item(j, name), "%" PRIu64, n);
 }
 
-static void json_tensor(struct out *o, size_t i, bool *first)
+static void json_numbers(struct out *o, struct json *j, const struct tensor_diff *d,
+                         const struct gguf_tensor *t)
+{
+    json_number(j, "error", diff_error(&d->sum));
+    json_number(j, "cosine", diff_cosine(&d->sum));
+    json_number(j, "max", d->sum.max);
+    json_begin(j, "max_at", "[");
+    if (d->sum.max > 0)
+        add_index(j->out, o->d->a->g, t, d->max_at, ", ");
+    json_end(j);
+    json_count(j, "values", d->sum.differ + d->apart);
+    json_count(j, "nan_a", d->nan[0]);
+    json_count(j, "nan_b", d->nan[1]);
+    json_count(j, "inf_a", d->inf[0]);
+    json_count(j, "inf_b", d->inf[1]);
+}
+
+static void json_tensor(struct out *o, struct json *j, size_t i)
 {
     const struct pair *p = &o->d->tensors.of[i];
     const struct tensor_diff *d = &o->d->of[i];
@@ -563,51 +570,49 @@ static void json_tensor(struct out *o, size_t i, bool *first)
     const uint32_t no[] = {p->a, p->b};
     size_t n;
     const char *name = name_of(o->d, p, &n);
-    begin_entry(o, first, name, n, p->status);
+    begin_entry(j, name, n, p->status);
     for (size_t k = 0; k < 2; k++)
         if (no[k] != PAIR_NONE) {
-            add_member(o, "type", "ab"[k]);
-            buf_char(&o->text, '"');
-            fact_type_name(&side[k]->tensor[no[k]], &o->text);
-            buf_char(&o->text, '"');
+            buf_char(member(j, "type", k), '"');
+            fact_type_name(&side[k]->tensor[no[k]], j->out);
+            buf_char(j->out, '"');
         }
     for (size_t k = 0; k < 2; k++)
         if (no[k] != PAIR_NONE) {
-            add_member(o, "shape", "ab"[k]);
-            buf_char(&o->text, '[');
-            fact_shape(side[k], &side[k]->tensor[no[k]], ", ", &o->text);
-            buf_char(&o->text, ']');
+            buf_char(member(j, "shape", k), '[');
+            fact_shape(side[k], &side[k]->tensor[no[k]], ", ", j->out);
+            buf_char(j->out, ']');
         }
     if (d->measured)
-        json_numbers(o, d, either(o->d, p));
+        json_numbers(o, j, d, either(o->d, p));
     if (d->twin != PAIR_NONE) {
         const struct gguf *other = side[p->a != PAIR_NONE];
         const struct gguf_tensor *twin = &other->tensor[d->twin];
-        buf_str(&o->text, ", \"same_bytes_as\": ");
-        json_string(&o->text, gguf_name(other, twin), twin->name_len);
+        json_string(json_item(j, "same_bytes_as"), gguf_name(other, twin), twin->name_len);
     }
-    buf_char(&o->text, '}');
+    json_end(j);
     flush(o, PART);
 }
 
 int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
 {
     struct out o = {.d = d, .sink = sink, .arg = arg, .text = BUF_INIT};
-    bool first = true;
-    buf_str(&o.text, "{\"a\": ");
-    json_string(&o.text, d->a->label, strlen(d->a->label));
-    buf_str(&o.text, ", \"b\": ");
-    json_string(&o.text, d->b->label, strlen(d->b->label));
-    buf_printf(&o.text, ", \"same\": %s, \"keys\": [", diff_is_same(d) ? "true" : "false");
+    struct json j = {.out = &o.text};
+    json_begin(&j, NULL, "{");
+    json_text(&j, "a", d->a->label);
+    json_text(&j, "b", d->b->label);
+    buf_str(json_item(&j, "same"), diff_is_same(d) ? "true" : "false");
+    json_begin(&j, "keys", "[\n");
     for (size_t i = 0; i < d->keys.n; i++)
         if (all || d->keys.of[i].status != DIFF_SAME)
-            json_key(&o, &d->keys.of[i], &first);
-    buf_str(&o.text, first ? "], \"tensors\": [" : "\n ], \"tensors\": [");
-    first = true;
+            json_key(&o, &j, &d->keys.of[i]);
+    json_end(&j);
+    json_begin(&j, "tensors", "[\n");
     for (size_t i = 0; i < d->tensors.n; i++)
         if (all || d->tensors.of[i].status != DIFF_SAME)
-            json_tensor(&o, i, &first);
-    buf_str(&o.text, first ? "]}" : "\n ]}");
+            json_tensor(&o, &j, i);
+    json_end(&j);
+    json_end(&j);
     flush(&o, 0);
     return o.err;
 }

@@ -90,38 +90,37 @@ static void add_line(struct buf *out, const struct entry *x)
     buf_char(out, '\n');
 }
 
-static void add_text(struct buf *out, const char *name, const char *text)
-{
-    buf_printf(out, ", \"%s\": ", name);
-    if (text)
-        json_string(out, text, strlen(text));
-    else
-        buf_str(out, "null");
-}
-
-static void add_number(struct buf *out, const char *name, long n, bool known)
+static void add_number(struct json *j, const char *name, long n, bool known)
 {
     if (known)
-        buf_printf(out, ", \"%s\": %ld", name, n);
+        buf_printf(json_item(j, name), "%ld", n);
     else
-        buf_printf(out, ", \"%s\": null", name);
+        json_text(j, name, NULL);
 }
 
-static void add_object(struct buf *out, const struct entry *x)
+static void add_object(struct json *j, const struct entry *x)
 {
-    buf_str(out, out->len > 1 ? ",\n{\"mountpoint\": " : "\n{\"mountpoint\": ");
-    json_string(out, x->at, strlen(x->at));
-    add_text(out, "model", x->model);
-    add_text(out, "mode", x->read_only ? "ro" : "rw");
-    add_text(out, "reason", x->reason);
-    add_number(out, "pid", x->pid, x->pid > 0);
-    add_number(out, "user", x->user, x->user >= 0);
-    add_text(out, "state", x->state);
-    buf_char(out, '}');
+    json_begin(j, NULL, "{");
+    json_text(j, "mountpoint", x->at);
+    json_text(j, "model", x->model);
+    json_text(j, "mode", x->read_only ? "ro" : "rw");
+    json_text(j, "reason", x->reason);
+    add_number(j, "pid", x->pid, x->pid > 0);
+    add_number(j, "user", x->user, x->user >= 0);
+    json_text(j, "state", x->state);
+    json_end(j);
 }
 
-static void add_all(const struct mounts *ms, struct daemons *ds,
-                    void (*add)(struct buf *out, const struct entry *x), struct buf *out)
+/* j NULL: as lines. */
+static void add_entry(const struct entry *x, struct json *j, struct buf *out)
+{
+    if (j)
+        add_object(j, x);
+    else
+        add_line(out, x);
+}
+
+static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j, struct buf *out)
 {
     long until = now() + LIST_ANSWER_MS;
     for (size_t i = 0; i < ms->n; i++) {
@@ -130,14 +129,14 @@ static void add_all(const struct mounts *ms, struct daemons *ds,
         if (!d && !mount_is_ggufs(m))
             continue;
         struct entry x = entry_of(m, d ? d : daemons_silent(ds, m), until);
-        add(out, &x);
+        add_entry(&x, j, out);
     }
     for (size_t i = 0; i < ds->n; i++) {
         const struct daemon_status *s = &ds->daemon[i].status;
         if (s->state <= DAEMON_STARTING || !s->model || daemon_mount(ms, &ds->daemon[i]))
             continue;
         struct entry x = entry_without_mount(&ds->daemon[i]);
-        add(out, &x);
+        add_entry(&x, j, out);
     }
 }
 
@@ -148,12 +147,14 @@ int mnt_list(bool json, struct buf *out, struct err *e)
     int r = mounts_load(&ms, 0);
     if (r == 0)
         r = daemons_find(&ds, NULL);
+    struct json j = {.out = out};
     if (r == 0 && json) {
-        buf_char(out, '[');
-        add_all(&ms, &ds, add_object, out);
-        buf_str(out, out->len > 1 ? "\n]\n" : "]\n");
+        json_begin(&j, NULL, "[\n");
+        add_all(&ms, &ds, &j, out);
+        json_end(&j);
+        buf_char(out, '\n');
     } else if (r == 0) {
-        add_all(&ms, &ds, add_line, out);
+        add_all(&ms, &ds, NULL, out);
     }
     daemons_free(&ds);
     mounts_free(&ms);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Metadata values as JSON: see json.h. */
+/* JSON: see json.h. */
 #include "text/json.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -132,4 +133,46 @@ void json_value(struct buf *out, const struct gguf_value *v)
 void json_line_value(struct buf *out, const struct gguf_value *v)
 {
     add_value(out, v, &names_line);
+}
+
+/* ---- objects and lists ---- */
+
+struct buf *json_item(struct json *j, const char *name)
+{
+    const bool lines = j->depth && j->level[j->depth - 1].lines;
+    buf_str(j->out, j->more && lines ? ",\n" : j->more ? ", " : lines ? "\n" : "");
+    j->more = true;
+    if (name) {
+        json_string(j->out, name, strlen(name));
+        buf_str(j->out, ": ");
+    }
+    return j->out;
+}
+
+void json_begin(struct json *j, const char *name, const char *open)
+{
+    assert(j->depth < JSON_DEPTH);
+    buf_char(json_item(j, name), open[0]);
+    j->level[j->depth].close = open[0] == '{' ? '}' : ']';
+    j->level[j->depth++].lines = open[1] == '\n';
+    j->more = false;
+}
+
+void json_end(struct json *j)
+{
+    assert(j->depth > 0);
+    j->depth--;
+    if (j->level[j->depth].lines)
+        buf_char(j->out, '\n');
+    buf_char(j->out, j->level[j->depth].close);
+    j->more = true;
+}
+
+void json_text(struct json *j, const char *name, const char *text)
+{
+    struct buf *out = json_item(j, name);
+    if (text)
+        json_string(out, text, strlen(text));
+    else
+        buf_str(out, "null");
 }

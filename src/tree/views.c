@@ -38,46 +38,51 @@ void shard_text(const struct snapshot *g, const struct gguf_tensor *t, struct bu
 void metadata_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     const struct gguf *m = g->gguf;
+    struct json all = {.out = out};
     char name[GGUF_TYPE_NAME_MAX];
     (void)t;
-    const char *before = "{\n";
+    json_begin(&all, NULL, "{\n");
     for (uint32_t i = 0; i < m->n_kv; i++) {
         struct gguf_value v = gguf_value(m, &m->kv[i]);
+        struct json j = {.out = out};
         if (!snapshot_shows_key(g, i))
             continue;
-        buf_str(out, before);
-        before = ",\n";
-        json_string(out, gguf_key(m, &m->kv[i]), m->kv[i].key_len);
-        buf_printf(out, ": {\"type\": \"%s\", \"value\": ", gguf_type_name(&v, name));
-        json_value(out, &v);
-        buf_char(out, '}');
+        json_string(json_item(&all, NULL), gguf_key(m, &m->kv[i]), m->kv[i].key_len);
+        buf_str(out, ": ");
+        json_begin(&j, NULL, "{");
+        json_text(&j, "type", gguf_type_name(&v, name));
+        json_value(json_item(&j, "value"), &v);
+        json_end(&j);
     }
-    buf_str(out, before[0] == '{' ? "{\n}\n" : "\n}\n");
+    json_end(&all);
+    buf_char(out, '\n');
 }
 
 void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     const struct gguf *m = g->gguf;
+    struct json j = {.out = out};
     size_t shard;
-    (void)t;
-    buf_str(out, "[");
+    json_begin(&j, NULL, "[\n");
     for (uint32_t i = 0; i < m->n_tensors; i++) {
-        uint64_t off = snapshot_offset(g, i, &shard);
+        const uint64_t off = snapshot_offset(g, i, &shard);
         t = &m->tensor[i];
-        buf_str(out, i ? ",\n{\"name\": " : "\n{\"name\": ");
-        json_string(out, gguf_name(m, t), t->name_len);
-        buf_str(out, ", \"type\": \"");
+        json_begin(&j, NULL, "{");
+        json_string(json_item(&j, "name"), gguf_name(m, t), t->name_len);
+        buf_char(json_item(&j, "type"), '"');
         fact_type_name(t, out);
-        buf_str(out, "\", \"shape\": [");
+        buf_char(out, '"');
+        buf_char(json_item(&j, "shape"), '[');
         fact_shape(g->gguf, t, ", ", out);
-        buf_printf(out, "], \"offset\": %" PRIu64 ", \"nbytes\": %" PRIu64, off, t->nbytes);
-        if (g->shards) {
-            buf_str(out, ", \"shard\": ");
-            json_string(out, g->shards->name[shard], strlen(g->shards->name[shard]));
-        }
-        buf_char(out, '}');
+        buf_char(out, ']');
+        buf_printf(json_item(&j, "offset"), "%" PRIu64, off);
+        buf_printf(json_item(&j, "nbytes"), "%" PRIu64, t->nbytes);
+        if (g->shards)
+            json_text(&j, "shard", g->shards->name[shard]);
+        json_end(&j);
     }
-    buf_str(out, "\n]\n");
+    json_end(&j);
+    buf_char(out, '\n');
 }
 
 void tensors_txt(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
