@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "cu_main.h"
+#include "base/bytes.h"
+#include "gguf/keys.h"
 #include "model_dir.h"
 
 void make_place(struct place *p, const struct content *i)
@@ -52,6 +54,27 @@ struct content file_now(const struct place *p)
     struct content i;
     i.bytes = get_file(p->dir, NAME, &i.n);
     return i;
+}
+
+struct content as_shown(const struct content *file)
+{
+    struct source s = source_mem(file->bytes, file->n);
+    struct gguf *g = NULL;
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    struct content ret = {malloc(file->n), file->n};
+    memcpy(ret.bytes, file->bytes, file->n);
+    uint32_t i = gguf_find_key(g, KEY_RESERVE, strlen(KEY_RESERVE));
+    if (i != UINT32_MAX) {
+        uint64_t rest = g->head_len - g->kv[i].end, at = g->kv[i].off + rest, data = 0;
+        CU_ASSERT_TRUE_FATAL(align_u64(at, g->alignment, &data));
+        put_uint(ret.bytes + 16, g->n_kv - 1, 8, g->fmt.big);
+        memcpy(ret.bytes + g->kv[i].off, file->bytes + g->kv[i].end, rest);
+        memset(ret.bytes + at, 0, data - at);
+        ret.n = data + (file->n - g->data_off);
+        memcpy(ret.bytes + data, file->bytes + g->data_off, file->n - g->data_off);
+    }
+    gguf_free(g);
+    return ret;
 }
 
 bool same(const struct content *a, const struct content *b)

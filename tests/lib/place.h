@@ -25,6 +25,8 @@ void drop_place(struct place *p);
 int files_in(const struct place *p);
 /* The model's bytes; free() them. */
 struct content file_now(const struct place *p);
+/* What model.gguf shows of these bytes: without the reserve. free() them. */
+struct content as_shown(const struct content *file);
 bool same(const struct content *a, const struct content *b);
 bool file_is(const struct place *p, const struct content *want);
 
