@@ -546,12 +546,11 @@ static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
     tree_close(t);
 }
 
-/* Descriptors that an open model takes, about: of each file one to read and one to edit, its folders and
- * that of the history. */
+/* Descriptors that an open model takes, at most: of each file one to read, of the first one to edit, its folder, that
+ * of the history, and a file that is written; where tensors are edited the drafts' log, and one that was a journal. */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
-    size_t shards = slot->shards ? slot->shards : 1;
-    return 6 + (s->opt->tree.tensors ? 2 * shards : shards);
+    return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
 }
 
 static void unlist(struct slots *s, struct slot *slot)
@@ -666,20 +665,29 @@ static void close_idle(struct slots *s, time_t before, unsigned most)
 {
     struct slot *slot;
     while ((slot = s->oldest) &&
-           (s->n_rest > most || s->files > s->files_most || slot->used <= before)) {
+           (s->n_rest > most || (s->files > s->files_most && s->n_rest > SLOTS_IDLE_LEAST) ||
+            slot->used <= before)) {
         if (!begin_to_close(s, slot))
             return;
     }
 }
 
-/* What is being closed takes its descriptors until it is: many models may be opened in a row. */
+/*
+ * What is being closed takes its descriptors until it is: many models may be opened in a row. Not longer than none of them
+ * is closed for a second: it may be on a disk that does not answer.
+ */
 static void wait_for_room(struct slots *s)
 {
-    struct timespec until = when_now();
-    until.tv_sec += SLOT_PATIENCE / 1000;
-    while (s->files_closing && s->files + s->files_closing > s->files_most &&
-           lock_wait(&s->lock, &s->done, &until))
-        ;
+    struct timespec until;
+    unsigned closing;
+    do {
+        closing = s->closing;
+        until = when_now();
+        until.tv_sec += SLOT_PATIENCE / 1000;
+        while (s->closing >= closing && s->files_closing &&
+               s->files + s->files_closing > s->files_most && lock_wait(&s->lock, &s->done, &until))
+            ;
+    } while (s->closing < closing);
 }
 
 /*
@@ -894,8 +902,9 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     cond_init(&s->done);
     cond_init(&s->wake);
     struct rlimit files;
-    s->files_most =
-        getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / SLOTS_FILES_PART : SIZE_MAX;
+    s->files_most = SLOTS_FILES_MOST;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / SLOTS_FILES_PART < s->files_most)
+        s->files_most = files.rlim_cur / SLOTS_FILES_PART;
     int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
     return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
 }

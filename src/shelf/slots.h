@@ -28,13 +28,16 @@
 /* Seconds without use after which a model is closed; how often that is looked at. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
-/* Milliseconds that one may take to close before others are closed beside it. */
+/* Milliseconds that one may take to close before others are closed beside it, and opened. */
 #define SLOT_PATIENCE 1000
 /* Models that are kept open although nothing in them is in use: each takes some descriptors. */
 #define SLOTS_IDLE_MAX 64
-/* Of the descriptors that the process may have, what models may take that are not in use: a part of so
- * many. */
+/* Descriptors that models may take which are not in use: a part of so many of those that the process may have, and no more
+ * than that. */
 #define SLOTS_FILES_PART 2
+#define SLOTS_FILES_MOST 448
+/* Models that are kept open in either case: a program that has looked a name up is about to open it. */
+#define SLOTS_IDLE_LEAST 8
 /* Seconds for which a model that could not be opened is not tried again. */
 #define SLOT_RETRY 2
 
