@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/crew.h"
-#include "base/lock.h"
+#include "base/thread.h"
 
 /* Milliseconds after which the ranges of other files do not wait for one: a disk may hang. */
 #define PATIENCE 100
@@ -14,9 +14,8 @@
 /* Ranges that wait or are on their way: more would only be late. */
 #define MOST 8
 
-static struct lock crew_lock = LOCK_INIT;
-static struct crew
-    *crew; /* protected by it; NULL until it is needed; never freed: it may be at work at the end */
+static struct once once = ONCE_INIT;
+static struct crew *crew; /* NULL: no memory; never freed: it may be at work at the end */
 static atomic_uint waiting;
 
 struct range {
@@ -39,12 +38,16 @@ static bool begin(struct crew_job *j, struct timespec *again)
     return false;
 }
 
+static void make_crew(void)
+{
+    (void)crew_make("write out", PATIENCE, &crew);
+}
+
 static bool send(const struct range *range)
 {
     struct range *r = malloc(sizeof(*r));
-    lock_take(&crew_lock);
-    bool there = r && (crew || crew_make("write out", PATIENCE, &crew) == 0);
-    lock_drop(&crew_lock);
+    once_run(&once, make_crew);
+    const bool there = r && crew;
     if (there)
         *r = *range;
     if (there && crew_do(crew, &r->job, begin) == 0)

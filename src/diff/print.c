@@ -14,6 +14,7 @@
 #include "diff/keys.h"
 #include "model/facts.h"
 #include "text/json.h"
+#include "text/table.h"
 
 /* Bytes of a value on one line; of a name in a column; lines around a change; elements shown whole. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
@@ -289,26 +290,21 @@ static void add_types(struct buf *out, const struct gguf_tensor *x, const struct
     }
 }
 
-static void pad_to(struct out *o, size_t begin, size_t width)
+/* The last cells of a line, each behind a tab. */
+static void add_numbers(struct buf *out, const struct gguf *a, const struct tensor_diff *d,
+                        const struct gguf_tensor *x)
 {
-    for (size_t at = o->text.len - begin; at < width; at++)
-        buf_char(&o->text, ' ');
-}
-
-static void add_numbers(struct out *o, const struct tensor_diff *d, const struct gguf_tensor *x)
-{
-    struct buf *out = &o->text;
     double cosine = diff_cosine(&d->sum);
-    buf_printf(out, "  %8.3g  ", diff_error(&d->sum));
+    buf_printf(out, "\t%.3g\t", diff_error(&d->sum));
     if (isnan(cosine))
-        buf_str(out, "       -  ");
+        buf_char(out, '-');
     else
-        buf_printf(out, "%8.6f  ", cosine);
+        buf_printf(out, "%.6f", cosine);
     if (d->sum.max > 0) {
-        buf_printf(out, "%.3g at ", d->sum.max);
-        add_index(out, o->d->a->g, x, d->max_at, ",");
+        buf_printf(out, "\t%.3g at ", d->sum.max);
+        add_index(out, a, x, d->max_at, ",");
     } else {
-        buf_str(out, "none");
+        buf_str(out, "\tnone");
     }
     /* That nearly all differ is what quantising does, and not worth the width. */
     uint64_t differ = d->sum.differ + d->apart;
@@ -320,40 +316,40 @@ static void add_numbers(struct out *o, const struct tensor_diff *d, const struct
         buf_printf(out, ", infinite %" PRIu64 " and %" PRIu64, d->inf[0], d->inf[1]);
 }
 
-static void add_both(struct out *o, const struct pair *p, const struct tensor_diff *d, size_t types)
+static void add_both(struct buf *out, const struct diff *of, const struct pair *p,
+                     const struct tensor_diff *d)
 {
-    const struct gguf *a = o->d->a->g, *b = o->d->b->g;
+    const struct gguf *a = of->a->g, *b = of->b->g;
     const struct gguf_tensor *x = &a->tensor[p->a], *y = &b->tensor[p->b];
-    size_t begin = o->text.len;
-    add_types(&o->text, x, y);
+    add_types(out, x, y);
     if (p->status == DIFF_MOVED) {
-        buf_printf(&o->text, "  moved from place %" PRIu32 " to %" PRIu32, p->a + 1, p->b + 1);
+        buf_printf(out, "  moved from place %" PRIu32 " to %" PRIu32, p->a + 1, p->b + 1);
     } else if (d->shape) {
-        buf_str(&o->text, "  shape ");
-        fact_shape(a, x, " ", &o->text);
-        buf_str(&o->text, " -> ");
-        fact_shape(b, y, " ", &o->text);
+        buf_str(out, "  shape ");
+        fact_shape(a, x, " ", out);
+        buf_str(out, " -> ");
+        fact_shape(b, y, " ", out);
     } else if (d->measured) {
-        pad_to(o, begin, types);
-        add_numbers(o, d, x);
+        add_numbers(out, a, d, x);
     } else if (d->bytes) {
-        buf_str(&o->text, "  the bytes differ");
+        buf_str(out, "  the bytes differ");
     }
 }
 
-static void add_one(struct out *o, const struct pair *p, const struct tensor_diff *d)
+static void add_one(struct buf *out, const struct diff *of, const struct pair *p,
+                    const struct tensor_diff *d)
 {
     bool in_a = p->a != PAIR_NONE;
-    const struct gguf *g = in_a ? o->d->a->g : o->d->b->g, *other = in_a ? o->d->b->g : o->d->a->g;
+    const struct gguf *g = in_a ? of->a->g : of->b->g, *other = in_a ? of->b->g : of->a->g;
     const struct gguf_tensor *t = &g->tensor[in_a ? p->a : p->b];
-    fact_type_name(t, &o->text);
-    buf_str(&o->text, "  ");
-    fact_shape(g, t, " ", &o->text);
+    fact_type_name(t, out);
+    buf_str(out, "  ");
+    fact_shape(g, t, " ", out);
     if (d->twin != PAIR_NONE) {
         const struct gguf_tensor *twin = &other->tensor[d->twin];
-        buf_printf(&o->text, "  (the same bytes as %s's ", in_a ? "B" : "A");
-        show_all(&o->text, gguf_name(other, twin), twin->name_len);
-        buf_char(&o->text, ')');
+        buf_printf(out, "  (the same bytes as %s's ", in_a ? "B" : "A");
+        show_all(out, gguf_name(other, twin), twin->name_len);
+        buf_char(out, ')');
     }
 }
 
@@ -369,51 +365,19 @@ static const char *name_of(const struct diff *d, const struct pair *p, size_t *n
     return gguf_name(p->a != PAIR_NONE ? d->a->g : d->b->g, t);
 }
 
-struct widths {
-    size_t name, types;
-};
-
-static size_t capped(size_t n, size_t most)
+static void add_tensor(struct buf *out, const struct diff *d, size_t i)
 {
-    return n < most ? n : most;
-}
-
-static struct widths widths_of(const struct diff *d)
-{
-    struct widths w = {strlen("tensor"), strlen("type")};
-    for (size_t i = 0; i < d->tensors.n; i++) {
-        const struct pair *p = &d->tensors.of[i];
-        CLEANUP(buf_free) struct buf text = BUF_MEASURE;
-        size_t n;
-        if (p->status == DIFF_SAME)
-            continue;
-        (void)name_of(d, p, &n);
-        w.name = n > w.name ? n : w.name;
-        if (p->status != DIFF_CHANGED)
-            continue;
-        add_types(&text, &d->a->g->tensor[p->a], &d->b->g->tensor[p->b]);
-        w.types = text.len > w.types ? text.len : w.types;
-    }
-    w.name = capped(w.name, NAME_MOST);
-    return w;
-}
-
-static void add_tensor(struct out *o, size_t i, const struct widths *w)
-{
-    const struct pair *p = &o->d->tensors.of[i];
+    const struct pair *p = &d->tensors.of[i];
     size_t n;
-    const char *name = name_of(o->d, p, &n);
-    begin_line(o, sign[p->status]);
-    buf_char(&o->text, ' ');
-    size_t begin = o->text.len;
-    show_all(&o->text, name, n);
-    pad_to(o, begin, w->name);
-    buf_str(&o->text, "  ");
+    const char *name = name_of(d, p, &n);
+    buf_printf(out, "%c ", sign[p->status]);
+    show_all(out, name, n);
+    buf_char(out, '\t');
     if (p->a != PAIR_NONE && p->b != PAIR_NONE)
-        add_both(o, p, &o->d->of[i], w->types);
+        add_both(out, d, p, &d->of[i]);
     else
-        add_one(o, p, &o->d->of[i]);
-    end_line(o);
+        add_one(out, d, p, &d->of[i]);
+    buf_char(out, '\n');
 }
 
 /* ---- a summary by types ---- */
@@ -461,16 +425,25 @@ static void add_totals(struct out *o)
 
 static void add_tensors(struct out *o)
 {
-    struct widths w = widths_of(o->d);
+    CLEANUP(buf_free) struct buf lines = BUF_INIT, table = BUF_INIT;
     bool measured = false;
     for (size_t i = 0; i < o->d->tensors.n && !measured; i++)
         measured = o->d->tensors.of[i].status == DIFF_CHANGED && o->d->of[i].measured;
     if (measured)
-        buf_printf(&o->text, "  %-*s  %-*s  %8s  %8s  %s\n", (int)w.name, "tensor", (int)w.types,
-                   "type", "error", "cosine", "greatest difference");
+        buf_str(&lines, "  tensor\ttype\terror\tcosine\tgreatest difference\n");
     for (size_t i = 0; i < o->d->tensors.n; i++)
         if (o->d->tensors.of[i].status != DIFF_SAME)
-            add_tensor(o, i, &w);
+            add_tensor(&lines, o->d, i);
+    if (!buf_error(&lines))
+        text_table(&lines, "llrrl", NAME_MOST + 2, &table);
+    o->err = o->err ? o->err : buf_error(&lines) ? buf_error(&lines) : buf_error(&table);
+    const char *p = buf_text(&table), *end = buf_error(&table) ? p : buf_text_end(&table);
+    for (const char *stop; p < end; p = stop + 1) {
+        stop = memchr(p, '\n', (size_t)(end - p));
+        begin_line(o, *p);
+        buf_add(&o->text, p + 1, (size_t)(stop - p - 1));
+        end_line(o);
+    }
     add_totals(o);
     add_counts(o, "tensors", &o->d->tensors);
 }

@@ -150,7 +150,7 @@ class Figures(unittest.TestCase):
         b = model('b.gguf', [Tensor(b't', F32, (2,), floats(3, 5))])
         row, = as_json('--quick', a, b)['tensors']
         self.assertNotIn('error', row)
-        self.assertIn('~ t       F32  the bytes differ\n', diff('--quick', a, b))
+        self.assertIn('~ t  F32  the bytes differ\n', diff('--quick', a, b))
 
 
 class Tensors(unittest.TestCase):
@@ -199,14 +199,14 @@ class Tensors(unittest.TestCase):
         order = self.tensors[1:5] + self.tensors[:1] + self.tensors[5:]
         found = as_json(self.a, model('b.gguf', order))
         self.assertEqual(statuses(found['tensors']), [('t0', 'moved')])
-        self.assertIn('> t0      F32  moved from place 1 to 5\n', diff(self.a, model('b.gguf', order)))
+        self.assertIn('> t0  F32  moved from place 1 to 5\n', diff(self.a, model('b.gguf', order)))
 
     def test_renamed(self):
         renamed = [t._replace(name=b'new') if t.name == b't2' else t for t in self.tensors]
         found = as_json(self.a, model('b.gguf', renamed))
         self.assertEqual([(r['name'], r['status'], r['same_bytes_as']) for r in found['tensors']],
                          [('t2', 'only_a', 'new'), ('new', 'only_b', 't2')])
-        self.assertIn("- t2      F32  5 11  (the same bytes as B's new)\n", diff(self.a, path('b.gguf')))
+        self.assertIn("- t2   F32  5 11  (the same bytes as B's new)\n", diff(self.a, path('b.gguf')))
         almost = renamed[2]._replace(data=renamed[2].data[:-1] + bytes([renamed[2].data[-1] ^ 1]))
         found = as_json(self.a, model('b.gguf', renamed[:2] + [almost] + renamed[3:]))
         self.assertTrue(all('same_bytes_as' not in r for r in found['tensors']))
@@ -250,7 +250,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual(diff('--only=keys', self.a, b).splitlines()[2:],
                          ['+ a.key (u8): 1', 'keys: 1 only in B, 1 the same'])
         self.assertEqual(diff('--only=tensors', self.a, b).splitlines()[2:],
-                         ['- t5      F32  5 14', 'tensors: 1 only in A, 5 the same'])
+                         ['- t5  F32  5 14', 'tensors: 1 only in A, 5 the same'])
         diff('--only=tensors', '--ignore=t5', self.a, b, status=0)
         diff('--ignore=t?', '--ignore=a.*', self.a, b, status=0)
 
