@@ -107,7 +107,7 @@ struct live {
     struct store *flying_store; /* a reference: of those of `flying`; or NULL */
     struct logs logs;           /* of drafts of tensors */
     struct folders folders;
-    struct places places;    /* of tensors that were removed in this mount */
+    struct table places;     /* of tensors that were removed in this mount */
     struct making **makings; /* owned: tensors that are not whole yet, in the order in which they
                                 were made; NULL: it is no more */
     size_t n_makings, cap_makings, makings_left; /* left: those that are not NULL */

@@ -29,7 +29,8 @@ static const enum draft_state draft_table[DRAFT_STATES][DRAFT_EVENTS] = {
 };
 // clang-format on
 
-void draft_event(struct draft *d, enum draft_event event)
+/* The one place where the state of a draft changes. */
+static void draft_event(struct draft *d, enum draft_event event)
 {
     enum draft_state to = draft_table[d->state][event];
     assert(to != NEVER);
@@ -59,7 +60,7 @@ struct buf *file_bytes(struct file *f)
     return in_memory ? &f->content : NULL;
 }
 
-void draft_free(struct draft *d)
+static void draft_free(struct draft *d)
 {
     if (!d)
         return;

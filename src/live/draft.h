@@ -60,9 +60,6 @@ struct draft {
     bool accepted;            /* some of it was accepted since, and not lost */
 };
 
-/* The one place where the state of a draft changes. */
-void draft_event(struct draft *d, enum draft_event event);
-
 /* One more writer; makes the draft if needed. unready: why the model cannot be edited just
  * now, code 0 if it can. made: the file is new, and empty whatever its key has. */
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
@@ -82,7 +79,6 @@ bool draft_is_shown(const struct draft *d);
 void draft_to_key(struct draft *d, struct shown *before, bool empty);
 /* A key's draft is a helper's from now on, with this content (moved). */
 void draft_to_helper(struct draft *d, struct buf *text);
-void draft_free(struct draft *d); /* may be NULL */
 
 /* A helper becomes a key's, or the other way round. Helpers' bytes are counted; a draft is a helper's
  * only as long as its file is. */

@@ -811,7 +811,7 @@ int live_list(struct live *l, struct live_list *list)
     int r;
     r = batch_freshen(l, &e);
     const struct snapshot *g = l->newest->view.snap;
-    size_t n = 0, most = (size_t)g->gguf->n_kv + l->names.named;
+    size_t n = 0, most = (size_t)g->gguf->n_kv + l->names.by_text.n;
     uint32_t *number = r < 0 ? NULL : malloc((most + 1) * sizeof(*number));
     if (!number)
         return r < 0 ? r : -ENOMEM;

@@ -156,78 +156,55 @@ void folder_unhide(struct folder *f, uint32_t row)
 /* ---- where removed tensors stood ---- */
 
 struct place {
-    struct place *next; /* in the same bucket */
-    uint64_t hash, rank;
+    struct link link; /* first */
+    uint64_t rank;
     size_t n;
     char name[];
 };
 
-static struct place **find(const struct places *p, uint64_t hash, const void *name, size_t n)
+static struct place *find(const struct table *t, const void *name, size_t n)
 {
-    struct place **at = &p->bucket[hash & (p->buckets - 1)];
-    while (*at && ((*at)->hash != hash || (*at)->n != n || memcmp((*at)->name, name, n) != 0))
-        at = &(*at)->next;
-    return at;
-}
-
-/* Twice as many buckets. False: no memory. */
-static bool grow(struct places *p)
-{
-    size_t buckets = p->buckets ? p->buckets * 2 : 64;
-    struct place **bucket = calloc(buckets, sizeof(struct place *));
-    if (!bucket)
-        return false;
-    for (size_t i = 0; i < p->buckets; i++)
-        for (struct place *e = p->bucket[i], *next; e; e = next) {
-            next = e->next;
-            e->next = bucket[e->hash & (buckets - 1)];
-            bucket[e->hash & (buckets - 1)] = e;
-        }
-    free((void *)p->bucket);
-    p->bucket = bucket;
-    p->buckets = buckets;
-    return true;
-}
-
-void places_note(struct places *p, const void *name, size_t n, uint64_t rank)
-{
-    uint64_t hash = hash_name(name, n);
-    if (p->n >= p->buckets && !grow(p) && p->buckets == 0)
-        return;
-    struct place **at = find(p, hash, name, n);
-    if (!*at) {
-        *at = calloc(1, sizeof(**at) + n);
-        if (!*at)
-            return;
-        (*at)->hash = hash;
-        (*at)->n = n;
-        memcpy((*at)->name, name, n);
-        p->n++;
+    struct link *l = table_first(t, hash_name(name, n));
+    for (; l; l = table_next(l)) {
+        struct place *p = (struct place *)l;
+        if (p->n == n && memcmp(p->name, name, n) == 0)
+            return p;
     }
-    (*at)->rank = rank;
+    return NULL;
 }
 
-uint64_t places_take(struct places *p, const void *name, size_t n, uint64_t none)
+void places_note(struct table *t, const void *name, size_t n, uint64_t rank)
 {
-    if (p->buckets == 0)
-        return none;
-    struct place **at = find(p, hash_name(name, n), name, n), *e = *at;
-    if (!e)
-        return none;
-    uint64_t rank = e->rank;
-    *at = e->next;
-    free(e);
-    p->n--;
+    struct place *p = find(t, name, n);
+    if (p) {
+        p->rank = rank;
+        return;
+    }
+    p = calloc(1, sizeof(*p) + n);
+    if (!p)
+        return;
+    p->rank = rank;
+    p->n = n;
+    memcpy(p->name, name, n);
+    if (table_add(t, &p->link, hash_name(name, n)) < 0)
+        free(p);
+}
+
+uint64_t places_take(struct table *t, const void *name, size_t n, uint64_t none)
+{
+    struct place *p = find(t, name, n);
+    const uint64_t rank = p ? p->rank : none;
+    if (p)
+        table_remove(t, &p->link);
+    free(p);
     return rank;
 }
 
-void places_free(struct places *p)
+void places_free(struct table *t)
 {
-    for (size_t i = 0; i < p->buckets; i++)
-        for (struct place *e = p->bucket[i], *next; e; e = next) {
-            next = e->next;
-            free(e);
-        }
-    free((void *)p->bucket);
-    *p = (struct places){0};
+    for (struct link *l; (l = table_each(t, NULL));) {
+        table_remove(t, l);
+        free(l);
+    }
+    table_free(t);
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "live/waits.h"
 
 /* Seconds without another removal after which tensors are removed, and views that were unlinked
@@ -89,18 +90,10 @@ void folder_unhide(struct folder *f, uint32_t row);
  * says a rank that no tensor has but one that is called A: so a rename of A has to forget it ----
  */
 
-struct place;
-
-struct places {
-    struct place **bucket; /* owned */
-    size_t buckets;        /* 0 or a power of two */
-    size_t n;
-};
-
 /* Without memory nothing is noted: the tensor then comes back as the last. */
-void places_note(struct places *p, const void *name, size_t n, uint64_t rank);
+void places_note(struct table *t, const void *name, size_t n, uint64_t rank);
 /* The rank, which is forgotten; `none`: it is not known. */
-uint64_t places_take(struct places *p, const void *name, size_t n, uint64_t none);
-void places_free(struct places *p);
+uint64_t places_take(struct table *t, const void *name, size_t n, uint64_t none);
+void places_free(struct table *t);
 
 #endif

@@ -53,9 +53,6 @@ static inline size_t making_bucket(const struct tensor_content *k)
 }
 
 struct making *making_named(const struct live *l, const char *file);
-/* Its draft of a view; NULL: nothing was written to that. */
-struct view_draft *making_draft(const struct live *l, const struct making *m,
-                                enum live_view_kind kind);
 /* Something was written, or a handle that may write is gone. */
 void making_touch(struct live *l, struct making *m);
 /* One of these handles was closed, or written after it was: under the lock of the caller. The last one is
@@ -64,22 +61,16 @@ void making_closed(struct live *l, struct making *m, bool closed);
 void making_released(struct live *l, struct making *m, bool closed);
 /* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
 int making_text(struct live *l, struct view_draft *d, bool end, struct err *e);
-/* Whether a view is left aside: it is computed, or values beside `raw`. */
-bool making_leaves(const struct live *l, const struct making *m, enum live_view_kind kind);
 
 /* What follows is of programs. As the system calls; and: rename: the name that the folder's stands
  * for. */
-int making_make(struct live *l, const char *file, uint32_t *number);
 int making_rename(struct live *l, struct making *m, const char *file, const char *name, size_t n);
 /* Also while it is judged. */
 int making_drop(struct live *l, struct making *m);
 
-/* It is not in the making any more: a tensor, with a content, or removed. */
-void making_end(struct live *l, struct making *m);
 /* Its handles or the end of the mount may change whether it is to be judged: those that were written, and
  * that no handle may write, or all at the end, are in a list in the order of `last`. */
 void making_queue(struct live *l, struct making *m);
-void making_unqueue(struct live *l, struct making *m);
 /* The end of the mount has come. */
 void makings_hurry(struct live *l);
 
@@ -90,8 +81,6 @@ bool makings_due(const struct live *l);
 int makings_judge(struct live *l);
 /* What was added is on the disk; or is not, why. */
 void makings_settle(struct live *l, const struct err *why);
-/* One of this name was added: that one before it was lost is not to be reported any more. */
-void making_regained(struct live *l, const char *file);
 void makings_free(struct live *l);
 
 #endif

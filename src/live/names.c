@@ -10,8 +10,6 @@
 #include "base/when.h"
 #include "base/hash.h"
 
-#define BUCKETS_LEAST 64
-
 static uint32_t pool_take(struct pool *p)
 {
     return p->n_back ? p->back[--p->n_back] : p->given++;
@@ -95,34 +93,12 @@ void slot_backup(struct name *key, struct file *helper)
 
 /* ---- names ---- */
 
-static struct name **bucket_of(const struct names *n, uint64_t hash)
-{
-    return &n->bucket[hash & (n->buckets - 1)];
-}
-
-static int grow_buckets(struct names *n)
-{
-    size_t count = n->buckets * 2;
-    struct name **now = calloc(count, sizeof(struct name *));
-    if (!now)
-        return -ENOMEM;
-    for (struct name *x = n->oldest; x; x = x->newer) {
-        x->next = now[x->hash & (count - 1)];
-        now[x->hash & (count - 1)] = x;
-    }
-    free((void *)n->bucket);
-    n->bucket = now;
-    n->buckets = count;
-    return 0;
-}
-
 struct name *names_find(const struct names *n, const char *text)
 {
-    uint64_t hash = hash_name(text, strlen(text));
-    struct name *x = *bucket_of(n, hash);
-    while (x && (x->hash != hash || strcmp(x->text, text) != 0))
-        x = x->next;
-    return x;
+    struct link *l = table_first(&n->by_text, hash_name(text, strlen(text)));
+    while (l && strcmp(((struct name *)l)->text, text) != 0)
+        l = table_next(l);
+    return (struct name *)l;
 }
 
 struct name *names_find_key(const struct names *n, const char *key, size_t len)
@@ -131,28 +107,6 @@ struct name *names_find_key(const struct names *n, const char *key, size_t len)
     (void)name_encode(key, len, text);
     struct name *x = names_find(n, text);
     return x && x->key ? x : NULL;
-}
-
-static void enter(struct names *n, struct name *x)
-{
-    struct name **at = bucket_of(n, x->hash);
-    x->next = *at;
-    *at = x;
-    x->older = n->newest;
-    *(n->newest ? &n->newest->newer : &n->oldest) = x;
-    n->newest = x;
-    n->named++;
-}
-
-static void leave(struct names *n, struct name *x)
-{
-    struct name **at = bucket_of(n, x->hash);
-    while (*at != x)
-        at = &(*at)->next;
-    *at = x->next;
-    *(x->newer ? &x->newer->older : &n->newest) = x->older;
-    *(x->older ? &x->older->newer : &n->oldest) = x->newer;
-    n->named--;
 }
 
 static int set_key(struct name *x, const char *key, size_t len)
@@ -170,16 +124,18 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
 {
     size_t size = strlen(text) + 1;
     struct name *x = calloc(1, sizeof(*x) + size);
-    if (!x || (n->named >= n->buckets && grow_buckets(n) < 0) ||
-        (key && set_key(x, key, len) < 0)) {
-        free(x);
+    if (!x || (key && set_key(x, key, len) < 0) ||
+        table_add(&n->by_text, &x->link, hash_name(text, size - 1)) < 0) {
+        if (x)
+            name_free(x);
         return NULL;
     }
     x->mtime = when_date();
     (void)memcpy(x->text, text, size);
-    x->hash = hash_name(text, size - 1);
     x->ino = pool_take(&n->inos);
-    enter(n, x);
+    x->older = n->newest;
+    *(n->newest ? &n->newest->newer : &n->oldest) = x;
+    n->newest = x;
     return x;
 }
 
@@ -224,7 +180,9 @@ void name_reap(struct names *n, struct name *x)
     struct file *spare = x->spare;
     if (x->ino >= n->first)
         pool_return(&n->inos, x->ino);
-    leave(n, x);
+    table_remove(&n->by_text, &x->link);
+    *(x->newer ? &x->newer->older : &n->newest) = x->older;
+    *(x->older ? &x->older->newer : &n->oldest) = x->newer;
     name_free(x);
     if (spare) {
         spare->pins--;
@@ -403,7 +361,7 @@ void names_close(struct names *n)
     free(n->at);
     free(n->numbers.back);
     free(n->inos.back);
-    free((void *)n->bucket);
+    table_free(&n->by_text);
     *n = (struct names){0};
 }
 
@@ -422,11 +380,8 @@ static int add_key(struct names *n, const char *key, size_t len)
 
 int names_init(struct names *n, const struct gguf *first)
 {
-    *n = (struct names){.first = first->n_kv, .buckets = BUCKETS_LEAST};
-    while (n->buckets < first->n_kv)
-        n->buckets *= 2;
-    n->bucket = calloc(n->buckets, sizeof(struct name *));
-    int r = n->bucket ? 0 : -ENOMEM;
+    int r = 0;
+    *n = (struct names){.first = first->n_kv};
     for (uint32_t i = 0; i < first->n_kv && r == 0; i++)
         r = add_key(n, gguf_key(first, &first->kv[i]), first->kv[i].key_len);
     if (r < 0)

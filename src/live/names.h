@@ -27,6 +27,7 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "model/snapshot.h"
 #include "live/waits.h"
 #include "live/helper.h"
@@ -60,8 +61,7 @@ struct file;
 struct draft;
 
 struct name {
-    uint64_t hash;
-    struct name *next;          /* in its bucket */
+    struct link link;           /* first; in names.by_text */
     struct name *newer, *older; /* in names.newest, names.oldest */
     struct file *file;          /* NULL: not visible */
     struct file *spare;         /* pinned: what it points to when the key is back; or NULL */
@@ -116,11 +116,9 @@ struct names {
     struct pool numbers;
     struct number *at; /* owned, by number: all that were given */
     size_t cap;
-    struct pool inos;     /* of names */
-    struct name **bucket; /* owned: by hash */
-    size_t buckets;       /* a power of two */
-    size_t named;
-    struct name *oldest, *newest; /* all, as they were made */
+    struct pool inos;             /* of names */
+    struct table by_text;         /* all, ... */
+    struct name *oldest, *newest; /* ... as they were made */
     struct name *doomed;          /* all that are DOOMED */
     size_t n_doomed, n_errors;
     atomic_bool other_doomed; /* they are others than the newest snapshot is without */

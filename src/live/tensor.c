@@ -102,54 +102,6 @@ int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
     return e->code;
 }
 
-/* ---- in the making: to be judged ---- */
-
-void making_unqueue(struct live *l, struct making *m)
-{
-    if (!m->due)
-        return;
-    *(m->due_before ? &m->due_before->due_next : &l->due_making) = m->due_next;
-    *(m->due_next ? &m->due_next->due_before : &l->due_last) = m->due_before;
-    m->due_next = m->due_before = NULL;
-    m->due = false;
-}
-
-/* In the order in which they were written last: most often it is the last one. */
-static void enqueue(struct live *l, struct making *m)
-{
-    struct making *before = l->due_last;
-    while (before && when_before(&m->last, &before->last))
-        before = before->due_before;
-    m->due_before = before;
-    m->due_next = before ? before->due_next : l->due_making;
-    *(before ? &before->due_next : &l->due_making) = m;
-    *(m->due_next ? &m->due_next->due_before : &l->due_last) = m;
-    m->due = true;
-}
-
-void making_queue(struct live *l, struct making *m)
-{
-    const bool waits = m->dirty && !m->gone, closing = waits && m->open && !m->unclosed;
-    const bool due = waits && (!m->open || l->stop);
-    assert(lock_held(&l->lock));
-    l->closing += (size_t)closing - m->closing;
-    m->closing = closing;
-    if (!l->closing && waits_released_at(l))
-        crew_call(l->crew, &l->job);
-    if (due && !m->due)
-        enqueue(l, m);
-    else if (!due)
-        making_unqueue(l, m);
-}
-
-void makings_hurry(struct live *l)
-{
-    assert(lock_held(&l->lock));
-    for (size_t i = 0; i < l->n_makings; i++)
-        if (l->makings[i])
-            making_queue(l, l->makings[i]);
-}
-
 /* ---- after a failure ---- */
 
 void tensors_follow(struct live *l)

@@ -104,13 +104,12 @@ static void drop_room(struct tensor_draft *d)
  */
 static int make_room(struct tensor_draft *d, uint64_t off, uint64_t n, struct err *e)
 {
-    const uint64_t limit = atomic_load(&d->limit);
-    const bool known = limit < TENSOR_DRAFT_MAX;
+    const bool known = d->limit < TENSOR_DRAFT_MAX;
     assert(lock_held(&d->io));
     if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
         return 0;
     drop_room(d);
-    struct extent room = {.at = known ? 0 : off, .len = known ? limit : off + 2 * n};
+    struct extent room = {.at = known ? 0 : off, .len = known ? d->limit : off + 2 * n};
     int r = logs_take(d->logs, room.len, d->phase + room.at, &room.log, &room.src, e);
     if (r < 0)
         return r;
@@ -173,11 +172,10 @@ static int grow(struct tensor_draft *d, uint64_t end, struct err *e)
 
 static int too_long(const struct tensor_draft *d, struct err *e)
 {
-    unsigned long long limit = atomic_load(&d->limit);
-    if (limit == TENSOR_DRAFT_MAX)
+    if (d->limit == TENSOR_DRAFT_MAX)
         return err_set(e, -EFBIG, "longer than any tensor");
     return err_set(e, -EFBIG, "%s of this tensor has %llu bytes, no more",
-                   tensor_view_name(d->view), limit);
+                   tensor_view_name(d->view), (unsigned long long)d->limit);
 }
 
 /* A NumPy header, as far as it is there, must be one. */
@@ -226,7 +224,7 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
                     struct err *e)
 {
     uint64_t end;
-    if (!add_u64(off, n, &end) || end > atomic_load(&d->limit))
+    if (!add_u64(off, n, &end) || end > d->limit)
         return too_long(d, e);
     if (n == 0)
         return 0;
@@ -259,7 +257,7 @@ int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const 
 
 static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
 {
-    if (size > atomic_load(&d->limit))
+    if (size > d->limit)
         return too_long(d, e);
     if (size < d->size) {
         lock_take(&d->lock);
@@ -287,7 +285,7 @@ int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool
 {
     uint64_t end;
     lock_take(&d->io);
-    int r = !add_u64(off, n, &end) || end > atomic_load(&d->limit) ? too_long(d, e) : 0;
+    int r = !add_u64(off, n, &end) || end > d->limit ? too_long(d, e) : 0;
     if (r == 0 && !keep_size)
         r = grow(d, end, e);
     lock_drop(&d->io);
@@ -320,7 +318,7 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     lock_init(&d->io);
     lock_init(&d->lock);
     d->base = tensor_base_ref(base);
-    atomic_init(&d->limit, limit_of(base, view));
+    d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
     d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
     /* The header alone is not read from the model. Without one that can be taken (of more dimensions)
@@ -362,11 +360,6 @@ void tensor_draft_drop(struct tensor_draft *d)
     lock_take(&d->lock);
     view_event(&d->state, VIEW_DROP);
     lock_drop(&d->lock);
-}
-
-void tensor_draft_limit(struct tensor_draft *d, uint64_t limit)
-{
-    atomic_store(&d->limit, limit);
 }
 
 /* ---- a judgement ---- */

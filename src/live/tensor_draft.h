@@ -101,6 +101,7 @@ struct tensor_ranges {
 struct tensor_draft {
     struct logs *logs; /* not owned; constant, as what follows up to the locks */
     enum tensor_view view;
+    uint64_t limit; /* no write may end behind it */
     uint64_t phase; /* of the view's first byte in the model: log_take() */
     struct lock io, lock;
     /* Changed with both locks: */
@@ -119,8 +120,6 @@ struct tensor_draft {
     struct tensor_base *base;     /* a reference */
     struct tensor_ranges judging; /* what is being judged */
     _Atomic enum view_state state;
-    /* Any thread: */
-    _Atomic(uint64_t) limit; /* no write may end behind it */
     /* The judge's: */
     struct tensor_layout layout; /* as which all is judged that is not to be judged again */
 };
@@ -154,9 +153,6 @@ uint64_t tensor_draft_size(const struct tensor_draft *d);
 enum view_state tensor_draft_state(const struct tensor_draft *d);
 /* What was written and is not accepted never is. Not while it is judged. */
 void tensor_draft_drop(struct tensor_draft *d);
-/* How long a view of a tensor that does not exist can be, when that is known (a shape and type were
- * given). What is longer already is refused by the judge. */
-void tensor_draft_limit(struct tensor_draft *d, uint64_t limit);
 
 /* The edit was accepted: the draft goes on from this base, which has it. Quick; before the model can be
  * edited again. Takes a reference. */

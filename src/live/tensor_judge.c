@@ -617,17 +617,3 @@ int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch
                     : t->has_shape ? "type, and raw or values"
                                    : "type, shape, and raw or values");
 }
-
-uint64_t tensor_new_limit(const struct tensor_new *t, enum tensor_view view)
-{
-    struct tensor_shape shape = t->shape;
-    uint64_t nbytes;
-    if (!t->has_shape || tensor_view_is_npy(view))
-        return TENSOR_DRAFT_MAX;
-    shape.type = t->has_type ? t->type : 0;
-    if (view == TENSOR_RAW && (!t->has_type || tensor_shape_bytes(&shape, &nbytes, NULL) < 0))
-        return TENSOR_DRAFT_MAX;
-    if (view == TENSOR_RAW)
-        return nbytes;
-    return min_u64(elements(&shape) * tensor_view_form(view)->width, TENSOR_DRAFT_MAX);
-}

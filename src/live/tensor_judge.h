@@ -52,7 +52,4 @@ struct tensor_new {
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e);
 
-/* How long a view can be, as far as type and shape are known; TENSOR_DRAFT_MAX: they are not. */
-uint64_t tensor_new_limit(const struct tensor_new *t, enum tensor_view view);
-
 #endif

@@ -54,7 +54,7 @@ static void check(const struct names *n)
         doomed += x->slot == SLOT_DOOMED;
         errors += x->error != NULL;
     }
-    CU_ASSERT_EQUAL(n->named, named);
+    CU_ASSERT_EQUAL(n->by_text.n, named);
     CU_ASSERT_EQUAL(n->n_doomed, doomed);
     CU_ASSERT_EQUAL(n->n_errors, errors);
     for (uint32_t i = 0; i < n->numbers.given; i++)
@@ -93,7 +93,7 @@ static void test_numbers(void)
         CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, model_keys[i], strlen(model_keys[i])), key);
     }
     CU_ASSERT_PTR_NULL(names_file(&x.n, MODEL_KEYS));
-    CU_ASSERT_EQUAL(x.n.named, MODEL_KEYS);
+    CU_ASSERT_EQUAL(x.n.by_text.n, MODEL_KEYS);
     check(&x.n);
     end(&x);
 }
@@ -244,7 +244,7 @@ static void test_many(void)
         (void)snprintf(text, sizeof(text), ".h%u", i);
         (void)helper(&x, text);
     }
-    CU_ASSERT_EQUAL(x.n.named, MODEL_KEYS + MANY);
+    CU_ASSERT_EQUAL(x.n.by_text.n, MODEL_KEYS + MANY);
     for (unsigned i = 0; i < MANY; i += 2) {
         (void)snprintf(text, sizeof(text), ".h%u", i);
         struct name *h = names_find(&x.n, text);
@@ -252,7 +252,7 @@ static void test_many(void)
         file_reap(&x.n, name_leave(h));
         name_reap(&x.n, h);
     }
-    CU_ASSERT_EQUAL(x.n.named, MODEL_KEYS + MANY / 2);
+    CU_ASSERT_EQUAL(x.n.by_text.n, MODEL_KEYS + MANY / 2);
     check(&x.n);
     (void)helper(&x, ".new");
     CU_ASSERT_EQUAL(x.n.numbers.given, MODEL_KEYS + MANY);

@@ -12,7 +12,7 @@ enum { NAMES = 700 };
 static void test_random(void)
 {
     static uint64_t want[NAMES]; /* 0: not known */
-    struct places p = {0};
+    struct table p = {0};
     uint64_t state = 1;
     CU_ASSERT_EQUAL(places_take(&p, "a", 1, 7), 7);
     for (uint64_t i = 0; i < 20000; i++) {
@@ -34,7 +34,7 @@ static void test_random(void)
 /* Names are bytes of a length. */
 static void test_names(void)
 {
-    struct places p = {0};
+    struct table p = {0};
     places_note(&p, "ab", 1, 1);
     places_note(&p, "ab", 2, 2);
     places_note(&p, "a\0b", 3, 3);

@@ -47,7 +47,6 @@ static void give(struct making *m, enum tensor_view view, const void *bytes, siz
     if (!m->t.draft[view])
         CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&m->x.logs, m->none, view, &m->t.draft[view], &e),
                               0);
-    tensor_draft_limit(m->t.draft[view], tensor_new_limit(&m->t, view));
     CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(m->t.draft[view], 0, &e), 0);
     CU_ASSERT_EQUAL_FATAL(tensor_draft_write(m->t.draft[view], false, 0, bytes, n, &e), 0);
 }
@@ -222,11 +221,6 @@ static void test_raw_refused(void)
     judged(&m, -EINVAL, "raw has 100 bytes, type and shape make 34");
     give_shape(&m, "33");
     judged(&m, -EINVAL, "whole number of blocks");
-    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_RAW), TENSOR_DRAFT_MAX);
-    give_shape(&m, "3 64");
-    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_RAW), 204);
-    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_F32), 768);
-    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_F32_NPY), TENSOR_DRAFT_MAX);
     making_end(&m);
 }
 
