@@ -145,18 +145,19 @@ static int copy_run(struct job *j, struct err *e)
 
 /* In place. */
 
-/* Bytes of tensors are written twice, and what they replace once. */
+/* New bytes are written twice; where the file system writes nothing over what it has, that takes as much room. */
 static int patch_applies(const struct job *j, struct err *e)
 {
     uint64_t bytes, most = min_u64(EDIT_PATCH_MAX, j->p->image->size / EDIT_PATCH_PART);
     if (j->o->strategy == EDIT_AUTO && j->p->changed > most)
         return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
-    int r = patch_bytes(j->p, &bytes);
+    int r = journal_bytes(j->p, &bytes);
+    if (r == -EFBIG)
+        return err_set(e, -EOPNOTSUPP,
+                       "inplace: the model changes in more than %llu places of 1 MiB",
+                       (unsigned long long)JOURNAL_MAX_ROWS);
     if (r < 0)
         return err_set(e, r, "no memory for the journal");
-    if (bytes > PATCH_MAX_UNITS * PATCH_UNIT)
-        return err_set(e, -EOPNOTSUPP, "inplace: more than %llu GiB of the model change",
-                       (unsigned long long)(PATCH_MAX_UNITS * PATCH_UNIT >> 30));
     return edit_room_for(j->f, 2 * bytes + (j->p->image->size - j->p->old_size), "inplace", e);
 }
 
@@ -173,131 +174,39 @@ static int inplace_applies(struct job *j, struct err *e)
     return r < 0 ? r : move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }
 
-static int settle_sectors(struct edit_file *f)
+/* The model could not be written, but the journal has the edit. */
+static int unfinished(struct job *j, struct err *e)
 {
-    int r = sys_sync(f->sys, f->fd);
-    return r == 0 ? edit_file_note(f, NULL) : r;
-}
-
-static int write_sectors(struct edit_file *f, const uint8_t *bytes, uint64_t lo, uint64_t n)
-{
-    int r = sys_write_all(f->sys, f->fd, bytes + lo, (size_t)n, lo);
-    return r == 0 ? settle_sectors(f) : r;
-}
-
-/* Does the range read as in the old header? Then the write that failed has reached none of it. */
-static bool is_untouched(struct edit_file *f, const uint8_t *old, uint64_t lo, uint64_t n)
-{
-    uint8_t *now = malloc((size_t)n);
-    bool same = now && sys_read_all(f->sys, f->fd, now, (size_t)n, lo) == 0 &&
-                memcmp(now, old + lo, (size_t)n) == 0;
-    free(now);
-    return same && edit_file_note(f, NULL) == 0; /* a write that fails may set the time */
-}
-
-/* Neither the new bytes nor the old ones could be written. Whatever the file is now, it is not what f
- * knows: no edit until the recovery. */
-static int torn(struct edit_file *f, int r, const char *what, struct err *e)
-{
-    f->id = (struct edit_id){0};
-    return err_set(e, r,
-                   "cannot write %s, nor the old one back: %s; the journal beside the model "
-                   "finishes the edit (ggufs --recover)",
-                   what, strerror(-r));
-}
-
-/* Step 2 of the journal, undone if it fails. While it is undone the journal stays (J2). */
-static int overwrite(struct job *j, const uint8_t *old, uint64_t lo, uint64_t n, struct err *e)
-{
-    struct edit_file *f = j->f;
-    int r = sys_write_all(f->sys, f->fd, j->p->head.data + lo, (size_t)n, lo);
-    bool as_before = r < 0 && is_untouched(f, old, lo, n);
-    if (r == 0)
-        r = settle_sectors(f);
-    if (r == 0 || as_before || write_sectors(f, old, lo, n) == 0) {
-        journal_remove(f);
-        return r < 0 ? err_set(e, r, "cannot write the header: %s", strerror(-r)) : 0;
-    }
-    return torn(f, r, "the header", e);
-}
-
-static int inplace_with(struct job *j, uint8_t *old, struct err *e)
-{
-    uint64_t lo, n, len = j->p->head.len;
-    const uint8_t *new = j->p->head.data;
-    int r = sys_read_all(j->f->sys, j->f->fd, old, (size_t)len, 0);
-    if (r < 0)
-        return err_set(e, r, "cannot read the old header: %s", strerror(-r));
-    journal_range(old, new, len, &lo, &n);
-    if (n == 0)
-        return 0;
-    call_ready(j);
-    r = journal_write(j->f, lo, old + lo, new + lo, n, e);
-    if (r < 0)
-        return r;
-    r = edit_file_fresh(j->f, e);
-    if (r < 0) {
-        journal_remove(j->f);
-        return r;
-    }
-    return overwrite(j, old, lo, n, e);
-}
-
-/* The same with bytes of tensors: `undo` has the old ones. */
-static int overwrite_patch(struct edit_file *f, const struct patch *p, int undo, struct err *e)
-{
-    int r = patch_apply(f, p);
-    if (r == 0)
-        r = edit_file_note(f, NULL);
-    if (r == 0 || (patch_undo(f, p, undo) == 0 && edit_file_note(f, NULL) == 0)) {
-        journal_remove(f);
-        return r < 0 ? err_set(e, r, "cannot write the model: %s", strerror(-r)) : 0;
-    }
-    return torn(f, r, "the model", e);
-}
-
-/* The journal is there, open as fd: of the draft that lent it, or empty. */
-static int patch_with(struct job *j, const struct log *lent, int *fd, int undo, struct err *e)
-{
-    CLEANUP(patch_free) struct patch p = PATCH_INIT;
-    int r = patch_write(j->f, j->p, j->h, lent, *fd, undo, &p, e);
-    if (r == 0) {
-        *fd = -1;
-        r = edit_file_fresh(j->f, e);
-    }
-    if (r < 0)
-        journal_remove(j->f);
-    return r < 0 ? r : overwrite_patch(j->f, &p, undo, e);
-}
-
-static int patch_run(struct job *j, struct err *e)
-{
-    struct log *lent = j->p->lender;
-    call_ready(j);
-    int undo = temp_unnamed(j->f, e);
-    int fd = undo < 0 || !lent ? -1 : journal_adopt(j->f, lent);
-    if (fd < 0)
-        lent = NULL;
-    if (undo >= 0 && !lent)
-        fd = journal_create(j->f, e);
-    int r = undo < 0 ? undo : fd < 0 ? fd : patch_with(j, lent, &fd, undo, e);
-    if (undo >= 0)
-        sys_close(j->f->sys, &undo);
-    if (fd >= 0)
-        sys_close(j->f->sys, &fd);
-    return r;
+    j->f->unfinished = j->ret->unfinished = true;
+    return err_prefix(e, -EIO,
+                      "the edit is in the journal beside the model (the next edit, the next mount "
+                      "or --recover finishes it)");
 }
 
 static int inplace_run(struct job *j, struct err *e)
 {
-    if (j->p->patch)
-        return patch_run(j, e);
-    uint8_t *old = malloc(j->p->head.len);
-    if (!old)
-        return err_set(e, -ENOMEM, "no memory for the old header");
-    int r = inplace_with(j, old, e);
-    free(old);
-    return r;
+    CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
+    struct edit_file *f = j->f;
+    call_ready(j);
+    int r = journal_write(f, j->p, j->h, &k, e);
+    if (r < 0)
+        return r;
+    r = edit_file_fresh(f, e);
+    if (r < 0) {
+        (void)journal_remove(f);
+        return r;
+    }
+    r = journal_apply(f, &k);
+    if (r < 0) {
+        (void)err_set(e, r, "cannot write the model: %s", strerror(-r));
+        /* Where nothing of it was written, the edit is taken back. */
+        if (journal_compare(f, &k, NULL) < 0 || k.begun || journal_remove(f) < 0)
+            return unfinished(j, e);
+        (void)edit_file_note(f, NULL); /* a write that fails may set the time */
+        return r;
+    }
+    (void)journal_remove(f);
+    return 0;
 }
 
 /* The table, in the order in which EDIT_AUTO tries it. */
@@ -349,21 +258,18 @@ static int check_backup(struct job *j, enum edit_strategy s, struct err *e)
     return edit_room_for(j->f, old + next, "backup", e);
 }
 
-/* C1. A journal whose edit is not done must not be lost, and the header is not what f knows. */
-static int check_no_journal(struct edit_file *f, struct err *e)
+/* C1. A journal whose edit is not done is finished if it is this file's last edit: the plan is made on that. Else
+ * the model is not what f knows. */
+static int check_journal(struct edit_file *f, struct err *e)
 {
-    struct journal journal = JOURNAL_INIT;
-    enum journal_state state;
-    int r = journal_load(f, &state, &journal, NULL, e);
-    journal_free(&journal);
-    if (r < 0 || state == JOURNAL_NONE)
-        return r;
-    if (state == JOURNAL_PLANTED)
-        return -ESTALE;
-    if (state == JOURNAL_REDO)
+    CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
+    enum journal_state found;
+    int r = journal_load(f, &k, NULL, e);
+    if (r == 0 && k.state == JOURNAL_REDO && !f->unfinished)
         return err_set(e, -ESTALE, "an interrupted edit must be recovered first");
-    journal_remove(f);
-    return 0;
+    if (r == 0 && k.state != JOURNAL_REDO && k.state != JOURNAL_DONE && f->unfinished)
+        return err_set(e, -ESTALE, "the journal of an unfinished edit is gone");
+    return r < 0 || k.state == JOURNAL_NONE ? r : journal_settle(f, &found, e);
 }
 
 static int check_file(const struct edit_file *f, const struct edit_options *o, struct stat *st,
@@ -463,18 +369,19 @@ bool edit_try_failed(int r)
 
 static int begin(struct job *j, struct err *e)
 {
-    if (j->p->old_size != j->f->id.size)
+    int r = check_file(j->f, j->o, &j->st, e);
+    if (r == 0)
+        r = check_journal(j->f, e);
+    if (r == 0 && j->p->old_size != j->f->id.size)
         return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
                        (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
-    return check_file(j->f, j->o, &j->st, e);
+    return r;
 }
 
 static int run(struct job *j, struct err *e)
 {
     enum edit_strategy s;
     int r = begin(j, e);
-    if (r == 0)
-        r = check_no_journal(j->f, e);
     if (r == 0)
         r = choose(j, &s, e);
     if (r == 0)

@@ -13,23 +13,23 @@
  *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them.
  *           Requires all other data to stay where it is (tensors may be added at the end), a regular
  *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, no more changed bytes than
- *           1 GiB and a quarter of it. Never more than 256 GiB (PATCH_MAX_UNITS).
+ *           1 GiB and a quarter of it. Never more than 256 GiB (JOURNAL_MAX_ROWS).
  *  copy     as reflink, with the data copied. Requires free space.
  * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *
  * Invariants:
  *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
- *      makes whole (journal.h). No journal is there when a commit begins.
- *  C2. Bytes of tensors are written in place only where the journal holds the new ones, and a file
- *      without a name the old ones, until the edit is done or undone. Readers see
- *      them change.
+ *      makes whole (journal.h).
+ *  C2. The model is written in place only while the journal holds the new bytes. Readers see them change.
  *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
- *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice (or
- *      once, at the sync of the folder, if the file system has no exchange): the new file
- *      could not be taken back, or the old header, of which some was overwritten, could not be
- *      written back; then the journal stays for edit_recover(). In both, readers go on with f.fd
- *      as it is, and edits fail with -ESTALE until the model is opened anew.
+ *      differ) and no file of ours is left. Two exceptions:
+ *      - The new file could not be taken back, for which a medium must fail twice (or once, at the sync of
+ *        the folder, if the file system has no exchange). Readers go on with f.fd as it is, and edits fail
+ *        with -ESTALE until the model is opened anew.
+ *      - inplace: the journal is durable, and to write the model failed twice, and not at its first byte: -EIO
+ *        with `unfinished`. The edit is done: the next commit, which is planned on it, finishes it first, as do
+ *        the next mount and edit_recover().
  *  C5. A file that is not the one that was opened (inode, size, mtime) is not replaced: -ESTALE.
  *      Nor is a plan carried out that was made for a file of another size.
  *  C6. The new file has the lock before it has the name.
@@ -58,6 +58,7 @@ struct edit_result {
     enum edit_strategy strategy; /* by which it was done; EDIT_AUTO: nothing had to be done */
     int old_fd;                  /* the descriptor that f had before, the caller's; -1: the same, of
                                     which the plan's `patch` changes bytes, and makes it longer */
+    bool unfinished;             /* it failed, and is done nevertheless: C4 */
 };
 
 /*

@@ -109,7 +109,8 @@ int edit_file_fresh(const struct edit_file *f, struct err *e)
     if (r < 0 && r != -ENOENT)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
     struct edit_id now = r < 0 ? (struct edit_id){0} : edit_id_of(&st);
-    if (r == 0 && edit_id_equal(&now, &f->id))
+    if (r == 0 && (f->unfinished ? now.dev == f->id.dev && now.ino == f->id.ino
+                                 : edit_id_equal(&now, &f->id)))
         return 0;
     const char *what = r < 0                    ? "is gone"
                        : now.ino != f->id.ino   ? "is another file now"

@@ -43,6 +43,7 @@ struct edit_file {
     enum edit_clone clone;   /* whether the file system clones ranges; asked once */
     bool locked;             /* it is open for writing, and has the lock */
     bool backed;             /* its backup was made (backup.h) */
+    bool unfinished; /* its journal has an edit that could not be written into it (commit.h, C4) */
 };
 
 /*
@@ -56,7 +57,8 @@ int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const ch
 void edit_file_unlock(const struct edit_file *f);
 void edit_file_close(struct edit_file *f);
 
-/* 0 if the path still names the file that was opened, unchanged; else -ESTALE. */
+/* 0 if the path still names the file that was opened, unchanged (while it is unfinished, it may be anything); else
+ * -ESTALE. */
 int edit_file_fresh(const struct edit_file *f, struct err *e);
 /* -EMLINK if the model has other hard links, unless they may be broken. */
 int edit_file_links(const struct stat *st, bool may_break, struct err *e);

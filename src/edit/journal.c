@@ -4,72 +4,332 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "edit/attr.h"
 
-#define MAGIC "GGUFSJN1"
-#define FIXED 40 /* bytes before the name */
-#define SUM 8
-/* Bytes of a journal of the largest header, with its sums and some more. */
-#define MOST (GGUF_MAX_HEADER / 64 * 65 + 4096)
+#define MAGIC "GGUFSJN3"
+#define FIXED 56 /* bytes before everything else */
+#define ROW 32   /* bytes of a row */
+#define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
+/* Rows of which the disk begins to write as many bytes at once: fewer would be written twice. */
+#define LARGE ((uint64_t)256 << 10)
 /* How often a journal is looked at that does not fit while another process edits the model. */
 #define LOOKS 100
 
-static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
+_Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's bytes");
 
-static uint64_t sum_of(const void *p, size_t n)
-{
-    return siphash(sum_key, p, n);
-}
-
-static uint64_t sectors(uint64_t n)
-{
-    return (n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR;
-}
-
-/* Bytes of sector i of a range of n bytes. */
-static size_t sector_len(uint64_t n, uint64_t i)
-{
-    return (size_t)min_u64(JOURNAL_SECTOR, n - i * JOURNAL_SECTOR);
-}
+/* A row in memory. */
+struct stretch {
+    uint8_t table[SECTORS * 8];
+    uint8_t now[JOURNAL_ROW]; /* what the model has */
+    uint8_t new[JOURNAL_ROW];
+};
 
 void journal_free(struct journal *j)
 {
-    buf_free(&j->raw);
-    patch_free(&j->patch);
+    if (j->sys)
+        sys_close(j->sys, &j->fd);
+    free(j->row);
+    free(j->room);
     *j = JOURNAL_INIT;
 }
 
-void journal_range(const uint8_t *old, const uint8_t *new, uint64_t n, uint64_t *lo, uint64_t *len)
+static uint64_t sum_of(uint64_t before, const void *bytes, size_t n)
 {
-    uint64_t first = 0, last = n;
-    while (first < n && old[first] == new[first])
-        first++;
-    while (last > first && old[last - 1] == new[last - 1])
-        last--;
-    *lo = first / JOURNAL_SECTOR * JOURNAL_SECTOR;
-    *len = first == last ? 0 : min_u64(sectors(last) * JOURNAL_SECTOR, n) - *lo;
+    return xxh64(before, bytes, n);
 }
 
-/* Writing. */
-
-static void encode(struct buf *b, const struct edit_file *f, uint64_t lo, const uint8_t *old,
-                   uint64_t n)
+static uint64_t round_up(uint64_t n, uint64_t grain)
 {
-    size_t name_len = strlen(f->name);
-    buf_str(b, MAGIC);
-    buf_uint(b, JOURNAL_SECTOR, 4, false);
-    buf_uint(b, name_len, 4, false);
-    buf_uint(b, f->id.size, 8, false);
-    buf_uint(b, lo, 8, false);
-    buf_uint(b, n, 8, false);
-    buf_add(b, f->name, name_len);
-    for (uint64_t i = 0; i < sectors(n); i++)
-        buf_uint(b, sum_of(old + i * JOURNAL_SECTOR, sector_len(n, i)), SUM, false);
+    return (n + grain - 1) & ~(grain - 1);
+}
+
+static size_t sectors_of(const struct journal_row *row)
+{
+    return (size_t)((row->n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR);
+}
+
+static uint64_t row_end(const struct journal_row *row)
+{
+    return row->at + row->n;
+}
+
+/* Rows that are not whole units of the model are of its header. */
+static bool is_units(const struct journal *j, const struct journal_row *row)
+{
+    return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
+}
+
+/* The sum of what sector i has of n bytes. */
+static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
+{
+    size_t at = i * JOURNAL_SECTOR;
+    return at < n ? sum_of(0, bytes + at, (size_t)min_u64(JOURNAL_SECTOR, n - at)) : 0;
+}
+
+static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
+{
+    return sum_of(sum_of(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
+}
+
+/* Bytes of a row that the model had before. */
+static size_t old_bytes(const struct journal *j, const struct journal_row *row)
+{
+    return (size_t)within_u64(row->at, row->n, j->before);
+}
+
+/* Where the parts of the table lie; its end. */
+static uint64_t place_table(struct journal *j, uint64_t at)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        j->row[i].table = at;
+        at += sectors_of(&j->row[i]) * 8;
+    }
+    return at;
+}
+
+/* ---- the rows of a plan ---- */
+
+/* A row at the end, or more of the last one. */
+static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
+{
+    struct journal_row *last = j->n ? &j->row[j->n - 1] : NULL;
+    if (last && row.src == 0 && last->src == 0 && row_end(last) == row.at &&
+        last->at % grain == 0 && last->n + row.n <= JOURNAL_ROW) {
+        last->n += row.n;
+        return 0;
+    }
+    int r =
+        j->n < JOURNAL_MAX_ROWS ? array_grow(&j->row, &j->cap, j->n + 1, sizeof(*j->row)) : -EFBIG;
+    if (r == 0)
+        j->row[j->n++] = row;
+    return r;
+}
+
+/*
+ * Rows of whole grains for these bytes, sectors or units, in the place of what the last rows have of them. src: where
+ * their new bytes lie; 0: they get room of their own.
+ */
+static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
+{
+    int r = 0;
+    lo &= ~(grain - 1);
+    hi = min_u64(round_up(hi, grain), j->after);
+    for (; j->n && row_end(&j->row[j->n - 1]) > lo; j->n--) {
+        hi = max_u64(hi, row_end(&j->row[j->n - 1]));
+        lo = min_u64(lo, j->row[j->n - 1].at & ~(grain - 1));
+    }
+    for (uint64_t n; lo < hi && r == 0; lo += n, src += src ? n : 0) {
+        n = min_u64(hi - lo, src ? JOURNAL_ROW : JOURNAL_UNIT);
+        r = add_row(j, (struct journal_row){.at = lo, .n = n, .src = src}, grain);
+    }
+    return r;
+}
+
+/* A segment of the log that has become the journal: its whole units stay where they are, if they lie
+ * there as in the model. */
+static int add_lent(struct journal *j, const struct segment *s)
+{
+    const uint64_t end = s->at + s->len;
+    uint64_t lo = round_up(s->at, JOURNAL_UNIT), hi = min_u64(end, j->before) & ~(JOURNAL_UNIT - 1);
+    if ((s->at ^ s->src) & (JOURNAL_UNIT - 1) || s->src < JOURNAL_UNIT || lo >= hi)
+        return add_rows(j, s->at, end, 0, JOURNAL_UNIT);
+    int r = lo > s->at ? add_rows(j, s->at, lo, 0, JOURNAL_UNIT) : 0;
+    if (r == 0)
+        r = add_rows(j, lo, hi, s->src + (lo - s->at), JOURNAL_UNIT);
+    return r == 0 && hi < end ? add_rows(j, hi, end, 0, JOURNAL_UNIT) : r;
+}
+
+/* What comes from drafts, and all that the old file did not have, padding too, behind the rows of the header. */
+static int add_data(struct journal *j, const struct edit_plan *plan, const struct log *lent)
+{
+    int r = 0;
+    for (size_t i = 1; i < plan->image->n && r == 0; i++) {
+        const struct segment *s = &plan->image->seg[i];
+        const bool log = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
+        const uint64_t lo = log ? s->at : max_u64(s->at, j->before), end = s->at + s->len;
+        if (log && lent && plan->image->file[s->no].fd == lent->src.fd)
+            r = add_lent(j, s);
+        else if (lo < end)
+            r = add_rows(j, lo, end, 0, JOURNAL_UNIT);
+    }
+    return r;
+}
+
+/* The sectors of the header from the first that differs to the last. */
+static int add_header(struct journal *j, const struct edit_file *f, const struct buf *head)
+{
+    uint64_t lo = head->len, hi = 0;
+    uint8_t *old = malloc(JOURNAL_UNIT);
+    int r = old ? 0 : -ENOMEM;
+    for (uint64_t at = 0; at < head->len && r == 0; at += JOURNAL_UNIT) {
+        const uint8_t *new = head->data + at;
+        size_t first = 0, n = (size_t)min_u64(JOURNAL_UNIT, head->len - at);
+        r = sys_read_all(f->sys, f->fd, old, n, at);
+        if (r < 0 || memcmp(old, new, n) == 0)
+            continue;
+        while (old[first] == new[first])
+            first++;
+        while (old[n - 1] == new[n - 1])
+            n--;
+        lo = min_u64(lo, at + first);
+        hi = at + n;
+    }
+    free(old);
+    return r < 0 || lo >= hi ? r : add_rows(j, lo, hi, 0, JOURNAL_SECTOR);
+}
+
+int journal_bytes(const struct edit_plan *plan, uint64_t *ret)
+{
+    struct journal j = {.before = plan->old_size, .after = plan->image->size};
+    int r = add_rows(&j, 0, plan->head.len, 0, JOURNAL_UNIT);
+    if (r == 0)
+        r = add_data(&j, plan, NULL);
+    *ret = 0;
+    for (size_t i = 0; i < j.n; i++)
+        *ret += j.row[i].n;
+    journal_free(&j);
+    return r;
+}
+
+/* ---- written ---- */
+
+struct writing {
+    const struct edit_file *f;
+    const struct edit_plan *plan;
+    const struct edit_hooks *hooks;
+    struct journal *j;
+    uint64_t own; /* new bytes that lie before it in the journal are the log's */
+};
+
+/* What of a segment lies in the row. */
+static int put_segment(const struct writing *w, const struct segment *s,
+                       const struct journal_row *row, struct stretch *u)
+{
+    uint64_t lo = max_u64(s->at, row->at), hi = min_u64(s->at + s->len, row_end(row));
+    uint8_t *dst = u->new + (lo - row->at);
+    size_t n = (size_t)(hi - lo);
+    if (s->from == IMAGE_MEMORY)
+        memcpy(dst, s->bytes + (lo - s->at), n);
+    else if (s->from == IMAGE_ZERO)
+        memset(dst, 0, n);
+    else if (s->no != EDIT_OLD_FILE)
+        return sys_read_all(w->f->sys, w->plan->image->file[s->no].fd, dst, n,
+                            s->src + (lo - s->at));
+    return 0;
+}
+
+static int make_new(const struct writing *w, const struct journal_row *row, struct stretch *u)
+{
+    const struct image *im = w->plan->image;
+    const size_t old_n = old_bytes(w->j, row);
+    int r = 0;
+    memcpy(u->new, u->now, old_n);
+    memset(u->new + old_n, 0, (size_t)row->n - old_n);
+    for (const struct segment *s = image_at(im, row->at);
+         s < im->seg + im->n && s->at < row_end(row) && r == 0; s++)
+        r = put_segment(w, s, row, u);
+    return r;
+}
+
+static int write_row(void *arg, uint64_t i, void *room)
+{
+    const struct writing *w = arg;
+    const struct sys *s = w->f->sys;
+    struct journal_row *row = &w->j->row[i];
+    struct stretch *u = room;
+    const size_t old_n = old_bytes(w->j, row);
+    int r = sys_read_all(s, w->f->fd, u->now, old_n, row->at);
+    if (r == 0)
+        r = make_new(w, row, u);
+    for (size_t k = 0; k < sectors_of(row) && r == 0; k++)
+        put_u64(u->table + 8 * k, sector_sum(u->now, old_n, k), false);
+    if (r == 0) {
+        row->sum = row_sum(row, u);
+        r = sys_write_all(s, w->j->fd, u->table, sectors_of(row) * 8, row->table);
+    }
+    if (r == 0 && row->src >= w->own)
+        r = sys_write_all(s, w->j->fd, u->new, (size_t)row->n, row->src);
+    if (r == 0 && row->n >= LARGE)
+        sys_begin_sync(s, w->j->fd, row->src, row->n);
+    return r;
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t all)
+{
+    const struct writing *w = arg;
+    const uint64_t bytes = w->plan->changed;
+    w->hooks->progress(done == all ? bytes : min_u64(done * JOURNAL_ROW, bytes), bytes,
+                       w->hooks->arg);
+}
+
+/* Most of the time bytes are read and summed: what is large takes all processors. */
+static int write_rows(struct writing *w)
+{
+    struct units c = {.unit = write_row, .arg = w, .n = w->j->n, .room = sizeof(struct stretch)};
+    struct units_watch watch = {.arg = w};
+    if (w->hooks) {
+        watch.cancel = w->hooks->cancel;
+        watch.progress = w->hooks->progress ? on_progress : NULL;
+    }
+    return units_run(&c, &watch);
+}
+
+/* The rows and the name at `at`, then what makes them a journal. */
+static int write_head(const struct writing *w, uint64_t at)
+{
+    const struct journal *j = w->j;
+    CLEANUP(buf_free) struct buf head = BUF_INIT, b = BUF_INIT;
+    const size_t name_len = strlen(w->f->name);
+    buf_str(&head, MAGIC);
+    buf_uint(&head, name_len, 4, false);
+    buf_uint(&head, 0, 4, false);
+    buf_uint(&head, j->before, 8, false);
+    buf_uint(&head, j->after, 8, false);
+    buf_uint(&head, j->n, 8, false);
+    buf_uint(&head, at, 8, false);
+    for (size_t i = 0; i < j->n; i++) {
+        buf_uint(&b, j->row[i].at, 8, false);
+        buf_uint(&b, j->row[i].n, 8, false);
+        buf_uint(&b, j->row[i].src, 8, false);
+        buf_uint(&b, j->row[i].sum, 8, false);
+    }
+    buf_add(&b, w->f->name, name_len);
+    int r = buf_error(&head) ? buf_error(&head) : buf_error(&b);
+    if (r == 0) {
+        buf_uint(&head, sum_of(sum_of(0, head.data, head.len), b.data, b.len), 8, false);
+        r = buf_error(&head);
+    }
+    if (r == 0)
+        r = sys_write_all(w->f->sys, j->fd, b.data, b.len, at);
+    return r < 0 ? r : sys_write_all(w->f->sys, j->fd, head.data, head.len, 0);
+}
+
+/* All of step 1 but for the file being made. */
+static int fill(struct writing *w)
+{
+    struct journal *j = w->j;
+    uint64_t at = w->own;
+    for (size_t i = 0; i < j->n; i++)
+        if (j->row[i].src == 0) {
+            j->row[i].src = at = is_units(j, &j->row[i]) ? round_up(at, JOURNAL_UNIT) : at;
+            at += round_up(j->row[i].n, JOURNAL_SECTOR);
+        }
+    (void)place_table(j, at + j->n * ROW + strlen(w->f->name));
+    j->room = malloc(sizeof(struct stretch));
+    int r = j->room ? write_rows(w) : -ENOMEM;
+    if (r == 0)
+        r = write_head(w, at);
+    if (r == 0)
+        r = sys_sync(w->f->sys, j->fd);
+    return r < 0 ? r : sys_sync_dir(w->f->sys, w->f->dir);
 }
 
 /*
@@ -88,83 +348,109 @@ static void give_to_owner(const struct edit_file *f, int fd)
         (void)f->sys->fchmod(f->sys, fd, 0600 | readers);
 }
 
-/*
- * Write the part before the new bytes, the new bytes (without copying them), and the sum of both.
- */
-static int write_synced(const struct edit_file *f, int fd, const struct buf *b, const uint8_t *new,
-                        uint64_t n)
+/* Another descriptor of a log that takes no more room from now on. -EBUSY: it was a journal before. */
+static int close_log(struct log *log, uint64_t *end)
 {
-    uint8_t sum[SUM];
-    put_uint(sum, siphash_two(sum_key, b->data, b->len, new, (size_t)n), SUM, false);
-    int r = sys_write_all(f->sys, fd, b->data, b->len, 0);
-    if (r == 0)
-        r = sys_write_all(f->sys, fd, new, (size_t)n, b->len);
-    if (r == 0)
-        r = sys_write_all(f->sys, fd, sum, SUM, b->len + n);
-    if (r == 0)
-        r = sys_sync(f->sys, fd);
-    return r < 0 ? r : sys_sync_dir(f->sys, f->dir);
+    int fd = log_close(log, end) ? fcntl(log->src.fd, F_DUPFD_CLOEXEC, 0) : -EBUSY;
+    return fd == -1 ? -errno : fd;
 }
 
-int journal_create(const struct edit_file *f, struct err *e)
+/*
+ * The journal's file, which has its name from the beginning, but not its head: a log that can be lent, if the
+ * file system names files without a name, else (*lent is NULL then) a new one. *own: where bytes of its own
+ * may lie.
+ */
+static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
     char name[NAME_MAX + 1];
+    int fd = *lent ? close_log(*lent, own) : -EBUSY;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
+    if (fd >= 0 && f->sys->link(f->sys, fd, f->dir, name) < 0)
+        sys_close(f->sys, &fd);
+    if (fd < 0) {
+        *lent = NULL;
+        *own = JOURNAL_SECTOR;
+        fd = f->sys->openat(f->sys, f->dir, name,
+                            O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
     if (fd < 0)
         return err_set(e, fd, "cannot create the journal: %s", strerror(-fd));
+    *own = round_up(*own, JOURNAL_SECTOR);
     give_to_owner(f, fd);
     return fd;
 }
 
-int journal_adopt(const struct edit_file *f, struct log *s)
+int journal_write(const struct edit_file *f, const struct edit_plan *plan,
+                  const struct edit_hooks *hooks, struct journal *ret, struct err *e)
 {
-    char name[NAME_MAX + 1];
-    uint64_t end;
-    if (!log_close(s, &end))
-        return -EBUSY;
-    int fd = fcntl(s->src.fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int r = f->sys->link(f->sys, fd, f->dir, name);
-    if (r < 0) {
-        sys_close(f->sys, &fd);
-        return r;
-    }
-    give_to_owner(f, fd);
-    return fd;
-}
-
-int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, const uint8_t *new,
-                  uint64_t n, struct err *e)
-{
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    encode(&b, f, lo, old, n);
-    if (buf_error(&b))
-        return err_set(e, buf_error(&b), "no memory for the journal");
-    int fd = journal_create(f, e);
-    if (fd < 0)
-        return fd;
-    int r = write_synced(f, fd, &b, new, n);
-    sys_close(f->sys, &fd);
+    struct journal j = {.sys = f->sys, .before = plan->old_size, .after = plan->image->size};
+    struct writing w = {.f = f, .plan = plan, .hooks = hooks, .j = &j};
+    struct log *lent = plan->lender;
+    j.fd = make_file(f, &lent, &w.own, e);
+    if (j.fd < 0)
+        return j.fd;
+    int r = add_header(&j, f, &plan->head);
     if (r == 0)
+        r = add_data(&j, plan, lent);
+    if (r == 0)
+        r = fill(&w);
+    if (r == 0) {
+        *ret = j;
         return 0;
-    journal_remove(f);
+    }
+    journal_free(&j);
+    (void)journal_remove(f);
+    if (r == -EINTR)
+        return err_set(e, r, "the edit was interrupted");
     return err_set(e, r, "cannot write the journal: %s", strerror(-r));
 }
 
-void journal_remove(const struct edit_file *f)
+int journal_remove(const struct edit_file *f)
 {
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    if (f->sys->unlinkat(f->sys, f->dir, name) < 0)
-        (void)f->sys->unlinkat(f->sys, f->dir, name);
+    int r = f->sys->unlinkat(f->sys, f->dir, name);
+    if (r < 0)
+        r = f->sys->unlinkat(f->sys, f->dir, name);
     (void)sys_sync_dir(f->sys, f->dir);
+    return r;
 }
 
-/* Reading. */
+/* ---- applied ---- */
+
+static int apply_row(const struct edit_file *f, const struct journal *j,
+                     const struct journal_row *row, struct stretch *u)
+{
+    int r = sys_read_all(f->sys, j->fd, u->new, (size_t)row->n, row->src);
+    if (r == 0)
+        r = sys_write_all(f->sys, f->fd, u->new, (size_t)row->n, row->at);
+    if (r == 0 && row->n >= LARGE)
+        sys_begin_sync(f->sys, f->fd, row->at, row->n);
+    return r;
+}
+
+static int apply(struct edit_file *f, const struct journal *j, struct stretch *u)
+{
+    int r = 0;
+    for (size_t i = 0; i < j->n && r == 0; i++)
+        r = apply_row(f, j, &j->row[i], u);
+    if (r == 0)
+        r = sys_sync(f->sys, f->fd);
+    return r < 0 ? r : edit_file_note(f, NULL);
+}
+
+int journal_apply(struct edit_file *f, const struct journal *j)
+{
+    struct stretch *u = j->room ? j->room : malloc(sizeof(*u));
+    int r = u ? apply(f, j, u) : -ENOMEM;
+    if (r < 0 && u)
+        r = apply(f, j, u);
+    if (u != j->room)
+        free(u);
+    return r;
+}
+
+/* ---- read ---- */
 
 static int foreign(struct err *e, const char *why)
 {
@@ -172,6 +458,134 @@ static int foreign(struct err *e, const char *why)
                    "the journal beside the model does not fit it: %s; nothing was "
                    "changed (if the model is whole, remove the journal)",
                    why);
+}
+
+static int cannot_read(struct err *e, int r)
+{
+    return err_set(e, r, "cannot read the journal: %s", strerror(-r));
+}
+
+/* The rows, whose sum is right. NULL; or why they are not those of an edit of this model. */
+static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
+{
+    static const char outside[] = "its ranges lie outside";
+    uint64_t end = 0, run = 0; /* up to `end` there are rows without a gap from `run` on */
+    if (j->before > j->after || j->after > INT64_MAX)
+        return outside;
+    for (size_t i = 0; i < n; i++, b += ROW) {
+        struct journal_row row = {get_u64(b, false), get_u64(b + 8, false), get_u64(b + 16, false),
+                                  get_u64(b + 24, false), 0};
+        uint64_t hi, src_end;
+        if (row.at % JOURNAL_SECTOR || row.n == 0 || row.n > JOURNAL_ROW || row.at < end ||
+            !add_u64(row.at, row.n, &hi) || hi > j->after ||
+            (row.n % JOURNAL_SECTOR && hi != j->after))
+            return outside;
+        if (row.src % JOURNAL_SECTOR || row.src == 0 || !add_u64(row.src, row.n, &src_end) ||
+            src_end > file)
+            return outside;
+        run = row.at == end ? run : row.at;
+        end = hi;
+        j->row[j->n++] = row;
+    }
+    /* What was not there before is in the journal, to the last byte. */
+    return j->after > j->before && (end != j->after || run > j->before) ? outside : NULL;
+}
+
+/* The record of a journal that is open, of a model of `size` bytes. VOID: it was not written to its end; else REDO,
+ * but for what the model has. */
+static int load_record(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
+                       struct err *e)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    uint8_t head[FIXED];
+    uint64_t end;
+    j->state = JOURNAL_VOID;
+    int r = file < FIXED ? 0 : sys_read_all(f->sys, j->fd, head, FIXED, 0);
+    if (r < 0 || file < FIXED)
+        return r < 0 ? cannot_read(e, r) : 0;
+    const uint64_t name_len = get_u32(head + 8, false), n = get_u64(head + 32, false),
+                   at = get_u64(head + 40, false);
+    if (n == 0 || n > JOURNAL_MAX_ROWS || name_len > NAME_MAX ||
+        !add_u64(at, n * ROW + name_len, &end) || end > file)
+        return 0;
+    uint8_t *rest = buf_extend(&b, (size_t)(n * ROW + name_len));
+    j->row = calloc((size_t)n, sizeof(*j->row));
+    if (!rest || !j->row)
+        return err_set(e, -ENOMEM, "no memory for the journal");
+    r = sys_read_all(f->sys, j->fd, rest, b.len, at);
+    if (r < 0)
+        return cannot_read(e, r);
+    if (get_u64(head + 48, false) != sum_of(sum_of(0, head, 48), rest, b.len))
+        return 0;
+    j->before = get_u64(head + 16, false);
+    j->after = get_u64(head + 24, false);
+    const char *why = decode_rows(j, rest, (size_t)n, file);
+    if (!why && (name_len != strlen(f->name) || memcmp(rest + n * ROW, f->name, name_len) != 0))
+        why = "it names another file";
+    if (!why && (size < j->before || size > j->after))
+        why = "it is for a file of another size";
+    if (why)
+        return foreign(e, why);
+    if (place_table(j, end) == file)
+        j->state = JOURNAL_REDO;
+    return 0;
+}
+
+static bool all_zero(const uint8_t *p, size_t n)
+{
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* What became of the sectors. */
+struct found {
+    bool fits, done, begun;
+};
+
+/* The model has `have` bytes of the row. What it did not have before is missing, zero or new. */
+static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size_t have, size_t i,
+                           struct found *ret)
+{
+    const size_t at = i * JOURNAL_SECTOR, end = (size_t)min_u64(at + JOURNAL_SECTOR, n);
+    const size_t mid =
+        (size_t)min_u64(max_u64(at, old_n), end); /* up to here it was there before */
+    const size_t last = (size_t)max_u64(mid, min_u64(end, have));
+    const bool new = memcmp(u->now + at, u->new + at, mid - at) == 0;
+    const bool old = sector_sum(u->now, old_n, i) == get_u64(u->table + 8 * i, false);
+    const bool grown = memcmp(u->now + mid, u->new + mid, last - mid) == 0;
+    ret->fits &= (new || old) && (grown || all_zero(u->now + mid, last - mid));
+    ret->done &= new &&grown &&last == end;
+    ret->begun |= !old;
+}
+
+int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
+{
+    struct found found = {true, true, false};
+    struct stat st;
+    struct stretch *u = j->room ? j->room : malloc(sizeof(*u));
+    int r = u ? f->sys->fstat(f->sys, f->fd, &st) : -ENOMEM;
+    const uint64_t size = r == 0 ? (uint64_t)st.st_size : 0;
+    bool whole = true;
+    for (size_t i = 0; i < j->n && r == 0 && whole; i++) {
+        const struct journal_row *row = &j->row[i];
+        const size_t n = (size_t)row->n, have = (size_t)within_u64(row->at, n, size);
+        r = sys_read_all(f->sys, j->fd, u->table, sectors_of(row) * 8, row->table);
+        if (r == 0)
+            r = sys_read_all(f->sys, j->fd, u->new, n, row->src);
+        whole = r == 0 && row_sum(row, u) == row->sum;
+        if (whole)
+            r = sys_read_all(f->sys, f->fd, u->now, have, row->at);
+        for (size_t k = 0; k < sectors_of(row) && r == 0 && whole; k++)
+            compare_sector(u, n, old_bytes(j, row), have, k, &found);
+    }
+    if (u != j->room)
+        free(u);
+    if (r < 0)
+        return err_set(e, r, "cannot compare the journal with the model: %s", strerror(-r));
+    if (whole && !found.fits)
+        return foreign(e, "a part of the model is neither the old nor the new one");
+    j->state = !whole ? JOURNAL_VOID : found.done ? JOURNAL_DONE : JOURNAL_REDO;
+    j->begun = found.begun || size > j->before;
+    return 0;
 }
 
 /* Another user's object has the journal's name, or the journal has other names (of a backup). */
@@ -184,19 +598,6 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
                          "the model may be unfinished without it)"
                        : "belongs neither to the model's owner nor to this user; it is left alone "
                          "(if the model is whole, remove it to edit the model)");
-}
-
-/* The bytes of a journal that is ours. */
-static int read_bytes(const struct edit_file *f, int fd, const struct stat *st,
-                      const struct stat *model, struct buf *ret, struct err *e)
-{
-    if (st->st_size / 2 > model->st_size + 4096 || (uint64_t)st->st_size > min_u64(MOST, SIZE_MAX))
-        return foreign(e, "it is too large");
-    uint8_t *at = buf_extend(ret, (size_t)st->st_size);
-    int r = buf_error(ret);
-    if (r == 0 && at)
-        r = sys_read_all(f->sys, fd, at, ret->len, 0);
-    return r < 0 ? err_set(e, r, "cannot read the journal: %s", strerror(-r)) : 0;
 }
 
 /*
@@ -227,114 +628,23 @@ static int open_file(const struct edit_file *f, const struct stat *model, int *f
     return edit_is_ours(st, model) ? 0 : planted(name, st, model, e);
 }
 
-/* True if the bytes are a whole journal. Its numbers then are consistent, but not yet trusted. */
-static bool decode(struct journal *j)
-{
-    const uint8_t *p = j->raw.data;
-    size_t n = j->raw.len;
-    if (n < FIXED + SUM || memcmp(p, MAGIC, 8) != 0 || get_u32(p + 8, false) != JOURNAL_SECTOR)
-        return false;
-    if (get_u64(p + n - SUM, false) != sum_of(p, n - SUM))
-        return false;
-    uint64_t name_len = get_u32(p + 12, false);
-    j->lo = get_u64(p + 24, false);
-    j->n = get_u64(p + 32, false);
-    if (j->n > n || FIXED + name_len + sectors(j->n) * SUM + j->n + SUM != n)
-        return false;
-    j->sums = p + FIXED + name_len;
-    j->new = j->sums + sectors(j->n) * SUM;
-    return true;
-}
-
-/* J3: does the journal describe this model? */
-static int check_identity(const struct edit_file *f, const struct journal *j,
-                          const struct stat *model, struct err *e)
-{
-    const uint8_t *p = j->raw.data;
-    size_t name_len = get_u32(p + 12, false);
-    uint64_t size = get_u64(p + 16, false);
-    if (name_len != strlen(f->name) || memcmp(p + FIXED, f->name, name_len) != 0)
-        return foreign(e, "it names another file");
-    if (size != (uint64_t)model->st_size)
-        return foreign(e, "it is for a file of another size");
-    if (j->lo % JOURNAL_SECTOR || j->lo > size || j->n > size - j->lo)
-        return foreign(e, "its range lies outside");
-    return 0;
-}
-
-/* J3: is each sector of the model old or new? */
-static int check_sectors(const struct edit_file *f, const struct journal *j,
-                         enum journal_state *state, struct err *e)
-{
-    uint8_t now[JOURNAL_SECTOR];
-    *state = JOURNAL_DONE;
-    for (uint64_t i = 0; i < sectors(j->n); i++) {
-        uint64_t at = i * JOURNAL_SECTOR;
-        size_t n = sector_len(j->n, i);
-        int r = sys_read_all(f->sys, f->fd, now, n, j->lo + at);
-        if (r < 0)
-            return err_set(e, r, "cannot read the model: %s", strerror(-r));
-        if (memcmp(now, j->new + at, n) == 0)
-            continue;
-        if (sum_of(now, n) != get_u64(j->sums + i * SUM, false))
-            return foreign(e, "a part of the header is neither the old nor the new one");
-        *state = JOURNAL_REDO;
-    }
-    return 0;
-}
-
-static int judge(const struct edit_file *f, struct journal *j, const struct stat *model,
-                 enum journal_state *state, struct err *e)
-{
-    *state = JOURNAL_VOID;
-    if (!decode(j))
-        return 0;
-    int r = check_identity(f, j, model, e);
-    return r < 0 ? r : check_sectors(f, j, state, e);
-}
-
-/* The same of a journal with bytes of tensors, open as *fd, which passes to it. */
-static int judge_patch(const struct edit_file *f, int *fd, struct journal *j,
-                       const struct stat *model, enum journal_state *state, struct err *e)
-{
-    bool whole, fits, done;
-    const char *why;
-    *state = JOURNAL_VOID;
-    int r = patch_load(f->sys, *fd, f->name, (uint64_t)model->st_size, &j->patch, &whole, &why);
-    if (r < 0)
-        return err_set(e, r, "cannot read the journal: %s", strerror(-r));
-    if (!whole)
-        return 0;
-    *fd = -1;
-    if (why)
-        return foreign(e, why);
-    r = patch_compare(f, &j->patch, &whole, &fits, &done, e);
-    if (r < 0 || !whole)
-        return r;
-    if (!fits)
-        return foreign(e, "a part of the model is neither the old nor the new one");
-    *state = done ? JOURNAL_DONE : JOURNAL_REDO;
-    return 0;
-}
-
-static int load(const struct edit_file *f, int *fd, const struct stat *st, const struct stat *model,
-                enum journal_state *state, struct journal *j, struct err *e)
+/* A form that this program does not write is left alone. Of anything else only its own means something. */
+static int judge(const struct edit_file *f, struct journal *j, const struct stat *st,
+                 const struct stat *model, struct err *e)
 {
     uint8_t magic[8] = {0};
-    size_t n = (size_t)min_u64(sizeof(magic), (uint64_t)st->st_size);
-    int r = sys_read_all(f->sys, *fd, magic, n, 0);
+    j->state = JOURNAL_VOID;
+    int r = st->st_size < 8 ? 0 : sys_read_all(f->sys, j->fd, magic, 8, 0);
     if (r < 0)
-        return err_set(e, r, "cannot read the journal: %s", strerror(-r));
-    if (memcmp(magic, PATCH_MAGIC, 8) == 0)
-        return judge_patch(f, fd, j, model, state, e);
-    if (memcmp(magic, (uint8_t[8]){0}, 8) == 0) { /* its head, written last, is missing (J1) */
-        *state = JOURNAL_VOID;
+        return cannot_read(e, r);
+    if (memcmp(magic, MAGIC, 7) != 0 || magic[7] < '1' || magic[7] > '9')
         return 0;
-    }
-    if (memcmp(magic, MAGIC, 7) == 0 && magic[7] > PATCH_MAGIC[7] && magic[7] <= '9')
-        return foreign(e, "it was written by a later version of ggufs");
-    r = read_bytes(f, *fd, st, model, &j->raw, e);
-    return r < 0 ? r : judge(f, j, model, state, e);
+    if (magic[7] != MAGIC[7])
+        return foreign(e, magic[7] > MAGIC[7]
+                              ? "it was written by a later version of ggufs"
+                              : "it was written by a build of ggufs from before its first release");
+    r = load_record(f, j, (uint64_t)st->st_size, (uint64_t)model->st_size, e);
+    return r < 0 || j->state == JOURNAL_VOID ? r : journal_compare(f, j, e);
 }
 
 bool journal_see(const struct edit_file *f, struct journal_seen *ret)
@@ -359,27 +669,24 @@ bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen 
            edit_id_equal(&a->journal, &b->journal);
 }
 
-static int look(const struct edit_file *f, enum journal_state *state, struct journal *ret,
-                struct journal_seen *seen, struct err *e)
+static int look(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
+                struct err *e)
 {
-    CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
+    CLEANUP(journal_free) struct journal j = {.sys = f->sys, .fd = -1};
     struct stat model, st;
-    int fd = -1;
-    *state = JOURNAL_NONE;
     *seen = (struct journal_seen){0};
     int r = f->sys->fstat(f->sys, f->fd, &model);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
     seen->model = edit_id_of(&model);
     seen->gone = model.st_nlink == 0;
-    r = seen->gone ? 1 : open_file(f, &model, &fd, &st, e);
-    if (r == 2)
-        *state = JOURNAL_PLANTED;
+    r = seen->gone ? 1 : open_file(f, &model, &j.fd, &st, e);
     if (r == 0 || r == 2)
         seen->journal = edit_id_of(&st);
+    if (r == 2)
+        ret->state = JOURNAL_PLANTED;
     if (r == 0)
-        r = load(f, &fd, &st, &model, state, &j, e);
-    sys_close(f->sys, &fd);
+        r = judge(f, &j, &st, &model, e);
     if (r != 0)
         return r < 0 ? r : 0;
     *ret = j;
@@ -399,15 +706,16 @@ static bool is_edited(const struct edit_file *f)
 }
 
 /* The editor of the model may have begun or ended an edit while its journal was read. */
-int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
-                 struct journal_seen *seen, struct err *e)
+int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
+                 struct err *e)
 {
     struct journal_seen before, now;
     struct err why = {0};
     int r = 0;
+    *ret = JOURNAL_INIT;
     for (int i = 0; i < LOOKS; i++) {
         why = (struct err){0};
-        r = look(f, state, ret, &before, &why);
+        r = look(f, ret, &before, &why);
         if (r == 0 || (journal_see(f, &now) && journal_seen_equal(&before, &now) && !is_edited(f)))
             break;
     }
@@ -420,28 +728,37 @@ int journal_load(const struct edit_file *f, enum journal_state *state, struct jo
     return r;
 }
 
-/* Write what the journal holds. */
-static int redo(const struct edit_file *f, const struct journal *j)
-{
-    if (j->patch.sys)
-        return patch_redo(f, &j->patch);
-    int r = sys_write_all(f->sys, f->fd, j->new, (size_t)j->n, j->lo);
-    return r < 0 ? r : sys_sync(f->sys, f->fd);
-}
-
 int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
-    int r = journal_load(f, found, &j, NULL, e);
+    int r = journal_load(f, &j, NULL, e);
+    *found = j.state;
     if (r == 0 && *found == JOURNAL_PLANTED)
         return -ESTALE;
     if (r < 0 || *found == JOURNAL_NONE)
         return r;
-    if (*found == JOURNAL_REDO) {
-        r = redo(f, &j);
-        if (r < 0)
-            return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
+    if (*found == JOURNAL_REDO)
+        r = journal_apply(f, &j);
+    else if (f->unfinished)
+        r = edit_file_note(f, NULL);
+    if (r < 0)
+        return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
+    f->unfinished = false;
+    (void)journal_remove(f);
+    return 0;
+}
+
+int journal_map(const struct journal *j, struct map *m)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        const struct journal_row *row = &j->row[i];
+        void *at = (void *)(uintptr_t)(m->data + row->at);
+        if (row->at >= m->size || !is_units(j, row) || row->src % JOURNAL_UNIT)
+            continue;
+        size_t n = (size_t)min_u64(row->n, m->size - row->at);
+        if (mmap(at, n, PROT_READ, MAP_SHARED | MAP_FIXED, j->fd, (off_t)row->src) == MAP_FAILED)
+            return -errno;
     }
-    journal_remove(f);
-    return *found == JOURNAL_REDO ? edit_file_note(f, e) : 0;
+    m->own = min_u64(m->size, j->before);
+    return 0;
 }

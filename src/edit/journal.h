@@ -1,33 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The redo journal of an edit in place: the new bytes of the header, beside the model, so that a
- * header torn by a crash can be made whole. An edit that changes bytes of tensors has a journal of
- * another form, see patch.h. Both are read, of whatever version of ggufs; a later form is left alone.
+ * The redo journal of an edit in place: one record beside the model that says which ranges of the model
+ * change, and where in the journal's own file their new bytes lie. It may be large, and only its rows are
+ * in memory.
  *
- * All numbers are little-endian. A sector is 512 bytes, the least that any disk writes whole; the
- * range [lo, lo + n) of the model begins on one.
+ * A row is at most 1 MiB of the model, whole sectors but at the end of the file: a sector is 512 bytes, the least
+ * that any disk writes whole. Where bytes of tensors change, rows are whole units of 64 KiB, in the journal too, so
+ * that readers can map them in the place of the model's (no page is larger). Numbers are little-endian.
  *
- *     0  "GGUFSJN1"
- *     8  u32 sector      12  u32 bytes of the name
- *    16  u64 size of the model
- *    24  u64 lo          32  u64 n
- *    40  the model's name
- *        u64 sum of the old bytes, for each sector of the range
- *        n new bytes
- *        u64 sum of everything before
+ *     0  "GGUFSJN3"
+ *     8  u32 bytes of the name         12  u32 0
+ *    16  u64 size of the model before, 24  u64 after: not less, for tensors may be added at the end
+ *    32  u64 number of rows            40  u64 where they begin
+ *    48  u64 sum of everything before, and of the rows and the name
+ *     -  new bytes
+ *     -  the rows: u64 first byte, u64 bytes, u64 where in the journal their new bytes begin, u64 sum of
+ *        its part of the table and of its new bytes; in order, disjoint
+ *        the model's name
+ *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
+ *
+ * The log of drafts (model/content.h) becomes the journal where new bytes lie in it as they are to lie in
+ * the model: they stay where they are, and the rest of the record is written before and behind them. Any
+ * other edit has a small journal of its own. What the model did not have before is in rows to the last byte.
  *
  * Steps of an edit, each after the one before is known to be on disk:
- *  1. the journal is written and synced, then its folder;
- *  2. the header is written and synced;
- *  3. the journal is removed.
+ *  1. the record is written, its first 56 bytes last, and synced, then its folder;
+ *  2. the model is written and synced;
+ *  3. the name is removed.
  * Invariants:
- *  J1. Before step 1 is done the model is untouched; a journal whose sum is wrong never mattered.
- *  J2. From then on every sector of the range is as before or as after, and the journal is whole:
- *      the edit is as good as done, replaying it completes it.
+ *  J1. Before step 1 is done the model is untouched; a journal whose sums are wrong never mattered.
+ *  J2. From then on every sector of the rows is as before or as after, and the journal is whole: the edit
+ *      is done, replaying it completes it. What the model did not have is missing, zero or new.
  *  J3. A journal is applied only if it is ours (edit_is_ours()), names the model and its size, and
- *      every sector of the range is one of the two. So one that a copied, restored or planted file
- *      does not fit changes nothing (-ESTALE, and it stays, for a person to look at). Nothing that is
- *      not ours is opened, and it never prevents reading: the header is then read as it is.
+ *      every sector is one of the two. So one that a copied, restored or planted file does not fit
+ *      changes nothing (-ESTALE, and it stays, for a person to look at). Nothing that is not ours is
+ *      opened, and it never prevents reading: the model is then read as it is.
  * Device and inode numbers are not part of it: they differ after a reboot or a restored backup.
  *
  * Private to the edit layer.
@@ -35,41 +42,14 @@
 #ifndef EDIT_JOURNAL_H
 #define EDIT_JOURNAL_H
 
-#include "base/buf.h"
-#include "edit/patch.h"
+#include "base/map.h"
+#include "edit/commit.h"
 
+#define JOURNAL_UNIT ((uint64_t)64 << 10)
 #define JOURNAL_SECTOR 512
-
-/* A journal in memory; new and sums point into raw. */
-struct journal {
-    struct buf raw;
-    uint64_t lo, n;      /* the range of the model */
-    const uint8_t *sums; /* of the old bytes */
-    const uint8_t *new;  /* n bytes */
-    struct patch patch;  /* if there is one, the rest is empty */
-};
-
-#define JOURNAL_INIT ((struct journal){0})
-void journal_free(struct journal *j);
-
-/* Make the file. Its descriptor, for reading too, or -errno. */
-int journal_create(const struct edit_file *f, struct err *e);
-/* Give a log the name instead, and close it. Another descriptor of it; -errno: it was closed before, or the file
- * system does not name files without a name. */
-int journal_adopt(const struct edit_file *f, struct log *s);
-
-/* The smallest range of whole sectors in which two headers of n bytes differ; *len 0: none. */
-void journal_range(const uint8_t *old, const uint8_t *new, uint64_t n, uint64_t *lo, uint64_t *len);
-
-/*
- * Step 1 for the bytes [lo, lo + n), of which old and new point to the first. On failure nothing
- * is left.
- */
-int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, const uint8_t *new,
-                  uint64_t n, struct err *e);
-
-/* Step 3. Best effort: what stays is found to be done by the next recovery. */
-void journal_remove(const struct edit_file *f);
+#define JOURNAL_ROW ((uint64_t)1 << 20) /* bytes of a row */
+/* Of one edit: 256 GiB in one piece, and 16 GiB in the smallest. */
+#define JOURNAL_MAX_ROWS ((uint64_t)1 << 18)
 
 enum journal_state {
     JOURNAL_NONE,
@@ -78,6 +58,45 @@ enum journal_state {
     JOURNAL_DONE,    /* every sector is new */
     JOURNAL_REDO,    /* every sector is old or new, not all new */
 };
+
+struct journal_row {
+    uint64_t at, n; /* of the model */
+    uint64_t src;   /* where in the journal its new bytes begin */
+    uint64_t sum;
+    uint64_t table; /* where in the journal its part of the table begins */
+};
+
+struct journal {
+    enum journal_state state;
+    bool begun;            /* REDO: some sector is new */
+    const struct sys *sys; /* NULL: nothing is open */
+    int fd;                /* owned */
+    uint64_t before, after;
+    struct journal_row *row; /* owned */
+    size_t n, cap;
+    void *
+        room; /* owned; NULL: made when it is needed. So applying what was written takes no memory */
+};
+
+#define JOURNAL_INIT ((struct journal){0})
+void journal_free(struct journal *j);
+
+/* How many bytes of the model an edit in place writes, at most. 0, -EFBIG (more rows than there may be),
+ * -ENOMEM. */
+int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
+
+/*
+ * Step 1 for a plan that is done in place. On failure nothing is left. 0, -EINTR (hooks), -errno.
+ */
+int journal_write(const struct edit_file *f, const struct edit_plan *plan,
+                  const struct edit_hooks *hooks, struct journal *ret, struct err *e);
+/* Step 2, once more if it fails; f has the model's identity then. 0, -errno: some of it may be written. */
+int journal_apply(struct edit_file *f, const struct journal *j);
+/* Step 3. Best effort after step 2: what stays is found to be done. 0, -errno: the name stays. */
+int journal_remove(const struct edit_file *f);
+
+/* Compare a journal that is open with the model: state and `begun`. 0, -ESTALE (J3), -errno. */
+int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);
 
 /*
  * The model's file and its journal as they were seen at one time. If both are the same later, no
@@ -93,16 +112,19 @@ bool journal_see(const struct edit_file *f, struct journal_seen *ret);
 bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen *b);
 
 /*
- * Find the model's journal and judge it; *ret is loaded for DONE and REDO. Another process may be
- * editing the model: what does not fit is looked at again, until it stays the same and nobody has the
- * lock. *seen: what was there before the look; may be NULL. 0, with a line in *e for PLANTED; -ESTALE
- * (J3), -EBUSY (another process edits the model all the time), -errno.
+ * Find the model's journal and judge it. Another process may be editing the model: what does not fit is
+ * looked at again, until it stays the same and nobody has the lock. *seen: what was there before the look;
+ * may be NULL. 0, with a line in *e for PLANTED; -ESTALE (J3), -EBUSY (another process edits the model
+ * all the time), -errno.
  */
-int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
-                 struct journal_seen *seen, struct err *e);
+int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
+                 struct err *e);
 
 /* Replay or drop the journal, if there is one. f is open for writing, and locked. 0, -ESTALE (also
  * where one is planted), -errno. */
 int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e);
+
+/* Map the new bytes, but for a part of the header, over a mapping of the model as it will be. 0, -errno. */
+int journal_map(const struct journal *j, struct map *m);
 
 #endif

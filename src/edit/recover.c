@@ -86,22 +86,16 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
-    enum journal_state state;
     struct edit_overlay o = EDIT_OVERLAY_INIT;
     struct err why = {0};
-    int r = journal_load(f, &state, &j, &o.seen, &why);
+    int r = journal_load(f, &j, &o.seen, &why);
     if (r < 0)
         return err_set(e, r, "%s", why.msg);
-    o.off = j.lo;
     o.planted = why;
-    if (state == JOURNAL_REDO && j.patch.sys) {
-        o.patch = j.patch;
-        j.patch = PATCH_INIT;
-    } else if (state == JOURNAL_REDO) {
-        buf_add(&o.bytes, j.new, (size_t)j.n);
+    if (j.state == JOURNAL_REDO) {
+        o.journal = j;
+        j = JOURNAL_INIT;
     }
-    if (buf_error(&o.bytes))
-        return err_set(e, buf_error(&o.bytes), "no memory for the journal");
     *ret = o;
     return 0;
 }
@@ -112,45 +106,27 @@ bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f)
     return !journal_see(f, &now) || journal_seen_equal(&o->seen, &now);
 }
 
-/* The model with what a journal of bytes of tensors holds, which stays where it is. */
-static int add_patch(struct image *im, const struct patch *p, uint32_t no, struct err *e)
-{
-    struct source journal;
-    uint64_t at = 0;
-    int r = source_fd(p->fd, &journal, e);
-    if (r < 0)
-        return r;
-    uint32_t from = image_file(im, journal);
-    for (size_t i = 0; i < p->n_range; i++) {
-        image_add_file(im, no, at, p->range[i].lo - at);
-        image_add_file(im, from, p->range[i].src, p->range[i].n);
-        at = p->range[i].lo + p->range[i].n;
-    }
-    image_add_file(im, no, at, p->after - at);
-    return 0;
-}
-
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e)
 {
-    struct source file;
+    const struct journal *j = &o->journal;
+    struct source file, journal = {.fd = -1};
+    uint64_t at = 0;
     int r = source_fd(f->fd, &file, e);
+    if (r == 0 && j->n)
+        r = source_fd(j->fd, &journal, e);
     if (r < 0)
         return r;
     struct image *im = o->image = image_new(NULL);
     if (!im)
         return err_set(e, -ENOMEM, "no memory");
-    uint64_t at = min_u64(o->off, file.size), end = min_u64(at + o->bytes.len, file.size);
-    uint32_t no = image_file(im, file);
-    if (o->patch.sys) {
-        r = add_patch(im, &o->patch, no, e);
-    } else {
-        image_add_file(im, no, 0, at);
-        image_add_memory(im, o->bytes.data, end - at);
-        image_add_file(im, no, end, file.size - end);
+    const uint32_t no = image_file(im, file), from = image_file(im, journal);
+    for (size_t i = 0; i < j->n; i++) {
+        image_add_file(im, no, at, j->row[i].at - at);
+        image_add_file(im, from, j->row[i].src, j->row[i].n);
+        at = j->row[i].at + j->row[i].n;
     }
-    if (r < 0)
-        return r;
+    image_add_file(im, no, at, (j->n ? j->after : file.size) - at);
     r = image_end(im);
     *ret = image_source(im);
     ret->fd = f->fd;
@@ -159,19 +135,18 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
 
 bool edit_overlay_changes(const struct edit_overlay *o)
 {
-    return o->bytes.len > 0 || o->patch.sys;
+    return o->journal.n > 0;
 }
 
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)
 {
-    int r = o->patch.sys ? patch_map(&o->patch, m) : 0;
+    int r = o->journal.n ? journal_map(&o->journal, m) : 0;
     return r < 0 ? err_set(e, r, "cannot map the journal: %s", strerror(-r)) : 0;
 }
 
 void edit_overlay_free(struct edit_overlay *o)
 {
-    buf_free(&o->bytes);
-    patch_free(&o->patch);
+    journal_free(&o->journal);
     image_unref(o->image);
     *o = EDIT_OVERLAY_INIT;
 }

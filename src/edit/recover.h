@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a crash left: an edit in place is finished or dropped, new files that never took the model's
- * place are removed. And for mounts that may not write: the finished header, in memory.
+ * place are removed. And for mounts that may not write: the model as the journal makes it.
  */
 #ifndef EDIT_RECOVER_H
 #define EDIT_RECOVER_H
@@ -24,11 +24,9 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 
 /* What the journal would write, for reading through. */
 struct edit_overlay {
-    uint64_t off;
-    struct buf bytes;    /* empty: no journal, or nothing that it would change */
-    struct err planted;  /* code 0, or what has the journal's name is not ours and was not opened */
-    struct patch patch;  /* owned: or what it is of bytes of tensors (patch.h) */
-    struct image *image; /* owned: the file with them */
+    struct journal journal; /* owned: without rows if it does not exist, or has nothing to write */
+    struct image *image;    /* owned: the file with it */
+    struct err planted; /* code 0, or what has the journal's name is not ours and was not opened */
     struct journal_seen seen;
 };
 
@@ -43,8 +41,8 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
                         struct err *e);
 /* True if there is something that it changes. */
 bool edit_overlay_changes(const struct edit_overlay *o);
-/* Lay it over a mapping of the file, of the source's size. Of a header alone nothing is mapped: readers of
- * one have it from the source. 0, -errno. */
+/* Lay it over a mapping of the file, of the source's size, but for the header, which readers have from the source. 0,
+ * -errno. */
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
 void edit_overlay_free(struct edit_overlay *o);
 

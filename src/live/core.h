@@ -66,7 +66,6 @@ struct batch {
     uint64_t last;     /* in flight: its last edit */
     uint64_t restored; /* it is an undo: the state that it goes back to; else 0 */
     bool slow;         /* in flight: it may be a copy of a large model */
-    bool touched;      /* bytes of tensors were overwritten, maybe, and are back */
     struct buf notes;  /* owned; in flight: what is done to each key and tensor, for the log */
     struct err why;    /* it was not written: why; else code 0 */
 };

@@ -23,12 +23,6 @@ int tensor_table_make(struct live *l, struct edit_plan *p, struct snapshot *snap
 /* The store of the newest snapshot again, which may be one of l->next, over base_store(). 0,
  * -ENOMEM. */
 int tensor_table_store(struct live *l, struct store **ret);
-/*
- * Bytes of tensors were overwritten in the model's file, and are back: what read them meanwhile may have kept
- * others. Each tensor that the batch, which was in flight, changes is another version in l->disk from now on. 0,
- * -ENOMEM, -EOVERFLOW.
- */
-int tensor_table_renew(struct live *l, const struct batch *b);
 void tensor_table_free(struct tensor_table *p);
 
 #endif

@@ -184,13 +184,13 @@ bool waits_for(const struct live *l, uint64_t batch)
     return w;
 }
 
-struct live_wait *waits_end(struct live *l, uint64_t batch, int r)
+struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost)
 {
     struct waits *s = &l->waits;
     struct live_wait *out = NULL, **end = &out, **at = &s->first;
     bool all = false;
     assert(lock_held(&l->lock));
-    if (r < 0 && batch_break(l, r))
+    if (r < 0 && lost && batch_break(l, r))
         l->failed = r;
     while (*at)
         if ((*at)->needs == LIVE_DURABLE && (*at)->batch <= batch) {
@@ -200,6 +200,8 @@ struct live_wait *waits_end(struct live *l, uint64_t batch, int r)
         } else {
             at = &(*at)->next;
         }
+    if (r < 0 && !lost && !out)
+        l->failed = r;
     const int earlier = all ? writer_take_failure(l) : 0;
     for (struct live_wait *w = out; w && r == 0; w = w->next)
         if (w->edit == WAITS_ALL)

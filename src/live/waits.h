@@ -95,10 +95,10 @@ void waits_released(struct live *l, uint64_t batch);
 /* A request waits for this batch. */
 bool waits_for(const struct live *l, uint64_t batch);
 /*
- * Batches up to this number are durable, or r: all edits after live.settled are lost, which those that wait for all
- * of them get too; a loss that no request gets is reported later. Returns the entries, for waits_tell().
+ * Batches up to this number are durable, or r, which those that wait for all edits get too; one that no request gets is
+ * reported later. lost: with them, all edits after live.settled are lost. Returns the entries, for waits_tell().
  */
-struct live_wait *waits_end(struct live *l, uint64_t batch, int r);
+struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost);
 /* Answer them. Without the lock: done() replies to the kernel. */
 void waits_tell(struct live_wait *list);
 

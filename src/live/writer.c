@@ -85,7 +85,8 @@ static void log_edits(const struct live *l, const struct job *b, int r)
             live_log(l, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),
                      ms);
         else
-            live_log(l, LOG_ERR, "%s: not written: %s", at, p->why.msg);
+            live_log(l, LOG_ERR, b->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
+                     p->why.msg);
     }
 }
 
@@ -122,8 +123,6 @@ static void failed(struct live *l)
     report_lost(l, &e);
     l->flying = NULL;
     l->flying_store = NULL;
-    if (l->flight.touched && tensor_table_renew(l, &l->flight) < 0)
-        live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
     l->due_set = false;
     batch_drop(l, &l->flight);
     snapshot_unref(flying);
@@ -162,9 +161,9 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
         history_job_begin(history, l->disk, l->flying, b->restored);
     int r = edit_commit(l->file, &b->plan, &l->opt.edit, &hooks, &job->result, &b->why);
     if (history)
-        history_job_end(history, r == 0);
+        history_job_end(history, r == 0 || job->result.unfinished);
     const bool replaced = job->result.old_fd >= 0;
-    b->touched = r < 0 && b->plan.patch && job->result.strategy == EDIT_INPLACE;
+    l->unmapped |= job->result.unfinished;
     bool other = replaced || (b->plan.tensor && !b->plan.same);
     if (replaced)
         (void)close(job->result.old_fd);
@@ -214,7 +213,7 @@ static int write_flight(struct live *l, struct job *job)
     int r = carry_out(l, job, &s);
     log_edits(l, job, r);
     lock_take(&l->lock);
-    if (r == 0)
+    if (r == 0 || job->result.unfinished)
         landed(l, job, s);
     return r;
 }
@@ -241,7 +240,7 @@ static void take(struct live *l, struct job *job)
 static void answer_without(struct live *l, int r)
 {
     l->due_set = false;
-    struct live_wait *waits = waits_end(l, l->next.number, r);
+    struct live_wait *waits = waits_end(l, l->next.number, r, true);
     l->settled = l->edits;
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
@@ -270,16 +269,18 @@ static void give_up(struct live *l, const struct err *e)
     answer_without(l, e->code);
 }
 
-/* The batch is done, and those that wait are answered. */
+/* The batch is done, and those that wait are answered. What is unfinished is on the disk, in the journal: nothing
+ * is lost, but those that wait get the error. */
 static void finish(struct live *l, struct job *job, int r)
 {
-    if (r < 0)
+    const bool lost = r < 0 && !job->result.unfinished;
+    if (lost)
         failed(l);
-    makings_settle(l, r < 0 ? &l->flight.why : NULL);
-    struct view_draft *dead = r == 0 ? tensors_landed(l, &l->flight) : NULL;
+    makings_settle(l, lost ? &l->flight.why : NULL);
+    struct view_draft *dead = lost ? NULL : tensors_landed(l, &l->flight);
     undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
-    struct live_wait *waits = waits_end(l, r < 0 ? l->next.number : l->flight.number, r);
-    l->settled = r < 0 ? l->edits : l->flight.last;
+    struct live_wait *waits = waits_end(l, lost ? l->next.number : l->flight.number, r, lost);
+    l->settled = lost ? l->edits : l->flight.last;
     bool freeing = l->freeing = job->made && !batch_is_small(&l->flight);
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
@@ -427,7 +428,8 @@ bool writer_file(const struct live *l, struct edit_file *ret)
                               .fd = -1,
                               .id = f->id,
                               .clone = f->clone,
-                              .backed = f->backed};
+                              .backed = f->backed,
+                              .unfinished = f->unfinished};
     (void)strcpy(ret->name, f->name);
     return true;
 }

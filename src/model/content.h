@@ -29,7 +29,7 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
 
 /*
  * A log: a file without a name to which drafts write. Room in it is taken once, at its end, so that bytes which a
- * piece refers to never change. It may become the journal of an edit (journal_adopt()); no more room is taken in it
+ * piece refers to never change. It may become the journal of an edit (edit/journal.h); no more room is taken in it
  * then.
  */
 struct log {

@@ -20,7 +20,7 @@ LEFTOVER = '.model.gguf.ggufs-abc123'
 
 def file(name):
     with open(name, 'wb') as out:
-        out.write(b'GGUFSJN1' + bytes(200))
+        out.write(b'GGUFSJN3' + bytes(200))
 
 
 def closed(name):
@@ -128,7 +128,7 @@ class Recovered(unittest.TestCase):
 
     def test_what_was_done_is_said(self):
         self.assertEqual(self.said(), 'nothing to recover\n')
-        self.assertEqual(self.said((JOURNAL, b'GGUFSJN1')), 'an interrupted edit was undone\n')
+        self.assertEqual(self.said((JOURNAL, b'GGUFSJN3')), 'an interrupted edit was undone\n')
         self.assertEqual(self.said((LEFTOVER, samples.editable())),
                          'whole; what an interrupted edit had left beside it was removed\n')
 

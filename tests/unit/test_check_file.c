@@ -10,10 +10,9 @@
 #include "alloc.h"
 #include "check/report.h"
 #include "check_rows.h"
-#include "edit/journal.h"
-#include "edit/temp.h"
 #include "model_dir.h"
 #include "place.h"
+#include "put_journal.h"
 #include "tree_image.h"
 
 enum { TEXT_MAX = 4096 };
@@ -63,12 +62,10 @@ static void test_journal(void)
     struct fixture x;
     struct edit d;
     enum check_outcome outcome;
-    uint64_t lo, len;
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
     struct edit_file f = open_model(&x, calm());
-    journal_range(x.old, d.p.head.data, d.p.head.len, &lo, &len);
-    CU_ASSERT_EQUAL(journal_write(&f, lo, x.old + lo, d.p.head.data + lo, len, NULL), 0);
+    CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
     char *file = told(&x, &outcome), *tree = shown(&x);
     CU_ASSERT_EQUAL(outcome, CHECK_WARNINGS);
     CU_ASSERT_EQUAL(strncmp(file, want, strlen(want)), 0);
@@ -85,17 +82,13 @@ static void test_patch_read(void)
 {
     struct fixture x;
     struct edit d;
-    struct patch p;
     struct tree_image m = {.fd = -1};
     struct tree_options o = {.read_only = true};
     char path[128];
     setup(&x);
     make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_BYTES | EDIT_ADDED);
     struct edit_file f = open_model(&x, calm());
-    int fd = journal_create(&f, NULL), undo = temp_unnamed(&f, NULL);
-    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &d.p, NULL, NULL, fd, undo, &p, NULL), 0);
-    patch_free(&p);
-    (void)close(undo);
+    CU_ASSERT_EQUAL_FATAL(put_journal_of(&f, &d.p), 0);
     edit_file_close(&f);
     (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
     CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, NULL), 0);

@@ -1,228 +1,605 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/journal: what a journal may hold. Each is written byte for byte, with a sum that is right. */
+/*
+ * edit/journal: torn models are finished, journals that were not written to their end are dropped, what does not
+ * fit is left alone, who may read a journal, and when an edit goes that way.
+ */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "base/hash.h"
+#include "build_gguf.h"
 #include "cu_main.h"
-#include "edit/journal.h"
-#include "edit/temp.h"
+#include "edit/recover.h"
 #include "faultsys.h"
 #include "model_dir.h"
+#include "put_journal.h"
 
-enum { SECTOR = 512 };
+#define U JOURNAL_UNIT
+enum { FIXED = 56, ROW = 32, NAME_LEN = sizeof(NAME) - 1 };
 
-/* The fields of a journal, as they stand in the file. */
-struct raw {
-    const char *magic, *name;
-    uint32_t sector, name_len;
-    uint64_t size, lo, n;
-    uint64_t short_by; /* bytes left out before the sum */
-    bool bad_sum;
+/* A model, an edit of it in place that is in the journal, and nothing of it in the model. */
+struct work {
+    struct fixture x;
+    struct edit d;
+    uint8_t *journal;
+    size_t n, rest, table; /* bytes of it, and where its rows and its table begin */
 };
 
-static uint64_t sum_of(const void *p, size_t n)
+static void begin(struct work *w, unsigned what)
 {
-    static const uint64_t key[2] = {0x6a6f75726e616c20, 0x6f66206767756673};
-    return siphash(key, p, n);
-}
-
-/* New bytes are the old ones but for the last of each sector. */
-static void put_raw(const struct fixture *x, const struct raw *j)
-{
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    uint64_t n = j->n > 4 * SECTOR ? 0 : j->n;
-    buf_str(&b, j->magic);
-    buf_uint(&b, j->sector, 4, false);
-    buf_uint(&b, j->name_len, 4, false);
-    buf_uint(&b, j->size, 8, false);
-    buf_uint(&b, j->lo, 8, false);
-    buf_uint(&b, j->n, 8, false);
-    buf_str(&b, j->name);
-    const uint8_t *old = x->old + (j->lo < x->old_n ? j->lo : 0);
-    for (uint64_t at = 0; at < n; at += SECTOR)
-        buf_uint(&b, sum_of(old + at, (size_t)min_u64(SECTOR, n - at)), 8, false);
-    size_t new = b.len;
-    buf_add(&b, old, (size_t)n);
-    for (uint64_t at = SECTOR - 1; at < n; at += SECTOR)
-        b.data[new + at] ^= 0xff;
-    b.len -= (size_t)j->short_by;
-    buf_uint(&b, sum_of(b.data, b.len) ^ j->bad_sum, 8, false);
-    CU_ASSERT_EQUAL_FATAL(buf_error(&b), 0);
-    put_file(x->dir, JOURNAL, b.data, b.len);
-}
-
-static enum journal_state loaded(const struct fixture *x, const struct raw *j, int want,
-                                 const char *line)
-{
-    CLEANUP(journal_free) struct journal got = JOURNAL_INIT;
-    enum journal_state state = JOURNAL_NONE;
-    struct err e = {0};
-    put_raw(x, j);
-    struct edit_file f = open_model(x, calm());
-    CU_ASSERT_EQUAL(journal_load(&f, &state, &got, NULL, &e), want);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
-    if (state == JOURNAL_REDO) {
-        CU_ASSERT_TRUE(got.lo == j->lo && got.n == j->n);
-        CU_ASSERT_EQUAL(got.new[SECTOR - 1], x->old[j->lo + SECTOR - 1] ^ 0xff);
-    }
+    setup_tensors(&w->x, what, 0);
+    make_tensor_edit(&w->d, w->x.g, w->x.old, w->x.old_n, EDIT_INPLACE, what);
+    CU_ASSERT_TRUE_FATAL(w->d.p.patch);
+    struct edit_file f = open_model(&w->x, calm());
+    CU_ASSERT_EQUAL(w->d.p.lender != NULL, (what & EDIT_LENT) != 0);
+    CU_ASSERT_EQUAL_FATAL(put_journal_of(&f, &w->d.p), 0);
     edit_file_close(&f);
-    return state;
+    w->journal = get_file(w->x.dir, JOURNAL, &w->n);
+    w->rest = (size_t)get_u64(w->journal + 40, false);
+    w->table = w->rest + (size_t)get_u64(w->journal + 32, false) * ROW + NAME_LEN;
 }
 
-/* A journal of the model for one sector at SECTOR. */
-static struct raw whole(const struct fixture *x)
+static void end(struct work *w)
 {
-    return (struct raw){.magic = "GGUFSJN1",
-                        .name = NAME,
-                        .sector = SECTOR,
-                        .name_len = sizeof(NAME) - 1,
-                        .size = x->old_n,
-                        .lo = SECTOR,
-                        .n = SECTOR};
+    free(w->journal);
+    edit_done(&w->d);
+    teardown(&w->x);
 }
 
-static void test_whole(void)
+static void seal(struct work *w)
 {
-    struct fixture x;
-    setup(&x);
-    struct raw j = whole(&x);
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_REDO);
-    j.n = 2 * SECTOR;
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_REDO);
-    j.n = SECTOR + 1; /* of the second sector a byte, which is as it was */
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_REDO);
-    j.n = 0;
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_DONE);
-    /* up to the last byte of the model */
-    j.lo = (x.old_n - 1) / SECTOR * SECTOR;
-    j.n = x.old_n - j.lo;
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), j.n == SECTOR ? JOURNAL_REDO : JOURNAL_DONE);
-    teardown(&x);
+    put_u64(w->journal + 48,
+            xxh64(xxh64(0, w->journal, 48), w->journal + w->rest, w->table - w->rest), false);
 }
 
-/* A journal that was not written to its end is void, whichever field shows it. */
+/* What edit_recover() makes of the journal. */
+static int recover(const struct work *w, struct edit_recovered *found)
+{
+    struct err e = {0};
+    struct edit_file f = open_model(&w->x, calm());
+    int r = edit_recover(&f, found, &e);
+    CU_ASSERT_EQUAL(e.code, r);
+    CU_ASSERT_TRUE(r == 0 || e.msg[0]);
+    edit_file_close(&f);
+    return r;
+}
+
+static uint32_t draw(void)
+{
+    static uint64_t state = 7;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33);
+}
+
+/* ---- what fits ---- */
+
+/* Each sector old or new, by lot; what was not there before is zero, new or missing. */
+static void tear(const struct work *w)
+{
+    size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
+    uint8_t *torn = malloc(n + 1);
+    for (size_t at = 0; at < n; at += 512) {
+        size_t len = (size_t)min_u64(512, n - at), old = at < w->x.old_n ? w->x.old_n - at : 0;
+        bool new = draw() & 1;
+        memset(torn + at, 0, len);
+        memcpy(torn + at, new ? w->d.image + at : w->x.old + at,
+               (size_t)min_u64(len, new ? len : old));
+    }
+    put_file(w->x.dir, NAME, torn, n);
+    free(torn);
+}
+
+static void test_torn(void)
+{
+    static const unsigned edits[] = {EDIT_BYTES,
+                                     EDIT_BYTES | EDIT_RENAMED,
+                                     EDIT_ADDED | EDIT_RENAMED,
+                                     EDIT_LENT,
+                                     EDIT_LENT | EDIT_ADDED | EDIT_RENAMED,
+                                     EDIT_APART,
+                                     EDIT_LENT | EDIT_APART};
+    for (size_t i = 0; i < 20 * COUNT(edits); i++) {
+        struct work w;
+        struct edit_recovered found;
+        begin(&w, edits[i % COUNT(edits)]);
+        if (i >= COUNT(edits))
+            tear(&w);
+        check_read_through(&w.x, &w.d);
+        CU_ASSERT_EQUAL(recover(&w, &found), 0);
+        CU_ASSERT_TRUE(found.finished);
+        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+        CU_ASSERT_EQUAL(files(&w.x), 1);
+        /* Once more, although all is done: the journal is dropped. */
+        put_file(w.x.dir, JOURNAL, w.journal, w.n);
+        CU_ASSERT_EQUAL(recover(&w, &found), 0);
+        CU_ASSERT_FALSE(found.finished);
+        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+        CU_ASSERT_EQUAL(files(&w.x), 1);
+        end(&w);
+    }
+}
+
+/* ---- what was not written to its end ---- */
+
+static void damage(unsigned what)
+{
+    struct work w;
+    struct edit_recovered found;
+    begin(&w, what);
+    for (size_t i = 0; i < 300; i++) {
+        size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
+        if (i >= 100 && i % 4) /* in its head and the table's beginning */
+            at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % FIXED;
+        at %= w.n; /* the table may be the end of it */
+        uint8_t was = w.journal[at];
+        w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
+        put_file(w.x.dir, JOURNAL, w.journal, n);
+        w.journal[at] = was;
+        put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
+        int r = recover(&w, &found);
+        CU_ASSERT_TRUE(r == 0 || r == -ESTALE);
+        CU_ASSERT_TRUE(is_old(&w.x) || (r == 0 && found.finished && is_new(&w.x, &w.d)));
+        CU_ASSERT_TRUE(i >= 100 || is_old(&w.x));
+        CU_ASSERT_EQUAL(files(&w.x), r == 0 ? 1 : 2);
+    }
+    end(&w);
+}
+
 static void test_void(void)
 {
-    struct fixture x;
-    setup(&x);
-    struct raw j = whole(&x);
-    j.magic = "GGUFSJN2";
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_VOID);
-    j = whole(&x);
-    j.sector = SECTOR + 1;
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_VOID);
-    j = whole(&x);
-    j.bad_sum = true;
-    CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_VOID);
-    for (uint64_t n = 1; n < SECTOR; n += 100) {
-        j = whole(&x);
-        j.short_by = n;
-        CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_VOID);
-    }
-    static const uint64_t lengths[] = {SECTOR - 1, SECTOR + 1, 8 * SECTOR, UINT64_MAX,
-                                       UINT64_MAX - SECTOR};
-    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        j = whole(&x);
-        j.name_len += (uint32_t)(lengths[i] - SECTOR); /* the name would be longer */
-        CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_VOID);
-        j = whole(&x);
-        j.n = lengths[i];
-        j.short_by = j.n < 4 * SECTOR ? 2 : 0;
-        CU_ASSERT_EQUAL(loaded(&x, &j, 0, ""), JOURNAL_VOID);
-    }
-    /* shorter than its own fixed part */
-    put_file(x.dir, JOURNAL, "GGUFSJN1", 8);
-    struct edit_file f = open_model(&x, calm());
-    CLEANUP(journal_free) struct journal got = JOURNAL_INIT;
-    enum journal_state state;
-    CU_ASSERT_EQUAL(journal_load(&f, &state, &got, NULL, NULL), 0);
-    CU_ASSERT_EQUAL(state, JOURNAL_VOID);
+    damage(EDIT_BYTES | EDIT_ADDED);
+    damage(EDIT_LENT);
+}
+
+/* ---- the log that becomes the journal ---- */
+
+/* Whole units stay where they are in the log; the journal has new bytes of its own for the others. */
+static void test_lent(void)
+{
+    CLEANUP(journal_free) struct journal j = JOURNAL_INIT, again = JOURNAL_INIT;
+    struct work w;
+    struct stat draft, journal;
+    begin(&w, EDIT_LENT);
+    CU_ASSERT_EQUAL(fstat(w.d.p.lender->src.fd, &draft), 0);
+    CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
+    CU_ASSERT_EQUAL(draft.st_ino, journal.st_ino);
+    CU_ASSERT_EQUAL(journal.st_nlink, 1);
+    struct edit_file f = open_model(&w.x, calm());
+    CU_ASSERT_EQUAL_FATAL(journal_load(&f, &j, NULL, NULL), 0);
+    CU_ASSERT_TRUE(j.state == JOURNAL_REDO && !j.begun);
+    CU_ASSERT_EQUAL_FATAL(j.n, 3);
+    CU_ASSERT_EQUAL(j.row[1].at, U);
+    CU_ASSERT_EQUAL(j.row[1].n, 2 * U);
+    CU_ASSERT_TRUE(j.row[1].src + j.row[1].n <= w.d.p.lender->src.size);
+    CU_ASSERT_TRUE(j.row[0].src >= w.d.p.lender->src.size);
+    CU_ASSERT_EQUAL(j.row[2].src, j.row[0].src + U);
+    /* It is lent once: the next journal is another file. */
+    CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
+    CU_ASSERT_EQUAL(journal_write(&f, &w.d.p, NULL, &again, NULL), 0);
+    CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
+    CU_ASSERT_NOT_EQUAL(draft.st_ino, journal.st_ino);
+    CU_ASSERT_EQUAL(again.n, 1);
     edit_file_close(&f);
-    teardown(&x);
+    end(&w);
 }
 
-/* A whole journal of another model is not applied, and not removed. */
-static void test_foreign(void)
+/* Where a file without a name cannot get one, and where the draft was a journal before. */
+static void test_not_lent(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        setup_tensors(&x, EDIT_LENT, 0);
+        uint64_t end;
+        make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_LENT | EDIT_RENAMED);
+        if (i == 1)
+            CU_ASSERT_TRUE(log_close(d.p.lender, &end));
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.no_link = -ENOENT;
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+        CU_ASSERT_EQUAL(res.strategy, EDIT_INPLACE);
+        CU_ASSERT_EQUAL(fs.created, 1);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        CU_ASSERT_EQUAL(files(&x), 1);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
+/* ---- what does not fit ---- */
+
+/* What a journal is for the model: 0 and its state, or -ESTALE with this line. */
+static void loads(const struct fixture *x, int want, enum journal_state state, const char *line)
+{
+    CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
+    struct err e = {0};
+    struct edit_file f = open_model(x, calm());
+    int r = journal_load(&f, &j, NULL, &e);
+    if (r != want || (r == 0 && j.state != state) || !strstr(e.msg, line))
+        (void)printf("\n%d, state %d: %s\n", r, (int)j.state, e.msg);
+    CU_ASSERT_EQUAL(r, want);
+    CU_ASSERT_TRUE(r < 0 || j.state == state);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+    edit_file_close(&f);
+}
+
+static const char outside[] = "its ranges lie outside",
+                  sized[] = "it is for a file of another size", named[] = "it names another file";
+
+/* A field of the head, or from REST on of the rows, with a sum that is right. line NULL: it is void then. */
+enum { REST = 1000 };
+static const struct field {
+    size_t at, width;
+    uint64_t value;
+    const char *line;
+} fields[] = {
+    {16, 8, 1, "neither the old nor the new"}, /* of the model before, and after */
+    {16, 8, UINT64_MAX, outside},
+    {24, 8, 0, outside},
+    {24, 8, UINT64_MAX, outside},
+    {REST, 8, 1, outside},
+    {REST, 8, 1 << 16, outside},
+    {REST, 8, (uint64_t)-65536, outside},
+    {REST + 8, 8, 0, outside},
+    {REST + 8, 8, UINT64_MAX, outside},
+    {REST + 8, 8, 65537, outside},
+    {REST + 16, 8, 0, outside},
+    {REST + 16, 8, 65537, outside},
+    {REST + 16, 8, 1 << 20, outside},
+    {REST + 16, 8, (uint64_t)-65536, outside},
+    {REST + 24, 8, 1, NULL}, /* the sum of a row */
+    {8, 4, NAME_LEN - 1, NULL},
+    {8, 4, UINT32_MAX, NULL},
+    {32, 8, 0, NULL},
+    {32, 8, UINT64_MAX, NULL},
+    {32, 8, JOURNAL_MAX_ROWS + 1, NULL},
+    {32, 8, (uint64_t)1 << 60, NULL},
+    {40, 8, UINT64_MAX, NULL},
+    {40, 8, (uint64_t)1 << 40, NULL},
+    {40, 8, 0, NULL},
+    {6, 1, 'X', NULL},
+    {7, 1, '0', NULL},
+    {7, 1, ':', NULL},
+    {7, 1, '1', "from before its first release"},
+    {7, 1, '2', "from before its first release"},
+    {7, 1, '4', "later version"},
+    {7, 1, '9', "later version"},
+};
+
+static void test_fields(void)
+{
+    struct work w;
+    struct edit_recovered found;
+    begin(&w, EDIT_BYTES);
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        const struct field *t = &fields[i];
+        uint8_t *at = w.journal + (t->at < REST ? t->at : w.rest + t->at - REST);
+        uint64_t was = get_uint(at, t->width, false);
+        put_uint(at, t->value, t->width, false);
+        seal(&w);
+        put_file(w.x.dir, JOURNAL, w.journal, w.n);
+        loads(&w.x, t->line ? -ESTALE : 0, JOURNAL_VOID, t->line ? t->line : "");
+        CU_ASSERT_EQUAL(recover(&w, &found), t->line ? -ESTALE : 0);
+        CU_ASSERT_TRUE(is_old(&w.x));
+        CU_ASSERT_EQUAL(files(&w.x), t->line ? 2 : 1);
+        put_uint(at, was, t->width, false);
+    }
+    w.journal[w.table - 1] ^= 1;
+    seal(&w);
+    put_file(w.x.dir, JOURNAL, w.journal, w.n);
+    loads(&w.x, -ESTALE, 0, named);
+    w.journal[w.table - 1] ^= 1;
+    seal(&w);
+    put_file(w.x.dir, JOURNAL, w.journal, w.n);
+    /* A model with a sector that is neither. */
+    w.x.old[20000] ^= 1;
+    put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
+    loads(&w.x, -ESTALE, 0, "neither the old nor the new");
+    CU_ASSERT_TRUE(is_old(&w.x));
+    end(&w);
+}
+
+/* Rows of a journal that is whole: sizes of the model before, after and now; the journal's bytes are more by
+ * `longer`. */
+struct head {
+    uint64_t before, after, size;
+    struct {
+        uint64_t at, n;
+    } row[4];
+    int longer;
+    const char *line; /* "": it fits; NULL: it is void */
+};
+
+static const struct head heads[] = {
+    /* Whole units, but at the end of the model; in order, and apart. */
+    {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, U}}, 0, ""},
+    {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, 3 * U + 100}}, 0, ""},
+    {3 * U + 100, 3 * U + 100, 3 * U + 100, {{2 * U, U + 100}}, 0, ""},
+    {3 * U + 100, 3 * U + 100, 3 * U + 100, {{U, U}, {3 * U, 100}}, 0, ""},
+    {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, U}, {U, U}}, 0, ""},
+    {4 * U, 4 * U, 4 * U, {{3 * U, U}}, 0, ""},
+    {20 * U, 20 * U, 20 * U, {{U, 16 * U}}, 0, ""},
+    {20 * U, 20 * U, 20 * U, {{U, 17 * U}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{1, U}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{U / 2, U}}, 0, ""},
+    {3 * U, 3 * U, 3 * U, {{512, 512}}, 0, ""},
+    {3 * U, 3 * U, 3 * U, {{512, 511}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{513, 512}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{U, U}, {2 * U, 0}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{0, 2 * U}, {U, U}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{2 * U, U}, {0, U}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{0, 100}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{U, U + 1}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{3 * U, U}}, 0, outside},
+    {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
+    {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* nothing */
+    /* What the model did not have before is there, and begins where that ended, or before. */
+    {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
+    {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
+    {U + 10, 2 * U + 20, U + 10, {{0, U}, {U, U + 20}}, 0, ""},
+    {U + 10, 2 * U + 20, U + 10, {{U, U}, {2 * U, 20}}, 0, ""},
+    {2 * U, 2 * U + 20, 2 * U, {{2 * U, 20}}, 0, ""},
+    {2 * U, 3 * U, 2 * U, {{0, U}, {2 * U, U}}, 0, ""},
+    {U + 10, 2 * U + 20, U + 10, {{0, U}}, 0, outside},
+    {U + 10, 2 * U + 20, U + 10, {{2 * U, 20}}, 0, outside},
+    {U + 10, 2 * U + 20, U + 10, {{0, U}, {2 * U, 20}}, 0, outside},
+    {U + 10, 4 * U, U + 10, {{U, U}, {3 * U, U}}, 0, outside},
+    {2 * U + 1, 2 * U, 2 * U, {{0, U}}, 0, outside},
+    {INT64_MAX, INT64_MAX, U, {{0, U}}, 0, sized},
+    {UINT64_MAX / 2 + 1, UINT64_MAX / 2 + 1, U, {{0, U}}, 0, outside},
+    /* The size that the model has now. */
+    {2 * U, 2 * U + 20, 2 * U + 20, {{2 * U, 20}}, 0, ""},
+    {2 * U, 2 * U + 20, 2 * U + 7, {{2 * U, 20}}, 0, ""},
+    {2 * U, 2 * U + 20, 2 * U - 1, {{2 * U, 20}}, 0, sized},
+    {2 * U, 2 * U + 20, 2 * U + 21, {{2 * U, 20}}, 0, sized},
+    /* The table ends with the file. */
+    {2 * U, 2 * U, 2 * U, {{0, U}}, -1, NULL},
+    {2 * U, 2 * U, 2 * U, {{0, U}}, 1, NULL},
+    {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
+};
+
+/* Of a model of zeros, whose new bytes are ones. */
+static void put_head(const struct fixture *x, const struct head *h)
+{
+    static uint8_t ones[U * 17];
+    uint8_t fixed[FIXED] = "GGUFSJN3", zeros[JOURNAL_SECTOR] = {0};
+    CLEANUP(buf_free) struct buf b = BUF_INIT, table = BUF_INIT;
+    uint64_t src = U, count = 0;
+    memset(ones, 1, sizeof(ones));
+    put_file(x->dir, JOURNAL, "", 0);
+    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
+    for (; count < 4 && (h->row[count].at || h->row[count].n); count++) {
+        const uint64_t at = h->row[count].at, n = min_u64(h->row[count].n, sizeof(ones));
+        const size_t begin = table.len;
+        for (uint64_t i = 0; i < n; i += JOURNAL_SECTOR) {
+            size_t had = (size_t)within_u64(at + i, min_u64(JOURNAL_SECTOR, n - i), h->before);
+            buf_uint(&table, had ? xxh64(0, zeros, had) : 0, 8, false);
+        }
+        buf_uint(&b, at, 8, false);
+        buf_uint(&b, h->row[count].n, 8, false);
+        buf_uint(&b, src, 8, false);
+        uint64_t sum = xxh64(0, table.data ? table.data + begin : zeros, table.len - begin);
+        buf_uint(&b, xxh64(sum, ones, (size_t)n), 8, false);
+        CU_ASSERT_EQUAL(pwrite(fd, ones, (size_t)n, (off_t)src), (ssize_t)n);
+        src += (n + U - 1) / U * U;
+    }
+    buf_str(&b, NAME);
+    put_uint(fixed + 8, NAME_LEN, 8, false);
+    put_u64(fixed + 16, h->before, false);
+    put_u64(fixed + 24, h->after, false);
+    put_u64(fixed + 32, count, false);
+    put_u64(fixed + 40, src, false);
+    put_u64(fixed + 48, xxh64(xxh64(0, fixed, 48), b.data, b.len), false);
+    CU_ASSERT_EQUAL(pwrite(fd, fixed, FIXED, 0), FIXED);
+    CU_ASSERT_EQUAL(pwrite(fd, b.data, b.len, (off_t)src), (ssize_t)b.len);
+    if (table.len)
+        CU_ASSERT_EQUAL(pwrite(fd, table.data, table.len, (off_t)(src + b.len)),
+                        (ssize_t)table.len);
+    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)(src + b.len + table.len) + h->longer), 0);
+    (void)close(fd);
+}
+
+static void test_heads(void)
 {
     struct fixture x;
     setup(&x);
-    struct raw j = whole(&x);
-    j.name = "model.gguF";
-    CU_ASSERT_EQUAL_FATAL(strlen(j.name), strlen(NAME));
-    (void)loaded(&x, &j, -ESTALE, "it names another file");
-    j = whole(&x);
-    j.name = NAME "x";
-    j.name_len++;
-    (void)loaded(&x, &j, -ESTALE, "it names another file");
-    j = whole(&x);
-    j.size++;
-    (void)loaded(&x, &j, -ESTALE, "another size");
-    j = whole(&x);
-    j.lo = 1;
-    (void)loaded(&x, &j, -ESTALE, "lies outside");
-    j = whole(&x);
-    j.lo = (x.old_n / SECTOR + 1) * SECTOR; /* behind the end */
-    (void)loaded(&x, &j, -ESTALE, "lies outside");
-    j = whole(&x);
-    j.lo = (x.old_n - 1) / SECTOR * SECTOR; /* a byte too many */
-    j.n = x.old_n - j.lo + 1;
-    (void)loaded(&x, &j, -ESTALE, "lies outside");
+    for (size_t i = 0; i < COUNT(heads); i++) {
+        const struct head *h = &heads[i];
+        put_file(x.dir, NAME, "", 0);
+        int fd = openat(x.dir, NAME, O_RDWR | O_CLOEXEC);
+        CU_ASSERT_EQUAL(ftruncate(fd, (off_t)h->size), 0);
+        (void)close(fd);
+        put_head(&x, h);
+        loads(&x, h->line && *h->line ? -ESTALE : 0, h->line ? JOURNAL_REDO : JOURNAL_VOID,
+              h->line ? h->line : "");
+    }
     teardown(&x);
 }
 
-/* A file that is no journal, or not one that this program knows. */
-static void loads(const struct fixture *x, const char *head, size_t n, off_t size, int want,
-                  enum journal_state state, const char *line)
+/* A file that is no journal, or not one that this program knows; `size` bytes, the rest a hole. */
+static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
+                     const char *line)
 {
-    CLEANUP(journal_free) struct journal got = JOURNAL_INIT;
-    enum journal_state now = JOURNAL_NONE;
-    struct err e = {0};
     put_file(x->dir, JOURNAL, head, n);
     int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
     CU_ASSERT_EQUAL(ftruncate(fd, size), 0);
     (void)close(fd);
-    struct edit_file f = open_model(x, calm());
-    CU_ASSERT_EQUAL(journal_load(&f, &now, &got, NULL, &e), want);
-    if (want == 0)
-        CU_ASSERT_EQUAL(now, state);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
-    edit_file_close(&f);
+    loads(x, line ? -ESTALE : 0, JOURNAL_VOID, line ? line : "");
 }
 
 static void test_others(void)
 {
     struct fixture x;
     setup(&x);
-    loads(&x, "", 0, 0, 0, JOURNAL_VOID, "");
-    loads(&x, "GGU", 3, 3, 0, JOURNAL_VOID, "");
-    loads(&x, "\0\0\0\0\0\0\0\0x", 9, 1000, 0, JOURNAL_VOID, "");
-    loads(&x, "\0\0\0\0\0\0\0x", 8, 1000, 0, JOURNAL_VOID, "");
-    loads(&x, "GGUFSJN0", 8, 1000, 0, JOURNAL_VOID, "");
-    loads(&x, "GGUFSJN3", 8, 1000, -ESTALE, 0, "by a later version");
-    loads(&x, "GGUFSJN9", 8, 1000, -ESTALE, 0, "by a later version");
-    loads(&x, "GGUFSJN:", 8, 1000, 0, JOURNAL_VOID, "");
-    loads(&x, "GGUFSJX3", 8, 1000, 0, JOURNAL_VOID, "");
-    /* two of the model and 8 KiB, and no byte more, even where the head has no bytes */
-    off_t most = 2 * ((off_t)x.old_n + 4096) + 1;
-    loads(&x, "GGUFSJN1", 8, most, 0, JOURNAL_VOID, "");
-    loads(&x, "GGUFSJN1", 8, most + 1, -ESTALE, 0, "it is too large");
-    loads(&x, "", 0, most + 1, 0, JOURNAL_VOID, "");
-    /* Both may be sparse: a header has at most 4 GiB, and sums a 64th of that. */
-    int fd = openat(x.dir, NAME, O_RDWR | O_CLOEXEC);
-    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)1 << 40), 0);
-    (void)close(fd);
-    loads(&x, "GGUFSJN1", 8, ((off_t)65 << 26) + 4097, -ESTALE, 0, "it is too large");
-    loads(&x, "GGUFSJN1", 8, (off_t)1 << 40, -ESTALE, 0, "it is too large");
+    is_other(&x, "", 0, 0, NULL);
+    is_other(&x, "GGU", 3, 3, NULL);
+    is_other(&x, "", 0, 1000, NULL);
+    is_other(&x, "\0\0\0\0\0\0\0x", 8, 1000, NULL);
+    for (off_t n = 8; n <= FIXED; n++)
+        is_other(&x, "GGUFSJN3", 8, n, NULL);
+    is_other(&x, "GGUFSJN3", 8, (off_t)1 << 40, NULL);
+    is_other(&x, "GGUFSJN1", 8, 8, "from before its first release");
+    is_other(&x, "GGUFSJN2", 8, (off_t)1 << 40, "from before its first release");
+    is_other(&x, "GGUFSJN4", 8, 1000, "by a later version");
     teardown(&x);
 }
+
+/* ---- when it is done in place ---- */
+
+/* A sparse model with one tensor of I8. */
+static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
+{
+    struct build b;
+    size_t n;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "w", I8, (uint64_t[]){size}, 1, NULL, 0);
+    uint8_t *head = build_finish(&b, &n);
+    put_file(x->dir, NAME, head, n);
+    free(head);
+    *f = open_model(x, calm());
+    CU_ASSERT_EQUAL(ftruncate(f->fd, (off_t)(n + size)), 0);
+    CU_ASSERT_EQUAL(edit_file_note(f, NULL), 0);
+    struct source s;
+    struct gguf *g = NULL;
+    CU_ASSERT_EQUAL(source_fd(f->fd, &s, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    return g;
+}
+
+/* A change of n bytes of a tensor, and its plan. */
+static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint64_t n,
+                        struct edit_change *c, struct edit_plan *p)
+{
+    char name[] = "/tmp/ggufs-draft-XXXXXX";
+    int fd = mkstemp(name);
+    struct log *d;
+    CU_ASSERT_EQUAL(unlink(name), 0);
+    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)n), 0);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
+    struct tensor_piece piece = {77, n, 0, d};
+    edit_change_init(c, g, NULL);
+    CU_ASSERT_EQUAL(edit_tensor_write(c, "w", 1, &piece, 1, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, o, p, NULL), 0);
+    CU_ASSERT_TRUE(p->patch);
+    CU_ASSERT_FALSE(p->inplace);
+    log_unref(d);
+}
+
+/* How it is to be written, and for how many bytes there must be room. */
+static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_strategy s, uint64_t n,
+                      enum edit_strategy want, uint64_t needed)
+{
+    struct edit_change c;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    struct edit_options o = {.strategy = s, .reserve = EDIT_RESERVE_AUTO};
+    enum edit_strategy got = EDIT_AUTO;
+    struct edit_disk disk = {.clone = clone, .used = g->file_size};
+    begin_bytes(g, &o, n, &c, &p);
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* it was not asked yet */
+    CU_ASSERT_EQUAL(got, want);
+    disk.known = true;
+    disk.free = needed + ((uint64_t)1 << 20);
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0);
+    disk.free--;
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), -ENOSPC);
+    edit_plan_free(&p);
+    edit_change_free(&c);
+}
+
+static void test_bounds(void)
+{
+    struct fixture x;
+    struct edit_file f;
+    struct edit_change c;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    struct edit_result res;
+    const struct edit_options in_place = {.strategy = EDIT_INPLACE};
+    const uint64_t mib = 1 << 20;
+    setup(&x);
+    struct gguf *g = make_large(&x, 100 * mib, &f);
+    estimated(EDIT_CLONE_NO, g, EDIT_AUTO, 1, EDIT_INPLACE, 2);
+    estimated(EDIT_CLONE_NO, g, EDIT_AUTO, 25 * mib, EDIT_INPLACE, 50 * mib);
+    estimated(EDIT_CLONE_NO, g, EDIT_AUTO, 26 * mib, EDIT_COPY,
+              g->head_len - 24 + g->file_size - g->data_off); /* without counts and padding */
+    estimated(EDIT_CLONE_NO, g, EDIT_INPLACE, 26 * mib, EDIT_INPLACE, 52 * mib);
+    estimated(EDIT_CLONE_YES, g, EDIT_AUTO, 26 * mib, EDIT_REFLINK, 26 * mib);
+    edit_file_close(&f);
+    gguf_free(g);
+    g = make_large(&x, (uint64_t)300 << 30, &f);
+    begin_bytes(g, &in_place, (uint64_t)256 << 30, &c, &p);
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &in_place, NULL, &res, NULL), -EOPNOTSUPP);
+    edit_plan_free(&p);
+    edit_change_free(&c);
+    edit_file_close(&f);
+    gguf_free(g);
+    teardown(&x);
+}
+
+/* An edit that is given up while its journal is written leaves nothing. */
+static void test_interrupted(void)
+{
+    struct work w;
+    struct edit_result res = {0};
+    struct err e = {0};
+    atomic_bool cancel = true;
+    const struct edit_hooks hooks = {.cancel = &cancel};
+    begin(&w, EDIT_BYTES);
+    CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
+    struct edit_file f = open_model(&w.x, calm());
+    CU_ASSERT_EQUAL(edit_commit(&f, &w.d.p, &w.d.o, &hooks, &res, &e), -EINTR);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the edit was interrupted"));
+    CU_ASSERT_EQUAL(files(&w.x), 1);
+    CU_ASSERT_TRUE(is_old(&w.x));
+    atomic_store(&cancel, false);
+    CU_ASSERT_EQUAL(edit_commit(&f, &w.d.p, &w.d.o, &hooks, &res, &e), 0);
+    CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+    edit_file_close(&f);
+    end(&w);
+}
+
+/* The journal's bytes are laid over a mapping as far as that goes, and nothing behind it. */
+static void test_mapped(void)
+{
+    enum { SIZE = 2 * U };
+    struct journal_row row[] = {{.at = U, .n = 3 * U, .src = 0},
+                                {.at = SIZE, .n = U, .src = 3 * U}};
+    static uint8_t bytes[4 * U];
+    uint8_t *pages = mmap(NULL, 4 * U, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int fd = memfd_create("journal", MFD_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(pages != MAP_FAILED && fd >= 0);
+    memset(pages, 'm', 4 * U);
+    memset(bytes, 'j', sizeof(bytes));
+    CU_ASSERT_EQUAL(pwrite(fd, bytes, sizeof(bytes), 0), (ssize_t)sizeof(bytes));
+    struct journal j = {.fd = -1, .row = row, .n = 2, .before = U + 7};
+    struct map m = {.fd = -1, .data = pages, .size = SIZE};
+    CU_ASSERT_EQUAL(journal_map(&j, &m), -EBADF);
+    j.fd = fd;
+    CU_ASSERT_EQUAL(journal_map(&j, &m), 0);
+    CU_ASSERT_EQUAL(m.own, U + 7);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL(pages[i * U], i == 1 ? 'j' : 'm');
+    j.before = SIZE + 1;
+    CU_ASSERT_EQUAL(journal_map(&j, &m), 0);
+    CU_ASSERT_EQUAL(m.own, SIZE);
+    CU_ASSERT_EQUAL(munmap(pages, 4 * U), 0);
+    (void)close(fd);
+}
+
+/* ---- who may read it ---- */
 
 /* Who may read the model may read the journal; its owner alone may write it. */
 static void test_mode(void)
@@ -230,22 +607,26 @@ static void test_mode(void)
     static const mode_t modes[][2] = {{0644, 0644}, {0777, 0644},  {0400, 0600},
                                       {0464, 0644}, {06777, 0644}, {0660, 0640}};
     struct fixture x;
+    struct edit d;
     setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         struct edit_file f = open_model(&x, calm());
         struct stat st;
         struct err e = {0};
+        struct journal j = JOURNAL_INIT;
         CU_ASSERT_EQUAL(fchmod(f.fd, modes[i][0]), 0);
-        CU_ASSERT_EQUAL(journal_write(&f, 0, x.old, x.old, SECTOR, &e), 0);
+        CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
         CU_ASSERT_EQUAL_FATAL(fstatat(x.dir, JOURNAL, &st, 0), 0);
         CU_ASSERT_EQUAL(st.st_mode & 07777, modes[i][1]);
-        CU_ASSERT_EQUAL(journal_write(&f, 0, x.old, x.old, SECTOR, &e), -EEXIST);
+        CU_ASSERT_EQUAL(journal_write(&f, &d.p, NULL, &j, &e), -EEXIST);
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create the journal"));
-        journal_remove(&f);
+        CU_ASSERT_EQUAL(journal_remove(&f), 0);
         CU_ASSERT_EQUAL(fstatat(x.dir, JOURNAL, &st, 0), -1);
         CU_ASSERT_EQUAL(fchmod(f.fd, 0600), 0);
         edit_file_close(&f);
     }
+    edit_done(&d);
     teardown(&x);
 }
 
@@ -262,43 +643,31 @@ static void put_acl(int fd, const char *name)
         (void)printf("(no ACLs here) ");
 }
 
-/* A journal of its own, or a draft that becomes it: open, with its stat. */
-static int made(const struct edit_file *f, bool adopted, struct stat *st)
-{
-    struct log *d = NULL;
-    int fd = -1;
-    if (adopted) {
-        CU_ASSERT_EQUAL_FATAL(log_make(temp_unnamed(f, NULL), &d, NULL), 0);
-        fd = journal_adopt(f, d);
-        log_unref(d);
-    } else {
-        fd = journal_create(f, NULL);
-    }
-    CU_ASSERT_TRUE_FATAL(fd >= 0);
-    CU_ASSERT_EQUAL(fstat(fd, st), 0);
-    return fd;
-}
-
-/* No ACL gives access to a journal, neither the folder's nor, in part, that of the model. */
+/* No ACL gives access to a journal, neither the folder's nor, in part, that of the model. It is a file of its own, or
+ * a log. */
 static void test_acl(void)
 {
     for (int i = 0; i < 4; i++) {
-        const bool adopted = i & 1, of_model = i & 2;
+        const unsigned what = i & 1 ? EDIT_LENT : EDIT_BYTES;
         struct fixture x;
+        struct edit d;
         struct stat st;
-        setup(&x);
+        setup_tensors(&x, what, 0);
         put_acl(x.dir, "system.posix_acl_default");
+        make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, what);
         struct edit_file f = open_model(&x, calm());
         CU_ASSERT_EQUAL(fchmod(f.fd, 0664), 0);
-        if (of_model)
+        if (i & 2)
             put_acl(f.fd, acl_access);
         bool has = fgetxattr(f.fd, acl_access, NULL, 0) > 0;
-        int fd = made(&f, adopted, &st);
+        CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
+        int fd = openat(x.dir, JOURNAL, O_RDONLY | O_CLOEXEC);
+        CU_ASSERT_EQUAL(fstat(fd, &st), 0);
         CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644); /* group bits: the mask */
         CU_ASSERT_TRUE(has || fgetxattr(fd, acl_access, NULL, 0) < 0);
         (void)close(fd);
-        journal_remove(&f);
         edit_file_close(&f);
+        edit_done(&d);
         teardown(&x);
     }
 }
@@ -307,69 +676,51 @@ static void test_acl(void)
 static void test_cannot_be_given(void)
 {
     static const mode_t modes[] = {0644, 0640, 0604};
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+    for (size_t i = 0; i < COUNT(modes); i++)
         for (unsigned n = 1, hit = 1; hit; n++) {
             struct fixture x;
+            struct edit d;
             struct stat st;
             struct faultsys fs;
             setup_with(&x, 0);
+            make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
             faultsys_init(&fs, FAULT_FAIL, n, -EPERM);
             struct edit_file f = open_model(&x, &fs.sys);
             CU_ASSERT_EQUAL(fchmod(f.fd, modes[i]), 0);
-            int fd = journal_create(&f, NULL);
+            int r = put_journal_of(&f, &d.p);
             hit = fs.hit;
-            bool harmless = !hit || (fd >= 0 && strcmp(fs.what, "fchown") == 0 && modes[i] == 0644);
-            CU_ASSERT_EQUAL(fd < 0, hit && strcmp(fs.what, "openat") == 0);
-            if (fd >= 0) {
-                CU_ASSERT_EQUAL(fstat(fd, &st), 0);
+            bool harmless = !hit || (strcmp(fs.what, "fchown") == 0 && modes[i] == 0644);
+            if (r == 0) {
+                CU_ASSERT_EQUAL(fstatat(x.dir, JOURNAL, &st, 0), 0);
                 CU_ASSERT_EQUAL(st.st_mode & 07777, harmless ? modes[i] : 0600);
-                (void)close(fd);
             }
+            CU_ASSERT_EQUAL(files(&x), r == 0 ? 2 : 1);
             edit_file_close(&f);
+            edit_done(&d);
             teardown(&x);
         }
 }
 
-/* A range begins and ends with the sectors that differ; the last one may be a part. */
-static void test_range(void)
+/* ---- an edit of a model that has one ---- */
+
+static int truncateat(const struct fixture *x, off_t n)
 {
-    uint8_t old[3 * SECTOR + 10] = {0}, new[sizeof(old)] = {0};
-    static const struct {
-        size_t first, last;
-        uint64_t lo, len;
-    } rows[] = {
-        {0, 0, 0, SECTOR},
-        {SECTOR - 1, SECTOR - 1, 0, SECTOR},
-        {SECTOR - 1, SECTOR, 0, 2 * SECTOR},
-        {SECTOR, 2 * SECTOR - 1, SECTOR, SECTOR},
-        {3 * SECTOR, 3 * SECTOR, 3 * SECTOR, 10},
-        {2 * SECTOR, 3 * SECTOR + 9, 2 * SECTOR, SECTOR + 10},
-        {0, 3 * SECTOR + 9, 0, sizeof(old)},
-    };
-    uint64_t lo = 7, len = 7;
-    journal_range(old, new, sizeof(old), &lo, &len);
-    CU_ASSERT_EQUAL(len, 0);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        new[rows[i].first] = new[rows[i].last] = 1;
-        journal_range(old, new, sizeof(old), &lo, &len);
-        CU_ASSERT_EQUAL(lo, rows[i].lo);
-        CU_ASSERT_EQUAL(len, rows[i].len);
-        new[rows[i].first] = new[rows[i].last] = 0;
-    }
+    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC), r = ftruncate(fd, n);
+    (void)close(fd);
+    return r;
 }
 
-/* C1: an edit of a model that has a journal. */
 static void test_commit(void)
 {
     struct fixture x;
-    struct edit d;
+    struct edit d, other;
     struct err e = {0};
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
+    make_edit(&other, x.g, x.old, x.old_n, EDIT_INPLACE, 'm', 10);
     /* One that is not done. */
-    struct raw j = whole(&x);
-    put_raw(&x, &j);
     struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
     CU_ASSERT_TRUE(is_old(&x));
@@ -394,25 +745,31 @@ static void test_commit(void)
     CU_ASSERT_EQUAL(unlinkat(x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(unlinkat(x.dir, "away", 0), 0);
     /* One that was not written to its end is removed. */
-    j.bad_sum = true;
-    put_raw(&x, &j);
+    CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
+    CU_ASSERT_EQUAL(truncateat(&x, 100), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);
     CU_ASSERT_TRUE(is_new(&x, &d));
     CU_ASSERT_EQUAL(files(&x), 1);
     edit_file_close(&f);
     edit_done(&d);
+    edit_done(&other);
     teardown(&x);
 }
 
 static CU_TestInfo tests[] = {
-    {"whole journals", test_whole},
-    {"journals that were not written to their end", test_void},
-    {"journals of another model", test_foreign},
+    {"an edit that is given up", test_interrupted},
+    {"a torn model is finished, and read as finished", test_torn},
+    {"a journal that is cut or damaged", test_void},
+    {"a log that becomes the journal", test_lent},
+    {"a log that cannot", test_not_lent},
+    {"what a journal may hold", test_fields},
+    {"rows that are taken, and those that are not", test_heads},
     {"files that are no journals", test_others},
+    {"how much is changed in place", test_bounds},
+    {"a journal over a mapping", test_mapped},
     {"the mode of a journal", test_mode},
     {"ACLs give no access to a journal", test_acl},
     {"access to a journal that cannot be given", test_cannot_be_given},
-    {"the range of a journal", test_range},
     {"an edit of a model that has a journal", test_commit},
     CU_TEST_INFO_NULL,
 };

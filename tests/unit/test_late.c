@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
-#include "edit/journal.h"
 #include "model_dir.h"
 #include "place.h"
+#include "put_journal.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 #include "viewfile.h"
@@ -223,7 +223,7 @@ static void test_meanwhile(void)
 }
 
 /* A model whose edit of general.name from "old!" to "new!" was interrupted. */
-static struct place place_with_journal(const struct content *old, const struct content *new)
+static struct place place_with_journal(const struct content *new)
 {
     struct place p = new_place("old!");
     struct edit_file f;
@@ -231,7 +231,7 @@ static struct place place_with_journal(const struct content *old, const struct c
     int dir = open(p.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, dir, strrchr(p.model, '/') + 1, true, &e),
                           0);
-    CU_ASSERT_EQUAL_FATAL(journal_write(&f, 0, old->bytes, new->bytes, old->n, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(put_journal(&f, new->bytes, new->n), 0);
     edit_file_close(&f);
     (void)close(dir);
     return p;
@@ -241,7 +241,7 @@ static struct place place_with_journal(const struct content *old, const struct c
 static void test_journal(void)
 {
     struct content old = model("old!"), new = model("new!");
-    struct place p = place_with_journal(&old, &new);
+    struct place p = place_with_journal(&new);
     struct tree *t = image_tree(p.model, &late);
     CU_ASSERT_TRUE(tree_writable(t));
     text_is(t, "metadata/general.name", "new!\n");
@@ -280,7 +280,7 @@ static void test_journal_then_failure(void)
     struct content old = model("old!"), new = model("new!");
     if (was == 0)
         CU_ASSERT_EQUAL_FATAL(seteuid(user), 0); /* root may write anywhere */
-    struct place p = place_with_journal(&old, &new);
+    struct place p = place_with_journal(&new);
     struct tree_options o = late;
     o.log.line = close_folder;
     recovered_in = p.folder;

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "edit/journal.h"
 #include "edit/open.h"
 #include "model_dir.h"
+#include "put_journal.h"
 
 enum { FILES = 3, SIZE = 2000, CHANGED = 512 };
 
@@ -23,13 +23,13 @@ static const char *const journals[FILES] = {".m-00001-of-00003.gguf.ggufs-journa
 /* An edit of a file was interrupted: its first bytes are to be others. Nothing parses the file. */
 static void interrupt(const struct fixture *x, const char *name)
 {
-    uint8_t old[SIZE], new[SIZE];
+    uint8_t old[SIZE], new[CHANGED];
     struct edit_file f;
     memset(old, 'o', SIZE);
-    memset(new, 'n', SIZE);
+    memset(new, 'n', CHANGED);
     put_file(x->dir, name, old, SIZE);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, calm(), x->dir, name, true, NULL), 0);
-    CU_ASSERT_EQUAL(journal_write(&f, 0, old, new, CHANGED, NULL), 0);
+    CU_ASSERT_EQUAL(put_journal(&f, new, CHANGED), 0);
     edit_file_close(&f);
 }
 

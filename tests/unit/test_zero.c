@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "base/count.h"
-#include "edit/journal.h"
 #include "edit/recover.h"
 #include "faultsys.h"
 #include "history_dir.h"
 #include "model_dir.h"
+#include "put_journal.h"
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
@@ -118,7 +118,7 @@ static bool recovers(unsigned n)
     struct edit_file f = open_model(&x, calm());
     lend_input();
     f.sys = zero_at(n);
-    CU_ASSERT_EQUAL(journal_write(&f, 0, x.old, new, sizeof(new), &e), 0);
+    CU_ASSERT_EQUAL(put_journal(&f, new, sizeof(new)), 0);
     put_file(x.dir, "." NAME ".ggufs-abcdef", "x", 1);
     CU_ASSERT_EQUAL(edit_recover(&f, &found, &e), 0);
     CU_ASSERT_TRUE(found.finished && found.removed == 1);
