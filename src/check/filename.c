@@ -263,11 +263,11 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     return true;
 }
 
-/* A size label is rounded, and may or may not count embeddings: allow a quarter more or less. */
+/* A size label is rounded, and may or may not count embeddings: "2B" of 2.7, "8B" of 6.5 are in use. */
 static bool near(double label, uint64_t params)
 {
     double have = (double)params;
-    return have >= label * 0.75 && have <= label * 1.25;
+    return have >= label * 0.75 && have <= label * 1.4;
 }
 
 bool file_size_fits(struct text label, const struct params *p)

@@ -198,24 +198,35 @@ int rule_architecture(struct checker *c)
 
 /* From the specification's chapters, of architectures that llama.cpp does not load. */
 static const struct need_key specified[] = {
-    {"context_length", "gptj"},
-    {"embedding_length", "gptj rwkv"},
-    {"block_count", "gptj rwkv"},
-    {"rope.dimension_count", "gptj"},
-    {"attention.head_count", "gptj"},
-    {"attention.layer_norm_epsilon", "gptj"},
-    {"architecture_version", "rwkv"},
-    {"feed_forward_length", "rwkv"},
-    {"encoder.context_length", "whisper"},
-    {"encoder.embedding_length", "whisper"},
-    {"encoder.block_count", "whisper"},
-    {"encoder.mels_count", "whisper"},
-    {"encoder.attention.head_count", "whisper"},
-    {"decoder.context_length", "whisper"},
-    {"decoder.embedding_length", "whisper"},
-    {"decoder.block_count", "whisper"},
-    {"decoder.attention.head_count", "whisper"},
+    {"context_length", "gptj", NULL},
+    {"embedding_length", "gptj rwkv", NULL},
+    {"block_count", "gptj rwkv", NULL},
+    {"rope.dimension_count", "gptj", NULL},
+    {"attention.head_count", "gptj", NULL},
+    {"attention.layer_norm_epsilon", "gptj", NULL},
+    {"architecture_version", "rwkv", NULL},
+    {"feed_forward_length", "rwkv", NULL},
+    {"encoder.context_length", "whisper", NULL},
+    {"encoder.embedding_length", "whisper", NULL},
+    {"encoder.block_count", "whisper", NULL},
+    {"encoder.mels_count", "whisper", NULL},
+    {"encoder.attention.head_count", "whisper", NULL},
+    {"decoder.context_length", "whisper", NULL},
+    {"decoder.embedding_length", "whisper", NULL},
+    {"decoder.block_count", "whisper", NULL},
+    {"decoder.attention.head_count", "whisper", NULL},
 };
+
+/* The rank of a matrix that is not there. */
+static bool is_needless(const struct gguf *g, const struct need_key *row)
+{
+    char name[96];
+    if (!row->unless)
+        return false;
+    (void)snprintf(name, sizeof(name), "blk.%" PRIu64 ".%s.weight", model_first_block(g),
+                   row->unless);
+    return gguf_find_tensor(g, name, strlen(name)) != UINT32_MAX;
+}
 
 static void require(struct checker *c, const struct need_key *row, size_t n, bool known)
 {
@@ -224,7 +235,7 @@ static void require(struct checker *c, const struct need_key *row, size_t n, boo
     for (; n-- > 0; row++) {
         bool but = row->archs[0] == '!';
         if ((but ? known && !needs_list(row->archs, arch) : needs_list(row->archs, arch)) &&
-            fact_arch_key(c->g, row->key) == UINT32_MAX)
+            fact_arch_key(c->g, row->key) == UINT32_MAX && !is_needless(c->g, row))
             report(c, CHECK_ERROR, "metadata", "the required key %s.%s is missing",
                    show(shown, arch.at, arch.len), row->key);
     }

@@ -71,9 +71,9 @@ static unsigned look_words(struct looked *b, const char *at, const char *end)
     return missing;
 }
 
-static bool has_experts(const char *at, const char *end)
+static bool has(const char *at, const char *end, const char *what)
 {
-    return memmem(at, (size_t)(end - at), "_exps", 5) != NULL;
+    return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
 }
 
 /* Of the alternatives from `at` to `end` the most complete one counts. */
@@ -81,15 +81,16 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;
     unsigned most = 0, least = UINT32_MAX, before = b->present;
-    bool tell = b->tell, differ = has_experts(at, end), all = true;
+    bool tell = b->tell, differ = has(at, end, "_exps"), all = true;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
-        all &= has_experts(p, q);
+        all &= has(p, q, "_exps");
+        differ &= has(p, q, "ffn_"); /* else its layers are of other kinds too */
     }
     b->tell = false;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
-        if (differ && !all && b->experts >= 0 && has_experts(p, q) != (b->experts > 0))
+        if (differ && !all && b->experts >= 0 && has(p, q, "_exps") != (b->experts > 0))
             continue;
         b->present = 0;
         unsigned missing = look_words(b, p, q);

@@ -13,8 +13,6 @@
 #include "check/rule.h"
 #include "model/facts.h"
 
-#include "model/facts.h"
-
 /*
  * The tensors that must be there. "(a b|c)": one of the alternatives, each a list that may be empty.
  */
@@ -43,6 +41,8 @@ extern const size_t need_shapes_len;
 struct need_key {
     const char *key;   /* after the architecture */
     const char *archs; /* "! a b": all but these */
+    const char *
+        unless; /* a tensor of the first block; where it is there the key need not be. NULL: none */
 };
 extern const struct need_key need_keys[];
 extern const size_t need_keys_len;

@@ -135,6 +135,8 @@ static bool length(const struct layer *t, char letter, uint64_t *ret)
     case 'N':
         *ret = t->l->tokens;
         return t->l->vocabulary;
+    case 'T':
+        return fact_uint(t->l->g, "tokenizer.ggml.token_type_count", ret);
     case 'F':
     case 'H':
     case 'X':

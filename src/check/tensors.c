@@ -101,8 +101,9 @@ int rule_quantization(struct checker *c)
 
 /* ---- blocks ---- */
 
-/* Mark each block that has a tensor. Returns the highest block, UINT64_MAX: no blocks. */
-static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint64_t room)
+/* Mark each block from `begin` on that has a tensor. Returns the highest block, UINT64_MAX: no blocks. */
+static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, bool *seen,
+                            uint64_t room)
 {
     char where[WHERE_MAX];
     uint64_t n, last = UINT64_MAX;
@@ -115,8 +116,8 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint6
         if (n >= count)
             report(c, CHECK_ERROR, where_tensor(c->g, i, where),
                    "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
-        if (n < room)
-            seen[n] = true;
+        if (n >= begin && n - begin < room)
+            seen[n - begin] = true;
     }
     return last;
 }
@@ -127,20 +128,21 @@ int rule_blocks(struct checker *c)
     uint64_t count, missing = 0, first = 0, begin = model_first_block(c->g);
     if (!fact_arch_uint(c->g, "block_count", &count) || c->g->n_tensors == 0)
         return 0;
-    uint64_t room = count < c->g->n_tensors ? count : c->g->n_tensors;
+    const uint64_t blocks = count - begin;
+    uint64_t room = blocks < c->g->n_tensors ? blocks : c->g->n_tensors;
     bool *seen = calloc((size_t)room + 1, sizeof(*seen));
     if (!seen)
         return -ENOMEM;
-    uint64_t last = mark_blocks(c, count, seen, room);
-    for (uint64_t i = room; i-- > begin;)
+    uint64_t last = mark_blocks(c, count, begin, seen, room);
+    for (uint64_t i = room; i-- > 0;)
         if (!seen[i]) {
             missing++;
-            first = i;
+            first = begin + i;
         }
     free(seen);
-    if (missing == 0 && count > room) /* more blocks than tensors */
-        first = room;
-    missing += count - room;
+    if (missing == 0 && blocks > room) /* more blocks than tensors */
+        first = begin + room;
+    missing += blocks - room;
     (void)where_key(c->g, fact_arch_key(c->g, "block_count"), where);
     if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
         report(c, CHECK_ERROR, where,

@@ -166,6 +166,11 @@ static const struct gguf_kv *reserve_of(const struct gguf *g)
     return i == UINT32_MAX ? NULL : &g->kv[i];
 }
 
+bool image_hides(const struct gguf *g)
+{
+    return reserve_of(g) != NULL;
+}
+
 void image_add_header(struct image *im, const struct gguf *g)
 {
     const struct gguf_kv *r = reserve_of(g);

@@ -84,6 +84,8 @@ int image_end(struct image *im);
 
 /* The header of a model, as it is shown: without `ggufs.reserve`, which never leaves the file. */
 void image_add_header(struct image *im, const struct gguf *g);
+/* True if it has one. */
+bool image_hides(const struct gguf *g);
 /* Bytes by which the data of a model that is shown lies before its place in the file. */
 uint64_t image_cut(const struct gguf *g);
 /* The image of a model that is laid out regularly, as it is shown: its header, its tensors and zeros.

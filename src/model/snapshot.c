@@ -136,24 +136,20 @@ int snapshot_keep_file(const struct snapshot *g, const struct source *src, struc
 {
     const struct gguf *own = snapshot_own(g);
     uint64_t end = min_u64(own->data_off, src->size), size = max_u64(src->size, own->data_end);
-    struct image *im = image_new(NULL);
-    if (!im)
-        return -ENOMEM;
-    image_add_header(im, own);
-    bool bare = im->size < own->head_len; /* without the reserve: then zeros follow it */
-    bool none = own->alignment > LONGEST_PADDING || end <= own->head_len || bare;
+    bool none = own->alignment > LONGEST_PADDING || end <= own->head_len;
     size_t n = none ? 0 : (size_t)(end - own->head_len);
-    uint64_t at = bare ? own->data_off : own->head_len + n;
+    uint64_t at = own->head_len + n;
     uint8_t *pad = malloc(n + 1);
-    int r = pad ? src->read(src, own->head_len, pad, n) : -ENOMEM;
+    struct image *im = image_new(NULL);
+    int r = pad && im ? src->read(src, own->head_len, pad, n) : -ENOMEM;
     if (r < 0) {
         free(pad);
         image_unref(im);
         return r;
     }
     image_own(im, pad);
+    image_add_memory(im, own->head, own->head_len);
     image_add_memory(im, pad, n);
-    image_add_zeros(im, at - image_cut(own) - im->size);
     image_add_file(im, image_file(im, mapped_source(m)), at, size - at);
     r = image_end(im);
     if (r < 0)

@@ -25,7 +25,7 @@ const struct row files_root[] = {
     {.name = "metadata.json", .flags = ROW_WHOLE, .text = metadata_json},
     {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
     {.name = "info",          .flags = ROW_WHOLE | ROW_STATE, .report = info_text},
-    {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model)},
+    {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model), .image = model_row_image},
     {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .report = check_text},
     {.name = "tensors.txt",   .flags = ROW_WHOLE, .text = tensors_txt},
     {.name = "model.safetensors", .flags = ROW_WHOLE | ROW_EXTRA, SAFETENSORS(OWN)},

@@ -67,7 +67,8 @@ struct row {
      * it. May be NULL. */
     void (*head)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                  struct buf *out);
-    /* Piecewise, from an image: it is made at open, and is the `file` of the view that is read. */
+    /* Piecewise, from an image: it is made at open, and is the `file` of the view that is read. NULL: that of
+     * the view is. */
     int (*image)(const struct view *v, const struct row *row, struct image **ret);
     /* Piecewise, computed: what [off, off + n) needs. Until that is kept, `read` is -EAGAIN. */
     void (*need)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
@@ -122,6 +123,7 @@ void lines_row_need(const struct view *v, const struct row *row, const struct gg
 bool safetensors_row_possible(struct snapshot *g, const struct row *row);
 uint64_t safetensors_row_size(const struct view *v, const struct row *row,
                               const struct gguf_tensor *t);
+int model_row_image(const struct view *v, const struct row *row, struct image **ret);
 int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret);
 int safetensors_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                          uint64_t off, size_t n, struct reply *r);

@@ -8,7 +8,6 @@
 #include "base/bytes.h"
 #include "check/report.h"
 #include "check/summary.h"
-#include "gguf/keys.h"
 #include "tree/files.h"
 
 static void add_line(void *arg, const struct check_finding *f)
@@ -25,13 +24,12 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
     const struct snapshot *snap = v->snap;
     const struct gguf *g = snapshot_file(snap, i);
     const struct mapped *file = v->store->file[i];
-    /* A file that was edited, or has a reserve, is laid out by this program: nothing is looked for
-     * between its tensors. */
+    /* A file that was edited is laid out by this program: nothing is looked for between its
+     * tensors. */
     struct source src = {0};
     if (i > 0 && g == snap->shards->g[i] && file->map.size == g->file_size) {
         src = mapped_source(v->store->file[i]);
-    } else if (i == 0 && v->file &&
-               gguf_find_key(g, KEY_RESERVE, strlen(KEY_RESERVE)) == UINT32_MAX) {
+    } else if (i == 0 && v->file) {
         src = image_source(v->file);
         src.fd = v->file->file[0].fd;
     }

@@ -100,6 +100,28 @@ uint64_t model_size(const struct view *v, const struct row *row, const struct gg
     return max_u64(g->file_size, g->data_end) - image_cut(g);
 }
 
+/* Of the first snapshot of a file with a reserve: that file, without it. */
+int model_row_image(const struct view *v, const struct row *row, struct image **ret)
+{
+    const struct gguf *g = v->snap->gguf;
+    (void)row;
+    if (!v->file || v->snap->shards || !image_hides(g))
+        return 0;
+    struct image *im = image_new(NULL);
+    if (!im)
+        return -ENOMEM;
+    const uint64_t end = model_size(v, row, NULL), cut = image_cut(g);
+    image_add_header(im, g);
+    image_add_zeros(im, g->data_off - cut - im->size);
+    image_add_file(im, image_file(im, v->file->file[0]), im->size + cut, end - im->size);
+    int r = image_end(im);
+    if (r < 0)
+        image_unref(im);
+    else
+        *ret = im;
+    return r;
+}
+
 /* The first snapshot of a model in one file shows that file, the others what is made of them. */
 static const struct image *model_image(const struct view *v)
 {

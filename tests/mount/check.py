@@ -10,6 +10,7 @@ import unittest
 
 import ggufmodel as gguf
 import mountlib
+import published
 from ggufmodel import Tensor, Value
 from llama import F32, NAME, image, keys, tensors
 from mountlib import GGUFS, Mount, run
@@ -23,10 +24,10 @@ class Check(unittest.TestCase):
         os.makedirs(mountlib.path('models'), exist_ok=True)
         return mountlib.put('models/' + name, data)
 
-    def finds(self, status, *parts, data, name=NAME, option='--check'):
+    def finds(self, status, *parts, data, name=NAME, option='--check', ignore='missing'):
         """Exit status and one line that has all the parts (none: no line)."""
         model = self.file(data, name)
-        done = check(option, model)
+        done = check(option, '--ignore=' + ignore, model)
         self.assertEqual(done.returncode, status, done.out + done.err)
         self.assertEqual(done.err, '')
         self.assertEqual(len(done.out.splitlines()), 1 if parts else 0, done.out)
@@ -352,6 +353,28 @@ class Check(unittest.TestCase):
                 file.write('5\n')
             self.assertIn(b'5 heads do not divide an embedding of 32', mountlib.get(name))
             self.assertEqual(os.stat(name).st_size, len(mountlib.get(name)))
+
+    # ---- models as they are published ----
+
+    def test_published(self):
+        """None is an error or a warning."""
+        folder = mountlib.path('published')
+        os.makedirs(folder)
+        for model in published.MODELS:
+            published.header(model, os.path.join(folder, model.name + '.gguf'))
+        done = check('--check', '--strict', folder)
+        self.assertEqual([line for line in done.out.splitlines() if ': note: ' not in line], [])
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        shutil.rmtree(folder)
+
+    def test_unknown_architecture(self):
+        """General rules, and one note."""
+        granite = next(model for model in published.MODELS if model.arch == 'granite')
+        for arch in ('dflash', 'graniteswitch', 'nextyears'):
+            kv, rows = published.small(granite._replace(arch=arch), E=256, F=512, H=4, G=2, R=32, L=2, N=300, C=128)
+            rows = [row for row in rows if b'attn_k' not in row.name]
+            self.finds(0, f"note: '{arch}' is not known here: only general rules apply", data=gguf.encode(kv, rows),
+                       option='--check=full', ignore='file-name,size-label')
 
     # ---- real vocabularies ----
 
