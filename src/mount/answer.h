@@ -11,7 +11,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "shelf/shelf.h"
+#include "shelf/shelf_file.h"
 
 /* What became of a read: replied to, with the bytes of a mapping, or not yet. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };

@@ -18,7 +18,7 @@
 #include "mount/control.h"
 #include "mount/handles.h"
 #include "mount/teller.h"
-#include "shelf/shelf.h"
+#include "shelf/shelf_file.h"
 
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9

@@ -19,7 +19,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "shelf/shelf.h"
+#include "shelf/shelf_file.h"
 
 /* Limit on the bytes read ahead for all open files together. */
 #define AHEAD_TOTAL ((size_t)64 << 20)

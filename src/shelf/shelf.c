@@ -12,72 +12,8 @@
 
 #include "base/lock.h"
 #include "model/split.h"
-#include "shelf/internal.h"
+#include "shelf/at.h"
 #include "tree/history.h"
-
-/* ---- where a node is ---- */
-
-struct at at_node(const struct shelf *s, uint64_t node)
-{
-    struct at at = {.shelf = s, .slot = ino_slot(node), .local = ino_local(node)};
-    if (s->one) {
-        at.local = node;
-        return at;
-    }
-    at.own = at.slot == 0;
-    at.model = !at.own && at.local == INO_ROOT;
-    at.extra = at.own ? 0 : extra_of(at.local);
-    return at;
-}
-
-int at_local(const struct use *u, uint64_t node, uint64_t *local)
-{
-    if (!u->slot)
-        *local = node;
-    else if (!renumber_in(&u->slot->renumber, ino_local(node), local))
-        return -ESTALE;
-    return 0;
-}
-
-int at_enter(struct shelf *s, struct at *at, struct use *u)
-{
-    *u = (struct use){.tree = s->one};
-    int r = s->one ? 0 : slot_use(&s->slots, at->slot, u, NULL);
-    if (r < 0)
-        return r;
-    r = at_local(u, at->local, &at->local);
-    return r < 0 ? at_left(s, u, r) : 0;
-}
-
-void at_leave(struct shelf *s, struct use *u)
-{
-    if (!s->one && u->slot)
-        slot_leave(&s->slots, u);
-}
-
-int at_left(struct shelf *s, struct use *u, int r)
-{
-    at_leave(s, u);
-    return r;
-}
-
-int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e)
-{
-    if (r == 0)
-        entry_in_slot(u, e);
-    if (r == 0 && u->slot)
-        slot_known(&s->slots, u->slot->number);
-    return r;
-}
-
-void entry_in_slot(const struct use *u, struct tree_entry *e)
-{
-    if (!u->slot)
-        return;
-    const struct renumber *n = &u->slot->renumber;
-    e->node = e->node ? ino_in_slot(u->slot->number, renumber_out(n, e->node)) : 0;
-    e->attr.st_ino = ino_in_slot(u->slot->number, renumber_ino(n, e->attr.st_ino));
-}
 
 /* ---- open and close ---- */
 
@@ -447,6 +383,7 @@ static int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
     if (r < 0)
         return r;
     *ret = plain_entry(ino_in_slot(slot, INO_ROOT), S_IFDIR, &st, 0);
+    ret->attr.st_ino = slot_ino(u.slot, INO_ROOT);
     ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
     set_rights(s, &g, 0444, ret);
     ret->steady = true;
@@ -486,19 +423,6 @@ static int source_target(struct shelf *s, const struct slot *slot, uint32_t extr
     return r == -ENOMEM ? r : buf_error(out);
 }
 
-int model_error(struct shelf *s, uint32_t slot, struct buf *out)
-{
-    struct use u;
-    struct err e = {0};
-    int r = slot_use(&s->slots, slot, &u, &e);
-    if (r == 0)
-        at_leave(s, &u);
-    if (r == 0 || r == -ESTALE || r == -ENOMEM)
-        return r;
-    buf_printf(out, "%s\n", e.msg);
-    return buf_error(out) ? buf_error(out) : 1;
-}
-
 static int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entry *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -519,6 +443,7 @@ static int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tr
         r = r == 1 ? 0 : r == 0 ? -ENOENT : r;
     mode_t type = folder ? S_IFDIR : extra == EXTRA_ERROR ? S_IFREG : S_IFLNK | 0777;
     *ret = plain_entry(ino_in_slot(slot, extra_ino(extra)), type, &st, text.len);
+    ret->attr.st_ino = slot_ino(u.slot, extra_ino(extra));
     if (folder || extra == EXTRA_ERROR)
         set_rights(s, &g, 0444, ret);
     at_leave(s, &u);
@@ -778,9 +703,9 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
                 struct tree_entry *ret)
 {
     uint64_t node = d->at.own ? d->at.local : ino_in_slot(d->at.slot, d->at.local);
+    uint64_t ino = d->own ? d->own->ino : slot_ino(d->use.slot, d->at.local);
     (void)strcpy(name, i ? ".." : ".");
-    *ret = (struct tree_entry){.node = node,
-                               .attr = {.st_ino = d->own ? d->own->ino : node, .st_mode = S_IFDIR}};
+    *ret = (struct tree_entry){.node = node, .attr = {.st_ino = ino, .st_mode = S_IFDIR}};
 }
 
 /*
@@ -824,9 +749,8 @@ static int next_extra(struct shelf_dir *d, uint64_t *cookie, bool attrs,
         slot_known(&s->slots, d->at.slot);
         return 1;
     }
-    uint64_t node = ino_in_slot(d->at.slot, extra_ino(extra));
     bool folder = extra == EXTRA_SOURCE && slot->shards;
-    *ret = (struct tree_entry){.attr = {.st_ino = node,
+    *ret = (struct tree_entry){.attr = {.st_ino = slot_ino(slot, extra_ino(extra)),
                                         .st_mode = folder                 ? S_IFDIR
                                                    : extra == EXTRA_ERROR ? S_IFREG
                                                                           : S_IFLNK}};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Open files of a shelf, and the calls that edit: see shelf.h. */
+/* Open files of a shelf, and the calls that edit: see shelf_file.h. */
+#include "shelf/shelf_file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "shelf/internal.h"
+#include "shelf/at.h"
 
 /* ---- open ---- */
 

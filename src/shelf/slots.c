@@ -105,11 +105,6 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static uint64_t model_hash(const char *path, uint64_t stamp)
-{
-    return hash_name(path, strlen(path)) ^ stamp;
-}
-
 struct slot *slots_at(const struct slots *s, uint32_t number)
 {
     for (struct link *l = table_first(&s->by_number, number); l; l = table_next(l))
@@ -165,8 +160,6 @@ static void slots_drop(struct slots *s, struct slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
         return;
-    if (!slot->spent && !slot->edited)
-        numbers_keep(&s->numbers, model_hash(slot->path, slot->stamp), slot->number);
     table_remove(&s->by_number, &slot->by_number);
     table_remove(&s->by_path, &slot->by_path);
     if (slot->way)
@@ -174,11 +167,24 @@ static void slots_drop(struct slots *s, struct slot *slot)
     slot_free(slot);
 }
 
+/* A number that no slot has, and none had for the longest time; 0: all are in use. */
+static uint32_t free_number(struct slots *s)
+{
+    if (s->by_number.n >= INO_MAX_SLOTS - 1)
+        return 0;
+    do
+        s->last = s->last + 1 < INO_MAX_SLOTS ? s->last + 1 : 1;
+    while (slots_at(s, s->last));
+    return s->last;
+}
+
 static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
     if (!slot)
         return NULL;
+    slot->number = free_number(s);
+    slot->seed = xxh64(stamp, i->path, strlen(i->path));
     slot->path = strdup(i->path);
     slot->real = i->real ? strdup(i->real) : NULL;
     slot->stamp = stamp;
@@ -186,9 +192,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     slot->store = i->store;
     slot->above = i->above;
     slot->behind = i->behind;
-    uint32_t before = numbers_take(&s->numbers, model_hash(i->path, stamp));
-    slot->number = before ? before : s->last + 1;
-    if (!slot->path || (i->real && !slot->real) ||
+    if (!slot->number || !slot->path || (i->real && !slot->real) ||
         table_add(&s->by_number, &slot->by_number, slot->number) < 0) {
         slot_free(slot);
         return NULL;
@@ -198,7 +202,6 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
         slot_free(slot);
         return NULL;
     }
-    s->last += before == 0;
     return slot;
 }
 
@@ -407,7 +410,7 @@ int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret)
     if (!slot)
         slot = by_model(s, i, stamp);
     if (!slot)
-        slot = s->last + 1 < INO_MAX_SLOTS ? new_slot(s, i, stamp) : NULL;
+        slot = new_slot(s, i, stamp);
     if (slot) {
         slot->st = i->st;
         slot->granted = g;
@@ -424,7 +427,7 @@ int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret)
         }
         *ret = slot->number;
     }
-    e = slot ? 0 : s->last + 1 < INO_MAX_SLOTS ? -ENOMEM : -ENFILE;
+    e = slot ? 0 : -ENOMEM;
     lock_drop(&s->lock);
     free(why);
     return e;
@@ -584,7 +587,6 @@ static struct tree *take_out(struct slots *s, struct slot *slot)
         struct tree_left left;
         tree_leave(t, &left);
         slot->stamp = left.identity;
-        slot->edited |= left.edited;
         slot->spent |= renumber_after(&slot->renumber, &left) < 0;
     }
     slot->tree = NULL;
@@ -1013,7 +1015,6 @@ void slots_free(struct slots *s)
     buf_free(&s->unsaved);
     crew_free(s->writer);
     crew_free(s->closer);
-    numbers_free(&s->numbers);
     lock_destroy(&s->lock);
     cond_destroy(&s->done);
     cond_destroy(&s->wake);

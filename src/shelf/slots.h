@@ -5,8 +5,8 @@
  * A slot is one state of one model's file (or files): where it is, and what identified it when it was
  * found, or when its own edits were written. It outlives the tree that is opened for it, so that node
  * numbers stay true (renumber.h), and what `--unmount` has to name is known. It is gone when
- * the tree is closed and the kernel has forgotten its nodes; its number is kept (numbers.h) for the
- * same state of the same file, and is never another one's.
+ * the tree is closed and the kernel has forgotten its nodes. Its number is given again after all others; st_ino
+ * follows from the path and the state of the file, and is never another one's.
  *
  * Threads: what is marked so is protected by the lock of the slots; all else is constant.
  */
@@ -18,7 +18,6 @@
 
 #include "base/thread.h"
 #include "base/lock.h"
-#include "shelf/numbers.h"
 #include "shelf/own.h"
 #include "shelf/place.h"
 #include "shelf/renumber.h"
@@ -44,15 +43,16 @@
 struct slot {
     struct link by_number, by_path, by_way; /* protected */
     uint32_t number;
-    char *path;           /* owned; where it is opened */
-    char *real;           /* owned; the real path; NULL if there was none */
+    uint64_t
+        seed;   /* of st_ino: a hash of the path and what identified the file when it was found */
+    char *path; /* owned; where it is opened */
+    char *real; /* owned; the real path; NULL if there was none */
     size_t shards, above; /* as of struct item, and these: */
     bool store, behind;
     /* Protected: */
     uint64_t stamp;           /* hash of what identifies the file, or all files */
     struct renumber renumber; /* constant while it is in use */
     struct buf notes;         /* while it is closed: what is not in the file (live/unsaved.h) */
-    bool edited;              /* its own edits have changed the file */
     bool replaced;            /* another file was found at its path: it is closed at once */
     uint64_t rights;          /* tree_look() of the last time; 0: never */
     bool told;                /* the kernel knows them */
@@ -88,10 +88,9 @@ struct slots {
     size_t files_most;            /* what the former may take where models are not in use */
     struct slot *oldest, *newest; /* of those that rest, by their last use */
     unsigned n_rest;
-    struct crew *writer;    /* owned: whose thread writes all models; started with the first edit */
-    struct crew *closer;    /* owned: closes what is idle */
-    unsigned closing;       /* busy with that */
-    struct numbers numbers; /* of models whose slots are gone */
+    struct crew *writer; /* owned: whose thread writes all models; started with the first edit */
+    struct crew *closer; /* owned: closes what is idle */
+    unsigned closing;    /* busy with that */
     struct thread sweeper;
     struct cond wake;
     bool sweeps;
@@ -105,6 +104,13 @@ struct slots {
 static inline const char *slot_files(const struct slot *slot)
 {
     return slot->behind ? slot->real : slot->path;
+}
+
+/* st_ino of what has this number in it. */
+static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
+{
+    return xxh64(slot->seed, &local, sizeof(local)) >>
+           1; /* positive also where a program takes it as signed */
 }
 
 /* What is used of a slot. */
@@ -126,7 +132,7 @@ void slots_free(struct slots *s);
 /* A hash of a folder's number and a name in it, by which a model is found. */
 uint64_t slot_way(uint32_t folder, const char *name);
 /* The number of the slot of a model that was found, to whose nodes the kernel gets one more
- * reference. 0, -ENOMEM, -ENFILE (no numbers are left). */
+ * reference. 0, -ENOMEM. */
 int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret);
 /* The same of one that was found by this way within the last second, if the file there is still the same, which one look
  * shows. False: look it up. */

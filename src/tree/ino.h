@@ -13,10 +13,11 @@
  *     2   a tensor: its folder
  *     3   a metadata key: its file
  *
- * Numbers of slots and objects are given out and never again in the life of a mount, except that of
- * a helper file in metadata/, which then differ in FUSE's generation number.
+ * Numbers of objects are given out and never again in the life of a mount, except that of
+ * a helper file in metadata/, which then differ in FUSE's generation number; those of slots when all were given out
+ * and the kernel has forgotten the first.
  *
- * st_ino is the node number, except for views of the whole: theirs is that of a folder at the root
+ * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for views of the whole: theirs is that of a folder at the root
  * with their row, the same in each state. To the kernel they are new files (so that pages and
  * attributes of one node never change), to people the same one. It stays below 2^32 in a mount of
  * one model with fewer than 2^25 tensors and keys, for programs whose ino_t has 32 bits.

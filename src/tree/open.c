@@ -304,7 +304,6 @@ void tree_leave(struct tree *t, struct tree_left *ret)
     struct live *l = atomic_load(&t->live);
     struct live_given given = l ? live_given(l) : (struct live_given){0};
     *ret = (struct tree_left){.identity = l ? identity_left(t) : t->identity,
-                              .edited = l != NULL,
                               .keys = given.keys,
                               .tensors = atomic_load(&t->newest.numbers)};
     LOCKED(&t->newest.lock);

@@ -101,7 +101,6 @@ void tree_close(struct tree *t);
 bool tree_idle(struct tree *t, bool helpers);
 struct tree_left {
     uint64_t identity; /* of the files as this tree left them */
-    bool edited;
     uint32_t wholes,
         keys;        /* so many numbers it has given to views of the whole, and to keys; 0: those
                               of the next tree mean the same */

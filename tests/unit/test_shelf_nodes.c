@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shelf/internal.h"
+#include "shelf/at.h"
 #include "shelf_top.h"
 
 #define MANY 1000
@@ -117,12 +117,17 @@ static void test_models(void)
     shelf_forget(shelf, e.node, 1);
     CU_ASSERT_EQUAL(shelf->slots.by_number.n, 0);
     struct tree_entry again = found("m.gguf");
-    CU_ASSERT_EQUAL(again.node, e.node);
+    CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not used again soon */
     CU_ASSERT_EQUAL(again.attr.st_ino, e.attr.st_ino);
-    shelf_forget(shelf, e.node, 1);
     put("m.gguf", "another size");
-    again = found("m.gguf");
-    CU_ASSERT_NOT_EQUAL(again.node, e.node);
+    struct tree_entry other = found("m.gguf");
+    CU_ASSERT_NOT_EQUAL(other.node, again.node);
+    CU_ASSERT_NOT_EQUAL(other.attr.st_ino, e.attr.st_ino);
+    shelf_forget(shelf, other.node, 1);
+    shelf->slots.last = INO_MAX_SLOTS - 2;
+    CU_ASSERT_EQUAL(ino_slot(found("m.gguf").node), INO_MAX_SLOTS - 1);
+    put("n.gguf", "first");
+    CU_ASSERT_EQUAL(ino_slot(found("n.gguf").node), 1);
     teardown();
 }
 
@@ -269,26 +274,6 @@ static void test_turned(void)
     teardown();
 }
 
-static void test_numbers(void)
-{
-    struct numbers s = {0};
-    CU_ASSERT_EQUAL(numbers_take(&s, 5), 0);
-    for (uint32_t i = 1; i <= 2 * NUMBERS_KEPT; i++)
-        numbers_keep(&s, i * 0x9e3779b97f4a7c15U, i);
-    uint32_t kept = 0;
-    for (uint32_t i = 1; i <= 2 * NUMBERS_KEPT; i++) {
-        uint32_t number = numbers_take(&s, i * 0x9e3779b97f4a7c15U);
-        if (number != 0 && number != i)
-            CU_FAIL("another number");
-        kept += number == i;
-        if (i + NUMBERS_KEPT > 2 * NUMBERS_KEPT && number == 0)
-            CU_FAIL("one of the last is missing");
-    }
-    CU_ASSERT_TRUE(kept >= NUMBERS_KEPT);
-    CU_ASSERT_EQUAL(numbers_take(&s, 0x9e3779b97f4a7c15U), 0);
-    numbers_free(&s);
-}
-
 /* The kernel may keep a folder for a second, and a model's folder only if it is there. */
 static void test_kept_by_kernel(void)
 {
@@ -333,7 +318,6 @@ static CU_TestInfo tests[] = {
     {"folders that are not shown", test_not_shown_folders},
     {"links in turn", test_links_in_turn},
     {"a link that is turned", test_turned},
-    {"numbers of what is gone", test_numbers},
     CU_TEST_INFO_NULL,
 };
 

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
-#include "shelf/internal.h"
+#include "shelf/at.h"
+#include "shelf/shelf_file.h"
 #include "tree_edit.h"
 
 /* Models: more than are kept open without being used. */

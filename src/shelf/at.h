@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a shelf share; private to it. */
-#ifndef SHELF_INTERNAL_H
-#define SHELF_INTERNAL_H
+/*
+ * A shelf, and where a node is in it: in the shelf itself, in a model's tree, or one of the extra files of a model's
+ * folder. Private to the shelf.
+ *
+ * Threads: any.
+ */
+#ifndef SHELF_AT_H
+#define SHELF_AT_H
 
 #include <stdatomic.h>
 

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a node is: see at.h. */
+#include "shelf/at.h"
+
+#include <errno.h>
+
+struct at at_node(const struct shelf *s, uint64_t node)
+{
+    struct at at = {.shelf = s, .slot = ino_slot(node), .local = ino_local(node)};
+    if (s->one) {
+        at.local = node;
+        return at;
+    }
+    at.own = at.slot == 0;
+    at.model = !at.own && at.local == INO_ROOT;
+    at.extra = at.own ? 0 : extra_of(at.local);
+    return at;
+}
+
+int at_local(const struct use *u, uint64_t node, uint64_t *local)
+{
+    if (!u->slot)
+        *local = node;
+    else if (!renumber_in(&u->slot->renumber, ino_local(node), local))
+        return -ESTALE;
+    return 0;
+}
+
+int at_enter(struct shelf *s, struct at *at, struct use *u)
+{
+    *u = (struct use){.tree = s->one};
+    int r = s->one ? 0 : slot_use(&s->slots, at->slot, u, NULL);
+    if (r < 0)
+        return r;
+    r = at_local(u, at->local, &at->local);
+    return r < 0 ? at_left(s, u, r) : 0;
+}
+
+void at_leave(struct shelf *s, struct use *u)
+{
+    if (!s->one && u->slot)
+        slot_leave(&s->slots, u);
+}
+
+int at_left(struct shelf *s, struct use *u, int r)
+{
+    at_leave(s, u);
+    return r;
+}
+
+int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e)
+{
+    if (r == 0)
+        entry_in_slot(u, e);
+    if (r == 0 && u->slot)
+        slot_known(&s->slots, u->slot->number);
+    return r;
+}
+
+void entry_in_slot(const struct use *u, struct tree_entry *e)
+{
+    if (!u->slot)
+        return;
+    const struct renumber *n = &u->slot->renumber;
+    e->node = e->node ? ino_in_slot(u->slot->number, renumber_out(n, e->node)) : 0;
+    e->attr.st_ino = slot_ino(u->slot, renumber_ino(n, e->attr.st_ino));
+}
+
+int model_error(struct shelf *s, uint32_t slot, struct buf *out)
+{
+    struct use u;
+    struct err e = {0};
+    int r = slot_use(&s->slots, slot, &u, &e);
+    if (r == 0)
+        at_leave(s, &u);
+    if (r == 0 || r == -ESTALE || r == -ENOMEM)
+        return r;
+    buf_printf(out, "%s\n", e.msg);
+    return buf_error(out) ? buf_error(out) : 1;
+}
