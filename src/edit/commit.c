@@ -12,7 +12,6 @@
 #include "edit/attr.h"
 #include "edit/backup.h"
 #include "edit/journal.h"
-#include "edit/lay.h"
 #include "edit/move.h"
 #include "edit/temp.h"
 
@@ -146,9 +145,9 @@ static int copy_run(struct job *j, struct err *e)
 /* In place. */
 
 /* New bytes are written twice; where the file system writes nothing over what it has, that takes as much room. */
-static int patch_applies(const struct job *j, struct err *e)
+static int bytes_apply(const struct job *j, struct err *e)
 {
-    uint64_t bytes, most = min_u64(EDIT_PATCH_MAX, j->p->image->size / EDIT_PATCH_PART);
+    uint64_t bytes, most = min_u64(EDIT_INPLACE_MAX, j->p->image->size / EDIT_INPLACE_PART);
     if (j->o->strategy == EDIT_AUTO && j->p->changed > most)
         return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
     int r = journal_bytes(j->p, &bytes);
@@ -170,7 +169,7 @@ static int inplace_applies(struct job *j, struct err *e)
         return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
     if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
-    r = j->p->patch ? patch_applies(j, e) : 0;
+    r = j->p->changed ? bytes_apply(j, e) : 0;
     return r < 0 ? r : move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }
 
@@ -297,7 +296,7 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
         return r;
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
     if (clones && f->clone == EDIT_CLONE_UNKNOWN)
-        (void)probe_clone(f, lay_block(o), NULL); /* a commit asks again */
+        (void)probe_clone(f, edit_block(o), NULL); /* a commit asks again */
     d.used = (uint64_t)st.st_blocks * 512;
     d.linked = st.st_nlink > 1;
     *ret = d;
@@ -315,7 +314,7 @@ static enum edit_strategy expected(const struct edit_change *c, const struct edi
     if (d->clone == EDIT_CLONE_YES && edit_change_applies(c, o, EDIT_REFLINK, NULL) >= 0)
         return EDIT_REFLINK;
     const uint64_t size = c->bytes + (t ? t->data : c->base->file_size - c->base->data_off);
-    const bool little = !t || t->fresh <= min_u64(EDIT_PATCH_MAX, size / EDIT_PATCH_PART);
+    const bool little = !t || t->fresh <= min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART);
     if (little && !d->linked && size > EDIT_INPLACE_FROM &&
         edit_change_applies(c, o, EDIT_INPLACE, NULL) == 0)
         return EDIT_INPLACE;

@@ -57,7 +57,7 @@ struct edit_hooks {
 struct edit_result {
     enum edit_strategy strategy; /* by which it was done; EDIT_AUTO: nothing had to be done */
     int old_fd;                  /* the descriptor that f had before, the caller's; -1: the same, of
-                                    which the plan's `patch` changes bytes, and makes it longer */
+                                    which the plan changes bytes, and makes it longer */
     bool unfinished;             /* it failed, and is done nevertheless: C4 */
 };
 

@@ -56,8 +56,8 @@ enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 #define EDIT_INPLACE_FROM ((uint64_t)64 << 20)
 /* In EDIT_AUTO, bytes of tensors are changed in place up to this, and up to this part of the file:
  * each is written twice, in order to be safe. */
-#define EDIT_PATCH_MAX ((uint64_t)1 << 30)
-#define EDIT_PATCH_PART 4
+#define EDIT_INPLACE_MAX ((uint64_t)1 << 30)
+#define EDIT_INPLACE_PART 4
 
 struct edit_options {
     enum edit_strategy strategy;
@@ -70,6 +70,9 @@ struct edit_options {
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
 
+/* By which data is to move so that it can be cloned: bytes. */
+uint32_t edit_block(const struct edit_options *o);
+
 #define EDIT_OLD_FILE 0 /* its number in the image of a plan */
 
 struct edit_plan {
@@ -78,11 +81,12 @@ struct edit_plan {
     bool head_lent;
     uint64_t old_size; /* of the file that it was made for */
     struct image
-        *image;        /* owned: the new file. Its file EDIT_OLD_FILE reads as zeros until a source
+        *image; /* owned: the new file. Its file EDIT_OLD_FILE reads as zeros until a source
                             is put there: the plan does not touch it */
-    bool same;         /* the new file is the old one, byte for byte but for old padding */
-    bool inplace;      /* only the header differs, and the old layout is regular */
-    bool patch;        /* the same, with bytes of tensors, or with tensors added at the end */
+    bool same;  /* the new file is the old one, byte for byte but for old padding */
+    bool
+        inplace; /* the layout was regular, and no data moves: only the header differs, bytes of tensors, and
+                          what is added at the end */
     bool clonable;     /* most old data moves by multiples of the block ... */
     uint64_t copied;   /* ... but not these bytes */
     uint64_t changed;  /* bytes that come from drafts */

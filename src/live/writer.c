@@ -138,7 +138,7 @@ static void failed(struct live *l)
 static void store_written(struct live *l, bool replaced, struct store **ret)
 {
     struct err e = {0};
-    l->unmapped |= replaced || l->flight.plan.patch;
+    l->unmapped |= replaced || l->flight.plan.changed > 0;
     int fd = l->unmapped ? l->file->fd : -1;
     if (newest_make_store(l->flying, l->store->file, fd, ret, &e) < 0) {
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);

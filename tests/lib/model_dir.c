@@ -286,8 +286,7 @@ void check_read_through(const struct fixture *x, const struct edit *d)
     CU_ASSERT_EQUAL(s.read(&s, 0, bytes, (size_t)s.size), 0);
     CU_ASSERT_EQUAL(map_check(&m, s.size), 0);
     size_t new_n = (size_t)d->p.image->size, n = s.size < new_n ? x->old_n : new_n;
-    const size_t from =
-        (size_t)(d->p.inplace || d->p.patch ? d->p.head.len : n); /* the header is not mapped */
+    const size_t from = (size_t)(d->p.inplace ? d->p.head.len : n); /* the header is not mapped */
     bool new = s.size == new_n &&memcmp(bytes, d->image, new_n) == 0;
     /* A file that has grown, and whose journal means nothing, does not exist: J2. */
     CU_ASSERT_TRUE(new || (s.size == x->old_n && memcmp(bytes, x->old, x->old_n) == 0));

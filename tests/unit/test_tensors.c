@@ -37,7 +37,7 @@ static void commit_world(struct fixture *x, const struct edit_change *c, const s
     struct edit_file f = open_model(x, &fs.sys);
     int r = edit_commit(&f, &p, &o, NULL, &res, &e);
     if (r == -EOPNOTSUPP && s != EDIT_COPY && s != EDIT_AUTO) {
-        CU_ASSERT_TRUE(s == EDIT_REFLINK ? !p.clonable : !p.inplace);
+        CU_ASSERT_TRUE(s == EDIT_REFLINK ? !p.clonable : !p.inplace || strstr(e.msg, "padding"));
         CU_ASSERT_TRUE(is_old(x));
     } else {
         CU_ASSERT_EQUAL(r, 0);
