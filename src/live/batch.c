@@ -8,7 +8,7 @@
 #include <syslog.h>
 
 #include "base/when.h"
-#include "live/stored.h"
+#include "live/edits.h"
 #include "live/tensor.h"
 #include "live/tensor_table.h"
 #include "live/view.h"

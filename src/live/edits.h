@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a text to an accepted edit: values are parsed, and the change of what is not on the disk yet
- * takes them (edit/change.h). Nothing is planned here: see batch.h.
+ * What the model, with all edits accepted, has of a key, and what the key's name shows of it. From a text to an accepted
+ * edit: values are parsed, and the change of what is not on the disk yet takes them (edit/change.h). Nothing is planned
+ * here: see batch.h.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -9,7 +10,48 @@
 #define LIVE_EDITS_H
 
 #include "live/batch.h"
-#include "live/stored.h"
+#include "live/draft.h"
+#include "live/helper.h"
+
+/* ---- what is stored, and shown ---- */
+
+bool stored_has(const struct live *l, const struct name *x);
+/* The value: references for shown_free(). */
+struct shown stored_value(const struct live *l, const struct name *x);
+/* The rank of a key that is stored. */
+uint64_t stored_rank(const struct live *l, const struct name *x);
+/* The type that a value is to have: as far as the name has it; and as far as it is known before
+ * there is a text. */
+struct typed stored_wanted_type(const struct name *x);
+struct typed stored_known_type(const struct live *l, const struct name *x);
+
+/* A value was refused: for the log and for user.gguf.error. Returns e->code. */
+int name_refused(struct live *l, struct name *x, const struct err *e);
+/* A key that the model does not have is visible only while it is written. */
+void name_hide(struct live *l, struct name *x);
+/* Edits were given up: what a name shows follows from whether the model has the key. */
+void name_follow(struct live *l, struct name *x);
+
+/* ---- found by name and number ---- */
+
+/* The file that a visible name has; NULL for other names. */
+struct file *look_find(const struct live *l, const char *text);
+/* The same; KEY:TYPE is a name of KEY as long as that has the type. */
+struct file *look_find_typed(const struct live *l, const char *text);
+/* The value that a file shows, if it is a key's. */
+struct shown look_shown(const struct live *l, const struct file *f);
+/* Its entry; the size is that of what is returned, to be measured without the lock, if that is a
+ * value, else it is set. */
+struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
+/* Measure it: without the lock. s is freed. */
+void look_measure(struct shown *s, struct live_attr *ret);
+
+/* What a name in metadata/ is. */
+enum name_class look_classify(const struct live *l, const char *text);
+/* A file that is neither a key nor a known helper is dropped at the end. */
+#define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"
+
+/* ---- edits ---- */
 
 /* Some key has a NUL in it: it may be equal to another up to that. Any thread. */
 bool has_nul_names(const struct gguf *g);
@@ -33,4 +75,5 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
 int edits_remove(struct live *l, struct name *x, struct err *e);
 /* Make the removals that are due part of what is accepted. 0, or why keys are back. */
 int edits_remove_due(struct live *l);
+
 #endif

@@ -14,7 +14,6 @@
 #include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/helper.h"
-#include "live/stored.h"
 #include "live/writer.h"
 
 struct live_file {

@@ -14,7 +14,6 @@
 #include "edit/history.h"
 #include "edit/restore.h"
 #include "live/edits.h"
-#include "live/stored.h"
 #include "live/makings.h"
 #include "live/tensor_table.h"
 #include "live/unsaved.h"

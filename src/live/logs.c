@@ -83,6 +83,11 @@ int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *byt
     return sys_write_all(s->f->sys, log->src.fd, bytes, n, at);
 }
 
+int logs_failed(int r, struct err *e)
+{
+    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+}
+
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e)
 {
     int r = logs_take(s, n, 0, ret, at, e);
@@ -92,7 +97,7 @@ int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, 
         return r;
     if (r < 0)
         log_unref(*ret);
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    return logs_failed(r, e);
 }
 
 void logs_rest(struct logs *s)

@@ -28,6 +28,8 @@ int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
 /* Write bytes that were taken. 0, -ENOSPC, -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
+/* A line about what logs_put() returned. Returns r. */
+int logs_failed(int r, struct err *e);
 /* Something may need the log no more. */
 void logs_rest(struct logs *s);
 

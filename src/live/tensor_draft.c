@@ -151,7 +151,7 @@ static int put(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n
         r = extents_put(&d->written, &x);
         lock_drop(&d->lock);
     }
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    return logs_failed(r, e);
 }
 
 /* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */

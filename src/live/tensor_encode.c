@@ -85,6 +85,19 @@ void tensor_failure_note(struct tensor_failure *f, uint64_t unit, const struct e
     lock_drop(&f->lock);
 }
 
+int tensor_units(struct units *c, const struct units_watch *watch, struct tensor_failure *f,
+                 struct err *e)
+{
+    lock_init(&f->lock);
+    const int r = units_run(c, watch);
+    lock_destroy(&f->lock);
+    if (r == -EINTR || r == -ENOMEM)
+        return err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
+    if (r < 0 && e)
+        *e = f->e;
+    return r;
+}
+
 /* ---- encode ---- */
 
 int tensor_importances(const struct imatrix_row *row, const struct quant_type *t, uint32_t n_dims,
@@ -143,7 +156,7 @@ static int encode_part(struct job *j, uint64_t first, size_t n, struct room *roo
     if (r < 0)
         return tensor_fault(r, j->type, &fault, t->shape.n_dims, t->shape.dims, e);
     r = logs_put(j->logs, j->log, j->at + byte, room->raw, bytes);
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    return logs_failed(r, e);
 }
 
 static int encode_unit(void *arg, uint64_t unit, void *room)
@@ -185,19 +198,12 @@ int tensor_encode(const struct tensor_encode *t, struct logs *logs, const struct
     }
     *p = (struct tensor_piece){0, nbytes, j.at, j.log};
     struct tensor_edit edit = {true, true, t->shape, p, 1};
-    lock_init(&j.failure.lock);
     c.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH;
-    r = units_run(&c, watch);
-    lock_destroy(&j.failure.lock);
-    if (r == 0) {
+    r = tensor_units(&c, watch, &j.failure, e);
+    if (r < 0)
+        tensor_edit_free(&edit);
+    else
         *ret = edit;
-        return 0;
-    }
-    tensor_edit_free(&edit);
-    if (r == -EINTR || r == -ENOMEM)
-        return err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
-    if (e)
-        *e = j.failure.e;
     return r;
 }
 

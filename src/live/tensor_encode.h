@@ -74,5 +74,8 @@ struct tensor_failure {
     struct err e; /* code 0: none */
 };
 void tensor_failure_note(struct tensor_failure *f, uint64_t unit, const struct err *e);
+/* units_run(), with a line, maybe that of a failure which is zero to begin with. */
+int tensor_units(struct units *c, const struct units_watch *watch, struct tensor_failure *f,
+                 struct err *e);
 
 #endif

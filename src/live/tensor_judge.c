@@ -172,7 +172,7 @@ static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *roo
     if (r < 0)
         return cannot_read(r, e);
     r = add_pieces(j, lo / RAW_BLOCK, &c);
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    return logs_failed(r, e);
 }
 
 static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
@@ -194,7 +194,7 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     if (r < 0)
         return tensor_fault(r, j->type, &fault, j->base->n_dims, j->base->dims, e);
     r = add_pieces(j, first, &c);
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    return logs_failed(r, e);
 }
 
 /* The first range to be judged that ends behind byte `off` of the view, or the number of them. */
@@ -293,14 +293,8 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
     if (r < 0)
         return r;
     lock_init(&j->lock);
-    lock_init(&j->failure.lock);
-    r = units_run(&c, watch);
+    r = tensor_units(&c, watch, &j->failure, e);
     lock_destroy(&j->lock);
-    lock_destroy(&j->failure.lock);
-    if (r == -EINTR || r == -ENOMEM)
-        (void)err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
-    else if (r < 0 && e)
-        *e = j->failure.e;
     log_unref(j->log);
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     collect(j, &edit);
@@ -446,9 +440,7 @@ static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
     if (r == 0 && is_moved(d, round, &npy))
         r = tensor_draft_detach(d, round, &npy);
     if (r < 0)
-        return e && e->code
-                   ? r
-                   : err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
+        return e && e->code ? r : logs_failed(r, e);
     if (npy.n_elem != base->n_elem)
         return encode_all(d, tensor_npy_values(&npy), npy.header, &shape, base, base->imp, watch,
                           ret, e);

@@ -16,7 +16,7 @@
 
 #include "cu_main.h"
 #include "live/core.h"
-#include "live/stored.h"
+#include "live/edits.h"
 #include "script_run.h"
 #include "soak.h"
 #include "tree/internal.h"
