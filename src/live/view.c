@@ -187,15 +187,18 @@ static int leave_begun(struct round *o)
     return 0;
 }
 
-/* What was written is what the tensor has, maybe by an edit that is pending. */
+/* What was written is what the tensor has, maybe by an edit that is pending; or what it had when the draft was begun. */
 static int same(struct round *o)
 {
     struct view_draft *d = o->d;
-    if (d->losses != d->folder->losses) /* that was lost, with which it was compared */
-        return report(o, check_base(d, &o->e));
-    if (d->edits == d->folder->edits)
+    int r = check_base(d, &o->e);
+    if (r == 0)
         promise_make(&d->promise, d->folder->promise.edit);
-    return 0;
+    else
+        (void)report(o, r);
+    if (r == -ESTALE) /* as it is whatever is written to it */
+        d->why = o->e;
+    return r;
 }
 
 /* What a verdict means. With the lock. */

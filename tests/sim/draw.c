@@ -130,6 +130,33 @@ static void install(unsigned a, unsigned key)
     on(a, W_CLOSE, 0);
 }
 
+/* A program that tries again, with the same. */
+static void again(unsigned a, unsigned name)
+{
+    const uint32_t n = value();
+    open_as(a, 1, name, F_WRITE);
+    for (unsigned i = 2 + draw(2); i; i--) {
+        struct step *s = add(a, W_WRITE);
+        s->slot = 1;
+        s->n = n;
+        on(a, W_FSYNC, 1);
+    }
+    on(a, W_CLOSE, 1);
+}
+
+/* A backup that is put back, before the file is written or after that. */
+static void put_back(unsigned a, unsigned key)
+{
+    open_as(a, 0, key, F_WRITE | draw(2) * F_TRUNC);
+    if (draw(2))
+        write_as(a, 0);
+    mv(a, key, REGS);
+    mv(a, REGS, key);
+    if (draw(2))
+        write_as(a, 0);
+    on(a, W_CLOSE, 0);
+}
+
 /* numpy.memmap */
 static void mapping(unsigned a, unsigned tensor)
 {
@@ -247,6 +274,10 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
     unsigned upto = to->n + steps;
     while (to->n < upto && to->n < STEPS) {
         unsigned key = draw(3) ? favourite : draw(to->tensors ? REGS : KEYS), other;
+        if (wide && draw(12) == 0) {
+            (draw(2) || key >= KEYS ? again : put_back)(a, key);
+            continue;
+        }
         if (wide && to->tensors && favourite >= KEYS && draw(3) == 0) {
             tensors(a, favourite);
             continue;

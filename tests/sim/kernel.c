@@ -98,12 +98,17 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
         tree_interrupt(k->t, q);
 }
 
+/* A strategy is asked for that not every edit can be written with. */
+static bool is_asked(const struct kernel *k)
+{
+    return k->w->story.strategy == EDIT_INPLACE || k->w->story.strategy == EDIT_REFLINK;
+}
+
 /* An answer that nothing accounts for. */
 void kernel_expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
-    uint8_t by = p->k->w->story.strategy;
-    good |= r == -EOPNOTSUPP && (by == EDIT_INPLACE || by == EDIT_REFLINK);
+    good |= r == -EOPNOTSUPP && is_asked(p->k);
     if (r < 0 && !good && !p->k->rough && !p->k->w->disk.hits && !(r == -EINTR && p->signalled))
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
@@ -143,6 +148,9 @@ static void may_be(struct kernel *k, struct object *o, uint64_t mask)
     for (unsigned i = 0; i < 8; i++)
         if (o->going[i])
             oracle_widen(of(k), (unsigned)o->going[i] - 1, mask);
+    for (unsigned i = 0; i < ACTORS && is_tensor(o->name); i++)
+        if (k->program[i].judges && k->program[i].names_of & (uint32_t)1 << (o->name - KEYS))
+            oracle_widen(of(k), (unsigned)k->program[i].judges - 1, mask);
 }
 
 static struct object *object_of(struct kernel *k, const struct tree_entry *e, int name)
@@ -233,7 +241,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
     /* A tensor that was removed may still be written, until that is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
-    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS}; /* the last: known.md, 3 */
+    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS}; /* the last: known.md, 2 */
     for (unsigned i = 0; i < 3; i++) {
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
@@ -338,28 +346,6 @@ static unsigned token_of(const char *text, size_t n)
                                                           : TOKEN_OTHER;
 }
 
-float float_of(unsigned token)
-{
-    return (float)(127 * token);
-}
-
-unsigned token_of_floats(const uint8_t *bytes, size_t n)
-{
-    float value, first;
-    if (n != FLOATS * sizeof(first))
-        return TOKEN_OTHER;
-    memcpy(&first, bytes, sizeof(first));
-    for (size_t i = 0; i < n; i += sizeof(value)) {
-        memcpy(&value, bytes + i, sizeof(value));
-        if (!(value >= first && value <= first))
-            return TOKEN_OTHER;
-    }
-    unsigned token = first >= 0 && first < float_of(TOKENS) ? (unsigned)first / 127 : TOKEN_OTHER;
-    return token >= TOKEN_FIRST && float_of(token) >= first && float_of(token) <= first
-               ? token
-               : TOKEN_OTHER;
-}
-
 /* ---- open ---- */
 
 /* A handle that may write is there. */
@@ -414,6 +400,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         if (is_key(s->name) && k->before[s->name])
             back = (int)oracle_begin(of(k), s->name, k->before[s->name]);
         k->creating[s->name]++;
+        k->removed[s->name] = false;
         (void)kernel_begin(p);
         r = kernel_end(p, tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f));
         k->creating[s->name]--;
@@ -496,17 +483,16 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 /* A write(2) is more than one request, in which the kernel keeps others away. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token)
 {
-    enum { FIRST = 2 * PAGE, ALL = FLOATS * 4 };
-    static float values[ACTORS][FLOATS];
-    for (unsigned i = 0; i < FLOATS; i++)
-        values[p->number][i] = float_of(token);
-    const uint8_t *bytes = (const uint8_t *)values[p->number];
+    enum { FIRST = 2 * PAGE };
+    static uint8_t room[ACTORS][FLOATS * 4];
+    uint8_t *bytes = room[p->number];
+    const size_t n = tensors_bytes(0, token, bytes);
     (void)kernel_begin(p);
     int r = kernel_end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST, NULL));
     if (r < 0)
         return r;
     (void)kernel_begin(p);
-    return kernel_end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, ALL - FIRST, NULL));
+    return kernel_end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, n - FIRST, NULL));
 }
 
 static int write_text(struct program *p, const struct handle *h, unsigned token)
@@ -543,11 +529,10 @@ void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving)
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
     size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
-    float values[PAGE / sizeof(float)];
-    for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
-        values[i] = float_of(o->stored);
+    uint8_t bytes[FLOATS * 4];
+    (void)tensors_bytes(0, o->stored, bytes);
     o->pages &= (uint8_t) ~(1u << page);
-    int r = tree_write(k->t, o->mapped->f, (uint64_t)page * PAGE, values, n, NULL);
+    int r = tree_write(k->t, o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
     sched_note("page %u is written: %d", page, r);
     if (o->pages || r < 0 || o->changes != o->at || has_twin(k, o)) {
         o->doubt |= r < 0 || !o->pages;
@@ -616,7 +601,7 @@ static void step_write(struct program *p, const struct step *s)
         kernel_disturb(p->k, o->name, BIT(s->n) | BIT(TOKEN_OTHER), 0);
     tensors_written(p->k, o->name, BIT(s->n) | BIT(TOKEN_OTHER));
     o->pages = 0;
-    const unsigned stamp = o->changes;
+    const unsigned stamp = o->changes, judged = o->judged;
     o->writing = true;
     int r = h->floats ? write_floats(p, h, s->n) : write_text(p, h, s->n);
     o->writing = false;
@@ -626,7 +611,7 @@ static void step_write(struct program *p, const struct step *s)
             BIT(s->n) | (h->floats ? as_bytes(p->k, o) : 0) | (mixed ? BIT(TOKEN_OTHER) : 0);
         o->dirty = true;
         o->by = h;
-        o->doubt = false;
+        o->doubt = judged != o->judged;
         if (stamp != stamp_now && h->floats) { /* something else was done to the draft meanwhile */
             o->content |= was | BIT(TOKEN_OTHER);
             o->doubt = true;
@@ -701,6 +686,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     struct kernel *k = p->k;
     unsigned changes = o->moving ? UINT32_MAX : o->changes;
     int last = o->last;
+    if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
+        last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
     struct made made = assign(k, o, h->writes && (dirty || o->writing) ? o->content : 0);
@@ -709,10 +696,12 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     for (unsigned i = 0; i < 3 && twin; i++)
         if (made.of[i] >= 0)
             oracle_widen(of(k), (unsigned)made.of[i], twins);
+    o->judged++;
     struct live_wait *w = kernel_begin(p);
     int r = kernel_end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
     had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
     bool bad = (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+    o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
     /* What a key refuses puts back the value from before the draft, of which a part may have been accepted. */
@@ -728,6 +717,10 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     if (how >= ACCEPTED && dirty) {
         o->dirty = false;
         o->last = made.of[NOW];
+        if (is_tensor(o->name)) {
+            k->accepted[o->name].of = o->last + 1;
+            k->accepted[o->name].changes = k->changes[o->name];
+        }
     }
     bool own = o->by == h || !h->wrote; /* who wrote nothing syncs what the file has */
     if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
@@ -833,14 +826,20 @@ void kernel_step_tensor(struct program *p, const struct step *s)
     if (made >= 0)
         oracle_widen(of(k), (unsigned)made,
                      oracle_may(of(k), s->name, since, UINT64_MAX, false) & ~BIT(TOKEN_ABSENT));
-    enum outcome how = r < 0                                  ? kernel_failed(k, r)
-                       : next >= 0 && kernel_durable_close(k) ? DURABLE
-                                                              : ACCEPTED;
+    enum outcome how = r < 0                                      ? kernel_failed(k, r)
+                       : next >= 0 && kernel_durable_close(k)     ? DURABLE
+                       : next < 0 && is_asked(k) && !k->w->strict ? PERHAPS /* known.md, 4 */
+                                                                  : ACCEPTED;
     if (made >= 0 && !(move.making && r == 0))
         oracle_end(of(k), (unsigned)made, how);
     oracle_end(of(k), gone, move.making && how == DURABLE ? ACCEPTED : how);
     tensors_move_end(k, &move, made, r, how);
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
+    for (unsigned i = 0; i < k->objects && r < 0 && how == PERHAPS; i++)
+        if (k->object[i].name == s->name) { /* it may be the other one's by now */
+            k->object[i].unsure = k->object[i].moved = true;
+            k->object[i].old_name = next;
+        }
     lock_drop(&k->dir);
     kernel_expect(p, next >= 0 ? "rename of a tensor" : "rmdir", r,
                   r == -ENOENT || r == -ENOTEMPTY || r == -ESTALE);
@@ -874,6 +873,7 @@ static void step_rm(struct program *p, const struct step *s)
         if (r == 0) {
             o->old_name = o->name;
             o->name = -1;
+            k->removed[s->name] = true;
         }
         forget_later(k, o);
     }
@@ -913,7 +913,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     if (gone >= 0)
         oracle_end(of(k), (unsigned)gone, r < 0 ? kernel_failed(k, r) : parked ? HIDDEN : ok);
     from->moving--;
-    from->next_name = r < 0 ? from->next_name : -1; /* known.md, 3 */
+    from->next_name = r < 0 ? from->next_name : -1; /* known.md, 2 */
     from->changes++;
     if (to) {
         to->moving--;
@@ -924,7 +924,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         oracle_end(of(k), oracle_begin(of(k), s->to, k->before[s->to]), PERHAPS);
     }
     if (r < 0 && to && !k->w->strict)
-        to->unsure = true; /* known.md, 2 */
+        to->unsure = true; /* known.md, 1 */
     if (r < 0 && kernel_failed(k, r) == PERHAPS) {
         from->moved = from->unsure = true;
         if (to)
@@ -968,6 +968,7 @@ static void step_mv(struct program *p, const struct step *s)
             to->changes++;
         }
         from->next_name = s->to;
+        k->removed[s->to] = false;
         if (is_key(s->to))
             made =
                 (int)oracle_begin(of(k), s->to, moved_value(k, from, since) & ~BIT(TOKEN_ABSENT));
@@ -1021,6 +1022,7 @@ static void step_undo(struct program *p)
     for (unsigned i = 0; i < KEYS; i++) {
         made[i] = oracle_begin(of(k), i, oracle_ever(of(k), i));
         k->back[i] = true;
+        k->removed[i] = false;
     }
     struct live_wait *w = kernel_begin(p);
     int r = kernel_end(p, tree_begin_undo(k->t, 0, w));
@@ -1134,7 +1136,7 @@ static void step_read(struct program *p, const struct step *s)
     (void)kernel_end(p, 0);
     kernel_expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
-        unsigned token = h->floats ? token_of_floats((const uint8_t *)text, (size_t)n)
+        unsigned token = h->floats ? tensors_token(0, (const uint8_t *)text, (size_t)n)
                                    : token_of(text, (size_t)n);
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
@@ -1158,6 +1160,7 @@ static void step_list(struct program *p)
     struct tree_dir *d;
     char name[TREE_NAME_MAX + 1];
     uint64_t since = oracle_time(of(k)), cookie = 0, there = 0, open = 0;
+    const unsigned hits = k->w->disk.hits;
     for (unsigned i = 0; i < KEYS; i++)
         open |= is_open(k, (int)i) ? BIT(i) : 0;
     (void)kernel_begin(p);
@@ -1170,7 +1173,7 @@ static void step_list(struct program *p)
     while ((r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0)
         for (unsigned i = 0; i < KEYS; i++)
             if (strcmp(name, names[i]) == 0) {
-                if (there & BIT(i) && k->w->strict) /* known.md, 4 */
+                if (there & BIT(i) && k->w->strict) /* known.md, 3 */
                     sched_fail("%s is listed twice", name);
                 there |= BIT(i);
             }
@@ -1180,8 +1183,8 @@ static void step_list(struct program *p)
     for (unsigned i = 0; i < KEYS && r == 0 && !k->rough; i++) {
         uint64_t may = oracle_may(of(k), i, since, UINT64_MAX, false);
         bool is = there & BIT(i);
-        if (!k->w->strict && !is && oracle_changed(of(k), i, since))
-            continue; /* known.md, 4 */
+        if (!k->w->strict && !is && (oracle_changed(of(k), i, since) || hits != k->w->disk.hits))
+            continue; /* known.md, 3 */
         if (is ? !(may & ~BIT(TOKEN_ABSENT)) && !(open & BIT(i)) && !is_open(k, (int)i)
                : !(may & BIT(TOKEN_ABSENT)))
             wrong(k, "list", (int)i, is ? TOKEN_OTHER : TOKEN_ABSENT, may);

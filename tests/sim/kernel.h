@@ -38,6 +38,7 @@ struct program {
      * it. */
     uint32_t names_of; /* a mask; 0: there is none */
     uint64_t content, type, shape;
+    int judges; /* 1 + the assignment of all that drafts of it have meanwhile; or 0 */
 };
 
 enum { OBJECTS = 1024, LATE = 512 };
@@ -62,6 +63,7 @@ struct object {
     uint8_t pages;           /* of mappings, to be written: a mask */
     unsigned stored, at;     /* their token; `changes` when they were stored */
     struct handle *mapped;   /* by this handle */
+    unsigned judged;         /* flushes and syncs that have begun or ended */
     bool unsure;             /* it may have been renamed */
     int last;                /* its last assignment */
     int going[8];            /* 1 + assignments of what it has, in calls that go on; or 0 */
@@ -80,7 +82,8 @@ struct kernel {
     struct object object[OBJECTS];
     unsigned objects;
     unsigned creating[NAMES]; /* calls that go on */
-    bool back[NAMES]; /* what was removed may have come back: what should follow was refused */
+    bool back[NAMES];    /* what was removed may have come back: what should follow was refused */
+    bool removed[NAMES]; /* by unlink(2), and not made anew */
     uint64_t
         before[NAMES]; /* what a key was when it was removed: it comes back if nothing follows */
     struct {
@@ -101,6 +104,10 @@ struct kernel {
         unsigned open;    /* handles that are not released */
     } made[REGS];
     unsigned changes[REGS]; /* of a tensor's name, type, shape or making */
+    struct {
+        int of; /* 1 + the last assignment of its values that was accepted; or 0 */
+        unsigned changes;
+    } accepted[REGS];
 };
 
 void kernel_init(struct kernel *k, struct world *w, struct tree *t);
@@ -112,9 +119,6 @@ void kernel_drop(struct kernel *k);
 
 /* A tensor that is edited: so many floats, all the value of one token. */
 enum { FLOATS = 3008, PAGE = 4096, PAGES = 3 };
-/* Of a token; 8-bit blocks hold it, too. */
-float float_of(unsigned token);
-unsigned token_of_floats(const uint8_t *bytes, size_t n);
 
 /* For tensors.c: */
 struct live_wait *kernel_begin(struct program *p);

@@ -80,7 +80,7 @@ static const char *keys(struct at *a, uint64_t n, struct read_model *m, uint64_t
             if (strcmp(k->name, m->key[j].name) == 0)
                 return "a key is there twice";
         if (strcmp(k->name, "general.alignment") == 0)
-            memcpy(alignment, k->value, 4);
+            *alignment = number(&(struct at){k->value, k->n, false}, 4);
     }
     m->keys = (unsigned)n;
     return NULL;

@@ -36,7 +36,8 @@ bool tensors_unsettled(const struct kernel *k);
 /* What a model's bytes say of a tensor's type or shape: a token. */
 unsigned token_of_type(uint32_t type);
 unsigned token_of_shape(uint32_t n, const uint64_t *dims);
-/* Its values, of any of the types. */
-unsigned token_of_values(uint32_t type, const uint8_t *bytes, size_t n);
+/* The values of a token as they are stored in a type, and the other way round. */
+size_t tensors_bytes(unsigned form, unsigned token, uint8_t *dst);
+unsigned tensors_token(uint32_t type, const uint8_t *bytes, size_t n);
 
 #endif
