@@ -421,6 +421,9 @@ void batch_drop(struct live *l, struct batch *failed)
 {
     assert(lock_held(&l->lock));
     struct batch old = l->next;
+    struct snapshot *was = snapshot_ref(l->disk); /* the base of the changes */
+    if (tensor_table_renew(l, &old, failed) < 0)
+        live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
     batch_begin(l);
     l->next.number = old.number;
     play_all_back(l, &old);
@@ -439,6 +442,7 @@ void batch_drop(struct live *l, struct batch *failed)
     }
     batch_end_steps(l, &old);
     batch_free(&old);
+    snapshot_unref(was);
 }
 
 /* ---- promises ---- */

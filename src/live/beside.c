@@ -38,12 +38,16 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
                              .node = atomic_fetch_add(&l->newest->numbers, 1),
                              .tensor = tensor,
                              .row = VIEW_NO_ROW,
-                             .folder = f,
                              .kind = LIVE_HELPER,
                              .helper = helper,
                              .fd = fd};
+    int r = view_draft_add(l, d, f);
+    if (r < 0) {
+        free(d);
+        free(helper);
+        return r;
+    }
     lock_init(&d->io);
-    view_draft_add(l, d);
     *ret = d;
     return 0;
 }
@@ -66,7 +70,7 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
         fd = r == 0 ? -1 : fd;
     }
     if (r == 0)
-        r = view_join(l, d, O_RDWR | flags, ret);
+        r = view_join(l, d, d->node, O_RDWR | flags, ret);
     if (r == 0)
         *node = d->node;
     lock_drop(&l->lock);
@@ -165,8 +169,8 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     struct view_draft *d = view_find(l, tensor, row);
     int r = !m && view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
-        r = view_make(l, tensor, row, kind, &d);
-    return r < 0 ? r : view_join(l, d, O_WRONLY, ret);
+        r = view_make(l, IDS_NONE, tensor, row, kind, &d);
+    return r < 0 ? r : view_join(l, d, d->node, O_WRONLY, ret);
 }
 
 /* What is written to a helper is written to the view's draft from now on: h passes. It has what the helper
@@ -275,7 +279,7 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
     struct view_draft *d = find(l, tensor, name), *dead = NULL;
     int r = !d                    ? -ENOENT
             : kind == LIVE_HELPER ? rename_helper(l, d, to, &dead)
-                                  : view_join(l, d, O_RDONLY, &own);
+                                  : view_join(l, d, d->node, O_RDONLY, &own);
     if (own)
         return rename_over(l, own, row, kind, w);
     lock_drop(&l->lock);

@@ -27,7 +27,6 @@
 #include "live/folders.h"
 #include "live/live.h"
 #include "live/logs.h"
-#include "live/lookers.h"
 #include "live/names.h"
 #include "live/waits.h"
 
@@ -73,14 +72,7 @@ struct batch {
 struct view_draft;
 struct making;
 
-/* A draft that has ended: the kernel may still ask for its attributes, and open it. */
-struct ended {
-    uint32_t node, tensor, row;
-    unsigned kind;
-    uint64_t size;
-};
-/* Of the last so many numbers of drafts and of versions of tensors something is known that the kernel
- * may still ask for. */
+/* Of the last so many versions of tensors something is known that the kernel may still ask for. */
 enum { LIVE_KNOWN = 1024 };
 
 struct live {
@@ -117,12 +109,11 @@ struct live {
     const struct making *judging; /* its drafts stay meanwhile */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making
-        *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */
-    struct making *made_lost[LIVE_KNOWN];   /* those that were lost by that of the folder's name */
-    struct view_draft *by_node[LIVE_KNOWN]; /* of views, by their nodes */
-    struct view_draft *views;               /* owned list: of tensors, that are open for writing */
-    struct looker *lookers; /* owned list: programs that are to look a view up again */
-    struct ended ended[LIVE_KNOWN];
+        *made_content[LIVE_KNOWN];        /* those that were added by the hash of their content */
+    struct making *made_lost[LIVE_KNOWN]; /* those that were lost by that of the folder's name */
+    struct view_draft *views;             /* owned list: of tensors, that are open for writing */
+    struct table nodes;                   /* the same by their nodes */
+    struct table shared;                  /* handles, by other nodes than their drafts' */
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */
     struct batch next;

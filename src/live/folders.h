@@ -34,6 +34,9 @@ struct folder {
     char *error;         /* owned: why the last write was refused, or NULL */
     unsigned losses;     /* how often an accepted edit of it was given up */
     struct promise promise;
+    /* Rows of views that were opened to be written since the tensor has its version: the kernel's cache of these may
+     * have what was not accepted. */
+    uint32_t spent;
     uint32_t hidden;           /* rows of views that were unlinked ... */
     struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
     unsigned edits;            /* of its content, and of what is below them */

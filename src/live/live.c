@@ -68,6 +68,8 @@ void live_close(struct live *l)
     batch_free(&l->next);
     names_close(&l->names);
     folders_free(&l->folders);
+    table_free(&l->nodes);
+    table_free(&l->shared);
     places_free(&l->places);
     snapshot_unref(l->disk);
     store_unref(l->store);

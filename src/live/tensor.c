@@ -5,6 +5,7 @@
 #include "live/makings.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -197,21 +198,17 @@ void view_draft_end(struct view_draft *d)
 
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
 {
-    struct view_draft **at;
+    struct view_draft **at = &d->folder->drafts;
     bool kept = !d->unlinked && (d->helper || d->begun || (d->making && !d->making->gone));
     bool judged = d->making && d->making == l->judging;
     assert(lock_held(&l->lock));
     if (d->handles || d->users || judged || kept)
         return NULL;
-    l->ended[d->node % LIVE_KNOWN] =
-        (struct ended){d->node, d->tensor, d->row, (unsigned)d->kind, view_draft_size(d)};
     *d->at = d->next;
     if (d->next)
         d->next->at = d->at;
-    for (at = &l->by_node[d->node % LIVE_KNOWN]; *at != d;)
-        at = &(*at)->bucket;
-    *at = d->bucket;
-    for (at = &d->folder->drafts; *at != d;)
+    table_remove(&l->nodes, &d->link);
+    while (*at != d)
         at = &(*at)->inside;
     *at = d->inside;
     return d;
@@ -239,19 +236,21 @@ void view_drafts_end(struct view_draft *dead)
     }
 }
 
-void view_draft_add(struct live *l, struct view_draft *d)
+int view_draft_add(struct live *l, struct view_draft *d, struct folder *f)
 {
-    struct view_draft **bucket = &l->by_node[d->node % LIVE_KNOWN];
     assert(lock_held(&l->lock));
+    int r = table_add(&l->nodes, &d->link, hash_number(d->node));
+    if (r < 0)
+        return r;
     d->next = l->views;
     d->at = &l->views;
     if (d->next)
         d->next->at = &d->next;
     l->views = d;
-    d->bucket = *bucket;
-    *bucket = d;
-    d->inside = d->folder->drafts;
-    d->folder->drafts = d;
+    d->folder = f;
+    d->inside = f->drafts;
+    f->drafts = d;
+    return 0;
 }
 
 struct view_draft *view_drafts(const struct live *l, uint32_t tensor)
@@ -260,40 +259,28 @@ struct view_draft *view_drafts(const struct live *l, uint32_t tensor)
     return f ? f->drafts : NULL;
 }
 
-struct view_draft *view_of_node(const struct live *l, uint32_t node)
+static struct view_draft *draft_of(struct link *k)
 {
-    struct view_draft *d = l->by_node[node % LIVE_KNOWN];
-    while (d && d->node != node)
-        d = d->bucket;
-    return d;
+    return k ? (struct view_draft *)((char *)k - offsetof(struct view_draft, link)) : NULL;
 }
 
-const struct ended *view_ended(const struct live *l, uint32_t node)
+static struct live_view *handle_of(struct link *k)
 {
-    const struct ended *x = &l->ended[node % LIVE_KNOWN];
-    return x->node && x->node == node ? x : NULL;
+    return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
 }
 
-int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
+struct view_draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
-    int r = -ESTALE;
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
-        return r;
-    lock_take(&l->lock);
-    const struct view_draft *d = view_of_node(l, node);
-    if (d && d->into)
-        d = d->into->d;
-    if (d) {
-        *ret = (struct live_view_attr){d->tensor, d->row, view_draft_size(d), d->helper != NULL};
-        r = 0;
-    }
-    const struct ended *x = d ? NULL : view_ended(l, node);
-    if (x) {
-        *ret = (struct live_view_attr){x->tensor, x->row, x->size, x->row == VIEW_NO_ROW};
-        r = 0;
-    }
-    lock_drop(&l->lock);
-    return r;
+    const uint64_t hash = hash_number(node);
+    struct view_draft *d = draft_of(table_first(&l->nodes, hash));
+    while (d && (d->node != node || (d->row != row && !d->helper)))
+        d = draft_of(table_next(&d->link));
+    if (d)
+        return d;
+    struct live_view *h = handle_of(table_first(&l->shared, hash));
+    while (h && (h->node != node || h->d->row != row))
+        h = handle_of(table_next(&h->link));
+    return h ? h->d : NULL;
 }
 
 void view_drafts_reap(struct live *l, const struct making *m)

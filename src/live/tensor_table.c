@@ -241,3 +241,83 @@ int tensor_table_store(struct live *l, struct store **ret)
     *ret = store_ref(base_store(l));
     return 0;
 }
+
+/* ---- after a failure ---- */
+
+static uint64_t *copy_ranks(const uint64_t *rank, size_t n)
+{
+    uint64_t *ret = malloc((n + 1) * sizeof(*ret));
+    if (ret)
+        memcpy(ret, rank, n * sizeof(*ret));
+    return ret;
+}
+
+/* The same state once more, without a table of its tensors. */
+static int copy_snapshot(struct live *l, const struct snapshot *from, struct snapshot **ret)
+{
+    const size_t n = snapshot_files(from);
+    struct gguf **file = malloc(n * sizeof(struct gguf *));
+    for (size_t i = 0; i < n && file; i++)
+        file[i] = gguf_ref(snapshot_file(from, i));
+    int r =
+        file ? newest_make(l->newest, file, l->snapshots + 1, &from->mtime, ret, NULL) : -ENOMEM;
+    free((void *)file);
+    if (r < 0)
+        return r;
+    l->snapshots++;
+    ids_unref((*ret)->ids);
+    (*ret)->ids = NULL;
+    if (from->rank)
+        (*ret)->rank = copy_ranks(from->rank, snapshot_own(from)->n_kv);
+    if (from->tensor_rank)
+        (*ret)->tensor_rank = copy_ranks(from->tensor_rank, from->gguf->n_tensors);
+    bool whole = (!from->rank || (*ret)->rank) && (!from->tensor_rank || (*ret)->tensor_rank);
+    return whole ? 0 : -ENOMEM;
+}
+
+/* Tensors of the model that a change was to alter. */
+static int renew(struct live *l, const struct edit_change *c, struct tensor_id *of)
+{
+    const uint32_t n = l->disk->gguf->n_tensors;
+    int r = 0;
+    for (size_t i = 0; c->tensors && i < c->tensors->n && r == 0; i++) {
+        const uint32_t old = c->tensors->slot[i].old;
+        const uint32_t at =
+            old == EDIT_NONE ? IDS_NONE : ids_find(l->disk->ids, n, ids_of(c->ids, old).number);
+        if (at != IDS_NONE)
+            r = give(l, &of[at], false);
+    }
+    return r;
+}
+
+static bool has_tensors(const struct batch *b)
+{
+    return b && b->change.tensors && b->change.tensors->n;
+}
+
+int tensor_table_renew(struct live *l, const struct batch *next, const struct batch *flight)
+{
+    const uint32_t n = l->disk->gguf->n_tensors;
+    struct snapshot *now = NULL;
+    assert(lock_held(&l->lock));
+    if (!has_tensors(next) && !has_tensors(flight))
+        return 0;
+    struct tensor_id *of = malloc(((size_t)n + 1) * sizeof(*of));
+    int r = of ? copy_snapshot(l, l->disk, &now) : -ENOMEM;
+    for (uint32_t i = 0; i < n && r == 0; i++)
+        of[i] = ids_of(l->disk->ids, i);
+    if (r == 0)
+        r = renew(l, &next->change, of);
+    if (r == 0 && flight)
+        r = renew(l, &flight->change, of);
+    if (r == 0)
+        r = ids_make(of, n, &now->ids);
+    free(of);
+    if (r < 0) {
+        snapshot_unref(now);
+        return r;
+    }
+    snapshot_unref(l->disk); /* the newest one has its own reference */
+    l->disk = now;
+    return 0;
+}

@@ -73,30 +73,27 @@ void live_view_show(struct live *l, uint32_t number, uint32_t row);
 
 struct live_view; /* an open one, for writing; or for reading what is written */
 
-/* The origin of the calls that follow: the thread of the program (0: not known). Of this thread, until it is set
- * again. */
-void live_caller(uint64_t program);
-
 /*
- * Views that are written have nodes of their own, which only programs that write see. An open of the
- * node that shows what is stored is -ESTALE: the kernel looks the name up again, which gives the
- * caller the draft's node (live_view_node()). If it then asks for the same node once more it did
- * not look (/proc/self/fd), and *direct says that no page may be kept of what it does.
+ * A view is written by the node that shows it, which all programs share that have it open. As long as it has a draft its
+ * node shows that: each read, and its size. An accepted edit gives the tensor a new version, and lookups from then on
+ * give its views new nodes; what is open goes on with its draft.
  *
- * -EBUSY: another view of the tensor was written, and is not accepted.
+ * node: that of the view; IDS_NONE: the tensor is in the making, and it is set. flags as of open(2): it may be written, or is
+ * truncated. *cold: no page that the kernel has kept of it is right. -EBUSY: another view of the tensor was written,
+ * and is not accepted. -ESTALE: what it was begun from is gone.
  */
 int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                   int flags, struct live_view **ret, bool *direct);
-/* The number of the draft's node, if the caller is about to open it; else 0. */
-uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row);
-/* The same as live_view_open(), for a caller that is given the node: a view that is made anew is one
- * that was truncated. */
-int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                     struct live_view **ret, uint32_t *node);
-/* Open a draft by its node; one that has ended meanwhile is begun anew. *first: nobody else has it, so
- * that no page of its node is valid. -ESTALE, -EBUSY. */
-int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret,
-                        bool *first);
+                   int flags, uint32_t *node, struct live_view **ret, bool *cold);
+/* A handle to read the draft of a node; -ESTALE: it has none. */
+int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret);
+/* True if a node of a tensor has a draft. *cold: as above, for one that is opened to be read. */
+bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
+/* As live_view_read(), of a node; -ESTALE: it has no draft. */
+int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
+                        size_t n, size_t *got);
+/* The node of a view, which shows the tensor as it is, becomes that of the view's draft, if that has another one, and
+ * is being written: it was opened or written and not closed or synced since, or is not accepted. */
+void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 
 struct live_view_attr {
     uint32_t tensor;
@@ -104,8 +101,8 @@ struct live_view_attr {
     uint64_t size;
     bool helper; /* one that was renamed over a view is not, while it is open */
 };
-/* -ESTALE. */
-int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret);
+/* Of the draft of a node; -ESTALE: it has none. */
+int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret);
 
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got);

@@ -160,6 +160,7 @@ static int accept(struct round *o)
         tensor_draft_passed(d->data, now);
     tensor_base_unref(now);
     d->edits = ++d->folder->edits;
+    d->folder->spent = 0;
     d->accepted = true;
     (void)tensor_accepted(l, d->folder, NULL);
     promise_make(&d->promise, l->edits);

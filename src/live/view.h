@@ -48,8 +48,10 @@ struct view_draft {
     const struct view_kind *of;
     struct view_draft *next, **at; /* in live.views */
     struct view_draft *inside;     /* in the drafts of its folder */
-    struct view_draft *bucket;     /* in live.by_node */
-    uint32_t node;                 /* of its nodes: of the counter that gives numbers to versions */
+    struct link link;              /* in live.nodes */
+    /* Of its node: the version of the tensor that showed there when it was begun. Of a helper, and in the making: of
+     * the counter that gives numbers to versions. */
+    uint32_t node;
     uint32_t tensor, row;
     struct folder *folder; /* of the tensor: there as long as the live state */
     enum live_view_kind kind;
@@ -71,9 +73,10 @@ struct view_draft {
     struct promise promise;        /* what was accepted of it */
     unsigned handles, users;       /* open ones; and calls that use it without the lock */
     unsigned writers;              /* of the handles */
-    uint64_t program;              /* whose thread opened it last; 0: not known */
-    /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. That
-     * program opens it again, and goes on. */
+    unsigned unsettled; /* writers that were opened, or written, and not closed or synced since */
+    bool cold;          /* when it was begun, what the kernel has kept of its node was not right */
+    /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. The next
+     * program that opens it goes on with it. */
     time_t begun;
     bool unclosed;       /* some writer went without a flush */
     unsigned edits;      /* of the folder, when it was begun or passed */
@@ -86,6 +89,8 @@ struct view_draft {
 
 struct live_view {
     struct view_draft *d; /* NULL: what is written is left aside */
+    struct link link;     /* in live.shared, if ... */
+    uint32_t node;        /* ... it was opened by another node than the draft's */
     bool writes, append;
     atomic_bool closed; /* since it was written; calls of several threads may come at a time */
     bool flushed;       /* of a helper: it was, or synced */
@@ -128,29 +133,28 @@ struct making *making_of(const struct live *l, uint32_t number);
 /* What is known of one that was removed goes with its last draft. With the lock. */
 void making_reap(struct live *l, struct making *m);
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
-/* The draft that a program joins which opens the view now. With the lock. */
+/* The newest draft of a view that is not outdated. With the lock. */
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);
 /* True if another view of the tensor holds what is not accepted. With the lock. */
 bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
-/* A new draft of a view; one more handle of one. With the lock. */
-int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-              struct view_draft **ret);
-int view_join(struct live *l, struct view_draft *d, int flags, struct live_view **ret);
-/* The draft that has a node, and the one that had it before it ended; or NULL. With the lock. */
-struct view_draft *view_of_node(const struct live *l, uint32_t node);
-const struct ended *view_ended(const struct live *l, uint32_t node);
+/* A new draft of a view, by a node that has none (IDS_NONE: one of its own); one more handle of one. With the lock. */
+int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
+              enum live_view_kind kind, struct view_draft **ret);
+int view_join(struct live *l, struct view_draft *d, uint32_t node, int flags,
+              struct live_view **ret);
+/* The draft of a node, or that some handle has by it; or NULL. With the lock. */
+struct view_draft *view_at(const struct live *l, uint32_t node, uint32_t row);
 uint64_t view_draft_size(const struct view_draft *d);
 /* Of what was written to it. */
 static inline enum view_state view_state(const struct view_draft *d)
 {
     return d->data ? tensor_draft_state(d->data) : d->state;
 }
-/* Put one into the lists. With the lock. */
-void view_draft_add(struct live *l, struct view_draft *d);
+/* Put one into the lists. With the lock. 0, -ENOMEM. */
+int view_draft_add(struct live *l, struct view_draft *d, struct folder *f);
 /* Those of a folder, by `inside`. With the lock. */
 struct view_draft *view_drafts(const struct live *l, uint32_t tensor);
-/* Take one out that nothing needs any more: for view_draft_end(); or NULL. The kernel may still ask for
- * its attributes. With the lock. */
+/* Take one out that nothing needs any more: for view_draft_end(); or NULL. With the lock. */
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d);
 /* Seconds for which a draft that holds a NumPy header alone waits for its program. */
 #define VIEW_BEGUN 10

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "live/batch.h"
 #include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
@@ -22,12 +23,10 @@ static time_t seconds(void)
     return now.tv_sec;
 }
 
-/* It waits for its program, which is not this one, or has waited long enough. */
+/* It waited for its program long enough. */
 static bool is_left(const struct view_draft *d)
 {
-    return d->begun && d->handles == 0 &&
-           (!caller_program() || d->program != caller_program() ||
-            seconds() - d->begun > VIEW_BEGUN);
+    return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
@@ -60,17 +59,18 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     return false;
 }
 
-/* A program that was given the node of one that has ended since will open it: then it has this one.
- * No page of it is valid (see live_view_open_node()). */
-static uint32_t node_for(const struct live *l, uint32_t tensor, uint32_t row)
+/* The draft of a view that is being written just now: programs that open it are to share that. */
+static struct view_draft *in_work(const struct live *l, uint32_t tensor, uint32_t row)
 {
-    uint32_t node = lookers_node(l->lookers, tensor, row);
-    return node && !view_of_node(l, node) ? node : atomic_fetch_add(&l->newest->numbers, 1);
+    struct view_draft *d = view_drafts(l, tensor);
+    while (d && (d->row != row || d->unlinked || is_outdated(d) ||
+                 (!d->unsettled && !view_is_unaccepted(view_state(d)))))
+        d = d->inside;
+    return d;
 }
 
-/* node 0: a new one. */
-static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
-                     enum live_view_kind kind, struct view_draft **ret)
+int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
+              enum live_view_kind kind, struct view_draft **ret)
 {
     struct tensor_base *base = NULL;
     struct err e = {0};
@@ -88,77 +88,55 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
     tensor_base_unref(base);
     if (r == 0)
         r = buf_error(&d->text);
+    if (r == 0)
+        d->node = node != IDS_NONE ? node : atomic_fetch_add(&l->newest->numbers, 1);
+    if (r == 0)
+        r = view_draft_add(l, d, f);
     if (r < 0) {
-        if (d)
+        if (d) {
+            tensor_draft_free(d->data);
             buf_free(&d->text);
+        }
         free(d);
         return r;
     }
     d->live = l;
     d->n_elem = n_elem;
-    d->node = node ? node : node_for(l, tensor, row);
     d->tensor = tensor;
     d->row = row;
-    d->folder = f;
     d->kind = kind;
     d->making = m;
     d->of = view_kind_of(d);
     d->edits = f->edits;
     d->losses = f->losses;
     lock_init(&d->io);
-    view_draft_add(l, d);
     *ret = d;
     return 0;
-}
-
-int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-              struct view_draft **ret)
-{
-    return make_with(l, 0, tensor, row, kind, ret);
-}
-
-/* ---- programs that look again ---- */
-
-static struct looker *find_looker(struct live *l, uint32_t tensor, uint32_t row)
-{
-    return lookers_find(l->lookers, caller_program(), tensor, row);
-}
-
-uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
-{
-    struct view_draft *d = NULL;
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
-        return 0;
-    lock_take(&l->lock);
-    struct looker *k = find_looker(l, tensor, row);
-    if (k)
-        d = view_find(l, tensor, row);
-    if (k && !d && view_make(l, tensor, row, (enum live_view_kind)k->kind, &d) < 0)
-        d = NULL;
-    uint32_t node = d ? d->node : 0;
-    if (k)
-        k->node = node;
-    lock_drop(&l->lock);
-    return node;
 }
 
 /* ---- open ---- */
 
 /* One more handle of a draft. */
-int view_join(struct live *l, struct view_draft *d, int flags, struct live_view **ret)
+int view_join(struct live *l, struct view_draft *d, uint32_t node, int flags,
+              struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
     if (!h)
         return -ENOMEM;
-    *h = (struct live_view){
-        .d = d, .writes = (flags & O_ACCMODE) != O_RDONLY, .append = flags & O_APPEND};
+    *h = (struct live_view){.d = d,
+                            .node = node,
+                            .writes = (flags & O_ACCMODE) != O_RDONLY,
+                            .append = flags & O_APPEND};
+    if (node != d->node && table_add(&l->shared, &h->link, hash_number(node)) < 0) {
+        free(h);
+        return -ENOMEM;
+    }
     d->handles++;
     d->writers += h->writes;
+    d->unsettled += h->writes;
     d->unflushed += d->helper && h->writes;
-    if (h->writes) {
-        d->program = caller_program();
+    if (h->writes)
         d->begun = 0;
-    }
     if (d->making) {
         const bool writes = h->writes || flags & O_TRUNC; /* see empty() */
         d->making->open += writes;
@@ -173,10 +151,12 @@ int view_join(struct live *l, struct view_draft *d, int flags, struct live_view 
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
     struct making *m = h->d->making;
-    if (atomic_exchange(&h->closed, closed) == closed || !m || !h->writes)
+    if (atomic_exchange(&h->closed, closed) == closed || !h->writes)
         return;
     lock_take(&l->lock);
-    making_closed(l, m, closed);
+    h->d->unsettled += closed ? -1U : 1U;
+    if (m)
+        making_closed(l, m, closed);
     lock_drop(&l->lock);
 }
 
@@ -196,115 +176,164 @@ static int empty(struct live *l, struct live_view *h)
     return r;
 }
 
-static int open_aside(int flags, struct live_view **ret, bool *direct)
+static int open_aside(int flags, struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
     if (!h)
         return -ENOMEM;
     h->writes = (flags & O_ACCMODE) != O_RDONLY;
-    *direct = true;
     *ret = h;
     return 0;
 }
 
-int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                   int flags, struct live_view **ret, bool *direct)
+/* The draft of a node, but for one that waited long enough for its program. */
+static struct view_draft *draft_at(struct live *l, uint32_t node, uint32_t row)
 {
-    struct err unready = {0};
-    *direct = false;
-    if (kind == LIVE_ASIDE)
-        return open_aside(flags, ret, direct);
-    writer_ready(l, &unready);
-    if (unready.code)
-        return unready.code;
-    lock_take(&l->lock);
-    struct view_draft *d = NULL;
+    struct view_draft *d = view_at(l, node, row);
+    if (!d || !is_left(d))
+        return d;
+    d->begun = 0;
+    struct view_draft *dead = view_draft_reap(l, d);
+    if (dead)
+        view_draft_end(dead);
+    return NULL;
+}
+
+/* *current: the node shows the tensor as it is now. */
+static int is_current(struct live *l, uint32_t tensor, uint32_t node, bool *current)
+{
+    struct err e = {0};
     struct tensor_now t;
-    struct looker *k = find_looker(l, tensor, row);
     int r = tensor_of_number(l, tensor, &t) < 0 ? -ESTALE : 0;
-    if (r == 0 && view_is_busy(l, tensor, row))
-        r = -EBUSY;
-    if (r == 0 && (!tensor_folder(l, tensor)))
-        r = -ENOMEM;
-    if (r == 0 && !k) {
-        r = lookers_add(&l->lookers, caller_program(), tensor, row, (unsigned)kind);
-        r = r < 0 ? r : -ESTALE;
-    }
-    if (r == 0 && !(d = view_find(l, tensor, row)))
-        r = view_make(l, tensor, row, kind, &d);
-    if (r == 0)
-        r = view_join(l, d, flags, ret);
-    if (r == 0)
-        looker_done(&l->lookers, k);
-    lock_drop(&l->lock);
-    *direct = true;
-    return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
+    if (r == 0 && atomic_load(&l->stale))
+        r = batch_freshen(l, &e);
+    const struct snapshot *g = l->newest->view.snap;
+    const uint32_t i = ids_find(g->ids, g->gguf->n_tensors, tensor);
+    *current = i != IDS_NONE && ids_of(g->ids, i).version == node;
+    return r;
 }
 
-int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                     struct live_view **ret, uint32_t *node)
+/* Of a node that is written from now on. What is in the kernel's cache may be what was written to it before. */
+static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
+                       enum live_view_kind kind, struct view_draft **ret, bool *cold)
+{
+    bool current;
+    int r = view_is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node, &current);
+    if (r == 0)
+        r = view_make(l, node, tensor, row, kind, ret);
+    if (r < 0)
+        return r;
+    struct folder *f = (*ret)->folder;
+    *cold = (*ret)->cold = !current || f->spent >> row & 1;
+    if (current)
+        f->spent |= (uint32_t)1 << row;
+    return 0;
+}
+
+/* The draft by which a view is written that is opened. A program that found the node a moment before another one
+ * began to write the view by its next node shares that draft. */
+static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                         uint32_t node, struct view_draft **ret, bool *cold)
+{
+    struct view_draft *d = *ret = draft_at(l, node, row);
+    struct view_draft *other = d && (d->helper || d->making) ? NULL : in_work(l, tensor, row);
+    bool current;
+    if (d && (is_outdated(d) || (other && other != d)))
+        return -ESTALE; /* what is written to it now is never accepted */
+    *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
+    if (d)
+        return 0;
+    if (!other)
+        return begin_draft(l, tensor, node, row, kind, ret, cold);
+    int r = is_current(l, tensor, node, &current);
+    if (r == 0 && current)
+        other->folder->spent |= (uint32_t)1 << row;
+    *ret = other;
+    return r;
+}
+
+static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                       int flags, uint32_t *node, struct live_view **ret, bool *cold)
+{
+    struct view_draft *d = NULL;
+    int r = 0;
+    if (*node != IDS_NONE)
+        r = draft_to_open(l, tensor, row, kind, *node, &d, cold);
+    else if (!(d = view_find(l, tensor, row)))
+        r = view_make(l, IDS_NONE, tensor, row, kind, &d);
+    if (r == 0 && view_is_busy(l, d->tensor, d->row))
+        r = -EBUSY;
+    if (r == 0) {
+        *node = *node == IDS_NONE ? d->node : *node;
+        r = view_join(l, d, *node, flags, ret);
+    }
+    return r;
+}
+
+int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                   int flags, uint32_t *node, struct live_view **ret, bool *cold)
 {
     struct err unready = {0};
+    *cold = false;
+    if (kind == LIVE_ASIDE)
+        return open_aside(flags, ret);
     writer_ready(l, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
-    struct folder *f = tensor_folder(l, tensor);
-    struct view_draft *d = view_find(l, tensor, row);
-    int r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
-    if (r == 0 && !d)
-        r = view_make(l, tensor, row, kind, &d);
-    if (r == 0)
-        r = view_join(l, d, O_RDWR, ret);
-    if (r == 0) {
-        folder_unhide(f, row);
-        *node = d->node;
-    }
-    lock_drop(&l->lock);
-    return r < 0 ? r : empty(l, *ret);
-}
-
-/* What is written to it from now on is never accepted; a tensor that was in the making has its bytes. */
-static bool is_over(const struct view_draft *d)
-{
-    return d->making ? d->making->gone : view_state(d) == VIEW_DROPPED;
-}
-
-/* -ESTALE: the kernel looks the name up again, for what is there now. */
-static int look_again(struct live *l, const struct view_draft *d)
-{
-    int r = lookers_add(&l->lookers, caller_program(), d->tensor, d->row, (unsigned)d->kind);
-    return r < 0 ? r : -ESTALE;
-}
-
-/* The draft of a node, begun anew if it has ended. */
-static int draft_of_node(struct live *l, uint32_t node, struct view_draft **ret)
-{
-    struct view_draft *d = *ret = view_of_node(l, node);
-    const struct ended *x = d ? NULL : view_ended(l, node);
-    if (d || !x || x->row == VIEW_NO_ROW || view_find(l, x->tensor, x->row))
-        return d ? 0 : -ESTALE;
-    return make_with(l, node, x->tensor, x->row, (enum live_view_kind)x->kind, ret);
-}
-
-int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret,
-                        bool *first)
-{
-    struct view_draft *d;
-    bool writes = sys_open_changes(flags);
-    lock_take(&l->lock);
-    int r = draft_of_node(l, node, &d);
-    if (r == 0 && writes && is_over(d))
-        r = d->making ? look_again(l, d) : -ESTALE;
-    if (r == 0 && writes && view_is_busy(l, d->tensor, d->row))
-        r = -EBUSY;
-    *first = r == 0 && d->handles == 0;
-    if (r == 0)
-        r = view_join(l, d, flags, ret);
-    if (r == 0)
-        looker_done(&l->lookers, find_looker(l, d->tensor, d->row));
+    int r = open_locked(l, tensor, row, kind, flags, node, ret, cold);
     lock_drop(&l->lock);
     return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
+}
+
+/* What its node shows. */
+static bool is_shown(const struct view_draft *d)
+{
+    return d && view_state(d) != VIEW_DROPPED && !is_left(d);
+}
+
+int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret)
+{
+    LOCKED(&l->lock);
+    struct view_draft *d = draft_at(l, node, row);
+    return is_shown(d) ? view_join(l, d, node, O_RDONLY, ret) : -ESTALE;
+}
+
+bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold)
+{
+    *cold = false;
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return false;
+    LOCKED(&l->lock);
+    const struct folder *f = folders_find(&l->folders, tensor);
+    const struct view_draft *d = view_at(l, node, row);
+    const bool shown = is_shown(d);
+    *cold = shown ? d->cold : f && f->spent >> row & 1;
+    return shown;
+}
+
+void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node)
+{
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return;
+    LOCKED(&l->lock);
+    const struct view_draft *d = in_work(l, tensor, row);
+    if (d)
+        *node = d->node;
+}
+
+int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret)
+{
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return -ESTALE;
+    LOCKED(&l->lock);
+    const struct view_draft *d = view_at(l, node, row);
+    if (d && d->into)
+        d = d->into->d;
+    if (!is_shown(d))
+        return -ESTALE;
+    *ret = (struct live_view_attr){d->tensor, d->row, view_draft_size(d), d->helper != NULL};
+    return 0;
 }
 
 /* ---- read and write ---- */
@@ -315,6 +344,27 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
     *got = 0;
     int r = h->d ? h->d->of->read(l, h->d, off, dst, n, got) : 0;
     return r == VIEW_INTO ? live_view_read(l, h->d->into, off, dst, n, got) : r;
+}
+
+int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
+                        size_t n, size_t *got)
+{
+    lock_take(&l->lock);
+    struct view_draft *d = view_at(l, node, row), *dead;
+    const bool shown = is_shown(d);
+    if (shown)
+        d->users++;
+    lock_drop(&l->lock);
+    if (!shown)
+        return -ESTALE;
+    int r = d->of->read(l, d, off, dst, n, got);
+    lock_take(&l->lock);
+    d->users--;
+    dead = view_draft_reap(l, d);
+    lock_drop(&l->lock);
+    if (dead)
+        view_draft_end(dead);
+    return r;
 }
 
 /* A line is whole. */
@@ -328,6 +378,8 @@ static int line_asked(struct live *l, struct live_wait *w, bool stopped)
             view_event(&d->state, VIEW_TAKE_BACK);
         else if (!waits_judged_by(l, d, line_asked))
             view_event(&d->state, VIEW_EMPTY);
+        if (d->state == VIEW_CLEAN || d->state == VIEW_JUDGED)
+            d->text.len = 0;
         lock_drop(&l->lock);
     }
     return r < 0 ? r : 0;
@@ -413,7 +465,10 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct view_draft *d = w->view->d;
-    return stopped ? -EINTR : d->of->sync(l, d, w);
+    int r = stopped ? -EINTR : d->of->sync(l, d, w);
+    if (!d->making && (r == 0 || r == LIVE_PARKED))
+        note_closed(l, w->view, true);
+    return r;
 }
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
@@ -474,6 +529,9 @@ void view_release(struct live *l, struct live_view *h)
     lock_take(&l->lock);
     d->unclosed |= h->writes && !h->closed;
     d->writers -= h->writes;
+    d->unsettled -= h->writes && !h->closed;
+    if (h->node != d->node)
+        table_remove(&l->shared, &h->link);
     bool last = h->writes && d->writers == 0 && d->of->judge, ending = l->ending;
     if (last && ending && d->unclosed && !d->making)
         drop(l, d);
@@ -510,7 +568,7 @@ void live_view_release(struct live *l, struct live_view *h)
         free(h);
 }
 
-/* Drafts that were given to a program which never opened them. */
+/* Those that wait for their programs, and helpers. */
 void views_close(struct live *l)
 {
     while (l->views) {
@@ -518,5 +576,4 @@ void views_close(struct live *l)
         l->views = d->next;
         view_draft_end(d);
     }
-    lookers_free(&l->lookers);
 }

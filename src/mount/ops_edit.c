@@ -39,12 +39,6 @@ static bool is_stopped(struct live_wait *w)
     return answer_stopped(((struct parked *)w)->req);
 }
 
-/* The calls that follow are of this request's program. */
-static void call_for(fuse_req_t req)
-{
-    live_caller((uint64_t)fuse_req_ctx(req)->pid);
-}
-
 /* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
 static struct parked *park(fuse_req_t req, struct shelf_file *file)
 {
@@ -55,7 +49,6 @@ static struct parked *park(fuse_req_t req, struct shelf_file *file)
     }
     *p = (struct parked){
         .wait = {.done = on_done, .request = req, .stopped = is_stopped}, .req = req, .file = file};
-    call_for(req);
     answer_interruptible(req, shelf_of(req));
     return p;
 }
@@ -95,7 +88,6 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     struct tree_entry e;
     struct shelf_file *f;
     (void)mode; /* permissions come from the model */
-    call_for(req);
     struct handles *edit = begin_edit(req);
     if (!edit)
         return;
@@ -135,7 +127,6 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t
         write_line(req, bytes, n, off, f);
         return;
     }
-    call_for(req);
     int r = shelf_write(f, (uint64_t)off, bytes, n, NULL);
     order_before(f);
     if (r < 0)
@@ -184,7 +175,6 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     EDIT(req, edit);
-    call_for(req);
     (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
 }
 
@@ -273,7 +263,6 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         .req = req,
         .ino = ino,
         .file = fi ? file_of(fi) : NULL};
-    call_for(req);
     answer_interruptible(req, shelf_of(req));
     int r = to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0;
     if (r != LIVE_PARKED)
@@ -312,7 +301,6 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
     EDIT(req, edit);
     struct tree_entry e;
     (void)dev;
-    call_for(req);
     int r = S_ISREG(mode) ? shelf_mknod(shelf_of(req), parent, name, &e) : -EPERM;
     mnt_reply_entry(req, r, &e);
 }
@@ -328,6 +316,5 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     EDIT(req, edit);
-    call_for(req);
     (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
 }

@@ -210,7 +210,7 @@ void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
         answer_computed(r->file, req, off, size);
         return;
     }
-    if (!r->ahead) {
+    if (!r->ahead || !shelf_ahead(r->file)) {
         (void)answer_read(r->file, req, off, size, NULL);
         return;
     }

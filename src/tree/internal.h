@@ -24,7 +24,9 @@ struct held {
     uint32_t state;        /* of the mount, where it is shown */
     uint64_t lookups;      /* a view of the whole: the kernel's references */
     unsigned opens;        /* open files */
-    struct view kept;      /* what they are read from, if the newest state lacks it; else empty */
+    /* Of a tensor: rows of views that were opened to be written: what files show then may be a draft's. */
+    _Atomic uint32_t written;
+    struct view kept; /* what they are read from, if the newest state lacks it; else empty */
 };
 
 struct tree {
@@ -105,6 +107,8 @@ int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held *h);
+/* A view was opened to be written: open files of this node show what is written. */
+void node_written(struct tree *t, const struct node *n);
 /* struct newest's leaving(): open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
 /* Number a view that shows the state of the mount: as the one before if the state is the same. */

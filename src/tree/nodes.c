@@ -240,6 +240,14 @@ void tree_let_go(struct tree *t, struct held *h)
     lock_drop(&t->newest.lock);
 }
 
+void node_written(struct tree *t, const struct node *n)
+{
+    LOCKED(&t->newest.lock);
+    struct held *h = find_held(t, n);
+    if (h)
+        atomic_fetch_or(&h->written, (uint32_t)1 << n->row);
+}
+
 /* While nothing is edited: of the tree before. */
 static struct live_counts count_notes(struct tree *t)
 {

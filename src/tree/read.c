@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "tree/editable.h"
+#include "tree/tensors.h"
 #include "tree/state.h"
 
 /* What a text is rendered from. */
@@ -143,9 +143,15 @@ bool tree_cached_right(const struct tree_file *f)
     return f->cacheable && !f->cut && !f->cold;
 }
 
+/* It shows what is written now, if that is not its own draft. */
+static bool is_written(const struct tree_file *f)
+{
+    return f->held && !f->view && atomic_load(&f->held->written) >> f->node.row & 1;
+}
+
 bool tree_ahead(const struct tree_file *f)
 {
-    return f->decodes;
+    return f->decodes && !is_written(f);
 }
 
 bool tree_waits(const struct tree_file *f)
@@ -239,6 +245,9 @@ const struct handle_ops handle_computed = {.read = read_computed};
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
+    int got;
+    if (is_written(f) && tensors_read(t, f, off, n, r, &got))
+        return got;
     return f->ops->read(t, f, off, n, r);
 }
 

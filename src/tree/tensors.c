@@ -60,6 +60,8 @@ int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret)
 {
     int r = tensors_making(t, n, ret);
+    if (r == 0)
+        r = tensors_draft(t, n, ret);
     return r == 0 ? node_entry(t, v, n, ret) : r < 0 ? r : 0;
 }
 
@@ -123,7 +125,7 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
 {
     struct live *l = tensors_live(t);
     struct live_view_attr a;
-    if (!l || n->kind != NODE_TENSOR_FILE || live_view_attr(l, n->number, &a) < 0)
+    if (!l || n->kind != NODE_TENSOR_FILE || live_view_attr(l, n->number, n->row, &a) < 0)
         return 0;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     struct node folder = {.kind = NODE_TENSOR, .number = a.tensor};
@@ -164,71 +166,107 @@ int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *re
     return r;
 }
 
-int tensors_look(struct tree *t, const struct node *dir, const struct node *file,
-                 struct tree_entry *ret)
+int tensors_look(struct tree *t, const struct node *dir, struct node *file, struct tree_entry *ret)
 {
     struct live *l = tensors_live(t);
-    if (!l || dir->kind != NODE_TENSOR || kind_of(file->row) == LIVE_ASIDE)
+    if (!l || dir->kind != NODE_TENSOR)
         return 0;
-    struct node n = {.kind = NODE_TENSOR_FILE, .row = file->row};
-    n.number = live_view_node(l, dir->number, file->row);
-    return n.number ? tensors_draft(t, &n, ret) : 0;
+    live_view_look(l, dir->number, file->row, &file->number);
+    return tensors_draft(t, file, ret);
 }
 
-/* A view as it is stored is to be written: -ESTALE, until the kernel has looked again. */
-static int open_stored(struct tree *t, const struct node *n, int flags, struct live_view **ret,
-                       bool *direct)
+/* The tensor that a node shows, or showed a moment ago. */
+static int number_of(struct tree *t, struct live *l, const struct node *n, uint32_t *ret)
 {
-    struct live *l;
-    int r = begin_editing(t, &l);
-    if (r < 0)
-        return r;
+    struct live_view_attr a;
+    *ret = n->number;
+    if (live_making(l, n->number, &(uint32_t){0}))
+        return 0;
+    if (live_view_attr(l, n->number, n->row, &a) == 0) {
+        *ret = a.tensor;
+        return 0;
+    }
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, n);
-    uint32_t views, number;
-    if (live_making(l, n->number, &views))
-        return live_view_open(l, n->number, n->row, LIVE_ASIDE, flags, ret, direct);
-    if (tensor && node_check(t, v.snap, n) < 0)
-        return -ESTALE;
     if (tensor)
-        number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
-    else if (live_tensor_of_version(l, n->number, &number) < 0)
+        *ret = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
+    else if (live_tensor_of_version(l, n->number, ret) < 0)
         return -ESTALE;
-    return live_view_open(l, number, n->row, kind_of(n->row), flags, ret, direct);
+    return tensor && node_check(t, v.snap, n) < 0 ? -ESTALE : 0;
 }
 
-/* *cold: no page of the node is valid. */
-static int open_view(struct tree *t, const struct node *n, int flags, struct live_view **ret,
-                     bool *direct, bool *cold)
+/* What a view of a tensor in the making is that has no draft is left aside. */
+static int open_view(struct tree *t, struct tree_file *f, int flags)
 {
-    struct live *l = tensors_live(t);
-    struct live_view_attr a;
-    *direct = *cold = false;
-    if (l && live_view_attr(l, n->number, &a) == 0)
-        return live_view_open_node(l, n->number, flags, ret, cold);
-    return open_stored(t, n, flags, ret, direct);
+    struct live *l;
+    struct node *n = &f->node;
+    struct live_view *h;
+    uint32_t number, views;
+    int r = begin_editing(t, &l);
+    if (r == 0)
+        r = number_of(t, l, n, &number);
+    if (r < 0)
+        return r;
+    const bool left = live_making(l, n->number, &views);
+    const enum live_view_kind kind = left ? LIVE_ASIDE : kind_of(n->row);
+    r = live_view_open(l, number, n->row, kind, flags, &n->number, &h, &f->cold);
+    if (r < 0)
+        return r;
+    f->row = node_row(n);
+    f->cacheable = kind != LIVE_ASIDE;
+    handle_take_view(f, h);
+    node_written(t, n);
+    return 1;
 }
 
 int tensors_open(struct tree *t, struct tree_file *f, int flags)
 {
     struct live *l = tensors_live(t);
-    struct live_view_attr a;
-    bool writes = sys_open_changes(flags), direct;
+    uint32_t views;
     if (!t->opt.tensors || !t->writable || f->node.kind != NODE_TENSOR_FILE ||
         f->node.row >= files_count(FILES_TENSOR))
         return 0;
-    uint32_t views;
-    bool making = l && live_making(l, f->node.number, &views);
-    if (!writes && !making && (!l || live_view_attr(l, f->node.number, &a) < 0))
+    if (!sys_open_changes(flags) && !(l && live_making(l, f->node.number, &views)))
         return 0;
+    return open_view(t, f, flags);
+}
+
+int tensors_join(struct tree *t, struct tree_file *f)
+{
+    struct live *l = tensors_live(t);
     struct live_view *h;
-    int r = open_view(t, &f->node, flags, &h, &direct, &f->cold);
-    if (r < 0)
-        return r;
+    if (!l || f->node.kind != NODE_TENSOR_FILE ||
+        live_view_join(l, f->node.number, f->node.row, &h) < 0)
+        return -ESTALE;
+    tree_let_go(t, f->held);
+    f->held = NULL;
     f->row = node_row(&f->node);
-    f->cacheable = !direct;
+    f->cacheable = true;
     handle_take_view(f, h);
-    return 1;
+    return 0;
+}
+
+void tensors_opened(struct tree *t, struct tree_file *f)
+{
+    struct live *l = tensors_live(t);
+    if (!l || f->node.kind != NODE_TENSOR_FILE)
+        return;
+    CLEANUP(view_free) struct view v = tree_held_view(t, f->held, NULL);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
+    if (!tensor)
+        return;
+    const uint32_t number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
+    if (live_view_written(l, number, f->node.number, f->node.row, &f->cold))
+        node_written(t, &f->node);
+}
+
+bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
+                  struct reply *r, int *ret)
+{
+    *ret = live_view_read_node(tensors_live(t), f->node.number, f->node.row, off, r->scratch, n,
+                               &r->len);
+    r->bytes = r->scratch;
+    return *ret != -ESTALE;
 }
 
 /* The row of a view that is made, which the folder does not show at the moment, or not with O_EXCL. */
@@ -256,16 +294,29 @@ static int row_to_make(struct tree *t, const struct node *dir, const char *name,
     return flags & O_EXCL && !(folder.hidden >> *row & 1) ? -EEXIST : 0;
 }
 
+/* A view that is made anew is one that was truncated. */
 static int create_view(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
                        struct tree_entry *ret)
 {
-    uint32_t row = f->node.row;
-    f->cacheable = true;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
+    uint32_t views;
     struct live_view *h;
-    int r = live_view_create(l, dir->number, row, kind_of(row), &h, &f->node.number);
+    f->node.number = IDS_NONE;
+    if (!tensors_is_making(t, dir, &views)) {
+        if (!tensor)
+            return -ENOENT;
+        f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
+        live_view_look(l, dir->number, f->node.row, &f->node.number);
+    }
+    int r = live_view_open(l, dir->number, f->node.row, kind_of(f->node.row), O_RDWR | O_TRUNC,
+                           &f->node.number, &h, &f->cold);
     if (r < 0)
         return r;
+    f->cacheable = true;
     handle_take_view(f, h);
+    node_written(t, &f->node);
+    live_view_show(l, dir->number, f->node.row);
     r = tensors_draft(t, &f->node, ret);
     return r > 0 ? 0 : r < 0 ? r : -ESTALE;
 }
@@ -277,24 +328,20 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     struct live_view *h;
-    bool direct;
     uint32_t views;
-    if (tensors_is_making(t, dir, &views)) {
-        int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &h, &direct);
-        if (r < 0)
-            return r;
-        handle_take_view(f, h);
-        return making_view(t, dir, f->node.row, ret);
-    }
-    if (!tensor)
+    const bool making = tensors_is_making(t, dir, &views);
+    if (!making && !tensor)
         return -ENOENT;
-    f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
-    live_view_show(l, dir->number, f->node.row);
-    int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &h, &direct);
+    if (!making) {
+        f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
+        live_view_show(l, dir->number, f->node.row);
+    }
+    int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &f->node.number, &h,
+                           &f->cold);
     if (r < 0)
         return r;
     handle_take_view(f, h);
-    return node_entry(t, &v, &f->node, ret);
+    return making ? making_view(t, dir, f->node.row, ret) : node_entry(t, &v, &f->node, ret);
 }
 
 static int create_row(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
@@ -385,16 +432,15 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w)
 {
-    struct live_view *h;
-    bool direct, cold;
-    int r = open_view(t, n, O_WRONLY, &h, &direct, &cold);
+    struct tree_file f = {.node = *n};
+    int r = open_view(t, &f, O_WRONLY);
     if (r < 0)
         return r;
     struct live *l = tensors_live(t);
-    r = live_view_truncate(l, h, size);
+    r = live_view_truncate(l, f.view, size);
     if (r == 0)
-        r = live_view_flush(l, h, w);
-    live_view_release(l, h);
+        r = live_view_flush(l, f.view, w);
+    live_view_release(l, f.view);
     return r;
 }
 

@@ -26,16 +26,22 @@ int tensors_helper(struct tree *t, const struct node *dir, const char *name,
 /* Helper i of a folder. 1; 0: there are no more; -errno. */
 int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
-/* Open a view that is written, or to be. 1: done; 0: it is to be read as it is stored. */
+/* Open a view to be written. 1: done; 0: it is to be read as it is stored. */
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
+/* Open the draft of a node that shows nothing else any more. -ESTALE. */
+int tensors_join(struct tree *t, struct tree_file *f);
+/* A file was opened to be read, which may be written. */
+void tensors_opened(struct tree *t, struct tree_file *f);
+/* Read what is written to its node. False: it is to be read as it is stored. */
+bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
+                  struct reply *r, int *ret);
 /* The entry of a draft's node. 0: it is not one; 1; -errno. */
 int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* The entry of a node that was replaced after the kernel looked it up, with the attributes of the file as
  * it is now: a program that opens it can be made to look again only once. -ESTALE. */
 int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* The draft that the caller is about to open, of a file of a tensor's folder. As above. */
-int tensors_look(struct tree *t, const struct node *dir, const struct node *file,
-                 struct tree_entry *ret);
+/* A file of a tensor's folder that has a draft, which may show by another node. As above. */
+int tensors_look(struct tree *t, const struct node *dir, struct node *file, struct tree_entry *ret);
 /* A file in a tensor's folder is made: a view anew. */
 int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
                    struct tree_entry *ret, struct tree_file **file);

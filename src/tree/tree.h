@@ -172,7 +172,7 @@ bool tree_cacheable(const struct tree_file *f);
 /* True if what it kept of it before is right. It is not once the model's file was cut: the page in
  * which it ends now may have been read in the moment of the cut, with zeros behind the end. */
 bool tree_cached_right(const struct tree_file *f);
-/* True if reads of this file decode: to do so ahead of a program pays. */
+/* True if reads of this file decode: to do so ahead of a program pays, until what it shows is written. */
 bool tree_ahead(const struct tree_file *f);
 /*
  * Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's, all else of *r zero;

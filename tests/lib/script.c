@@ -284,7 +284,6 @@ static void run_in(const struct script *s, const char *mode)
     r.opt.tensors = s->how && strstr(s->how, "tensors");
     if (s->how && strstr(s->how, "inplace"))
         r.opt.strategy = EDIT_INPLACE;
-    live_caller(1);
     unsigned how = (split ? SCRIPT_SPLIT : 0) | (r.opt.tensors ? SCRIPT_TENSORS : 0);
     script_model_make(&r.m, how | (s->how && strstr(s->how, "large") ? SCRIPT_LARGE : 0));
     script_log_clear();

@@ -81,7 +81,6 @@
  *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
  *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
- *     as N                   what follows is done by program N
  *     tlist FOLDER 'NAME...' exactly these; FOLDER may be . (tensors/ itself)
  *     ttext PATH TEXT; tvalues PATH 'F...' (at its end); tstat PATH SIZE; tgone PATH
  *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME

@@ -244,13 +244,6 @@ static int op_tmvnew(struct run *r, char **arg, struct waiter *w)
     return move(r, arg, RENAME_NEW, w);
 }
 
-static int op_as(struct run *r, char **arg, struct waiter *w)
-{
-    (void)w;
-    live_caller(script_number(r, arg[0]));
-    return 0;
-}
-
 /* ---- what is there ---- */
 
 static void expect(struct run *r, const char *got, const char *want)
@@ -379,31 +372,17 @@ static int op_tfile(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_tensors[] = {
-    {"topen", op_topen, 3, 8, false},
-    {"tnote", op_tnote, 1, 1, false},
-    {"tnode", op_tnode, 2, 8, false},
-    {"tmoved", op_tmoved, 1, 1, false},
-    {"tput", op_tput, 2, 2, false},
-    {"tadd", op_tadd, 2, 2, false},
-    {"tfloats", op_tfloats, 2, 2, false},
-    {"tpoke", op_tpoke, 3, 3, false},
-    {"tnpy", op_tnpy, 3, 3, false},
-    {"ttruncate", op_ttruncate, 2, 2, false},
-    {"trm", op_trm, 1, 1, false},
-    {"trmdir", op_trmdir, 1, 1, false},
-    {"tmkdir", op_tmkdir, 1, 1, false},
-    {"tmv", op_tmv, 2, 2, false},
-    {"tmvnew", op_tmvnew, 2, 2, false},
-    {"as", op_as, 1, 1, false},
-    {"tdots", op_tdots, 3, 3, false},
-    {"tdotted", op_tdotted, 3, 3, false},
-    {"tlist", op_tlist, 2, 2, false},
-    {"ttext", op_ttext, 2, 2, false},
-    {"tvalues", op_tvalues, 2, 2, false},
-    {"tstat", op_tstat, 2, 2, false},
-    {"tgone", op_tgone, 1, 1, false},
-    {"terror", op_terror, 2, 2, false},
-    {"tforgive", op_tforgive, 1, 1, false},
-    {"tfile", op_tfile, 1, 1, true},
-    {0},
+    {"topen", op_topen, 3, 8, false},     {"tnote", op_tnote, 1, 1, false},
+    {"tnode", op_tnode, 2, 8, false},     {"tmoved", op_tmoved, 1, 1, false},
+    {"tput", op_tput, 2, 2, false},       {"tadd", op_tadd, 2, 2, false},
+    {"tfloats", op_tfloats, 2, 2, false}, {"tpoke", op_tpoke, 3, 3, false},
+    {"tnpy", op_tnpy, 3, 3, false},       {"ttruncate", op_ttruncate, 2, 2, false},
+    {"trm", op_trm, 1, 1, false},         {"trmdir", op_trmdir, 1, 1, false},
+    {"tmkdir", op_tmkdir, 1, 1, false},   {"tmv", op_tmv, 2, 2, false},
+    {"tmvnew", op_tmvnew, 2, 2, false},   {"tdots", op_tdots, 3, 3, false},
+    {"tdotted", op_tdotted, 3, 3, false}, {"tlist", op_tlist, 2, 2, false},
+    {"ttext", op_ttext, 2, 2, false},     {"tvalues", op_tvalues, 2, 2, false},
+    {"tstat", op_tstat, 2, 2, false},     {"tgone", op_tgone, 1, 1, false},
+    {"terror", op_terror, 2, 2, false},   {"tforgive", op_tforgive, 1, 1, false},
+    {"tfile", op_tfile, 1, 1, true},      {0},
 };

@@ -22,9 +22,6 @@ struct viewfile {
     uint64_t node;
 };
 
-/* The program that makes the calls: its thread. */
-extern uint64_t viewfile_program;
-
 /* flags as of open(2); with O_CREAT the view, or a helper, is made. */
 int viewfile_open(struct tree *t, const char *tensor, const char *view, int flags,
                   struct viewfile *ret);

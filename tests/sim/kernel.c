@@ -65,7 +65,6 @@ struct live_wait *kernel_begin(struct program *p)
         .wait = {.done = answered, .request = q, .stopped = is_stopped}, .k = p->k, .busy = true};
     p->k->busy++;
     lock_drop(&p->k->lock);
-    live_caller(p->number + 1);
     return &q->wait;
 }
 
@@ -284,7 +283,6 @@ static void end_late(struct kernel *k, unsigned i)
     uint64_t node = k->late[i].node, n = k->late[i].n;
     int name = k->late[i].name;
     lock_drop(&k->lock);
-    live_caller(0);
     if (h)
         release(k, f, h);
     else if (f)
@@ -579,7 +577,6 @@ static void step_store(struct program *p, const struct step *s)
     for (unsigned i = sched_draw(PAGES); i; i--) {
         unsigned page = sched_draw(PAGES);
         lock_take(&o->lock);
-        live_caller(0);
         if (o->pages & 1u << page)
             (void)write_page(p->k, o, page);
         lock_drop(&o->lock);

@@ -75,7 +75,6 @@ static bool fails_at(const char *way, unsigned n, enum live_commit commit)
                                   .log = {.line = script_log}};
     home_setup(&x);
     (void)setenv("XDG_STATE_HOME", x.path, 1);
-    live_caller(1);
     script_model_make(&r.m, SCRIPT_TENSORS);
     script_start(&r);
     alloc_arm(n, false);
@@ -106,7 +105,6 @@ static void begin(struct run *r, enum live_commit commit)
     static const struct script s = {"one operation fails", NULL, "", ""};
     *r = (struct run){.s = &s, .mode = "one"};
     r->opt = (struct tree_options){.strategy = EDIT_COPY, .commit = commit};
-    live_caller(1);
     script_model_make(&r->m, 0);
     script_start(r);
 }

@@ -42,7 +42,8 @@ static const struct script scripts[] = {
      "tput a/raw abcdefghi =EFBIG; ttext a/raw abcdefgh",
      A B C},
     {"dd: some bytes in the middle", "tensors",
-     "topen A a/raw rw; write A XY 2; read A abXYefgh; ttext a/raw abcdefgh; close A;"
+     "topen A a/raw rw; write A XY 2; read A abXYefgh; ttext a/raw abXYefgh; tvalues "
+     "a/f32 '97 98 99 100 101 102 103 104'; close A; tvalues a/f32 '97 98 88 89 101 102 103 104'; "
      "ttext a/raw abXYefgh; topen A a/raw w; write A Z 7; flush A; write A Q 0; close A",
      "a:I8:8=QbXYefgZ " B C},
     {"values, of floats and of bytes", "tensors",
@@ -92,15 +93,16 @@ static const struct script scripts[] = {
      "a:I8:8=12345678 " B C},
     {"a helper renamed over a view before its bytes are written", "tensors",
      "topen A a/.raw.t creat excl w; write A 1234; tmv a/.raw.t a/raw; tgone a/.raw.t;"
-     "ttext a/raw abcdefgh; size A 4; write A 5678; ttext a/raw abcdefgh; close A;"
+     "ttext a/raw 1234; size A 4; write A 5678; ttext a/raw 12345678; close A;"
      "ttext a/raw 12345678; fsync; tfile a:I8:8=12345678 " B C "; "
      "topen A b/.t creat w; tmv b/.t b/type; write A 'F16\n'; ttext b/type 'F16\n'; close A; fsync",
      "a:I8:8=12345678 b:F16:2x3=12 " C},
     {"a helper that is renamed over a view is written on by all its handles", "tensors",
      "topen A a/.h creat rw; write A 12345678; topen B a/.h w append; flush A; flush B;"
      "tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h xy; write A X 0; read A X2345678;"
-     "ttext a/raw 12345678; flush A; ttext a/raw X2345678; trunc A 7; write B Y;"
-     "size A 8; fsync B; ttext a/raw X234567Y; write A W 1; release A; ttext a/raw X234567Y;"
+     "ttext a/raw X2345678; tvalues a/f32 '49 50 51 52 53 54 55 56'; flush A; ttext a/raw "
+     "X2345678; trunc A 7; write B Y;"
+     "size A 8; fsync B; ttext a/raw X234567Y; write A W 1; release A; ttext a/raw XW34567Y;"
      "release B; ttext a/raw XW34567Y; ttext a/.h xy",
      "a:I8:8=XW34567Y " B C},
     {"a helper that cannot be the view is one still, and is written on", "tensors",
@@ -127,7 +129,7 @@ static const struct script scripts[] = {
      "tput n/.k 2; tmvnew n/.h n/.k =EEXIST; trmdir n",
      A B C},
     {"two programs look again, each for its own", "tensors",
-     "as 1; topen A a/raw rw; as 2; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
+     "topen A a/raw rw; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
      "a:I8:8=XYcdefgh " B C},
     {"truncate and write again", "tensors",
@@ -314,11 +316,11 @@ static const struct script scripts[] = {
      "topen A a/offset w; write A x; allocate A 0 5; fsync A; close A",
      A B C},
     {"programs that never open what they looked up", "tensors",
-     "as 1; topen A a/raw r; close A; as 0; topen A a/raw rw; topen B a/raw rw; write A 1 0; write "
+     "topen A a/raw r; close A; topen A a/raw rw; topen B a/raw rw; write A 1 0; write "
      "B 2 1;"
-     "close A; close B; as 2; topen A c/raw w; as 3; topen B c/raw w; topen C z/raw w; write C x; "
+     "close A; close B; topen A c/raw w; topen B c/raw w; topen C z/raw w; write C x; "
      "close C;"
-     "close A; close B; as 0; topen A a/raw w; topen B c/raw w; close A; close B",
+     "close A; close B; topen A a/raw w; topen B c/raw w; close A; close B",
      "a:I8:8=12cdefgh " B "c:I8:4=wxyz z:I8:20000=x.{19999} "},
     {"a split model: its keys alone", "tensors split",
      "tlist . 'a b c z other'; tmv other o =EROFS; trmdir a =EROFS; tmkdir n =EROFS;"
@@ -331,10 +333,9 @@ static const struct script scripts[] = {
      "a:I8:8=abcdefgh b:F32:2x3=9,2,3,4,5,6 c:I8:4=wxyz " Z},
     /* ---- by nodes ---- */
     {"opened again by its descriptor", "tensors",
-     "topen A a/raw r; tnote A; tnode B rw =ESTALE; tnode B rw; write B X; read A abcdefgh; close "
-     "B;"
-     "ttext a/raw Xbcdefgh; size A 8; read A abcdefgh; tnode B w =ESTALE; tnode B w; write B Y 1; "
-     "close B;"
+     "topen A a/raw r; tnote A; tnode B rw; write B X; read A Xbcdefgh; close B;"
+     "ttext a/raw Xbcdefgh; size A 8; read A abcdefgh; tnode B w; write B Y 1; read A XYcdefgh;"
+     "ttext a/raw XYcdefgh; tvalues a/f32 '88 98 99 100 101 102 103 104'; close B;"
      "close A; ttext a/raw XYcdefgh; tnode A r =ESTALE",
      "a:I8:8=XYcdefgh " B C},
     {"a draft that has ended, by its node", "tensors",
@@ -345,12 +346,13 @@ static const struct script scripts[] = {
     {"a helper that has ended, and a draft that has another in its place, by their nodes",
      "tensors",
      "tput a/.h 12; topen A a/.h r; tnote A; trm a/.h; read A 12; close A; tnode B r =ESTALE;"
-     "topen A a/raw w; write A X; tnote A; close A; topen B a/raw w; tnode C w =ESTALE;"
-     "tnode C r =ESTALE; close B; tnode C w; write C Y 1; close C",
+     "topen A a/raw w; write A X; tnote A; close A; topen B a/raw w; tnode C r =ESTALE;"
+     "tnode C w; write C Y 1; tnode D r; read D XYcdefgh; close D; close C; close B; tnode C r "
+     "=ESTALE",
      "a:I8:8=XYcdefgh " B C},
     {"a node is opened for writing while another view is written", "tensors",
      "topen A a/raw rw; tnote A; topen B a/raw r; tnode C r;"
-     "allocate C 0 4 =EBADF; close C; close B; close A; topen A a/f32 rw; tpoke A 0 '65';"
+     "close C; close B; close A; topen A a/f32 rw; tpoke A 0 '65';"
      "tnode C w =EBUSY; tnode C r; close C; close A; tnode C w; write C B; close C",
      "a:I8:8=Bbcdefgh " B C},
     {"helpers that become views of a new tensor", "tensors",

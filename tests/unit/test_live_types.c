@@ -43,7 +43,6 @@ static void begin(struct run *r)
     *r = (struct run){.s = &s, .mode = "sync"};
     r->opt = (struct tree_options){
         .strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC, .log = {.line = script_log}};
-    live_caller(1);
     script_model_make(&r->m, 0);
     script_start(r);
     run(r, "put 'a.rows:array[array[u8]]' '[1]\n[2]\n'");
