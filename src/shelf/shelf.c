@@ -78,12 +78,20 @@ static void call_one(const struct use *u, void *arg)
     x->first = x->first ? x->first : r;
 }
 
+/* Call this for each open tree. 0, -ENOMEM. */
+static int each_use(struct shelf *s, void (*call)(const struct use *u, void *arg), void *arg)
+{
+    const struct use one = {.tree = s->one};
+    if (!s->one)
+        return slots_each(&s->slots, call, arg);
+    call(&one, arg);
+    return 0;
+}
+
 static int each_model(struct shelf *s, int (*call)(struct tree *t))
 {
     struct each x = {.call = call};
-    if (s->one)
-        return call(s->one);
-    int r = slots_each(&s->slots, call_one, &x);
+    int r = each_use(s, call_one, &x);
     return x.first ? x.first : r;
 }
 
@@ -181,18 +189,12 @@ static void abandon(const struct use *u, void *arg)
 
 void shelf_stop(struct shelf *s)
 {
-    if (s->one)
-        tree_stop(s->one);
-    else
-        (void)slots_each(&s->slots, stop, NULL);
+    (void)each_use(s, stop, NULL);
 }
 
 void shelf_abandon(struct shelf *s)
 {
-    if (s->one)
-        tree_abandon(s->one);
-    else
-        (void)slots_each(&s->slots, abandon, NULL);
+    (void)each_use(s, abandon, NULL);
 }
 
 void shelf_unsaved(struct shelf *s, struct buf *out)
