@@ -172,6 +172,17 @@ void live_unsaved(struct live *l, struct buf *out)
             unsaved_add(out, UNSAVED_TENSOR, m->file, m->why.msg);
 }
 
+void live_refused(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    for (const struct name *x = l->names.oldest; x && l->names.n_errors; x = x->newer)
+        if (x->error)
+            unsaved_add(out, "", x->text, x->error);
+    for (const struct folder *f = l->folders.first; f && l->folders.n_errors; f = f->next)
+        if (f->error)
+            unsaved_tensor(l, f, out);
+}
+
 static bool recall_tensor(struct live *l, const char *file, const char *why)
 {
     struct tensor_now t;

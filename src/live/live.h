@@ -88,6 +88,8 @@ struct live_counts {
     bool changed;   /* another program changed a file of the model. The disk is asked. */
 };
 struct live_counts live_count(struct live *l);
+/* A note (unsaved.h) for each file whose last write was refused. */
+void live_refused(struct live *l, struct buf *notes);
 /* Those of them that are accepted. The disk is not asked. */
 size_t live_accepted(struct live *l);
 

@@ -40,7 +40,7 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
     atomic_store_explicit(cache, size + 1, memory_order_relaxed);
     if (node_row(n)->flags & ROW_STATE)
         state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
-                   n->state, &m);
+                   n->state, tree_refused(t, n->state), &m);
     *ret = size + m.len;
     return 0;
 }

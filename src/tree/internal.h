@@ -10,6 +10,7 @@
 #include "live/tensors.h"
 #include "model/newest.h"
 #include "tree/rights.h"
+#include "tree/state.h"
 #include "tree/texts.h"
 #include "tree/tree.h"
 
@@ -67,6 +68,8 @@ struct tree {
     struct table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;   /* numbers given to views of the state of the mount, and the last: */
     uint32_t state, state_snap;
+    char *refused
+        [STATE_NAMES]; /* owned: texts that states name, in the order of their numbers; NULL: none */
     unsigned anomalies; /* of the first snapshot, for the warnings */
 };
 
@@ -111,6 +114,8 @@ void tree_let_go(struct tree *t, struct held *h);
 void node_written(struct tree *t, const struct node *n);
 /* struct newest's leaving(): open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
+/* The list of names that a state tells; NULL: none. */
+const char *tree_refused(const struct tree *t, uint32_t state);
 /* Number a view that shows the state of the mount: as the one before if the state is the same. */
 int node_number_state(struct tree *t, const struct snapshot *g, struct node *n);
 /* Free what is held. */

@@ -16,7 +16,6 @@
 
 #include "base/bytes.h"
 #include "live/unsaved.h"
-#include "tree/state.h"
 
 /* ---- what a node is ---- */
 
@@ -271,12 +270,38 @@ bool tree_changed(struct tree *t)
     return counts(t).changed;
 }
 
+/* The number of the list of what was refused; it stays, because the text of a state never changes. With
+ * the lock. */
+static unsigned number_names(struct tree *t, const struct buf *notes)
+{
+    CLEANUP(buf_free) struct buf list = BUF_INIT;
+    unsigned i = 0;
+    state_list(notes, &list);
+    buf_char(&list, '\0');
+    if (notes->len == 0 || buf_error(notes) || buf_error(&list))
+        return 0;
+    while (i < STATE_NAMES && t->refused[i] && strcmp(t->refused[i], (char *)list.data) != 0)
+        i++;
+    if (i < STATE_NAMES && !t->refused[i])
+        t->refused[i] = strdup((char *)list.data);
+    return i < STATE_NAMES && t->refused[i] ? i + 1 : 0;
+}
+
+const char *tree_refused(const struct tree *t, uint32_t state)
+{
+    return state_names(state) ? t->refused[state_names(state) - 1] : NULL;
+}
+
 int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
 {
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    struct live *l = atomic_load(&t->live);
     struct live_counts c = counts(t);
     int r = 0;
-    n->state = state_number(&c);
+    if (l && c.refused)
+        live_refused(l, &notes);
     lock_take(&t->newest.lock);
+    n->state = state_number(&c, number_names(t, l ? &notes : &t->notes));
     bool same = t->states && t->state == n->state && t->state_snap == g->number;
     if (!same && t->states == UINT32_MAX)
         r = -EOVERFLOW;
@@ -291,6 +316,8 @@ int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
 
 void node_free(struct tree *t)
 {
+    for (size_t i = 0; i < STATE_NAMES; i++)
+        free(t->refused[i]);
     for (struct link *l; (l = table_each(&t->held, NULL)) != NULL;) {
         struct held *h = held_of(l);
         table_remove(&t->held, l);

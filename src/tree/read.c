@@ -32,7 +32,7 @@ static void render(const void *arg, struct buf *out)
         row->text(s->v->snap, node_tensor(s->v->snap, s->n), out);
     if (!s->key && row->flags & ROW_STATE)
         state_text(s->t->writable ? NULL : s->t->why, s->t->merge_first ? MERGE_FIRST : NULL,
-                   s->t->opt.imatrix, s->n->state, out);
+                   s->t->opt.imatrix, s->n->state, tree_refused(s->t, s->n->state), out);
 }
 
 int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)

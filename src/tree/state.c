@@ -3,20 +3,41 @@
 #include "tree/state.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "check/summary.h"
+#include "live/unsaved.h"
 
 /* Counts are packed into 7 bits each: beyond COUNT_MAX they are "more than 100". */
-enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS) };
+enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS), NAMES_AT = 24 };
+/* Of a list of names so many are told. */
+enum { NAMES_MOST = 3 };
 
 static unsigned clamp(size_t n)
 {
     return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
 }
 
-uint32_t state_number(const struct live_counts *c)
+uint32_t state_number(const struct live_counts *c, unsigned names)
 {
-    return clamp(c->pending) | clamp(c->refused) << COUNT_BITS | (c->changed ? CHANGED : 0);
+    return clamp(c->pending) | clamp(c->refused) << COUNT_BITS | (c->changed ? CHANGED : 0) |
+           names << NAMES_AT;
+}
+
+unsigned state_names(uint32_t state)
+{
+    return state >> NAMES_AT;
+}
+
+void state_list(const struct buf *notes, struct buf *out)
+{
+    char shown[SHOW_MAX];
+    unsigned n = 0;
+    for (struct note note = {0}; unsaved_next(notes, &note); n++)
+        if (n < NAMES_MOST)
+            buf_printf(out, "%s%s", n ? ", " : "", show(shown, note.path, strlen(note.path)));
+    if (n > NAMES_MOST)
+        buf_printf(out, " and %u more", n - NAMES_MOST);
 }
 
 void state_count(size_t n, const char *one, const char *many, struct buf *out)
@@ -36,7 +57,7 @@ static void add_count(uint32_t n, const char *one, const char *many, struct buf 
 }
 
 void state_text(const char *why_not, const char *tensors, const struct imatrix *im, uint32_t state,
-                struct buf *out)
+                const char *names, struct buf *out)
 {
     const uint32_t mask = (1 << COUNT_BITS) - 1;
     if (im) {
@@ -50,6 +71,8 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
                why_not ? why_not : "");
     add_count(state & mask, "edit is not written yet", "edits are not written yet", out);
     add_count(state >> COUNT_BITS & mask, "write was refused", "writes were refused", out);
+    if (names)
+        buf_printf(out, " (%s)", names);
     if (state & CHANGED)
         buf_str(out, "; the model's file changed behind the mount");
     buf_char(out, '\n');

@@ -391,7 +391,7 @@ class Disks(unittest.TestCase):
             self.fails(errno.ENOSPC, write, at, 'general.name', 'x' * 1000)
             self.assertEqual(editlib.read(at, 'general.name'), b'before\n')
             self.assertTrue(editlib.error_of(at, 'general.name'))
-            self.assertIn(b'read-write; 1 write was refused\n', mountlib.get(f'{at}/info'))
+            self.assertIn(b'read-write; 1 write was refused (general.name)\n', mountlib.get(f'{at}/info'))
             self.assertEqual(editlib.leftovers(folder), [])
             want.check(mountlib.get(source))
             os.unlink(filler)
