@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* tree: what files contain, at every offset and length. */
+#include "check/summary.h"
 #include "cu_main.h"
+#include "parsed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -394,6 +396,48 @@ static void test_info_all(void)
     image_close(&m);
 }
 
+/* The line "base model" of names of these lengths, of letters that have so many bytes. */
+static void wraps(const char *letter, const unsigned *n, const char *between)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "x");
+    buf_printf(&want, "base model:      ");
+    for (unsigned i = 0; n[i]; i++) {
+        CLEANUP(buf_free) struct buf name = BUF_INIT;
+        char key[64];
+        (void)snprintf(key, sizeof(key), "general.base_model.%u.name", i);
+        for (unsigned k = 0; k < n[i]; k++)
+            buf_str(&name, letter);
+        build_str_n(&b, key, name.data, name.len);
+        if (i)
+            buf_printf(&want, between[i - 1] == ' ' ? ", " : ",\n%17s", "");
+        buf_add(&want, name.data, name.len);
+    }
+    buf_str(&want, "\n");
+    buf_char(&want, '\0');
+    struct parsed p = parse_build(&b, 0);
+    summary_text(&(struct summary){p.g, "x.gguf", 0, 0}, &text);
+    buf_char(&text, '\0');
+    CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, (char *)want.data));
+    parsed_free(&p);
+}
+
+/* A line of at most 100 columns stays; a longer one goes on below, behind a comma. */
+static void test_info_wide(void)
+{
+    wraps("a", (unsigned[]){40, 41, 0}, " ");
+    wraps("a", (unsigned[]){40, 42, 0}, "|");
+    wraps("a", (unsigned[]){40, 40, 40, 0}, " |");
+    wraps("a", (unsigned[]){20, 20, 20, 20, 20, 20, 20, 20, 0}, "  |  | ");
+    wraps("a", (unsigned[]){90, 1, 0}, "|");
+    wraps("a", (unsigned[]){1, 90, 1, 0}, "||");
+    wraps("a", (unsigned[]){120, 0}, "");
+    wraps("é", (unsigned[]){40, 41, 0}, " ");
+    wraps("é", (unsigned[]){40, 42, 0}, "|");
+}
+
 /* The findings are rendered once, for stat and for all readers. */
 static void test_check(void)
 {
@@ -426,6 +470,7 @@ static CU_TestInfo tests[] = {
     {"tensor files, both byte orders, every offset", test_tensors},
     {"offset tells where raw is", test_offset},
     {"model.gguf is the file", test_model},
+    {"info: long lines", test_info_wide},
     {"metadata texts and metadata.json", test_metadata},
     {"handles share a text", test_one_text},
     {"tensors.json", test_tensors_json},
