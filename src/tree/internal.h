@@ -114,7 +114,7 @@ void tree_let_go(struct tree *t, struct held *h);
 void node_written(struct tree *t, const struct node *n);
 /* struct newest's leaving(): open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
-/* The list of names that a state tells; NULL: none. */
+/* The list of names that a state names; NULL: none. */
 const char *tree_refused(const struct tree *t, uint32_t state);
 /* Number a view that shows the state of the mount: as the one before if the state is the same. */
 int node_number_state(struct tree *t, const struct snapshot *g, struct node *n);

@@ -10,7 +10,7 @@
 
 /* Counts are packed into 7 bits each: beyond COUNT_MAX they are "more than 100". */
 enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS), NAMES_AT = 24 };
-/* Of a list of names so many are told. */
+/* Of a list of names so many are shown. */
 enum { NAMES_MOST = 3 };
 
 static unsigned clamp(size_t n)

@@ -12,7 +12,7 @@
 
 #include "live/live.h"
 
-/* So many lists of names of what was refused are told apart; then they are left out. */
+/* So many lists of names of what was refused are kept; then they are left out. */
 enum { STATE_NAMES = 255 };
 
 /* What there is to say as a number, and which list of names; 0: none. */
