@@ -80,6 +80,11 @@ static int add_row(const struct model_path *m, const char *folder, struct buf *l
     struct err e = {0};
     int r = open_model(m, &h, &s, &e);
     report_path(lines, short_label(m, folder));
+    if (m->tags) { /* "llama3.1:8b, latest" */
+        lines->len -= strlen(strrchr(m->label, '/'));
+        buf_str(lines, ", ");
+        report_path(lines, m->tags);
+    }
     if (r < 0)
         buf_printf(lines, "\terror: %s", e.msg);
     for (size_t i = 0; r == 0 && summary_head(i); i++) {

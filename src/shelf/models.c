@@ -46,10 +46,10 @@ static uint64_t hash_id(const void *list, size_t i)
     return hash_name(words, sizeof(words));
 }
 
-/* 1: it is new, and remembered; 0: it is not; -ENOMEM. */
-static int ids_add(struct file_ids *s, const struct stat *st)
+/* 1: it is new, and remembered with the model; 0: it is not, *model is the one that it was; -ENOMEM. */
+static int ids_add(struct file_ids *s, const struct stat *st, size_t *model)
 {
-    struct file_id id = {st->st_dev, st->st_ino};
+    struct file_id id = {st->st_dev, st->st_ino, *model};
     uint32_t i;
     struct probe p;
     int r = growing_room(&s->by_id, s->n, hash_id, s->id);
@@ -58,8 +58,10 @@ static int ids_add(struct file_ids *s, const struct stat *st)
     if (r < 0)
         return r;
     for (p = index_probe(&s->by_id.index, hash_id(&id, 0)); index_next(&s->by_id.index, &p, &i);)
-        if (s->id[i].dev == id.dev && s->id[i].ino == id.ino)
+        if (s->id[i].dev == id.dev && s->id[i].ino == id.ino) {
+            *model = s->id[i].model;
             return 0;
+        }
     index_insert(&s->by_id.index, hash_id(&id, 0), (uint32_t)s->n);
     s->id[s->n++] = id;
     return 1;
@@ -78,6 +80,7 @@ static void free_model(struct model_path *m)
 {
     free(m->path);
     free(m->label);
+    free(m->tags);
     free(m->why);
 }
 
@@ -169,7 +172,7 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     if (!label)
         r = -ENOMEM;
     else if (v.place.kind == PLACE_FOLDER && !later)
-        r = ids_add(&w->folders, &i->st);
+        r = ids_add(&w->folders, &i->st, &(size_t){0});
     if (r > 0 && later)
         r = array_grow(&w->later, &w->cap, w->n, sizeof(*w->later)) < 0 ? -ENOMEM : 1;
     if (r > 0 && later) {
@@ -181,12 +184,43 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     return r;
 }
 
+/* "FOLDER/llama3.1:" of "FOLDER/llama3.1:8b/model", in bytes; 0: it has no tag. *tag: how many follow. */
+static size_t before_tag(const char *label, size_t *tag)
+{
+    const char *end = strrchr(label, '/'), *at = end;
+    while (at && at > label && *at != ':' && (at == end || *at != '/'))
+        at--;
+    *tag = at && *at == ':' ? (size_t)(end - at) - 1 : 0;
+    return *tag ? (size_t)(at - label) + 1 : 0;
+}
+
+/* A second name of a model: another tag of the same model of ollama's is kept beside the first. 0, -ENOMEM. */
+static int add_tag(struct models *m, size_t no, const char *label)
+{
+    size_t tag, first;
+    const size_t n = before_tag(label, &tag);
+    struct model_path *x = no < m->n ? &m->model[no] : NULL;
+    if (!n || !x || !x->label || before_tag(x->label, &first) != n ||
+        memcmp(x->label, label, n) != 0)
+        return 0;
+    char *tags;
+    if (asprintf(&tags, "%s%s%.*s", x->tags ? x->tags : "", x->tags ? ", " : "", (int)tag,
+                 label + n) < 0)
+        return -ENOMEM;
+    free(x->tags);
+    x->tags = tags;
+    return 0;
+}
+
 /* What is not a regular file, and what is in a mount, is left out; a link to nowhere is an error. */
 static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
 {
     int e = i->error.code, r = 1;
+    size_t no = w->models->n;
     if (label && !e)
-        r = ids_add(&w->models->files, &i->st);
+        r = ids_add(&w->models->files, &i->st, &no);
+    if (label && r == 0 && i->store)
+        r = add_tag(w->models, no, label);
     if (!label || r <= 0 || e == -EINVAL || e == -EXDEV) {
         free(label);
         return label ? (r < 0 ? r : 0) : -ENOMEM;
@@ -259,7 +293,7 @@ static int walk_later(struct walk *w)
         struct visit v = w->later[i]; /* the list may move */
         w->later[i] = (struct visit){0};
         if (stat(v.place.path, &st) == 0)
-            r = ids_add(&w->folders, &st);
+            r = ids_add(&w->folders, &st, &(size_t){0});
         r = r > 0 ? walk(w, &v) : r;
         visit_free(&v);
     }
@@ -272,7 +306,7 @@ static int walk_top(struct walk *w, const char *path)
     struct stat st;
     int r = top.label ? place_top(&w->reach, &top.place) : -ENOMEM;
     if (r == 0 && fstat(w->reach.fd, &st) == 0)
-        r = ids_add(&w->folders, &st);
+        r = ids_add(&w->folders, &st, &(size_t){0});
     if (r >= 0)
         r = walk(w, &top);
     visit_free(&top);

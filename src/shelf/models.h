@@ -26,6 +26,7 @@
 struct model_path {
     char *path;    /* owned; where it is opened; of a split model the first file */
     char *label;   /* owned; the name in a store; NULL: the path is its name */
+    char *tags;    /* owned; other tags of ollama's that lead to it: "latest, 8b"; or NULL */
     size_t shards; /* files of a split model; 0: it is not split */
     int error;     /* 0, or why it cannot be read: -errno */
     char *why;     /* owned; the same as a line */
@@ -48,7 +49,8 @@ struct file_ids {
     struct file_id {
         dev_t dev;
         ino_t ino;
-    } * id; /* owned */
+        size_t model; /* its number, of a file */
+    } * id;           /* owned */
     size_t n, cap;
     struct growing by_id;
 };

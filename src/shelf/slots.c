@@ -804,7 +804,9 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.crew = s->writer;
     o.log.label = slot->path;
     o.read_only |= slot->store;
-    o.why = slot->store && !s->opt->tree.read_only ? "it is in a store of models" : NULL;
+    o.why = slot->store && !s->opt->tree.read_only
+                ? "it lies in a store of models: copy model.gguf out of the mount to edit it"
+                : NULL;
     int r = tree_open(slot->path, &o, &t, e);
     if (r == 0 && tree_identity(t) != slot->stamp)
         r = other_files(s, slot, e);

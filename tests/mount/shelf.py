@@ -132,7 +132,7 @@ class Stores(Shelf):
             self.assertEqual(os.readlink(at + '/org/name/m.gguf/source'),
                              f'{self.top}/{hub}blobs/{A64}')
             self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
-                             b'it is in a store of models')
+                             b'it lies in a store of models: copy model.gguf out of the mount to edit it')
             self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
             self.refused(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
                          os.O_RDONLY | os.O_TRUNC)
