@@ -41,14 +41,19 @@ static void rest(long pid, int ms)
         (void)close(p.fd);
 }
 
-/* The daemon of ggufs that holds the lock; NULL: no such process can be seen. */
+/*
+ * The daemon of ggufs that holds the lock; NULL: no such process can be seen. One of another user may only claim
+ * that, so the kernel must say the same.
+ */
 static const struct daemon *find(const struct daemons *ds, const struct file_id *id)
 {
     long pid = file_locked_by(id);
-    for (size_t i = 0; i < ds->n; i++)
-        if (ds->daemon[i].status.holds ||
-            (ds->daemon[i].status.state == DAEMON_SILENT && ds->daemon[i].pid == pid))
-            return &ds->daemon[i];
+    for (size_t i = 0; i < ds->n; i++) {
+        const struct daemon *d = &ds->daemon[i];
+        const bool believed = d->uid == 0 || d->uid == geteuid() || d->pid == pid;
+        if (d->status.holds ? believed : d->status.state == DAEMON_SILENT && d->pid == pid)
+            return d;
+    }
     return NULL;
 }
 
