@@ -464,10 +464,11 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
-    struct view_draft *d = w->view->d;
+    struct live_view *h = w->view; /* w may be answered before the sync returns */
+    struct view_draft *d = h->d;
     int r = stopped ? -EINTR : d->of->sync(l, d, w);
     if (!d->making && (r == 0 || r == LIVE_PARKED))
-        note_closed(l, w->view, true);
+        note_closed(l, h, true);
     return r;
 }
 
