@@ -260,7 +260,7 @@ class Helpers(New):
                 with open(helper, 'wb') as out:
                     out.write(new)  # in the program's buffer
                     os.replace(helper, raw)
-                    self.assertEqual(mountlib.get(raw), self.want[0][3])
+                    self.assertEqual(mountlib.get(raw), b'')
                 self.assertEqual(mountlib.get(raw), new)
                 self.sync()
                 self.set(b'a.weight', data=new)
