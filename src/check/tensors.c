@@ -91,7 +91,7 @@ int rule_quantization(struct checker *c)
         if (!type || type->block_len <= 1)
             continue;
         if (!fact_later_shard(c->g))
-            report(c, CHECK_ERROR, where_tensor(c->g, i, where),
+            report(c, CHECK_WARNING, where_tensor(c->g, i, where),
                    "is quantised (%s), but the key general.quantization_version is missing",
                    type->name);
         break;

@@ -667,7 +667,7 @@ const struct check_row check_rows[] = {
     {"architecture", CHECK_NOTE, .without = "general.architecture", .add = dash_architecture},
     {"required", CHECK_ERROR, .without = "llama.context_length"},
     {"required", CHECK_ERROR, .without = "llama.attention.layer_norm_rms_epsilon"},
-    {"quantization-version", CHECK_ERROR, .without = "general.quantization_version"},
+    {"quantization-version", CHECK_WARNING, .without = "general.quantization_version"},
     {"split", CHECK_ERROR, .add = half_split},
     {"split", CHECK_ERROR, .add = far_split},
     {"split", CHECK_ERROR, .add = part_of_two},

@@ -122,7 +122,7 @@ class Whole(Set):
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
         self.tells(1, f'{a}: error: the required key llama.context_length is missing (metadata)',
-                   f'{a}: error: is quantised (Q8_0), but the key general.quantization_version',
+                   f'{a}: warning: is quantised (Q8_0), but the key general.quantization_version',
                    f'{a}: error: 1 of 2 blocks have no tensor, the first is blk.1')
         self.assertEqual(self.mounted().count('\n'), 3)
 
