@@ -425,8 +425,18 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
     h->o->changes += truncates;
     uint64_t was = h->o->content;
     may_be(k, h->o, truncates ? BIT(TOKEN_EMPTY) : 0);
+    const bool cuts = truncates && is_tensor(h->o->name);
+    const int name = h->o->name;
+    if (cuts) {
+        k->cutting[name]++;
+        kernel_disturb(k, name, BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER), 0);
+    }
     (void)kernel_begin(p);
     r = kernel_end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
+    if (cuts) {
+        k->cutting[name]--;
+        kernel_disturb(k, name, BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER), 0);
+    }
     if (r == 0)
         joined(k, h, truncates);
     else
@@ -689,7 +699,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
     struct made made = assign(k, o, h->writes && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
-    bool twin = has_twin(k, o);
+    bool twin = has_twin(k, o), cut = o->name >= 0 && k->cutting[o->name];
     for (unsigned i = 0; i < 3 && twin; i++)
         if (made.of[i] >= 0)
             oracle_widen(of(k), (unsigned)made.of[i], twins);
@@ -697,7 +707,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     struct live_wait *w = kernel_begin(p);
     int r = kernel_end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
     had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
-    bool bad = (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+    bool bad = cut || (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;

@@ -82,6 +82,7 @@ struct kernel {
     struct object object[OBJECTS];
     unsigned objects;
     unsigned creating[NAMES]; /* calls that go on */
+    unsigned cutting[NAMES];  /* opens that truncate, perhaps by another node of one draft */
     bool back[NAMES];    /* what was removed may have come back: what should follow was refused */
     bool removed[NAMES]; /* by unlink(2), and not made anew */
     uint64_t
