@@ -2,8 +2,12 @@
 """Disks that hang, for tests and benchmarks: frozen ones, for root, and servers that are stopped."""
 import contextlib
 import glob
+import os
+import signal
 import subprocess
 import sys
+
+import mountlib
 
 # ioctl(2) FIFREEZE and FITHAW, linux/fs.h. Thaws when its input ends, and after so many seconds also
 # if that input is kept open by a process that waits for this very disk and cannot be killed.
@@ -28,6 +32,15 @@ print("stopped", flush=True)
 select.select([0], [], [], 60)
 os.kill(int(sys.argv[1]), signal.SIGCONT)
 '''
+
+
+def stop(pid):
+    """A process: when this returns all its threads have stopped. SIGSTOP wakes one of them, which stops the others."""
+    os.kill(pid, signal.SIGSTOP)
+    for thread in glob.glob(f'/proc/{pid}/task/*/stat'):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            while mountlib.get(thread).rpartition(b') ')[2][:1] not in b'Tt':
+                pass
 
 
 @contextlib.contextmanager

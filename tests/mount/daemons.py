@@ -13,6 +13,7 @@ import subprocess
 import unittest
 
 import editlib
+import freeze
 import mountlib
 import samples
 from editlib import Gate, needs_gate, read, write
@@ -88,7 +89,7 @@ class Stopped(Case):
 
     def stopped(self, at):
         process = daemon(at)
-        os.kill(process, signal.SIGSTOP)
+        freeze.stop(process)
         self.addCleanup(self.go_on, process)
         return process
 

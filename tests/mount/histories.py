@@ -10,6 +10,7 @@ import signal
 import subprocess
 import unittest
 
+import freeze
 import ggufmodel as gguf
 import mountlib
 import samples
@@ -114,7 +115,7 @@ class Homes(Case):
         self.addCleanup(process.send_signal, signal.SIGCONT)
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
         os.environ['GGUFS_TEST_STATE'] = other_at + '/state'
-        process.send_signal(signal.SIGSTOP)
+        freeze.stop(process.pid)
         mount = Foreground(self.model)
         with mount as (at, _):
             write(at, 'general.name', 'x')
@@ -325,7 +326,7 @@ class Folders(Case):
             with Mount(what) as at:
                 write(at + inside, 'general.name', what)
                 pid = daemon(at)
-                os.kill(pid, signal.SIGSTOP)
+                freeze.stop(pid)
                 try:
                     self.assertIn('another ggufs writes it', self.undo(file, status=1))
                     self.assertIn('general.name', self.history(file)[-1][2])
@@ -340,7 +341,7 @@ class Silent(Case):
     def silent(self, at, *words):
         """Commands at a daemon that is stopped; their lines of error."""
         pid = daemon(at)
-        os.kill(pid, signal.SIGSTOP)
+        freeze.stop(pid)
         try:
             calls = [subprocess.Popen([GGUFS, word, at], stderr=subprocess.PIPE, text=True)
                      for word in words]
@@ -372,7 +373,7 @@ class Silent(Case):
             command = subprocess.Popen([GGUFS, '--undo', at], stderr=subprocess.PIPE, text=True,
                                        stdout=subprocess.DEVNULL)
             gate.wait()
-            process.send_signal(signal.SIGSTOP)
+            freeze.stop(process.pid)
             if interrupted:
                 command.send_signal(signal.SIGINT)
             _, err = command.communicate(timeout=mountlib.LIMIT)
