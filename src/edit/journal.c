@@ -728,6 +728,16 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
     return r;
 }
 
+/* What can be read of either file need not be on the disk: its program was killed, or a sync failed, after which the
+ * kernel takes what it has for written. Also what seems to be done is written again, from a journal that is there. */
+static int settle(struct edit_file *f, const struct journal *j)
+{
+    int r = sys_sync(f->sys, j->fd);
+    if (r == 0)
+        r = sys_sync_dir(f->sys, f->dir);
+    return r < 0 ? r : journal_apply(f, j);
+}
+
 int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
@@ -737,10 +747,8 @@ int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e
         return -ESTALE;
     if (r < 0 || *found == JOURNAL_NONE)
         return r;
-    if (*found == JOURNAL_REDO)
-        r = journal_apply(f, &j);
-    else if (f->unfinished)
-        r = edit_file_note(f, NULL);
+    if (*found != JOURNAL_VOID)
+        r = settle(f, &j);
     if (r < 0)
         return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
     f->unfinished = false;

@@ -127,6 +127,33 @@ static void test_torn(void)
     }
 }
 
+/* What seems to be done is not dropped before it is on the disk. */
+static void test_done_is_synced(void)
+{
+    struct work w;
+    struct edit_recovered found;
+    struct faultsys fs;
+    int failed = 0;
+    begin(&w, EDIT_BYTES);
+    CU_ASSERT_EQUAL(recover(&w, &found), 0);
+    for (unsigned n = 1, hit = 1; hit; n++) {
+        enum journal_state state;
+        put_file(w.x.dir, JOURNAL, w.journal, w.n);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        struct edit_file f = open_model(&w.x, &fs.sys);
+        faultsys_init(&fs, FAULT_FAIL, n, -EIO);
+        int r = journal_settle(&f, &state, NULL);
+        hit = fs.hit;
+        failed += hit && r == -EIO && strcmp(fs.what, "fsync") == 0;
+        CU_ASSERT_EQUAL(files(&w.x), r == 0 ? 1 : 2);
+        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+        edit_file_close(&f);
+    }
+    CU_ASSERT_EQUAL(failed,
+                    2); /* of the journal and of the folder; the model's is tried once more */
+    end(&w);
+}
+
 /* ---- what was not written to its end ---- */
 
 static void damage(unsigned what)
@@ -759,6 +786,7 @@ static void test_commit(void)
 static CU_TestInfo tests[] = {
     {"an edit that is given up", test_interrupted},
     {"a torn model is finished, and read as finished", test_torn},
+    {"what is done is on the disk before the journal goes", test_done_is_synced},
     {"a journal that is cut or damaged", test_void},
     {"a log that becomes the journal", test_lent},
     {"a log that cannot", test_not_lent},
