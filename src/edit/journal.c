@@ -18,7 +18,7 @@
 #define FIXED 56 /* bytes before everything else */
 #define ROW 32   /* bytes of a row */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
-/* Rows of which the disk begins to write as many bytes at once: fewer would be written twice. */
+/* Start the write-out of rows of at least this size at once. Smaller ones share blocks that would be written twice. */
 #define LARGE ((uint64_t)256 << 10)
 /* How often a journal is looked at that does not fit while another process edits the model. */
 #define LOOKS 100

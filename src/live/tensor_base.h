@@ -114,8 +114,8 @@ void tensor_edit_free(struct tensor_edit *t);
 #define TENSOR_TEXT_MORE 1
 
 /*
- * "Q8_0": ggml's name of a type, in upper or lower case, with spaces around it. end: there is no more,
- * so that a newline may be missing. 0; TENSOR_TEXT_MORE; -EINVAL (not a type; the line names the
+ * Parse ggml's name of a type, such as "Q8_0", in upper or lower case; spaces around it are ignored. end: the
+ * text ends here, so the newline may be missing. 0; TENSOR_TEXT_MORE; -EINVAL (not a type; the line names the
  * nearest), -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
  */
 int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struct err *e);

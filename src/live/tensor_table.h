@@ -24,8 +24,8 @@ int tensor_table_make(struct live *l, struct edit_plan *p, struct snapshot *snap
  * -ENOMEM. */
 int tensor_table_store(struct live *l, struct store **ret);
 /*
- * Two batches are lost, the second of which (or NULL) was in flight: each tensor of l->disk that they were to change is
- * another version from now on. The kernel may have kept what was written to its views, or read while it was overwritten. 0,
+ * The batch `next` is lost, and with it `flight` (or NULL), which was being written: each tensor of l->disk that they
+ * were to change gets a new version. The kernel may have kept what was written to its views, or read while it was overwritten. 0,
  * -ENOMEM, -EOVERFLOW.
  */
 int tensor_table_renew(struct live *l, const struct batch *next, const struct batch *flight);

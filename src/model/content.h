@@ -49,8 +49,8 @@ int log_make(int fd, struct log **ret, struct err *e);
 struct log *log_ref(struct log *s);
 void log_unref(struct log *s); /* may be NULL */
 /*
- * Take n bytes, of which nothing is written: at *at, `phase` behind a multiple of LOG_ROOM, so that they can be
- * cloned to where the same is true; few are at the end. -EBUSY: it is closed.
+ * Reserve n bytes at *at without writing them. *at is `phase` bytes after a multiple of LOG_ROOM, so that they can be
+ * cloned to a place with the same phase; a few bytes go to the end. -EBUSY: it is closed.
  */
 int log_take(struct log *s, uint64_t n, uint64_t phase, uint64_t *at);
 /* No more can be taken from now on; *end: how many were. False: it was closed before. */

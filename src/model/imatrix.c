@@ -234,7 +234,7 @@ const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name
     return NULL;
 }
 
-/* The rows by their names, of which none is there twice. */
+/* Index the rows by name. No name occurs twice. */
 static int index_rows(struct imatrix *m, struct err *e)
 {
     char shown[SHOW_MAX];

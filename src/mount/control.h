@@ -21,8 +21,8 @@
  *     clear PLACE                 as --history=clear
  *
  * The thread also unmounts a mount that nobody uses (`-o idle=`), and interrupts the session's loop after a signal.
- * Where the mount is no longer in the daemon's mount namespace, but another one keeps it alive ("gone"), the thread has what
- * is pending written, and, once nothing is open for writing, no more edits made and the model's lock let go ("free";
+ * The mount may leave the daemon's mount namespace while another namespace keeps it alive ("gone"). The thread then has
+ * pending edits written. Once nothing is open for writing it refuses further edits and releases the model's lock ("free";
  * "held": not yet).
  *
  * A status is lines "WORD VALUE", paths with octal escapes as in /proc/self/mountinfo; it only grows. Other

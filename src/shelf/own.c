@@ -16,18 +16,18 @@
 #define OWN_LOOK 1
 #define OWN_OF(l, member) ((struct own *)((char *)(l)-offsetof(struct own, member)))
 
-/* i->real, where it is: nothing but its owner's rights if that cannot be found out. */
-static struct grant grant_at(struct reach *r, const struct item *i, const char *base)
+/* Rights of i->real, where it is. False if they cannot be found out: then the owner alone has them. */
+static bool grant_at(struct reach *r, const struct item *i, const char *base, struct grant *ret)
 {
     struct rights all = RIGHTS_INIT;
-    struct grant g = {.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     struct found f = FOUND_NONE;
-    if (reach_again(r, i->real, &f) == 0 && rights_add_real(&all, f.fd, i->real, base) == 0 &&
-        rights_settle(&all, geteuid(), false) == 0)
-        g = all.own;
+    bool known = reach_again(r, i->real, &f) == 0 &&
+                 rights_add_real(&all, f.fd, i->real, base) == 0 &&
+                 rights_settle(&all, geteuid(), false) == 0;
+    *ret = known ? all.own : (struct grant){.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     rights_free(&all);
     reach_close(&f);
-    return g;
+    return known;
 }
 
 void granted_look(struct reach *r, const struct item *i, struct granted *g)
@@ -40,8 +40,8 @@ void granted_look(struct reach *r, const struct item *i, struct granted *g)
         i->above ? strndup(i->real, i->above) : NULL; /* what leads there is shown itself */
     const char *base = above ? above : r->path;
     const uint64_t stamp = above || !i->above ? rights_stamp(&i->st, i->real, base) : 0;
-    if (!stamp || stamp != g->stamp)
-        *g = (struct granted){grant_at(r, i, base), stamp};
+    if (!stamp || stamp != g->stamp) /* a look that failed is repeated */
+        g->stamp = grant_at(r, i, base, &g->grant) ? stamp : 0;
     free(above);
 }
 
