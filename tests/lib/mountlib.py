@@ -262,8 +262,9 @@ class Foreground:
             os.close(end)
 
     def log(self):
-        self.err.seek(0)
-        return self.err.read().decode(errors='surrogateescape')
+        # The daemon shares the file's position: a seek would let it write over its first lines.
+        fd = self.err.fileno()
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors='surrogateescape')
 
     def __exit__(self, *error):
         if mount_of(self.at):
