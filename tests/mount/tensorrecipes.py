@@ -4,7 +4,6 @@
 a model that is whole."""
 import contextlib
 import os
-import re
 import struct
 import subprocess
 import unittest
@@ -58,14 +57,6 @@ def played(test):
 
 
 class Recipes(unittest.TestCase):
-    def test_readme(self):
-        """Its recipes are those of the page."""
-        page, readme = (mountlib.get(name).decode() for name in (PAGE, os.path.join(mountlib.SOURCE, 'README.md')))
-        found = re.findall(r'^```(?:python|sh)\n(.*?)^```', readme, re.S | re.M)
-        self.assertGreaterEqual(len(found), 3)
-        for text in found:
-            self.assertIn(text, page)
-
     def test_all(self):
         with played(self) as (ours, _):
             pass

@@ -26,7 +26,7 @@ FILES = {
     'share/bash-completion/completions/ggufs', 'share/zsh/site-functions/_ggufs',
     'share/fish/vendor_completions.d/ggufs.fish', 'share/mime/packages/ggufs.xml',
     'share/applications/ggufs.desktop', 'share/doc/ggufs/examples/fstab', 'share/doc/ggufs/README.md',
-    'share/doc/ggufs/CHANGELOG.md', 'share/doc/ggufs/editing.md'}
+    'share/doc/ggufs/docs'}
 
 
 def planned(build, prefix):
