@@ -183,6 +183,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     struct slot *slot = calloc(1, sizeof(*slot));
     if (!slot)
         return NULL;
+    slot->slots = s;
     slot->number = free_number(s);
     slot->seed = xxh64(stamp, i->path, strlen(i->path));
     slot->path = strdup(i->path);
@@ -205,69 +206,190 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     return slot;
 }
 
-static void slot_rest(struct slots *s, struct slot *slot)
+/* ---- open and closed ---- */
+
+/* Descriptors that an open model takes, at most: of each file one to read, of the first one to edit, its folder, that
+ * of the history, and a file that is written; where tensors are edited the drafts' log, and one that was a journal. */
+static size_t files_of(const struct slots *s, const struct slot *slot)
 {
-    if (!slot->tree || slot->busy || slot->uses || slot->rests)
-        return;
-    slot->rests = true;
-    slot->older = s->newest;
-    if (s->newest)
-        s->newest->newer = slot;
-    else
-        s->oldest = slot;
-    s->newest = slot;
-    s->n_rest++;
+    return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
 }
 
-static void slot_rouse(struct slots *s, struct slot *slot)
+struct opened slots_opened(const struct slots *s)
 {
-    if (!slot->rests)
-        return;
-    if (slot->older)
-        slot->older->newer = slot->newer;
-    else
-        s->oldest = slot->newer;
-    if (slot->newer)
-        slot->newer->older = slot->older;
-    else
-        s->newest = slot->older;
-    slot->older = slot->newer = NULL;
-    slot->rests = false;
-    s->n_rest--;
+    struct opened o = {0};
+    for (struct slot *slot = s->first; slot; slot = slot->next) {
+        o.n++;
+        o.files += files_of(s, slot);
+        o.closing += slot->busy;
+        o.closing_files += slot->busy ? files_of(s, slot) : 0;
+        if (slot_rests(slot) && o.rest++ == 0)
+            o.oldest = slot;
+    }
+    return o;
 }
 
-/* Another file took its place: the first to be closed, at once. */
-static void slot_expire(struct slots *s, struct slot *slot)
+static void unlist(struct slots *s, struct slot *slot)
 {
-    if (!slot->rests || !(slot->replaced || slot->spent))
-        return;
-    slot_rouse(s, slot);
-    slot->rests = true;
-    slot->newer = s->oldest;
-    if (s->oldest)
-        s->oldest->older = slot;
-    else
-        s->newest = slot;
-    s->oldest = slot;
-    s->n_rest++;
-    slot->used = 0;
-    cond_signal(&s->wake);
+    *(slot->prev ? &slot->prev->next : &s->first) = slot->next;
+    *(slot->next ? &slot->next->prev : &s->end) = slot->prev;
+    slot->prev = slot->next = NULL;
 }
 
-static void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret)
+/* As the one that was used last. */
+static void enlist(struct slots *s, struct slot *slot)
+{
+    slot->prev = s->end;
+    *(s->end ? &s->end->next : &s->first) = slot;
+    s->end = slot;
+}
+
+/* A line for each note about a model, with its path below the shelf's folder. */
+static void add_notes(const struct slots *s, const struct slot *slot, const struct buf *notes,
+                      struct buf *out)
+{
+    const char *name = slot->path;
+    char shown[SHOW_MAX];
+    if (reach_holds(s->reach, name))
+        name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
+    (void)show(shown, name, strlen(name));
+    for (struct note n = {0}; unsaved_next(notes, &n);)
+        buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
+}
+
+/* Those of other files that were at its path before. */
+static void drop_older_notes(struct slots *s, const struct slot *slot)
+{
+    struct link *l = table_first(&s->by_path, slot->by_path.hash);
+    for (struct link *next; l; l = next) {
+        struct slot *other = SLOT_OF(l, by_path);
+        next = table_next(l);
+        if (other == slot || other->tree || other->busy || strcmp(other->path, slot->path) != 0)
+            continue;
+        buf_free(&other->notes);
+        slots_drop(s, other);
+    }
+}
+
+/* A tree that was taken out of its slot, which stays meanwhile. Without the lock. */
+static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
+{
+    struct buf notes = BUF_INIT;
+    int e = tree_finish(t);
+    tree_notes(t, &notes);
+    lock_take(&s->lock);
+    s->failed = s->failed ? s->failed : e;
+    slot->notes = notes;
+    if (notes.len)
+        drop_older_notes(s, slot);
+    lock_drop(&s->lock);
+    tree_close(t);
+}
+
+/* Take the tree out of a slot. The next one shows the same under the same numbers. */
+static struct tree *take_out(const struct slots *s, struct slot *slot)
+{
+    struct tree *t = slot->tree;
+    if (!s->stop) {
+        struct tree_left left;
+        tree_leave(t, &left);
+        slot->stamp = left.identity;
+        slot->spent |= renumber_after(&slot->renumber, &left) < 0;
+    }
+    slot->tree = NULL;
+    return t;
+}
+
+/* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
+static void close_slot(struct slots *s, struct slot *slot)
+{
+    lock_take(&s->lock);
+    bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
+    lock_drop(&s->lock);
+    bool idle = tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
+    lock_take(&s->lock);
+    bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
+    struct tree *t = closed ? take_out(s, slot) : NULL;
+    lock_drop(&s->lock);
+    if (t)
+        close_tree(s, slot, t);
+    lock_take(&s->lock);
+    slot->busy = false;
+    unlist(s, slot);
+    if (!t)
+        enlist(s, slot); /* the others first, at the next sweep */
+    slots_drop(s, slot);
+    cond_broadcast(&s->done);
+    lock_drop(&s->lock);
+}
+
+static bool closing_turn(struct crew_job *j, struct timespec *again)
+{
+    struct slot *slot = (struct slot *)((char *)j - offsetof(struct slot, closing));
+    (void)again;
+    close_slot(slot->slots, slot);
+    return false;
+}
+
+/* Have a slot closed that rests. False: no thread can do that now. Under the lock. */
+static bool begin_to_close(struct slots *s, struct slot *slot)
+{
+    slot->busy = crew_do(s->closer, &slot->closing, closing_turn) == 0;
+    return slot->busy;
+}
+
+/*
+ * Have closed what was not used for a minute, more than some of what is not in use, and what takes too many descriptors.
+ * That is done by threads of its own: to close a file may take as long as its disk does not answer. Under the lock.
+ */
+static void close_idle(struct slots *s)
+{
+    const time_t before = slots_now() - SLOT_IDLE;
+    for (struct opened o; (o = slots_opened(s)).oldest;) {
+        const bool many = o.files - o.closing_files > s->files_most && o.rest > SLOTS_IDLE_LEAST;
+        if (o.rest <= SLOTS_IDLE_MAX && !many && o.oldest->used > before)
+            return;
+        if (!begin_to_close(s, o.oldest))
+            return;
+    }
+}
+
+/* A turn of the closer, a while after a model was opened. */
+static bool sweep(struct crew_job *j, struct timespec *again)
+{
+    struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
+    LOCKED(&s->lock);
+    if (s->stop)
+        return false;
+    close_idle(s);
+    *again = when_now();
+    again->tv_sec += SLOT_SWEEP;
+    return s->first != NULL;
+}
+
+/* ---- uses ---- */
+
+static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
 {
     slot->uses++;
-    slot_rouse(s, slot);
     slot->used = slots_now();
     *ret = (struct use){slot, t};
 }
 
-/* End what began with uses++: nobody closed it meanwhile, and it does not count as a use for later. */
+/* Another file took its place: it is closed at once. */
+static void slot_expire(struct slots *s, struct slot *slot)
+{
+    if (slot_rests(slot) && (slot->replaced || slot->spent)) {
+        slot->used = 0;
+        (void)begin_to_close(s, slot);
+    }
+}
+
+/* End what began with uses++: it does not count as a use for later. */
 static void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
         cond_broadcast(&s->done); /* it may be closed now */
-    slot_rest(s, slot);
     slot_expire(s, slot);
     slots_drop(s, slot);
 }
@@ -276,17 +398,23 @@ void slot_leave(struct slots *s, struct use *u)
 {
     lock_take(&s->lock);
     u->slot->used = slots_now();
+    if (u->slot->tree) {
+        unlist(s, u->slot);
+        enlist(s, u->slot);
+    }
     slot_let_go(s, u->slot);
     lock_drop(&s->lock);
     *u = (struct use){0};
 }
+
+/* ---- look up ---- */
 
 static bool use_edited(struct slots *s, const struct item *i, struct use *ret)
 {
     lock_take(&s->lock);
     struct slot *slot = edited(s, i);
     if (slot)
-        slot_begin(s, slot, slot->tree, ret);
+        slot_begin(slot, slot->tree, ret);
     lock_drop(&s->lock);
     return slot != NULL;
 }
@@ -503,177 +631,6 @@ void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
     lock_drop(&s->lock);
 }
 
-/* ---- opened, used and closed ---- */
-
-/* ---- close ---- */
-
-/* A line for each note about a model, with its path below the shelf's folder. */
-static void add_notes(const struct slots *s, const struct slot *slot, const struct buf *notes,
-                      struct buf *out)
-{
-    const char *name = slot->path;
-    char shown[SHOW_MAX];
-    if (reach_holds(s->reach, name))
-        name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
-    (void)show(shown, name, strlen(name));
-    for (struct note n = {0}; unsaved_next(notes, &n);)
-        buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
-}
-
-/* Those of other files that were at its path before. */
-static void drop_older_notes(struct slots *s, const struct slot *slot)
-{
-    struct link *l = table_first(&s->by_path, slot->by_path.hash);
-    for (struct link *next; l; l = next) {
-        struct slot *other = SLOT_OF(l, by_path);
-        next = table_next(l);
-        if (other == slot || other->tree || other->busy || strcmp(other->path, slot->path) != 0)
-            continue;
-        buf_free(&other->notes);
-        slots_drop(s, other);
-    }
-}
-
-/* A tree that was taken out of its slot, which stays meanwhile. Without the lock. */
-static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
-{
-    struct buf notes = BUF_INIT;
-    int e = tree_finish(t);
-    tree_notes(t, &notes);
-    lock_take(&s->lock);
-    s->failed = s->failed ? s->failed : e;
-    slot->notes = notes;
-    if (notes.len)
-        drop_older_notes(s, slot);
-    lock_drop(&s->lock);
-    tree_close(t);
-}
-
-/* Descriptors that an open model takes, at most: of each file one to read, of the first one to edit, its folder, that
- * of the history, and a file that is written; where tensors are edited the drafts' log, and one that was a journal. */
-static size_t files_of(const struct slots *s, const struct slot *slot)
-{
-    return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
-}
-
-static void unlist(struct slots *s, struct slot *slot)
-{
-    if (slot->prev)
-        slot->prev->next = slot->next;
-    else
-        s->open = slot->next;
-    if (slot->next)
-        slot->next->prev = slot->prev;
-    slot->prev = slot->next = NULL;
-    s->n_open--;
-}
-
-static void enlist(struct slots *s, struct slot *slot)
-{
-    slot->next = s->open;
-    slot->prev = NULL;
-    if (s->open)
-        s->open->prev = slot;
-    s->open = slot;
-    s->n_open++;
-    s->files += files_of(s, slot);
-}
-
-/* Take the tree out of a slot. The next one shows the same under the same numbers. */
-static struct tree *take_out(struct slots *s, struct slot *slot)
-{
-    struct tree *t = slot->tree;
-    if (!s->stop) {
-        struct tree_left left;
-        tree_leave(t, &left);
-        slot->stamp = left.identity;
-        slot->spent |= renumber_after(&slot->renumber, &left) < 0;
-    }
-    slot->tree = NULL;
-    unlist(s, slot);
-    return t;
-}
-
-/* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
-static void close_slot(struct slots *s, struct slot *slot)
-{
-    lock_take(&s->lock);
-    bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
-    lock_drop(&s->lock);
-    bool idle = tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
-    lock_take(&s->lock);
-    bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
-    struct tree *t = closed ? take_out(s, slot) : NULL;
-    lock_drop(&s->lock);
-    if (t)
-        close_tree(s, slot, t);
-    lock_take(&s->lock);
-    slot->busy = false;
-    s->closing--;
-    s->files_closing -= files_of(s, slot);
-    if (!t)
-        s->files += files_of(s, slot);
-    slot_rest(s, slot); /* if it stays: the others first, at the next sweep */
-    slots_drop(s, slot);
-    cond_broadcast(&s->done);
-    lock_drop(&s->lock);
-}
-
-struct closing {
-    struct crew_job job;
-    struct slots *slots;
-    struct slot *slot; /* busy */
-};
-
-static bool closing_turn(struct crew_job *j, struct timespec *again)
-{
-    struct closing c = *(struct closing *)j;
-    (void)again;
-    free(j);
-    close_slot(c.slots, c.slot);
-    return false;
-}
-
-static void set_closing(struct slots *s, struct slot *slot)
-{
-    s->closing++;
-    s->files -= files_of(s, slot);
-    s->files_closing += files_of(s, slot);
-    slot->busy = true;
-    slot_rouse(s, slot);
-}
-
-/* Have a slot closed that is not busy. False: no thread can do that now. Under the lock. */
-static bool begin_to_close(struct slots *s, struct slot *slot)
-{
-    struct closing *c = malloc(sizeof(*c));
-    if (!c)
-        return false;
-    *c = (struct closing){.slots = s, .slot = slot};
-    if (crew_do(s->closer, &c->job, closing_turn) < 0) {
-        free(c);
-        return false;
-    }
-    set_closing(s, slot);
-    return true;
-}
-
-/*
- * Have closed what was not used since `before`, more than `most` of what is not in use, and what takes too many descriptors. That is
- * done by threads of its own: to close a file may take as long as its disk does not answer. Under the
- * lock.
- */
-static void close_idle(struct slots *s, time_t before, unsigned most)
-{
-    struct slot *slot;
-    while ((slot = s->oldest) &&
-           (s->n_rest > most || (s->files > s->files_most && s->n_rest > SLOTS_IDLE_LEAST) ||
-            slot->used <= before)) {
-        if (!begin_to_close(s, slot))
-            return;
-    }
-}
-
 /*
  * What is being closed takes its descriptors until it is: many models may be opened in a row. Not longer than none of them
  * is closed for a second: it may be on a disk that does not answer.
@@ -681,15 +638,16 @@ static void close_idle(struct slots *s, time_t before, unsigned most)
 static void wait_for_room(struct slots *s)
 {
     struct timespec until;
+    struct opened o = slots_opened(s);
     unsigned closing;
     do {
-        closing = s->closing;
+        closing = o.closing;
         until = when_now();
         until.tv_sec += SLOT_PATIENCE / 1000;
-        while (s->closing >= closing && s->files_closing &&
-               s->files + s->files_closing > s->files_most && lock_wait(&s->lock, &s->done, &until))
-            ;
-    } while (s->closing < closing);
+        while (o.closing && o.closing >= closing && o.files > s->files_most &&
+               lock_wait(&s->lock, &s->done, &until))
+            o = slots_opened(s);
+    } while (o.closing < closing);
 }
 
 /*
@@ -700,19 +658,20 @@ static bool make_room(struct slots *s)
 {
     struct timespec until = when_now();
     until.tv_sec += SLOT_PATIENCE / 1000;
-    const unsigned open = s->n_open;
-    if (s->oldest)
-        (void)begin_to_close(s, s->oldest);
-    while (s->closing && s->n_open >= open && lock_wait(&s->lock, &s->done, &until))
-        ;
-    return s->n_open < open;
+    const struct opened before = slots_opened(s);
+    struct opened o = before;
+    if (o.oldest)
+        o.closing += begin_to_close(s, o.oldest);
+    while (o.closing && o.n >= before.n && lock_wait(&s->lock, &s->done, &until))
+        o = slots_opened(s);
+    return o.n < before.n;
 }
 
 /* ---- two names of one file ---- */
 
 static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
 {
-    for (struct slot *slot = s->open; slot; slot = slot->next)
+    for (struct slot *slot = s->first; slot; slot = slot->next)
         if (slot->tree && tree_edits(slot->tree, dev, ino))
             return slot;
     return NULL;
@@ -730,8 +689,8 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     bool early = true, found = false, waited = false, tried = false;
     until.tv_sec += SLOT_PATIENCE / 1000;
     lock_take(&s->lock);
-    while (((slot = editor_of(s, dev, ino)) || s->closing) && early) {
-        bool rests = slot && !slot->uses && !slot->busy;
+    while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
+        bool rests = slot && slot_rests(slot);
         if (rests && (tried || !begin_to_close(s, slot)))
             break; /* something in it is not written */
         tried |= rests;
@@ -747,35 +706,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     return !slot && (found || waited);
 }
 
-static void *sweep(void *arg)
-{
-    struct slots *s = arg;
-    struct timespec until;
-    lock_take(&s->lock);
-    while (!s->stop) {
-        if (s->n_open) {
-            until = when_now();
-            until.tv_sec += SLOT_SWEEP;
-            (void)lock_wait(&s->lock, &s->wake, &until);
-        } else {
-            (void)lock_wait(&s->lock, &s->wake, NULL);
-        }
-        if (!s->stop)
-            close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
-    }
-    lock_drop(&s->lock);
-    return NULL;
-}
-
 /* ---- open ---- */
-
-/* The thread starts with the first model. Without it models are closed when others are opened. */
-static void start_sweeper(struct slots *s)
-{
-    if (!s->sweeps)
-        s->sweeps = thread_start(&s->sweeper, sweep, s) == 0;
-    cond_signal(&s->wake);
-}
 
 /*
  * What counts is which files a tree has open: those that are reached by the rules of reach.h, and no
@@ -825,7 +756,9 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 {
     struct err why = {0};
     struct tree *t = NULL;
+    struct timespec later = when_now();
     int r;
+    later.tv_sec += SLOT_SWEEP;
     slot->busy = true;
     wait_for_room(s);
     do {
@@ -842,7 +775,11 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
         free(slot->why);
         slot->why = NULL;
         slot->failed = 0;
-        start_sweeper(s);
+        /* Without a thread models are closed when others are opened. */
+        if (!s->sweeps)
+            s->sweeps = crew_join(s->closer, &s->sweep, sweep) == 0;
+        if (s->sweeps)
+            crew_call_at(s->closer, &s->sweep, &later);
     } else if (r == -ESTALE) {
         slot->spent = true;
     } else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
@@ -862,7 +799,7 @@ int slot_hold(struct slots *s, uint32_t number, struct use *ret)
     lock_take(&s->lock);
     struct slot *slot = slots_at(s, number);
     if (slot)
-        slot_begin(s, slot, NULL, ret);
+        slot_begin(slot, NULL, ret);
     lock_drop(&s->lock);
     return slot ? 0 : -ESTALE;
 }
@@ -890,7 +827,7 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
         r = open_slot(s, slot, e);
     ret->tree = slot->tree;
     if (r == 0 && closed)
-        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
+        close_idle(s);
     lock_drop(&s->lock);
     if (r < 0)
         slot_leave(s, ret);
@@ -904,7 +841,6 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     *s = (struct slots){.reach = r, .opt = o};
     lock_init(&s->lock);
     cond_init(&s->done);
-    cond_init(&s->wake);
     struct rlimit files;
     s->files_most = SLOTS_FILES_MOST;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / SLOTS_FILES_PART < s->files_most)
@@ -917,11 +853,12 @@ int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), vo
 {
     lock_take(&s->lock);
     unsigned n = 0;
-    struct use *u = calloc(s->n_open + 1, sizeof(*u));
-    for (struct slot *slot = s->open; u && slot; slot = slot->next) {
-        slot->uses++;
-        u[n++] = (struct use){slot, slot->tree};
-    }
+    struct use *u = calloc(slots_opened(s).n + 1, sizeof(*u));
+    for (struct slot *slot = s->first; u && slot; slot = slot->next)
+        if (slot->tree) {
+            slot->uses++;
+            u[n++] = (struct use){slot, slot->tree};
+        }
     lock_drop(&s->lock);
     for (unsigned i = 0; i < n; i++) {
         call(&u[i], arg);
@@ -962,34 +899,29 @@ void slots_unsaved(struct slots *s, struct buf *out)
         (void)slots_each(s, tell_open, &t);
 }
 
-static void stop_sweeper(struct slots *s)
-{
-    lock_take(&s->lock);
-    s->stop = true;
-    cond_signal(&s->wake);
-    lock_drop(&s->lock);
-    if (s->sweeps)
-        thread_join(&s->sweeper);
-    s->sweeps = false;
-}
-
 /*
  * Threads close the trees, so that a disk that hangs holds up no other model; also those that were
  * about to be closed, as idle or not. What no thread can close is closed here.
  */
 int slots_finish(struct slots *s)
 {
-    stop_sweeper(s);
     lock_take(&s->lock);
-    for (struct slot *slot = s->open; slot; slot = slot->next) {
-        tree_hurry(slot->tree); /* one after the other, but for those that take long */
+    s->stop = true;
+    lock_drop(&s->lock);
+    if (s->sweeps)
+        crew_leave(s->closer, &s->sweep);
+    s->sweeps = false;
+    lock_take(&s->lock);
+    for (struct slot *slot = s->first; slot; slot = slot->next) {
+        if (slot->tree)
+            tree_hurry(slot->tree); /* one after the other, but for those that take long */
         if (!slot->busy)
             (void)begin_to_close(s, slot);
     }
-    while (s->closing)
+    while (slots_opened(s).closing)
         (void)lock_wait(&s->lock, &s->done, NULL);
-    for (struct slot *slot; (slot = s->open);) {
-        set_closing(s, slot);
+    for (struct slot *slot; (slot = s->first);) {
+        slot->busy = true;
         lock_drop(&s->lock);
         close_slot(s, slot);
         lock_take(&s->lock);
@@ -1019,5 +951,4 @@ void slots_free(struct slots *s)
     crew_free(s->closer);
     lock_destroy(&s->lock);
     cond_destroy(&s->done);
-    cond_destroy(&s->wake);
 }

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "base/thread.h"
+#include "base/crew.h"
 #include "base/lock.h"
 #include "shelf/own.h"
 #include "shelf/place.h"
@@ -60,18 +60,18 @@ struct slot {
     struct timespec found;    /* when that was */
     struct timespec looked;   /* when `granted` was found */
     struct stat st;
-    struct granted granted;   /* its access rights, as of the last lookup */
-    char *why;                /* owned; why it cannot be opened; NULL: it can, as far as is known */
-    time_t failed;            /* when that was; 0: it was found when the name was looked up */
-    struct tree *tree;        /* owned; NULL: it is closed */
-    struct slot *prev, *next; /* of the open ones */
-    struct slot *older, *newer; /* of those that rest */
-    bool rests;                 /* open, not busy, and no use has begun by slot_begin() */
-    unsigned uses;              /* calls and open files */
-    time_t used;                /* last */
-    uint64_t lookups;           /* that the kernel did not forget */
-    bool busy;                  /* a thread opens or closes it */
-    bool spent;                 /* the file was changed: the next lookup makes another slot */
+    struct granted granted; /* its access rights, as of the last lookup */
+    char *why;              /* owned; why it cannot be opened; NULL: it can, as far as is known */
+    time_t failed;          /* when that was; 0: it was found when the name was looked up */
+    struct tree *tree;      /* owned; NULL: it is closed */
+    struct slots *slots;
+    struct slot *prev, *next; /* of the open ones, and those that are being closed */
+    struct crew_job closing;
+    unsigned uses;    /* calls and open files */
+    time_t used;      /* last */
+    uint64_t lookups; /* that the kernel did not forget */
+    bool busy;        /* a thread opens or closes it */
+    bool spent;       /* the file was changed: the next lookup makes another slot */
 };
 
 struct slots {
@@ -81,23 +81,17 @@ struct slots {
     struct cond done;                /* busy ended, or the last use */
     struct table by_number, by_path; /* a path has a slot for each state of its file */
     struct table by_way;
-    uint32_t last;     /* number that was given */
-    struct slot *open; /* a list */
-    unsigned n_open;
-    size_t files, files_closing;  /* descriptors that these take, about; and those being closed */
-    size_t files_most;            /* what the former may take where models are not in use */
-    struct slot *oldest, *newest; /* of those that rest, by their last use */
-    unsigned n_rest;
-    struct crew *writer; /* owned: whose thread writes all models; started with the first edit */
-    struct crew *closer; /* owned: closes what is idle */
-    unsigned closing;    /* busy with that */
-    struct thread sweeper;
-    struct cond wake;
-    bool sweeps;
-    bool stop;          /* nothing is served any more: what is closed, is closed in any case */
-    int failed;         /* of an edit, when a model was closed */
-    bool finished;      /* all were closed, and ... */
-    struct buf unsaved; /* ... these are the lines of what is not in the files */
+    uint32_t last;            /* number that was given */
+    struct slot *first, *end; /* of the open ones, by their last use */
+    size_t files_most;        /* descriptors that these may take where they are not in use */
+    struct crew *writer;   /* owned: whose thread writes all models; started with the first edit */
+    struct crew *closer;   /* owned: closes what is idle */
+    struct crew_job sweep; /* of the closer */
+    bool sweeps;           /* it has joined */
+    bool stop;             /* nothing is served any more: what is closed, is closed in any case */
+    int failed;            /* of an edit, when a model was closed */
+    bool finished;         /* all were closed, and ... */
+    struct buf unsaved;    /* ... these are the lines of what is not in the files */
 };
 
 /* A path beside which the files of a split model are. */
@@ -111,6 +105,18 @@ static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 {
     return xxh64(slot->seed, &local, sizeof(local)) >>
            1; /* positive also where a program takes it as signed */
+}
+
+/* The open ones. Under the lock. */
+struct opened {
+    unsigned n, rest, closing;   /* all; open and not in use; being closed */
+    size_t files, closing_files; /* descriptors that all take, about; and the latter */
+    struct slot *oldest;         /* of those that rest the one that was used least lately */
+};
+struct opened slots_opened(const struct slots *s);
+static inline bool slot_rests(const struct slot *slot)
+{
+    return slot->tree && !slot->busy && !slot->uses;
 }
 
 /* What is used of a slot. */

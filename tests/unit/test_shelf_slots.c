@@ -201,7 +201,7 @@ static void test_finish_while_closing(void)
     CU_ASSERT_TRUE(is_called(0, "Old name"));
     lock_take(&s->lock);
     CU_ASSERT_TRUE(slot->busy);
-    CU_ASSERT_TRUE(s->closing >= MANY - SLOTS_IDLE_MAX - 1);
+    CU_ASSERT_TRUE(slots_opened(s).closing >= MANY - SLOTS_IDLE_MAX - 1);
     lock_drop(&s->lock);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, finish, &r), 0);
     while (!ends(s))
@@ -209,8 +209,7 @@ static void test_finish_while_closing(void)
     hang_end(&h);
     (void)pthread_join(thread, NULL);
     CU_ASSERT_EQUAL(r, 0);
-    CU_ASSERT_EQUAL_FATAL(s->closing, 0);
-    CU_ASSERT_EQUAL(s->n_open, 0);
+    CU_ASSERT_EQUAL(slots_opened(s).n, 0);
     CU_ASSERT_TRUE(is_called(0, "New name"));
     CU_ASSERT_TRUE(is_called(1, "Old name"));
     teardown();
@@ -226,22 +225,22 @@ static void test_least_used(void)
     for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
         node[i] = node_of(i, "info");
     (void)node_of(0, "info");
-    CU_ASSERT_EQUAL(s->n_rest, SLOTS_IDLE_MAX);
+    CU_ASSERT_EQUAL(slots_opened(s).rest, SLOTS_IDLE_MAX);
     shelf_forget(shelf, node[1], 1); /* this does not count as a use */
     shelf_interrupt(shelf, node);
     look_at(SLOTS_IDLE_MAX, MANY);
     lock_take(&s->lock);
-    while (s->closing)
+    while (slots_opened(s).closing)
         (void)lock_wait(&s->lock, &s->done, NULL);
     for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
         if (i != MANY - SLOTS_IDLE_MAX)
             CU_ASSERT_EQUAL(slot_of_node(node[i])->tree == NULL,
                             i > 0 && i < MANY - SLOTS_IDLE_MAX);
-    CU_ASSERT_TRUE(s->n_rest == SLOTS_IDLE_MAX || s->n_rest == SLOTS_IDLE_MAX + 1);
+    CU_ASSERT_TRUE(slots_opened(s).rest == SLOTS_IDLE_MAX ||
+                   slots_opened(s).rest == SLOTS_IDLE_MAX + 1);
     lock_drop(&s->lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
-    CU_ASSERT_EQUAL(s->n_rest, 0);
-    CU_ASSERT_PTR_NULL(s->oldest);
+    CU_ASSERT_EQUAL(slots_opened(s).rest, 0);
     teardown();
 }
 
@@ -254,8 +253,8 @@ static void test_lookup_among_open(void)
         uint64_t node = node_of(i, "info");
         CU_ASSERT_EQUAL_FATAL(shelf_open_file(shelf, node, O_RDONLY, &file[i]), 0);
     }
-    CU_ASSERT_EQUAL(shelf->slots.n_open, MANY);
-    CU_ASSERT_EQUAL(shelf->slots.n_rest, 0);
+    CU_ASSERT_EQUAL(slots_opened(&shelf->slots).n, MANY);
+    CU_ASSERT_EQUAL(slots_opened(&shelf->slots).rest, 0);
     atomic_store(&compared, 0);
     look_at(0, MANY);
     CU_ASSERT_EQUAL(atomic_load(&compared), 0);
@@ -272,14 +271,14 @@ static void test_interrupt(void)
     look_at(0, 2);
     struct slots *s = &shelf->slots;
     lock_take(&s->lock);
-    struct slot *slot = s->oldest;
+    struct slot *slot = slots_opened(s).oldest;
     time_t used = slot->used += NEVER;
     lock_drop(&s->lock);
     shelf_interrupt(shelf, &slot);
     lock_take(&s->lock);
     CU_ASSERT_EQUAL(slot->used, used);
-    CU_ASSERT_PTR_EQUAL(s->oldest, slot);
-    CU_ASSERT_EQUAL(s->n_rest, 2);
+    CU_ASSERT_PTR_EQUAL(slots_opened(s).oldest, slot);
+    CU_ASSERT_EQUAL(slots_opened(s).rest, 2);
     CU_ASSERT_EQUAL(slot->uses, 0);
     lock_drop(&s->lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
@@ -316,7 +315,7 @@ static void wait_until_closed(void)
 {
     struct slots *s = &shelf->slots;
     lock_take(&s->lock);
-    while (s->closing)
+    while (slots_opened(s).closing)
         (void)lock_wait(&s->lock, &s->done, NULL);
     lock_drop(&s->lock);
 }
@@ -326,14 +325,14 @@ static void grow_old(uint64_t node)
 {
     lock_take(&shelf->slots.lock);
     const struct slot *slot = slot_of_node(node);
-    for (struct slot *each = shelf->slots.oldest; each; each = each->newer)
+    for (struct slot *each = shelf->slots.first; each; each = each->next)
         each->used -= 2 * SLOT_IDLE;
     lock_drop(&shelf->slots.lock);
     (void)node_of(MANY - 1, "info");
     wait_until_closed();
     CU_ASSERT_PTR_NULL(slot->tree);
     lock_take(&shelf->slots.lock);
-    shelf->slots.oldest->used -= 2 * SLOT_IDLE;
+    slots_opened(&shelf->slots).oldest->used -= 2 * SLOT_IDLE;
     lock_drop(&shelf->slots.lock);
     (void)node_of(MANY - 2, "info"); /* so that both are closed the next time */
     wait_until_closed();
@@ -474,7 +473,7 @@ static void test_replaced(void)
         CU_ASSERT_EQUAL(rename(new, path_of(0)), 0);
         (void)node_of(0, KEY);
         lock_take(&shelf->slots.lock);
-        while (shelf->slots.n_open > 1)
+        while (slots_opened(&shelf->slots).n > 1)
             (void)lock_wait(&shelf->slots.lock, &shelf->slots.done, NULL);
         lock_drop(&shelf->slots.lock);
     }
@@ -499,7 +498,7 @@ static void test_few_descriptors(void)
     setup();
     look_at(0, MANY - 1);
     wait_until_closed();
-    CU_ASSERT_TRUE(shelf->slots.n_rest > 1);
+    CU_ASSERT_TRUE(slots_opened(&shelf->slots).rest > 1);
     uint64_t last = node_of(MANY - 1, "");
     while (n < FEW && (taken[n] = dup(0)) >= 0)
         n++;
