@@ -187,7 +187,7 @@ static void apply_file(struct job *j, const struct part *p)
                             .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                             .shards = j->split.n,
                             .faults_reported = p->faults};
-    if (edit_overlay_changes(&p->m.overlay))
+    if (edit_overlay_interrupted(&p->m.overlay))
         check_tell_journal(p->m.path, count_rule, j);
     apply(j, &m);
 }

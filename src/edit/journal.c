@@ -721,6 +721,8 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
     }
     if (seen)
         *seen = before;
+    if (r == 0 && ret->state == JOURNAL_REDO)
+        ret->live = is_edited(f) || !journal_see(f, &now) || !journal_seen_equal(&before, &now);
     if (r == -ESTALE && is_edited(f))
         return err_set(e, -EBUSY, "another process edits the model just now; try again");
     if (why.code)

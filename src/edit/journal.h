@@ -69,6 +69,7 @@ struct journal_row {
 struct journal {
     enum journal_state state;
     bool begun;            /* REDO: some sector is new */
+    bool live;             /* REDO: its editor is at work (journal_load()) */
     const struct sys *sys; /* NULL: nothing is open */
     int fd;                /* owned */
     uint64_t before, after;

@@ -138,6 +138,11 @@ bool edit_overlay_changes(const struct edit_overlay *o)
     return o->journal.n > 0;
 }
 
+bool edit_overlay_interrupted(const struct edit_overlay *o)
+{
+    return edit_overlay_changes(o) && !o->journal.live;
+}
+
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)
 {
     int r = o->journal.n ? journal_map(&o->journal, m) : 0;

@@ -41,6 +41,8 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
                         struct err *e);
 /* True if there is something that it changes. */
 bool edit_overlay_changes(const struct edit_overlay *o);
+/* The same, of an edit that nobody is making any more. */
+bool edit_overlay_interrupted(const struct edit_overlay *o);
 /* Lay it over a mapping of the file, of the source's size, but for the header, which readers have from the source. 0,
  * -errno. */
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);

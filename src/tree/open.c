@@ -85,7 +85,7 @@ static int parse_file(struct tree *t, struct err *e)
     if (r == 0)
         r = edit_overlay_map(&m->overlay, &t->newest.view.store->file[0]->map, e);
     if (r == 0)
-        t->newest.view.snap->journal = edit_overlay_changes(&m->overlay);
+        t->newest.view.snap->journal = edit_overlay_interrupted(&m->overlay);
     edit_overlay_free(&m->overlay);
     return r;
 }

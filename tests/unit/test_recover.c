@@ -189,6 +189,7 @@ static void check_tamper(const struct tamper *t)
     CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), t->read ? 0 : t->code);
     CU_ASSERT_EQUAL(o.planted.code, t->read ? -ESTALE : 0);
     CU_ASSERT_EQUAL(edit_overlay_changes(&o), t->applied);
+    CU_ASSERT_EQUAL(edit_overlay_interrupted(&o), t->applied);
     int r = edit_recover(&f, &found, &e);
     if (r != t->code)
         (void)printf("\n%s: %d, %s\n", t->name, r, e.msg);
@@ -315,6 +316,7 @@ static bool read_beside(unsigned n)
     reader.sys = calm();
     if (w.came && edit_overlay_holds(&o, &reader))
         CU_ASSERT_TRUE(edit_overlay_changes(&o));
+    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* its editor has the lock */
     CU_ASSERT_TRUE(shows(&o, &reader, w.came ? &next : &d));
     edit_overlay_free(&o);
     edit_file_close(&reader);
