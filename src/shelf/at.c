@@ -6,14 +6,15 @@
 
 struct at at_node(const struct shelf *s, uint64_t node)
 {
-    struct at at = {.shelf = s, .slot = ino_slot(node), .local = ino_local(node)};
-    if (s->one) {
-        at.local = node;
+    const uint32_t slot = s->one ? 0 : ino_slot(node);
+    struct at at = {.node = node, .local = node, .tree = s->one != NULL, .own = !s->one && !slot};
+    if (!slot)
         return at;
-    }
-    at.own = at.slot == 0;
-    at.model = !at.own && at.local == INO_ROOT;
-    at.extra = at.own ? 0 : extra_of(at.local);
+    at.node = ino_in_slot(slot, INO_ROOT);
+    at.local = ino_local(node);
+    at.model = at.local == INO_ROOT;
+    at.extra = extra_of(at.local);
+    at.tree = !at.model && !at.extra;
     return at;
 }
 
@@ -29,7 +30,7 @@ int at_local(const struct use *u, uint64_t node, uint64_t *local)
 int at_enter(struct shelf *s, struct at *at, struct use *u)
 {
     *u = (struct use){.tree = s->one};
-    int r = s->one ? 0 : slot_use(&s->slots, at->slot, u, NULL);
+    int r = s->one ? 0 : slot_use(&s->slots, at->node, u, NULL);
     if (r < 0)
         return r;
     r = at_local(u, at->local, &at->local);
@@ -53,7 +54,7 @@ int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e)
     if (r == 0)
         entry_in_slot(u, e);
     if (r == 0 && u->slot)
-        slot_known(&s->slots, u->slot->number);
+        slot_known(&s->slots, u->slot->node);
     return r;
 }
 
@@ -62,15 +63,15 @@ void entry_in_slot(const struct use *u, struct tree_entry *e)
     if (!u->slot)
         return;
     const struct renumber *n = &u->slot->renumber;
-    e->node = e->node ? ino_in_slot(u->slot->number, renumber_out(n, e->node)) : 0;
+    e->node = e->node ? ino_in_slot(ino_slot(u->slot->node), renumber_out(n, e->node)) : 0;
     e->attr.st_ino = slot_ino(u->slot, renumber_ino(n, e->attr.st_ino));
 }
 
-int model_error(struct shelf *s, uint32_t slot, struct buf *out)
+int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
     struct use u;
     struct err e = {0};
-    int r = slot_use(&s->slots, slot, &u, &e);
+    int r = slot_use(&s->slots, node, &u, &e);
     if (r == 0)
         at_leave(s, &u);
     if (r == 0 || r == -ESTALE || r == -ENOMEM)

@@ -10,7 +10,6 @@
 
 #include <stdatomic.h>
 
-#include "shelf/own.h"
 #include "shelf/slots.h"
 
 struct shelf {
@@ -18,7 +17,6 @@ struct shelf {
     struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a folder */
     _Atomic(uint64_t) rights; /* its tree_look() of the last time; 0: never */
     struct reach reach;
-    struct owns owns;
     struct slots slots;
 };
 
@@ -39,12 +37,12 @@ static inline uint32_t extra_of(uint64_t local)
 
 /* A node of a mount, as the calls see it. */
 struct at {
-    const struct shelf *shelf;
-    uint32_t slot;
-    uint64_t local;
-    bool own;       /* of the shelf itself */
+    uint64_t node;  /* of the slot: a folder or text, or the folder of the model that it is in */
+    uint64_t local; /* the number in the slot */
+    bool tree;      /* it is in a model's tree; else it is: */
+    bool own;       /* a folder or text of the shelf itself */
     bool model;     /* a model's folder in a mount of many */
-    uint32_t extra; /* in such a folder; 0: not an extra file */
+    uint32_t extra; /* a file in such a folder */
 };
 struct at at_node(const struct shelf *s, uint64_t node);
 
@@ -66,7 +64,7 @@ static inline struct tree *tree_in(const struct use *u)
 void entry_in_slot(const struct use *u, struct tree_entry *e);
 
 /* The line of a model that cannot be opened: 1; 0: it can be. */
-int model_error(struct shelf *s, uint32_t slot, struct buf *out);
+int model_error(struct shelf *s, uint64_t node, struct buf *out);
 
 struct shelf_file {
     struct shelf *shelf;

@@ -20,7 +20,7 @@
 static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     struct item top = {.kind = ITEM_FOLDER};
-    uint32_t root;
+    uint64_t root;
     if (s->opt.tree.backup)
         return err_set(e, -EINVAL, "is a folder: -o backup is for a mount of one model");
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
@@ -33,7 +33,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     top.above = strlen(s->reach.path);
     r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
     if (r == 0)
-        r = own_of(&s->owns, &s->reach, &top, &root);
+        r = slot_of(&s->slots, &top, 0, &root);
     item_free(&top);
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }
@@ -46,7 +46,6 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
         return err_set(e, -ENOMEM, "no memory");
     s->opt = *o;
     s->reach = (struct reach){.fd = -1, .mounts = -1};
-    owns_init(&s->owns);
     int r = slots_init(&s->slots, &s->reach, &s->opt);
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if (r < 0)
@@ -143,7 +142,7 @@ static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err
     struct use u = {.tree = s->one};
     if (s->one ? node != INO_ROOT : !at.model)
         return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
-    int r = s->one ? 0 : slot_use(&s->slots, at.slot, &u, e);
+    int r = s->one ? 0 : slot_use(&s->slots, at.node, &u, e);
     return r < 0 ? r : at_left(s, &u, w->fn(tree_in(&u), w->arg));
 }
 
@@ -217,7 +216,6 @@ void shelf_close(struct shelf *s)
         return;
     tree_close(s->one);
     slots_free(&s->slots);
-    owns_free(&s->owns);
     reach_end(&s->reach);
     free(s);
 }
@@ -272,13 +270,13 @@ bool shelf_look(struct shelf *s, uint64_t node)
 {
     struct at at = at_node(s, node);
     struct use u;
-    if (at.own || at.model || at.extra) /* the kernel keeps nothing of these */
+    if (!at.tree) /* the kernel keeps nothing of these */
         return false;
     if (s->one) {
         const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
         return before && before != rights;
     }
-    if (slot_use(&s->slots, at.slot, &u, NULL) < 0)
+    if (slot_use(&s->slots, at.node, &u, NULL) < 0)
         return false;
     bool changed = slot_look(&s->slots, &u, tree_look(u.tree));
     at_leave(s, &u);
@@ -349,46 +347,32 @@ static struct tree_entry plain_entry(uint64_t node, mode_t type, const struct st
                                         .st_ctim = st->st_mtim}};
 }
 
-static int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret)
-{
-    struct stat st;
-    struct grant g;
-    struct own *n = own_use(&s->owns, number);
-    if (!n)
-        return -ESTALE;
-    own_facts(&s->owns, &s->reach, n, &st, &g);
-    bool folder = n->kind == ITEM_FOLDER;
-    *ret = plain_entry(number, folder ? S_IFDIR : S_IFREG, &st, folder ? 0 : (uint64_t)st.st_size);
-    ret->attr.st_ino = n->ino;
-    ret->steady = ret->slow = folder;
-    set_rights(s, &g, folder ? 0777 : 0444, ret);
-    own_leave(&s->owns, n);
-    return 0;
-}
-
 /* What is known of a slot without opening it. */
-static int facts_of(struct shelf *s, uint32_t number, struct use *u, struct stat *st,
-                    struct grant *g)
+static int facts_of(struct shelf *s, uint64_t node, struct use *u, struct stat *st, struct grant *g)
 {
-    int r = slot_hold(&s->slots, number, u);
+    int r = slot_hold(&s->slots, node, u);
     if (r == 0)
         slot_facts(&s->slots, u, st, g);
     return r;
 }
 
-static int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
+/* Of a folder, a text, or a model's folder. */
+static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
 {
     struct use u;
     struct stat st;
     struct grant g;
-    int r = facts_of(s, slot, &u, &st, &g);
+    int r = facts_of(s, node, &u, &st, &g);
     if (r < 0)
         return r;
-    *ret = plain_entry(ino_in_slot(slot, INO_ROOT), S_IFDIR, &st, 0);
+    const bool text = u.slot->kind == ITEM_TEXT, folder = u.slot->kind == ITEM_FOLDER;
+    *ret = plain_entry(node, text ? S_IFREG : S_IFDIR, &st, text ? (uint64_t)st.st_size : 0);
     ret->attr.st_ino = slot_ino(u.slot, INO_ROOT);
-    ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
-    set_rights(s, &g, 0444, ret);
-    ret->steady = true;
+    if (!text && !folder)
+        ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
+    set_rights(s, &g, folder ? 0777 : 0444, ret);
+    ret->steady = !text;
+    ret->slow = folder;
     at_leave(s, &u);
     return 0;
 }
@@ -425,18 +409,18 @@ static int source_target(struct shelf *s, const struct slot *slot, uint32_t extr
     return r == -ENOMEM ? r : buf_error(out);
 }
 
-static int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entry *ret)
+static int extra_entry(struct shelf *s, uint64_t node, uint32_t extra, struct tree_entry *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct use u;
     struct stat st;
     struct grant g;
-    int r = facts_of(s, slot, &u, &st, &g);
+    int r = facts_of(s, node, &u, &st, &g);
     if (r < 0)
         return r;
     bool folder = extra == EXTRA_SOURCE && u.slot->shards;
     if (extra == EXTRA_ERROR)
-        r = model_error(s, slot, &text);
+        r = model_error(s, node, &text);
     else if (!folder)
         r = extra >= EXTRA_SHARDS && extra - EXTRA_SHARDS >= u.slot->shards
                 ? -ESTALE
@@ -444,7 +428,7 @@ static int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tr
     if (extra == EXTRA_ERROR)
         r = r == 1 ? 0 : r == 0 ? -ENOENT : r;
     mode_t type = folder ? S_IFDIR : extra == EXTRA_ERROR ? S_IFREG : S_IFLNK | 0777;
-    *ret = plain_entry(ino_in_slot(slot, extra_ino(extra)), type, &st, text.len);
+    *ret = plain_entry(ino_in_slot(ino_slot(node), extra_ino(extra)), type, &st, text.len);
     ret->attr.st_ino = slot_ino(u.slot, extra_ino(extra));
     if (folder || extra == EXTRA_ERROR)
         set_rights(s, &g, 0444, ret);
@@ -484,38 +468,31 @@ static size_t extra_shard(const struct slot *slot, const char *name)
 }
 
 /* The entry of an item that was found by this name of a folder, which is used up; the kernel gets a reference. */
-static int item_entry(struct shelf *s, uint32_t folder, const char *name, struct item *i,
+static int item_entry(struct shelf *s, uint64_t folder, const char *name, struct item *i,
                       struct tree_entry *ret)
 {
-    uint32_t number;
-    int r;
-    if (i->kind == ITEM_MODEL) {
-        r = slot_of(&s->slots, i, slot_way(folder, name), &number);
-        if (r == 0)
-            r = model_entry(s, number, ret);
-    } else {
-        r = own_of(&s->owns, &s->reach, i, &number);
-        if (r == 0)
-            r = own_entry(s, number, ret);
-    }
+    uint64_t node;
+    int r = slot_of(&s->slots, i, i->kind == ITEM_MODEL ? slot_way(folder, name) : 0, &node);
     item_free(i);
-    return r;
+    return r < 0 ? r : slot_entry(s, node, ret);
 }
 
 /* ---- look up ---- */
 
-static int lookup_own(struct shelf *s, uint32_t number, const char *name, struct tree_entry *ret)
+static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct tree_entry *ret)
 {
     struct item i;
-    uint32_t slot;
-    if (slot_again(&s->slots, slot_way(number, name), &slot))
-        return model_entry(s, slot, ret);
-    struct own *dir = own_use(&s->owns, number);
-    if (!dir)
-        return -ESTALE;
-    int r = dir->kind == ITEM_FOLDER ? place_find(&s->reach, &dir->place, name, &i) : -ENOTDIR;
-    own_leave(&s->owns, dir);
-    return r < 0 ? r : item_entry(s, number, name, &i, ret);
+    struct use u;
+    uint64_t node;
+    if (slot_again(&s->slots, slot_way(folder, name), &node))
+        return slot_entry(s, node, ret);
+    int r = slot_hold(&s->slots, folder, &u);
+    if (r < 0)
+        return r;
+    const bool is = u.slot->kind == ITEM_FOLDER;
+    r = is ? place_find(&s->reach, &u.slot->place, name, &i) : -ENOTDIR;
+    at_leave(s, &u);
+    return r < 0 ? r : item_entry(s, folder, name, &i, ret);
 }
 
 /* In a model's folder, or its source: what is extra. -ENOENT: it may be in the tree. */
@@ -524,7 +501,7 @@ static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
 {
     struct use u;
     uint32_t extra = 0;
-    int r = slot_hold(&s->slots, at->slot, &u);
+    int r = slot_hold(&s->slots, at->node, &u);
     if (r < 0)
         return r;
     if (at->model)
@@ -536,7 +513,7 @@ static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
         extra = i < u.slot->shards ? EXTRA_SHARDS + (uint32_t)i : 0;
     }
     at_leave(s, &u);
-    return extra ? extra_entry(s, at->slot, extra, ret) : -ENOENT;
+    return extra ? extra_entry(s, at->node, extra, ret) : -ENOENT;
 }
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -546,11 +523,11 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
     if (at.own)
-        return lookup_own(s, (uint32_t)at.local, name, ret);
+        return lookup_own(s, parent, name, ret);
     if (at.model || at.extra) {
         int r = lookup_extra(s, &at, name, ret);
         if (r == 0)
-            slot_known(&s->slots, at.slot);
+            slot_known(&s->slots, at.node);
         if (r != -ENOENT || at.extra)
             return r;
     }
@@ -572,10 +549,8 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
     struct at at = at_node(s, node);
     if (s->one)
         tree_forget(s->one, node, n);
-    else if (at.own)
-        own_forget(&s->owns, (uint32_t)at.local, n);
-    else
-        slot_forget(&s->slots, at.slot, at.local, n);
+    else if (node != INO_ROOT) /* which stays */
+        slot_forget(&s->slots, at.node, at.local, n);
 }
 
 int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
@@ -583,12 +558,10 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
 {
     struct at at = at_node(s, node);
     struct use u;
-    if (at.own)
-        return own_entry(s, (uint32_t)at.local, ret);
-    if (at.model)
-        return model_entry(s, at.slot, ret);
     if (at.extra)
-        return extra_entry(s, at.slot, at.extra, ret);
+        return extra_entry(s, at.node, at.extra, ret);
+    if (!at.tree)
+        return slot_entry(s, node, ret);
     int r = 0;
     bool open = f && tree_in(&f->use);
     if (open)
@@ -608,7 +581,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
     struct use u;
     if (at.own || at.model || at.extra == EXTRA_ERROR)
         return -EINVAL;
-    int r = at.extra ? slot_hold(&s->slots, at.slot, &u) : at_enter(s, &at, &u);
+    int r = at.extra ? slot_hold(&s->slots, at.node, &u) : at_enter(s, &at, &u);
     if (r < 0)
         return r;
     if (at.extra == EXTRA_SOURCE && u.slot->shards)
@@ -633,9 +606,9 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 struct shelf_dir {
     struct shelf *shelf;
     struct at at;
-    struct own *own; /* in use: of the shelf itself, and what it held when it was opened */
-    struct listing list;
-    struct use use;        /* of a model; without a tree if it cannot be opened, or in `source` */
+    struct use
+        use; /* without a tree: of the shelf itself, a model that cannot be opened, or `source` */
+    struct listing list;   /* of the shelf itself: what it held when it was opened */
     struct tree_dir *tree; /* NULL: without one */
     bool broken;           /* the model cannot be opened */
 };
@@ -643,22 +616,22 @@ struct shelf_dir {
 static int load(struct shelf_dir *d)
 {
     listing_free(&d->list);
-    return place_list(&d->shelf->reach, &d->own->place, &d->list);
+    return place_list(&d->shelf->reach, &d->use.slot->place, &d->list);
 }
 
 static int open_own(struct shelf_dir *d)
 {
-    d->own = own_use(&d->shelf->owns, (uint32_t)d->at.local);
-    if (!d->own)
-        return -ESTALE;
-    return d->own->kind == ITEM_FOLDER ? load(d) : -ENOTDIR;
+    int r = slot_hold(&d->shelf->slots, d->at.node, &d->use);
+    if (r < 0)
+        return r;
+    return d->use.slot->kind == ITEM_FOLDER ? load(d) : -ENOTDIR;
 }
 
 static int open_in_slot(struct shelf_dir *d)
 {
     struct shelf *s = d->shelf;
     if (d->at.extra) {
-        int r = slot_hold(&s->slots, d->at.slot, &d->use);
+        int r = slot_hold(&s->slots, d->at.node, &d->use);
         return r == 0 && (d->at.extra != EXTRA_SOURCE || !d->use.slot->shards) ? -ENOTDIR : r;
     }
     int r = at_enter(s, &d->at, &d->use);
@@ -667,7 +640,7 @@ static int open_in_slot(struct shelf_dir *d)
     if (!d->at.model || r == -ESTALE || r == -ENOMEM)
         return r;
     d->broken = true;
-    return slot_hold(&s->slots, d->at.slot, &d->use);
+    return slot_hold(&s->slots, d->at.node, &d->use);
 }
 
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
@@ -691,7 +664,6 @@ void shelf_closedir(struct shelf_dir *d)
     if (d->tree)
         tree_closedir(d->tree);
     at_leave(d->shelf, &d->use);
-    own_leave(&d->shelf->owns, d->own);
     free(d);
 }
 
@@ -704,10 +676,11 @@ bool shelf_dir_cacheable(const struct shelf_dir *d)
 static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX + 1],
                 struct tree_entry *ret)
 {
-    uint64_t node = d->at.own ? d->at.local : ino_in_slot(d->at.slot, d->at.local);
-    uint64_t ino = d->own ? d->own->ino : slot_ino(d->use.slot, d->at.local);
+    const uint64_t local = d->at.own ? INO_ROOT : d->at.local,
+                   node = d->at.own ? d->at.node : ino_in_slot(ino_slot(d->at.node), local);
     (void)strcpy(name, i ? ".." : ".");
-    *ret = (struct tree_entry){.node = node, .attr = {.st_ino = ino, .st_mode = S_IFDIR}};
+    *ret = (struct tree_entry){
+        .node = node, .attr = {.st_ino = slot_ino(d->use.slot, local), .st_mode = S_IFDIR}};
 }
 
 /*
@@ -722,12 +695,12 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
         struct item item = {0};
         mode_t type = entry_is_folder(&d->list.entry[i]) ? S_IFDIR : S_IFREG;
         const bool here = attrs && ref.sure == REF_HERE, unsure = ref.sure == REF_UNSURE;
-        int r = here || unsure ? place_item(&d->shelf->reach, &d->own->place, &ref, &item) : 0;
+        int r = here || unsure ? place_item(&d->shelf->reach, &d->use.slot->place, &ref, &item) : 0;
         (void)strcpy(name, entry_name(&d->list, i));
         *cookie = i + 3;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
         if (r == 0 && here)
-            r = item_entry(d->shelf, d->own->number, name, &item, ret);
+            r = item_entry(d->shelf, d->at.node, name, &item, ret);
         else if (r == 0)
             item_free(&item);
         if (r != -ENOENT)
@@ -746,9 +719,9 @@ static int next_extra(struct shelf_dir *d, uint64_t *cookie, bool attrs,
     if (!extra)
         return 0;
     *cookie = EXTRA_COOKIE + i + 1;
-    int r = attrs ? extra_entry(s, d->at.slot, extra, ret) : 0;
+    int r = attrs ? extra_entry(s, d->at.node, extra, ret) : 0;
     if (r == 0 && attrs) {
-        slot_known(&s->slots, d->at.slot);
+        slot_known(&s->slots, d->at.node);
         return 1;
     }
     bool folder = extra == EXTRA_SOURCE && slot->shards;
@@ -772,16 +745,17 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
         entry_in_slot(&d->use, ret);
         bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
         if (attrs && ret->node && !dots && !d->shelf->one)
-            slot_known(&d->shelf->slots, d->at.slot);
+            slot_known(&d->shelf->slots, d->at.node);
         return r;
     }
     if (*cookie < 2 && !d->tree) {
-        if (*cookie == 0 && d->own && (r = load(d)) < 0) /* rewound: as it is now */
+        if (*cookie == 0 && d->at.own && (r = load(d)) < 0) /* rewound: as it is now */
             return r;
         dot(d, (*cookie)++, name, ret);
         return 1;
     }
-    return d->own ? next_own(d, cookie, attrs, name, ret) : next_extra(d, cookie, attrs, name, ret);
+    return d->at.own ? next_own(d, cookie, attrs, name, ret)
+                     : next_extra(d, cookie, attrs, name, ret);
 }
 
 /* ---- extended attributes ---- */
@@ -813,8 +787,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
 {
     struct at at = at_node(s, node);
     struct use u;
-    bool top = at.own ? at.local == INO_ROOT : at.local == INO_ROOT;
-    if (top && strcmp(name, READ_ONLY) == 0)
+    if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (at.own || at.extra || (at.model && strncmp(name, "user.gguf.", 10) != 0))
         return -ENODATA; /* not asked for: ls asks for others */
@@ -828,7 +801,7 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
     struct at at = at_node(s, node);
     struct use u;
-    if (s->one || (!at.own && !at.model && !at.extra)) {
+    if (at.tree) {
         int r = at_enter(s, &at, &u);
         if (r < 0)
             return r;

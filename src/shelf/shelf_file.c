@@ -14,29 +14,33 @@
 /* ---- open ---- */
 
 /* A text of a store: the file itself. */
-static int open_own(struct shelf_file *f, uint32_t number, int flags)
+static int open_own(struct shelf_file *f, uint64_t node, int flags)
 {
     struct found found = FOUND_NONE;
-    struct own *n = own_use(&f->shelf->owns, number);
-    int r = !n ? -ESTALE : n->kind != ITEM_TEXT ? -EISDIR : sys_open_changes(flags) ? -EPERM : 0;
+    struct use u;
+    int r = slot_hold(&f->shelf->slots, node, &u);
+    if (r < 0)
+        return r;
+    r = u.slot->kind != ITEM_TEXT ? -EISDIR : sys_open_changes(flags) ? -EPERM : 0;
     if (r == 0)
-        r = reach_again(&f->shelf->reach, n->real, &found);
-    if (r == 0 && (found.st.st_ino != n->st.st_ino || found.st.st_dev != n->st.st_dev))
+        r = reach_again(&f->shelf->reach, u.slot->real, &found);
+    if (r == 0 && (found.st.st_ino != u.slot->st.st_ino || found.st.st_dev != u.slot->st.st_dev))
         r = -ESTALE;
-    f->fd = r == 0 ? reach_read(&found) : -1;
+    if (r == 0)
+        r = f->fd = reach_read(&found);
     reach_close(&found);
-    own_leave(&f->shelf->owns, n);
-    return r < 0 ? r : f->fd < 0 ? f->fd : 0;
+    at_leave(f->shelf, &u);
+    return r < 0 ? r : 0;
 }
 
 static int open_in_slot(struct shelf_file *f, struct at *at, int flags)
 {
     struct shelf *s = f->shelf;
     if (at->extra == EXTRA_ERROR) {
-        int r = sys_open_changes(flags) ? -EPERM : model_error(s, at->slot, &f->text);
+        int r = sys_open_changes(flags) ? -EPERM : model_error(s, at->node, &f->text);
         return r == 1 ? 0 : r == 0 ? -ESTALE : r;
     }
-    if (at->extra || at->model)
+    if (!at->tree)
         return -EISDIR;
     int r = at_enter(s, at, &f->use);
     return r < 0 ? r : tree_open_file(tree_in(&f->use), at->local, flags, &f->file);
@@ -50,7 +54,7 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct shelf_file
         return -ENOMEM;
     f->shelf = s;
     f->fd = -1;
-    int r = at.own ? open_own(f, (uint32_t)at.local, flags) : open_in_slot(f, &at, flags);
+    int r = at.own ? open_own(f, node, flags) : open_in_slot(f, &at, flags);
     if (r < 0)
         (void)shelf_release(f);
     else
@@ -118,7 +122,7 @@ int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
 static int enter_edit(struct shelf *s, uint64_t node, struct at *at, struct use *u)
 {
     *at = at_node(s, node);
-    if (at->own || at->model || at->extra)
+    if (!at->tree)
         return -EPERM;
     return at_enter(s, at, u);
 }
@@ -218,7 +222,7 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 {
     struct at at = at_node(s, node);
     struct use u;
-    if (at.own || at.model || at.extra)
+    if (!at.tree)
         return 0;
     int r = at_enter(s, &at, &u);
     if (r < 0)
@@ -255,15 +259,13 @@ int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w)
 {
-    struct at at, to = at_node(s, new_parent);
+    struct at at = at_node(s, parent), to = at_node(s, new_parent);
     struct use u;
-    bool fixed = to.own || to.model || to.extra;
-    at = at_node(s, parent);
-    if (at.own || at.model || at.extra)
+    if (!at.tree || to.own || (!to.tree && to.node == at.node))
         return -EPERM;
-    if (at.slot != to.slot)
-        return fixed && to.own ? -EPERM : -EXDEV;
-    int r = fixed ? -EPERM : enter_edit(s, parent, &at, &u);
+    if (to.node != at.node && !s->one)
+        return -EXDEV;
+    int r = at_enter(s, &at, &u);
     if (r < 0)
         return r;
     r = at_local(&u, to.local, &to.local);

@@ -10,12 +10,8 @@
 #include <sys/resource.h>
 #include <syslog.h>
 
-#include "base/lock.h"
-#include "base/thread.h"
 #include "base/when.h"
 #include "live/unsaved.h"
-#include "model/split.h"
-#include "shelf/own.h"
 
 static time_t slots_now(void)
 {
@@ -23,123 +19,42 @@ static time_t slots_now(void)
     return t.tv_sec;
 }
 
-/* ---- what identifies a model ---- */
-
-/* One file, with those before it. 0, -ENOMEM. */
-static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
-{
-    struct found f = FOUND_NONE;
-    int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
-    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE) /* this says nothing of the file */
-        return is;
-    *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
-    reach_close(&f);
-    return 0;
-}
-
-/* The number of the file of a split model that is `first`, or the next one that the folder has;
- * `shards`: no more of them. Names between them that only look similar are passed over. */
-static size_t next_shard(const struct names *names, const char *first, size_t shards)
-{
-    size_t n = strlen(first) - SPLIT_TAIL;
-    for (size_t at = names_from(names, first); at < names->n; at++) {
-        const char *name = name_at(names, at);
-        if (strncmp(name, first, n + 1) != 0)
-            break;
-        if (strlen(name) == n + SPLIT_TAIL && split_count(name) == shards)
-            return strtoul(name + n + 1, NULL, 10) - 1; /* it has five digits, and is not 0 */
-    }
-    return shards;
-}
-
-/* The files of a split model. Its name may stand for many more files than there are: those are not
- * looked for. */
-static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
-                       uint64_t *stamp)
-{
-    const struct names *names = NULL;
-    int e = names_load(r, dir, &names);
-    if (e < 0 && e != -ENOMEM)
-        e = 0; /* it may be searched, but not read */
-    for (size_t i = 0; e == 0 && i < shards; i++) {
-        char *shard = split_sibling(name, i, shards);
-        size_t next = names && shard ? next_shard(names, shard, shards) : i;
-        for (; i < next; i++)
-            *stamp = tree_identity_with(*stamp, &(struct stat){.st_size = -ENOENT});
-        if (names && shard && next < shards) {
-            free(shard);
-            shard = split_sibling(name, i, shards);
-        }
-        if (i < shards)
-            e = stamp_file(r, dir, shard, stamp);
-        free(shard);
-    }
-    names_free(r, names);
-    return e;
-}
-
-/* Of the file at `path`, by which a model is opened, or of all files of a split model: what
- * tree_identity() is of a tree that has these open. */
-int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    struct found dir = FOUND_NONE;
-    int e = folder ? reach_again(r, folder, &dir) : -ENOMEM;
-    *ret = 0;
-    if (e == 0)
-        e = shards ? stamp_split(r, &dir, slash + 1, shards, ret)
-                   : stamp_file(r, &dir, slash + 1, ret);
-    reach_close(&dir);
-    free(folder);
-    return e;
-}
-
 /* ---- slots ---- */
 
-/* True if nobody changed it, nor its attributes. */
-static bool same_file(const struct stat *a, const struct stat *b)
+struct slot *slots_at(const struct slots *s, uint64_t node)
 {
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
-struct slot *slots_at(const struct slots *s, uint32_t number)
-{
-    for (struct link *l = table_first(&s->by_number, number); l; l = table_next(l))
-        if (SLOT_OF(l, by_number)->number == number)
-            return SLOT_OF(l, by_number);
+    for (struct link *l = table_first(&s->by_node, node); l; l = table_next(l))
+        if (SLOT_OF(l, by_node)->node == node)
+            return SLOT_OF(l, by_node);
     return NULL;
 }
 
-/* True if a slot is of this model, in whichever state: what differs has other rights, is edited or
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* True if a slot is of this item, in whichever state: what differs has other rights, is edited or
  * not, or leads elsewhere. */
 static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
-    bool real = slot->real && i->real ? strcmp(slot->real, i->real) == 0 : slot->real == i->real;
-    return real && strcmp(slot->path, i->path) == 0 && slot->store == i->store &&
-           slot->above == i->above && slot->behind == i->behind;
+    if (slot->kind != i->kind || slot->above != i->above)
+        return false;
+    if (i->kind == ITEM_FOLDER)
+        return place_same(&slot->place, &i->place);
+    return same_text(slot->real, i->real) && strcmp(slot->path, i->path) == 0 &&
+           slot->store == i->store && slot->behind == i->behind;
 }
 
-static struct slot *by_model(const struct slots *s, const struct item *i, uint64_t stamp)
+/* That of an item in this state; NULL: of a model that is open and edited, which changes its file. Under the lock. */
+static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
+                         const uint64_t *stamp)
 {
-    struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
-    for (; l; l = table_next(l)) {
-        struct slot *slot = SLOT_OF(l, by_path);
-        if (!slot->spent && slot->stamp == stamp && is_slot_of(slot, i))
-            return slot;
-    }
-    return NULL;
-}
-
-/* The open slot of a model that is edited, whose file is changed by that. Under the lock. */
-static struct slot *edited(const struct slots *s, const struct item *i)
-{
-    struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
-    for (; l; l = table_next(l)) {
-        struct slot *slot = SLOT_OF(l, by_path);
-        if (slot->tree && !slot->spent && is_slot_of(slot, i) && tree_edited(slot->tree))
+    for (struct link *l = table_first(&s->by_key, key); l; l = table_next(l)) {
+        struct slot *slot = SLOT_OF(l, by_key);
+        const bool is =
+            stamp ? slot->stamp == *stamp : slot->tree != NULL && tree_edited(slot->tree);
+        if (is && !slot->spent && is_slot_of(slot, i))
             return slot;
     }
     return NULL;
@@ -147,6 +62,7 @@ static struct slot *edited(const struct slots *s, const struct item *i)
 
 void slot_free(struct slot *slot)
 {
+    place_free(&slot->place);
     free(slot->path);
     free(slot->real);
     free(slot->why);
@@ -160,49 +76,55 @@ static void slots_drop(struct slots *s, struct slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
         return;
-    table_remove(&s->by_number, &slot->by_number);
-    table_remove(&s->by_path, &slot->by_path);
+    table_remove(&s->by_node, &slot->by_node);
+    table_remove(&s->by_key, &slot->by_key);
     if (slot->way)
         table_remove(&s->by_way, &slot->by_way);
     slot_free(slot);
 }
 
-/* A number that no slot has, and none had for the longest time; 0: all are in use. */
-static uint32_t free_number(struct slots *s)
+/* Of a model: in a slot that none has, and none had for the longest time. Of all else: one that none had. 0: all are in
+ * use. */
+static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
-    if (s->by_number.n >= INO_MAX_SLOTS - 1)
+    if (kind != ITEM_MODEL)
+        return s->last_other < UINT32_MAX ? ++s->last_other : 0;
+    if (s->by_node.n >= INO_MAX_SLOTS - 1)
         return 0;
     do
         s->last = s->last + 1 < INO_MAX_SLOTS ? s->last + 1 : 1;
-    while (slots_at(s, s->last));
-    return s->last;
+    while (slots_at(s, ino_in_slot(s->last, INO_ROOT)));
+    return ino_in_slot(s->last, INO_ROOT);
 }
 
-static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t stamp)
+/* The item's paths and its place pass. NULL: no memory. */
+static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
-    if (!slot)
+    const uint64_t node = slot ? free_node(s, i->kind) : 0;
+    if (!node || table_add(&s->by_node, &slot->by_node, node) < 0) {
+        free(slot);
         return NULL;
+    }
+    if (table_add(&s->by_key, &slot->by_key, key) < 0) {
+        table_remove(&s->by_node, &slot->by_node);
+        free(slot);
+        return NULL;
+    }
     slot->slots = s;
-    slot->number = free_number(s);
-    slot->seed = xxh64(stamp, i->path, strlen(i->path));
-    slot->path = strdup(i->path);
-    slot->real = i->real ? strdup(i->real) : NULL;
+    slot->node = node;
+    slot->kind = i->kind;
+    slot->seed = xxh64(stamp, &key, sizeof(key));
+    slot->place = i->place;
+    slot->path = i->path;
+    slot->real = i->real;
     slot->stamp = stamp;
     slot->shards = i->shards;
     slot->store = i->store;
     slot->above = i->above;
     slot->behind = i->behind;
-    if (!slot->number || !slot->path || (i->real && !slot->real) ||
-        table_add(&s->by_number, &slot->by_number, slot->number) < 0) {
-        slot_free(slot);
-        return NULL;
-    }
-    if (table_add(&s->by_path, &slot->by_path, hash_name(i->path, strlen(i->path))) < 0) {
-        table_remove(&s->by_number, &slot->by_number);
-        slot_free(slot);
-        return NULL;
-    }
+    i->place = (struct place){0};
+    i->path = i->real = NULL;
     return slot;
 }
 
@@ -250,6 +172,8 @@ static void add_notes(const struct slots *s, const struct slot *slot, const stru
 {
     const char *name = slot->path;
     char shown[SHOW_MAX];
+    if (notes->len == 0)
+        return;
     if (reach_holds(s->reach, name))
         name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
     (void)show(shown, name, strlen(name));
@@ -260,11 +184,11 @@ static void add_notes(const struct slots *s, const struct slot *slot, const stru
 /* Those of other files that were at its path before. */
 static void drop_older_notes(struct slots *s, const struct slot *slot)
 {
-    struct link *l = table_first(&s->by_path, slot->by_path.hash);
+    struct link *l = table_first(&s->by_key, slot->by_key.hash);
     for (struct link *next; l; l = next) {
-        struct slot *other = SLOT_OF(l, by_path);
+        struct slot *other = SLOT_OF(l, by_key);
         next = table_next(l);
-        if (other == slot || other->tree || other->busy || strcmp(other->path, slot->path) != 0)
+        if (other == slot || other->tree || other->busy || !same_text(other->path, slot->path))
             continue;
         buf_free(&other->notes);
         slots_drop(s, other);
@@ -409,53 +333,47 @@ void slot_leave(struct slots *s, struct use *u)
 
 /* ---- look up ---- */
 
-static bool use_edited(struct slots *s, const struct item *i, struct use *ret)
+/* True if a model's file was changed by nobody but its own tree, which is open. */
+static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
+    struct use u = {0};
     lock_take(&s->lock);
-    struct slot *slot = edited(s, i);
+    struct slot *slot = find(s, i, key, NULL);
     if (slot)
-        slot_begin(slot, slot->tree, ret);
+        slot_begin(slot, slot->tree, &u);
     lock_drop(&s->lock);
-    return slot != NULL;
-}
-
-static void spend(struct slots *s, struct slot *slot)
-{
+    if (!slot)
+        return false;
+    const bool same = !tree_changed(u.tree);
     lock_take(&s->lock);
-    slot->spent = true;
+    slot->spent |= !same;
     lock_drop(&s->lock);
+    slot_leave(s, &u);
+    return same;
 }
 
 /* What is at a path now is `slot`: of other files that were there no room is to be taken any more. Under
  * the lock. */
-static void replaces(struct slots *s, struct slot *slot, const struct item *i)
+static void replaces(struct slots *s, const struct slot *slot, const struct item *i, uint64_t key)
 {
-    struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
+    struct link *l = table_first(&s->by_key, key);
     for (struct link *next; l; l = next) {
-        struct slot *other = SLOT_OF(l, by_path);
+        struct slot *other = SLOT_OF(l, by_key);
         next = table_next(l);
         other->replaced = other != slot && is_slot_of(other, i);
         slot_expire(s, other);
     }
 }
 
-/* What identifies a model that was just found: the file itself, if that is all of it. */
-static int stamp_of(struct slots *s, const struct item *i, uint64_t *ret)
-{
-    if (i->shards || i->error.code)
-        return slot_stamp(s->reach, item_files(i), i->shards, ret);
-    *ret = tree_identity_with(0, &i->st);
-    return 0;
-}
-
-/* Its rights; those that were found within a second, if its file is unchanged. */
-static struct granted granted_now(struct slots *s, const struct item *i, uint64_t stamp,
-                                  bool *again)
+/* Its rights; of a model those that were found within a second, if its file is unchanged. */
+static struct granted granted_now(struct slots *s, const struct item *i, uint64_t key,
+                                  uint64_t stamp, bool *again)
 {
     struct granted g = {0};
     lock_take(&s->lock);
-    const struct slot *slot = by_model(s, i, stamp);
-    *again = !slot || when_past(&slot->looked, LOOK_AGAIN) || !same_file(&slot->st, &i->st);
+    const struct slot *slot = find(s, i, key, &stamp);
+    *again = i->kind != ITEM_MODEL || !slot || when_past(&slot->looked, LOOK_AGAIN) ||
+             !same_file(&slot->st, &i->st);
     if (slot)
         g = slot->granted;
     lock_drop(&s->lock);
@@ -464,7 +382,7 @@ static struct granted granted_now(struct slots *s, const struct item *i, uint64_
     return g;
 }
 
-uint64_t slot_way(uint32_t folder, const char *name)
+uint64_t slot_way(uint64_t folder, const char *name)
 {
     char all[sizeof(folder) + TREE_NAME_MAX + 1];
     const size_t n = strlen(name);
@@ -498,7 +416,7 @@ static struct slot *found_lately(struct slots *s, uint64_t way)
     return slot;
 }
 
-bool slot_again(struct slots *s, uint64_t way, uint32_t *ret)
+bool slot_again(struct slots *s, uint64_t way, uint64_t *ret)
 {
     struct stat st;
     struct slot *slot = found_lately(s, way);
@@ -508,57 +426,51 @@ bool slot_again(struct slots *s, uint64_t way, uint32_t *ret)
     lock_take(&s->lock);
     const bool same = there && same_file(&slot->st, &st) && !slot->spent && !slot->replaced;
     slot->lookups += same;
-    *ret = slot->number;
+    *ret = slot->node;
     slot_let_go(s, slot);
     lock_drop(&s->lock);
     return same;
 }
 
-int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret)
+int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret)
 {
-    uint64_t stamp;
-    int e = stamp_of(s, i, &stamp);
-    bool again = false;
-    const struct granted g = e == 0 ? granted_now(s, i, stamp, &again) : (struct granted){0};
-    char *why = i->error.code ? strdup(i->error.msg) : NULL;
-    if (e < 0 || (i->error.code && !why)) {
-        free(why);
+    uint64_t key, stamp = 0;
+    int e = item_key(i, &key);
+    if (e == 0)
+        e = item_stamp(s->reach, i, &stamp);
+    char *why = e == 0 && i->error.code ? strdup(i->error.msg) : NULL;
+    if (e < 0 || (i->error.code && !why))
         return e < 0 ? e : -ENOMEM;
-    }
-    struct use u;
-    bool same = false; /* it was changed by nobody but its own tree */
-    if (use_edited(s, i, &u)) {
-        same = !tree_changed(u.tree);
-        if (!same)
-            spend(s, u.slot);
-        slot_leave(s, &u);
-    }
+    const struct stat st = i->st;
+    bool again;
+    const struct granted g = granted_now(s, i, key, stamp, &again);
+    const bool same = changed_by_edits(s, i, key);
     lock_take(&s->lock);
-    struct slot *slot = same ? edited(s, i) : NULL;
+    struct slot *slot = same ? find(s, i, key, NULL) : NULL;
     if (!slot)
-        slot = by_model(s, i, stamp);
+        slot = find(s, i, key, &stamp);
+    replaces(s, slot, i, key);
     if (!slot)
-        slot = new_slot(s, i, stamp);
+        slot = new_slot(s, i, key, stamp);
     if (slot) {
-        slot->st = i->st;
+        slot->st = st;
         slot->granted = g;
         if (again)
             slot->looked = when_now();
-        set_way(s, slot, way);
+        if (way)
+            set_way(s, slot, way);
         slot->lookups++;
-        replaces(s, slot, i);
         if (why || !slot->failed) {
             free(slot->why);
             slot->why = why;
             slot->failed = 0;
             why = NULL;
         }
-        *ret = slot->number;
+        *ret = slot->node;
     }
-    e = slot ? 0 : -ENOMEM;
     lock_drop(&s->lock);
     free(why);
-    return e;
+    return slot ? 0 : -ENOMEM;
 }
 
 bool slot_look(struct slots *s, const struct use *u, uint64_t rights)
@@ -591,8 +503,8 @@ void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct gr
     *st = slot->st;
     *g = now.grant;
     lock_drop(&s->lock);
-    bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
-                f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
+    const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
+                      f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
     i.st = f.st;
     reach_close(&f);
     if (!same) /* of one whose file is gone, or is another one: those of before */
@@ -601,22 +513,24 @@ void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct gr
     lock_take(&s->lock);
     slot->granted = now;
     *g = now.grant;
+    if (slot->kind != ITEM_MODEL) /* a model's are those of its state */
+        slot->st = *st = i.st;
     lock_drop(&s->lock);
 }
 
-void slot_known(struct slots *s, uint32_t number)
+void slot_known(struct slots *s, uint64_t node)
 {
     lock_take(&s->lock);
-    struct slot *slot = slots_at(s, number);
+    struct slot *slot = slots_at(s, node);
     if (slot)
         slot->lookups++;
     lock_drop(&s->lock);
 }
 
-void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
+void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 {
     lock_take(&s->lock);
-    struct slot *slot = slots_at(s, number);
+    struct slot *slot = slots_at(s, node);
     if (slot)
         slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
@@ -715,7 +629,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 static int other_files(struct slots *s, const struct slot *slot, struct err *e)
 {
     uint64_t now;
-    int r = slot_stamp(s->reach, slot_files(slot), slot->shards, &now);
+    int r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
     if (r == 0 && now == slot->stamp)
         return err_set(e, -EACCES, "one of its files is behind a link that is not followed");
     return err_set(e, -ESTALE, "the file was changed");
@@ -794,10 +708,10 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 
 /* ---- use ---- */
 
-int slot_hold(struct slots *s, uint32_t number, struct use *ret)
+int slot_hold(struct slots *s, uint64_t node, struct use *ret)
 {
     lock_take(&s->lock);
-    struct slot *slot = slots_at(s, number);
+    struct slot *slot = slots_at(s, node);
     if (slot)
         slot_begin(slot, NULL, ret);
     lock_drop(&s->lock);
@@ -811,9 +725,9 @@ static int known_fault(const struct slot *slot, struct err *e)
     return slot->why && lately ? err_set(e, -EIO, "%s", slot->why) : 0;
 }
 
-int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
+int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 {
-    int r = slot_hold(s, number, ret);
+    int r = slot_hold(s, node, ret);
     if (r < 0)
         return r;
     struct slot *slot = ret->slot;
@@ -890,10 +804,10 @@ void slots_unsaved(struct slots *s, struct buf *out)
     lock_take(&s->lock);
     const bool finished = s->finished;
     buf_add(out, s->unsaved.data, s->unsaved.len);
-    for (size_t i = 0; i < s->by_number.room && !finished; i++)
-        for (struct link *l = s->by_number.bucket[i]; l; l = l->next)
-            if (!SLOT_OF(l, by_number)->tree)
-                add_notes(s, SLOT_OF(l, by_number), &SLOT_OF(l, by_number)->notes, out);
+    for (size_t i = 0; i < s->by_node.room && !finished; i++)
+        for (struct link *l = s->by_node.bucket[i]; l; l = l->next)
+            if (!SLOT_OF(l, by_node)->tree)
+                add_notes(s, SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
     lock_drop(&s->lock);
     if (!finished)
         (void)slots_each(s, tell_open, &t);
@@ -926,9 +840,9 @@ int slots_finish(struct slots *s)
         close_slot(s, slot);
         lock_take(&s->lock);
     }
-    for (size_t i = 0; i < s->by_number.room && !s->finished; i++)
-        for (struct link *l = s->by_number.bucket[i]; l; l = l->next)
-            add_notes(s, SLOT_OF(l, by_number), &SLOT_OF(l, by_number)->notes, &s->unsaved);
+    for (size_t i = 0; i < s->by_node.room && !s->finished; i++)
+        for (struct link *l = s->by_node.bucket[i]; l; l = l->next)
+            add_notes(s, SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, &s->unsaved);
     s->finished = true;
     int failed = s->failed;
     lock_drop(&s->lock);
@@ -938,13 +852,13 @@ int slots_finish(struct slots *s)
 void slots_free(struct slots *s)
 {
     (void)slots_finish(s);
-    for (size_t i = 0; i < s->by_number.room; i++)
-        for (struct link *l = s->by_number.bucket[i], *next; l; l = next) {
+    for (size_t i = 0; i < s->by_node.room; i++)
+        for (struct link *l = s->by_node.bucket[i], *next; l; l = next) {
             next = l->next;
-            slot_free(SLOT_OF(l, by_number));
+            slot_free(SLOT_OF(l, by_node));
         }
-    table_free(&s->by_number);
-    table_free(&s->by_path);
+    table_free(&s->by_node);
+    table_free(&s->by_key);
     table_free(&s->by_way);
     buf_free(&s->unsaved);
     crew_free(s->writer);

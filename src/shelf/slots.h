@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The models of a shelf and its own nodes; private to the shelf.
+ * What a shelf shows; private to the shelf.
  *
- * A slot is one state of one model's file (or files): where it is, and what identified it when it was
- * found, or when its own edits were written. It outlives the tree that is opened for it, so that node
- * numbers stay true (renumber.h), and what `--unmount` has to name is known. It is gone when
- * the tree is closed and the kernel has forgotten its nodes. Its number is given again after all others; st_ino
- * follows from the path and the state of the file, and is never another one's.
+ * A slot is a folder, a text of a store, or one state of one model's file (or files): where it is, and what
+ * identified it when it was found, or when its own edits were written. It outlives the tree that is opened for a model, so
+ * that node numbers stay true (renumber.h), and what `--unmount` has to name is known. It is gone when the tree is closed and
+ * the kernel has forgotten its nodes. The number of a model is given again after all others, that of a folder or text
+ * never; st_ino follows from where it is and the state of the file, and is never another one's.
  *
  * Threads: what is marked so is protected by the lock of the slots; all else is constant.
  */
@@ -18,8 +18,7 @@
 
 #include "base/crew.h"
 #include "base/lock.h"
-#include "shelf/own.h"
-#include "shelf/place.h"
+#include "shelf/identity.h"
 #include "shelf/renumber.h"
 #include "shelf/shelf.h"
 #include "base/hash.h"
@@ -41,8 +40,10 @@
 #define SLOT_RETRY 2
 
 struct slot {
-    struct link by_number, by_path, by_way; /* protected */
-    uint32_t number;
+    struct link by_node, by_key, by_way; /* protected */
+    uint64_t node;                       /* the number of its own node: of a model its folder */
+    enum item_kind kind;
+    struct place place; /* ITEM_FOLDER */
     uint64_t
         seed;   /* of st_ino: a hash of the path and what identified the file when it was found */
     char *path; /* owned; where it is opened */
@@ -78,10 +79,11 @@ struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
     struct lock lock;
-    struct cond done;                /* busy ended, or the last use */
-    struct table by_number, by_path; /* a path has a slot for each state of its file */
+    struct cond done;             /* busy ended, or the last use */
+    struct table by_node, by_key; /* a path has a slot for each state of its file */
     struct table by_way;
-    uint32_t last;            /* number that was given */
+    uint32_t last;            /* slot that was given to a model */
+    uint32_t last_other;      /* node of a folder or text */
     struct slot *first, *end; /* of the open ones, by their last use */
     size_t files_most;        /* descriptors that these may take where they are not in use */
     struct crew *writer;   /* owned: whose thread writes all models; started with the first edit */
@@ -103,6 +105,8 @@ static inline const char *slot_files(const struct slot *slot)
 /* st_ino of what has this number in it. */
 static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 {
+    if (slot->node == INO_ROOT)
+        return INO_ROOT;
     return xxh64(slot->seed, &local, sizeof(local)) >>
            1; /* positive also where a program takes it as signed */
 }
@@ -135,23 +139,23 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* A hash of a folder's number and a name in it, by which a model is found. */
-uint64_t slot_way(uint32_t folder, const char *name);
-/* The number of the slot of a model that was found, to whose nodes the kernel gets one more
- * reference. 0, -ENOMEM. */
-int slot_of(struct slots *s, const struct item *i, uint64_t way, uint32_t *ret);
-/* The same of one that was found by this way within the last second, if the file there is still the same, which one look
+/* A hash of a folder's node and a name in it, by which a model is found. */
+uint64_t slot_way(uint64_t folder, const char *name);
+/* The node of an item that was found, whose paths and place pass to it; the kernel gets one more reference to it. way: 0
+ * if it is not a model. 0, -ENOMEM. */
+int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret);
+/* The same of a model that was found by this way within the last second, if the file there is still the same, which one look
  * shows. False: look it up. */
-bool slot_again(struct slots *s, uint64_t way, uint32_t *ret);
+bool slot_again(struct slots *s, uint64_t way, uint64_t *ret);
 /* The kernel gets one more reference to a node; loses n of them to one. */
-void slot_known(struct slots *s, uint32_t number);
-void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n);
+void slot_known(struct slots *s, uint64_t node);
+void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
 /* Begin to use a slot, without opening it. -ESTALE: there is no such slot. */
-int slot_hold(struct slots *s, uint32_t number, struct use *ret);
+int slot_hold(struct slots *s, uint64_t node, struct use *ret);
 /* The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno: it cannot
  * be opened: e, which may be NULL, has the reason. */
-int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e);
+int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
 void slot_leave(struct slots *s, struct use *u);
 /* The rights of an open slot are these now (tree_look()): true if others were known. */
 bool slot_look(struct slots *s, const struct use *u, uint64_t rights);
@@ -160,13 +164,10 @@ bool slot_tell(struct slots *s, const struct use *u);
 /* What is known of its file, whose rights are looked at again if that was over a second ago. */
 void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct grant *g);
 
-/* For the files of the slots, under the lock but for slot_stamp(): */
-
 /* Seconds for which the rights of what was found are taken as known. */
 #define LOOK_AGAIN 1
-/* What identifies the file at `path`, or all files of a split model. 0, -ENOMEM. */
-int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
-struct slot *slots_at(const struct slots *s, uint32_t number);
+/* By its own node. Under the lock. */
+struct slot *slots_at(const struct slots *s, uint64_t node);
 void slot_free(struct slot *slot);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 

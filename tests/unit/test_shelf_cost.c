@@ -495,16 +495,16 @@ static void test_names_like_shards(void)
     shelf_top_add("file", "m-00005-of-99999.gguf", "GGUF");
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     (void)snprintf(path, sizeof(path), "%s/m-00001-of-99999.gguf", shelf_top);
-    CU_ASSERT_EQUAL_FATAL(slot_stamp(&r, path, 99999, &alone), 0);
+    CU_ASSERT_EQUAL_FATAL(files_stamp(&r, path, 99999, &alone), 0);
     for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++)
         shelf_top_add("file", others[n], "GGUF");
     opened = 0;
-    CU_ASSERT_EQUAL_FATAL(slot_stamp(&r, path, 99999, &beside), 0);
+    CU_ASSERT_EQUAL_FATAL(files_stamp(&r, path, 99999, &beside), 0);
     CU_ASSERT_EQUAL(beside, alone);
     CU_ASSERT_EQUAL(opened, 2);
     shelf_top_add("file", "m-99999-of-99999.gguf", "GGUF");
     opened = 0;
-    CU_ASSERT_EQUAL_FATAL(slot_stamp(&r, path, 99999, &more), 0);
+    CU_ASSERT_EQUAL_FATAL(files_stamp(&r, path, 99999, &more), 0);
     CU_ASSERT_NOT_EQUAL(more, alone);
     CU_ASSERT_EQUAL(opened, 3);
     reach_end(&r);

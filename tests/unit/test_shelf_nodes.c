@@ -73,12 +73,8 @@ static mode_t of_others(const struct tree_entry *e)
 /* What is known of the rights of a model or a folder is to be looked at again. */
 static void a_second_later(const struct tree_entry *e)
 {
-    struct own *own = ino_slot(e->node) ? NULL : own_use(&shelf->owns, (uint32_t)e->node);
-    if (own)
-        own->looked = (struct timespec){0};
-    own_leave(&shelf->owns, own);
     lock_take(&shelf->slots.lock);
-    struct slot *slot = slots_at(&shelf->slots, ino_slot(e->node));
+    struct slot *slot = slots_at(&shelf->slots, e->node);
     if (slot)
         slot->looked = (struct timespec){0};
     lock_drop(&shelf->slots.lock);
@@ -94,11 +90,11 @@ static void test_folders(void)
     (void)found("sub");
     CU_ASSERT_EQUAL(shelf_opendir(shelf, e.node, &d), 0);
     shelf_forget(shelf, e.node, 1);
-    CU_ASSERT_EQUAL(shelf->owns.by_number.n, 2);
+    CU_ASSERT_EQUAL(shelf->slots.by_node.n, 2);
     shelf_forget(shelf, e.node, 1); /* it is still open */
-    CU_ASSERT_EQUAL(shelf->owns.by_number.n, 2);
+    CU_ASSERT_EQUAL(shelf->slots.by_node.n, 2);
     shelf_closedir(d);
-    CU_ASSERT_EQUAL(shelf->owns.by_number.n, 1);
+    CU_ASSERT_EQUAL(shelf->slots.by_node.n, 1);
     CU_ASSERT_EQUAL(shelf_getattr(shelf, e.node, NULL, &again), -ESTALE);
     again = found("sub");
     CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not used again */
@@ -115,7 +111,7 @@ static void test_models(void)
     put("m.gguf", "first");
     struct tree_entry e = found("m.gguf");
     shelf_forget(shelf, e.node, 1);
-    CU_ASSERT_EQUAL(shelf->slots.by_number.n, 0);
+    CU_ASSERT_EQUAL(shelf->slots.by_node.n, 1); /* the root */
     struct tree_entry again = found("m.gguf");
     CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not used again soon */
     CU_ASSERT_EQUAL(again.attr.st_ino, e.attr.st_ino);
@@ -144,11 +140,11 @@ static void test_many(void)
         CU_ASSERT_EQUAL(shelf_lookup(shelf, e.node, "source", &source), 0);
         CU_ASSERT_EQUAL(unlink(path_of(name)), 0);
         shelf_forget(shelf, source.node, 1);
-        CU_ASSERT_EQUAL(shelf->slots.by_number.n, 1);
+        CU_ASSERT_EQUAL(shelf->slots.by_node.n, 2);
         shelf_forget(shelf, e.node, 1);
     }
-    CU_ASSERT_EQUAL(shelf->slots.by_number.n, 0);
-    CU_ASSERT_EQUAL(shelf->slots.by_path.n, 0);
+    CU_ASSERT_EQUAL(shelf->slots.by_node.n, 1);
+    CU_ASSERT_EQUAL(shelf->slots.by_key.n, 1);
     teardown();
 }
 

@@ -112,7 +112,7 @@ static void look_at(unsigned from, unsigned to)
 
 static const struct slot *slot_of_node(uint64_t node)
 {
-    return slots_at(&shelf->slots, ino_slot(node));
+    return slots_at(&shelf->slots, ino_in_slot(ino_slot(node), INO_ROOT));
 }
 
 static uint64_t edit(unsigned model, const char *text)
