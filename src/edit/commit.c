@@ -173,10 +173,11 @@ static int inplace_applies(struct job *j, struct err *e)
     return r < 0 ? r : move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }
 
-/* The model could not be written, but the journal has the edit. */
+/* The model could not be written, but the journal has the edit. What was written is this file's own doing. */
 static int unfinished(struct job *j, struct err *e)
 {
     j->f->unfinished = j->ret->unfinished = true;
+    (void)edit_file_note(j->f, NULL);
     return err_prefix(e, -EIO,
                       "the edit is in the journal beside the model (the next edit, the next mount "
                       "or --recover finishes it)");
@@ -191,18 +192,16 @@ static int inplace_run(struct job *j, struct err *e)
     if (r < 0)
         return r;
     r = edit_file_fresh(f, e);
-    if (r < 0) {
-        (void)journal_remove(f);
-        return r;
-    }
+    if (r < 0)
+        return journal_cancel(f, &k, r, e);
     r = journal_apply(f, &k);
     if (r < 0) {
         (void)err_set(e, r, "cannot write the model: %s", strerror(-r));
         /* Where nothing of it was written, the edit is taken back. */
-        if (journal_compare(f, &k, NULL) < 0 || k.begun || journal_remove(f) < 0)
+        if (journal_compare(f, &k, NULL) < 0 || k.begun)
             return unfinished(j, e);
         (void)edit_file_note(f, NULL); /* a write that fails may set the time */
-        return r;
+        return journal_cancel(f, &k, r, e);
     }
     (void)journal_remove(f);
     return 0;

@@ -23,13 +23,15 @@
  *  C2. The model is written in place only while the journal holds the new bytes. Readers see them change.
  *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
- *      differ) and no file of ours is left. Two exceptions:
+ *      differ) and no file of ours is left. Three exceptions:
  *      - The new file could not be taken back, for which a medium must fail twice (or once, at the sync of
  *        the folder, if the file system has no exchange). Readers go on with f.fd as it is, and edits fail
  *        with -ESTALE until the model is opened anew.
  *      - inplace: the journal is durable, and to write the model failed twice, and not at its first byte: -EIO
  *        with `unfinished`. The edit is done: the next commit, which is planned on it, finishes it first, as do
  *        the next mount and edit_recover().
+ *      - inplace: the journal could not be removed, nor its head wiped (journal_cancel()). Edits fail with -ESTALE,
+ *        and the line says that the next mount may make this one.
  *  C5. A file that is not the one that was opened (inode, size, mtime) is not replaced: -ESTALE.
  *      Nor is a plan carried out that was made for a file of another size.
  *  C6. The new file has the lock before it has the name.

@@ -398,22 +398,42 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
         *ret = j;
         return 0;
     }
+    (void)(r == -EINTR ? err_set(e, r, "the edit was interrupted")
+                       : err_set(e, r, "cannot write the journal: %s", strerror(-r)));
+    r = journal_cancel(f, &j, r, e);
     journal_free(&j);
-    (void)journal_remove(f);
-    if (r == -EINTR)
-        return err_set(e, r, "the edit was interrupted");
-    return err_set(e, r, "cannot write the journal: %s", strerror(-r));
+    return r;
 }
 
-int journal_remove(const struct edit_file *f)
+/* *synced: its name is known to be gone from the disk, too. */
+static int remove_name(const struct edit_file *f, bool *synced)
 {
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->unlinkat(f->sys, f->dir, name);
     if (r < 0)
         r = f->sys->unlinkat(f->sys, f->dir, name);
-    (void)sys_sync_dir(f->sys, f->dir);
+    *synced = sys_sync_dir(f->sys, f->dir) == 0 && r == 0;
     return r;
+}
+
+int journal_remove(const struct edit_file *f)
+{
+    bool synced;
+    return remove_name(f, &synced);
+}
+
+int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e)
+{
+    static const uint8_t nothing[FIXED];
+    bool gone;
+    (void)remove_name(f, &gone);
+    if (!gone)
+        gone = sys_write_all(f->sys, j->fd, nothing, FIXED, 0) == 0 && sys_sync(f->sys, j->fd) == 0;
+    return gone ? r
+                : err_prefix(e, r,
+                             "the journal beside the model cannot be removed: the edit may be made "
+                             "when the model is opened again");
 }
 
 /* ---- applied ---- */

@@ -87,7 +87,8 @@ void journal_free(struct journal *j);
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
- * Step 1 for a plan that is done in place. On failure nothing is left. 0, -EINTR (hooks), -errno.
+ * Step 1 for a plan that is done in place. On failure nothing is left, or it is as with journal_cancel(). 0, -EINTR
+ * (hooks), -errno.
  */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
@@ -95,6 +96,12 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
 int journal_apply(struct edit_file *f, const struct journal *j);
 /* Step 3. Best effort after step 2: a journal that stays is written once more and removed. 0, -errno: the name stays. */
 int journal_remove(const struct edit_file *f);
+
+/*
+ * Before step 2, of an edit that failed with r: its journal must not be found whole later. Its name is removed, or else
+ * its head is wiped. Returns r; where neither could be done, the line says that the edit may be made yet.
+ */
+int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
 /* Compare a journal that is open with the model: state and `begun`. 0, -ESTALE (J3), -errno. */
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);

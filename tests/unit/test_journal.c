@@ -186,6 +186,89 @@ static void test_void(void)
     damage(EDIT_LENT);
 }
 
+/* ---- edits that fail ---- */
+
+static int no_unlink(const struct sys *s, int dir, const char *name)
+{
+    (void)s;
+    (void)dir;
+    (void)name;
+    return -EIO;
+}
+
+/* The name of the journal of a refused edit stays: the edit is not made later, or the line says that it may be. */
+static void test_refused(void)
+{
+    unsigned said = 0, synced = 0;
+    for (unsigned n = 1, hit = 1; hit; n++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        struct edit_recovered found;
+        struct err e = {0};
+        setup(&x);
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
+        faultsys_init(&fs, n % 2 ? FAULT_FAIL : FAULT_BROKEN, n / 2 + 1, -EIO);
+        fs.sys.unlinkat = no_unlink;
+        struct edit_file f = open_model(&x, &fs.sys);
+        int r = commit(&f, &d, &res, &e);
+        hit = fs.hit;
+        bool may = strstr(e.msg, "may be made when the model is opened again");
+        said += may;
+        synced += r < 0 && !may && strcmp(fs.what, "fsync") == 0;
+        f.sys = calm();
+        CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
+        CU_ASSERT_TRUE(r == 0 || res.unfinished ? is_new(&x, &d) : may || is_old(&x));
+        CU_ASSERT_EQUAL(files(&x), 1);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+    CU_ASSERT_TRUE(said >= 2);
+    CU_ASSERT_TRUE(synced >= 2); /* of the journal and of its folder */
+}
+
+static unsigned writes_left;
+
+static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, uint64_t off)
+{
+    (void)s;
+    if (writes_left == 0)
+        return -EIO;
+    writes_left--;
+    return sys_libc.pwrite(&sys_libc, fd, p, n, off);
+}
+
+/* The model is written in part: it is the file that it was, whatever its size and time are now. */
+static void test_unfinished(void)
+{
+    static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
+    struct fixture x;
+    struct edit d;
+    struct edit_result res = {0};
+    struct stat st;
+    struct faultsys fs;
+    setup_tensors(&x, EDIT_APART, 0);
+    make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_APART);
+    CU_ASSERT_EQUAL(utimensat(x.dir, NAME, old, 0), 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.pwrite = few_writes;
+    for (unsigned n = 1; !res.unfinished; n++) {
+        struct edit_file f = open_model(&x, &fs.sys);
+        writes_left = n;
+        int r = commit(&f, &d, &res, NULL);
+        CU_ASSERT_EQUAL_FATAL(r, -EIO);
+        CU_ASSERT_EQUAL(fstat(f.fd, &st), 0);
+        const struct edit_id now = edit_id_of(&st);
+        CU_ASSERT_TRUE(edit_id_equal(&f.id, &now));
+        edit_file_close(&f);
+    }
+    CU_ASSERT_NOT_EQUAL(st.st_mtim.tv_sec, 1000);
+    edit_done(&d);
+    teardown(&x);
+}
+
 /* ---- the log that becomes the journal ---- */
 
 /* Whole units stay where they are in the log; the journal has new bytes of its own for the others. */
@@ -785,6 +868,8 @@ static void test_commit(void)
 
 static CU_TestInfo tests[] = {
     {"an edit that is given up", test_interrupted},
+    {"a refused edit whose journal cannot be removed", test_refused},
+    {"a model that is written in part", test_unfinished},
     {"a torn model is finished, and read as finished", test_torn},
     {"what is done is on the disk before the journal goes", test_done_is_synced},
     {"a journal that is cut or damaged", test_void},
