@@ -45,6 +45,7 @@ static void answered(struct live_wait *w, int result)
         sched_fail("a request was answered twice");
     q->answered = true;
     q->result = result;
+    memset(w, 0xA5, sizeof(*w)); /* it is the request's, which is gone */
     cond_broadcast(&q->k->more);
     lock_drop(&q->k->lock);
 }
@@ -262,7 +263,10 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     if (o->mapped == h)
         o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);
-    struct made made = assign(k, o, counts ? o->content : 0);
+    /* What is refused puts back the value from before the draft. */
+    bool refused =
+        !h->floats && (k->w->disk.hits || o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER)));
+    struct made made = assign(k, o, counts ? o->content | (refused ? o->seen : 0) : 0);
     (void)tree_release(k->t, f);
     assigned(k, o, &made, PERHAPS);
     if (o->by == h)
@@ -1046,7 +1050,6 @@ static void step_trunc(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
     struct object *o;
-    int made = -1;
     if (is_tensor(s->name))
         return;
     lock_take(&k->dir);
@@ -1058,13 +1061,11 @@ static void step_trunc(struct program *p, const struct step *s)
         return;
     lock_take(&o->lock);
     o->changes++;
-    if (is_key(o->name))
-        made = (int)oracle_begin(of(k), (unsigned)o->name, BIT(TOKEN_EMPTY));
+    struct made made = assign(k, o, BIT(TOKEN_EMPTY)); /* an undo may bring its key back */
     may_be(k, o, BIT(TOKEN_EMPTY));
     struct live_wait *w = kernel_begin(p);
     r = kernel_end(p, tree_truncate(k->t, o->node, NULL, 0, w));
-    if (made >= 0)
-        oracle_end(of(k), (unsigned)made, r < 0 ? kernel_failed(k, r) : PERHAPS);
+    assigned(k, o, &made, r < 0 ? kernel_failed(k, r) : PERHAPS);
     o->changes++;
     o->content = o->writers && r < 0 ? o->content | BIT(TOKEN_EMPTY) : BIT(TOKEN_EMPTY);
     if (r == 0) {
