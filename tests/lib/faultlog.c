@@ -55,17 +55,45 @@ struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *fr
     return e;
 }
 
+static void forget_write(struct fault_write *w)
+{
+    (void)close(w->fd);
+    free(w->written);
+    free(w);
+}
+
+/* What is on the disk now, of what an earlier fsync dropped. */
+static void write_anew(struct faultsys *fs, const struct fault_write *now)
+{
+    for (struct fault_write *w = fs->writes; w; w = w->next)
+        for (size_t i = 0; i < w->n && w->dropped && w->ino == now->ino; i += SECTOR)
+            w->written[i / SECTOR] |=
+                w->off + i < now->off + now->n && now->off < w->off + i + SECTOR;
+}
+
 void fault_synced(struct faultsys *fs, uint64_t ino)
 {
     for (struct fault_write **at = &fs->writes; *at;) {
         struct fault_write *w = *at;
-        if (w->ino != ino) {
+        if (w->ino != ino || w->dropped) {
             at = &w->next;
             continue;
         }
+        write_anew(fs, w);
         *at = w->next;
-        (void)close(w->fd);
-        free(w);
+        forget_write(w);
+    }
+}
+
+void fault_not_synced(struct faultsys *fs, uint64_t ino)
+{
+    for (struct fault_write *w = fs->writes; w; w = w->next) {
+        if (w->ino != ino || w->dropped || w->n == 0)
+            continue;
+        w->dropped = true;
+        w->written = calloc(w->n / SECTOR + 1, 1);
+        if (!w->written)
+            abort();
     }
 }
 
@@ -114,7 +142,7 @@ static void undo_entry(const struct fault_entry *e)
 static void lose_write(struct faultsys *fs, const struct fault_write *w)
 {
     for (size_t i = 0; i < w->n; i += SECTOR)
-        if (lot(fs) & 1) {
+        if ((lot(fs) & 1) && !(w->written && w->written[i / SECTOR])) {
             size_t n = w->n - i < SECTOR ? w->n - i : SECTOR;
             if (pwrite(w->fd, w->was + i, n, (off_t)(w->off + i)) < 0)
                 abort();

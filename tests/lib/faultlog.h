@@ -10,6 +10,8 @@ struct fault_write {
     int fd;                  /* a duplicate */
     uint64_t ino, off, size; /* size: of the file before */
     size_t n;                /* bytes that were there; `was` has them, zeros beyond the old size */
+    bool dropped;            /* an fsync of it failed: no later one writes it */
+    uint8_t *written;        /* of each sector: it was written anew since, and synced */
     uint8_t was[];
 };
 
@@ -28,6 +30,11 @@ void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
 struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
 /* A file, or a folder, was synced. */
 void fault_synced(struct faultsys *fs, uint64_t ino);
+/*
+ * An fsync of the file failed: its pages count as written from then on, and can be read, though the disk
+ * does not have them. Only what is written to it anew is written by a later fsync.
+ */
+void fault_not_synced(struct faultsys *fs, uint64_t ino);
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced);
 
 #endif

@@ -2,13 +2,15 @@
 /* The disk: see disk.h. */
 #include "disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include "faultsys.h"
+#include "faultlog.h"
 #include "hooks.h"
 #include "scheduler.h"
 
@@ -26,8 +28,13 @@ static struct {
         int error;
     } fault[FAULTS];
     uint64_t room;
-    unsigned slow;
+    unsigned slow, then;
+    void (*fn)(void);
 } disk;
+
+/* Memory of what is not synced: it is never freed, and begins anew with each story. */
+enum { ARENA = 1 << 28 };
+static uint8_t *arena;
 
 #define UNDER (&disk.fs.sys)
 
@@ -123,6 +130,8 @@ bool disk_is_old(const char *path)
 static int fails(const char *call)
 {
     sched_point(call, 0);
+    if (disk.then && --disk.then == 0)
+        disk.fn();
     if (disk.slow && sched_lot(20))
         sched_pass(disk.slow);
     for (unsigned i = 0; i < FAULTS; i++) {
@@ -205,14 +214,104 @@ void disk_cut(uint64_t seed)
 {
     disk.fs.seed = seed;
     faultsys_power_cut(&disk.fs);
+    disk.s->writes = NULL;
+    disk.s->entries = NULL;
 }
 
-void disk_begin(struct disk_state *state, bool cuts, bool clones)
+void disk_then(unsigned n, void (*fn)(void))
+{
+    disk.then = n;
+    disk.fn = fn;
+}
+
+void disk_now(void)
+{
+    if (disk.then)
+        disk.fn();
+}
+
+/* ---- processes ---- */
+
+void disk_prepare(void)
+{
+    arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                 -1, 0);
+    if (arena == MAP_FAILED)
+        abort();
+}
+
+void *disk_calloc(size_t n, size_t size)
+{
+    const size_t bytes = (n * size + 15) / 16 * 16;
+    if (bytes > ARENA - disk.s->used)
+        sched_fail("too much is not synced");
+    disk.s->used += bytes;
+    return memset(arena + disk.s->used - bytes, 0, bytes);
+}
+
+void *disk_malloc(size_t n)
+{
+    return disk_calloc(1, n);
+}
+
+void disk_free(void *p)
+{
+    (void)p;
+}
+
+/* The file of this number, if it has a name in the folder; or -1. */
+static int open_number(int dir, uint64_t ino)
+{
+    struct stat st;
+    int fd = -1;
+    DIR *d = fdopendir(dup(dir));
+    rewinddir(d);
+    for (const struct dirent *e; fd < 0 && (e = readdir(d));)
+        if (fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == ino)
+            fd = openat(dir, e->d_name, O_RDWR | O_CLOEXEC);
+    (void)closedir(d);
+    return fd;
+}
+
+/* What a process did that was killed. Of files that have no name any more, nothing is to be lost. */
+static void inherit(const char *folder)
+{
+    const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    disk.fs.calls = disk.s->calls;
+    disk.fs.entries = disk.s->entries;
+    for (struct fault_entry *e = disk.fs.entries; e; e = e->next)
+        e->dir = dir;
+    disk.fs.writes = disk.s->writes;
+    for (struct fault_write **at = &disk.fs.writes; *at;) {
+        (*at)->fd = open_number(dir, (*at)->ino);
+        if ((*at)->fd < 0)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+void disk_leave(const char *folder)
+{
+    struct stat here, st;
+    (void)__real_stat64(folder, &here);
+    for (struct fault_entry **at = &disk.fs.entries; *at;)
+        if (__real_fstat64((*at)->dir, &st) < 0 || st.st_ino != here.st_ino)
+            *at = (*at)->next; /* the history's, say */
+        else
+            at = &(*at)->next;
+    disk.s->writes = disk.fs.writes;
+    disk.s->entries = disk.fs.entries;
+    disk.s->calls = disk.fs.calls;
+}
+
+void disk_begin(struct disk_state *state, const char *folder, bool cuts, bool clones)
 {
     memset(&disk, 0, sizeof(disk));
     disk.s = state;
     faultsys_init(&disk.fs, cuts ? FAULT_POWER : FAULT_NONE, 0, 0);
     disk.fs.clone = clones;
+    inherit(folder);
     disk_mend();
 }
 
@@ -266,8 +365,11 @@ static int d_ftruncate(const struct sys *s, int fd, uint64_t size)
 static int d_fsync(const struct sys *s, int fd)
 {
     (void)s;
-    CALL("fsync");
-    return UNDER->fsync(UNDER, fd);
+    int failed = fails("fsync");
+    struct stat st;
+    if (failed && fstat(fd, &st) == 0)
+        fault_not_synced(&disk.fs, st.st_ino);
+    return failed ? failed : UNDER->fsync(UNDER, fd);
 }
 
 static int d_flock(const struct sys *s, int fd, int how)

@@ -22,10 +22,20 @@ struct disk_state {
     struct disk_file file[4096];
     uint64_t n;
     unsigned hits; /* errors that the disk gave */
+    /* Of a process that was killed: what it did not sync. */
+    struct fault_write *writes;
+    struct fault_entry *entries;
+    unsigned calls;
+    size_t used; /* of the memory for that */
 };
 
-/* cuts: the power may be cut, so that what is not synced is noted. `state` is zero at the beginning. */
-void disk_begin(struct disk_state *state, bool cuts, bool clones);
+/* Before the first process: the memory for what is not synced, which all share. */
+void disk_prepare(void);
+/* cuts: the power may be cut, so that what is not synced is noted. `state` is zero at the beginning, or the one of a
+ * process that was killed, in the same folder. */
+void disk_begin(struct disk_state *state, const char *folder, bool cuts, bool clones);
+/* The process is killed: what it did not sync may still be lost. */
+void disk_leave(const char *folder);
 
 /* Call number n from now on whose name begins so ("": any) gives the error, `times` times. */
 void disk_fail(const char *call, unsigned n, int error, unsigned times);
@@ -39,10 +49,18 @@ void disk_slow(unsigned ms);
 void disk_mend(void);
 /* Of what is not synced some is lost. */
 void disk_cut(uint64_t seed);
+/* So many calls from now on fn is called; or at once, if that is still to come. */
+void disk_then(unsigned n, void (*fn)(void));
+void disk_now(void);
 /* A change of the file now gives it another time. */
 bool disk_is_old(const char *path);
 /* A file was changed by another program. */
 void disk_changed(int fd);
+
+/* Memory that the log of what is not synced is in (meson.build). */
+void *disk_malloc(size_t n);
+void *disk_calloc(size_t n, size_t size);
+void disk_free(void *p);
 
 /* A file's bytes; free() them. NULL: there is none. */
 uint8_t *disk_read(const char *path, size_t *n);

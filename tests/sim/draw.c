@@ -327,6 +327,18 @@ static void fault(void)
     s->n3 = draw(3) ? 1 : 1 + draw(20);
 }
 
+/* A sync that fails: what was written before it may be on no disk, though it can be read. */
+static void failed_sync(void)
+{
+    struct step *s = add(DISK, W_FAIL);
+    s->call = 5;
+    s->n = 1 + draw(8);
+    s->n2 = EIO;
+    s->n3 = 1 + draw(4);
+    if (draw(2))
+        add(DISK, W_PASS)->n = draw(4000);
+}
+
 static void befall(unsigned kinds)
 {
     for (unsigned n = 1 + draw(4); n; n--) {
@@ -355,8 +367,10 @@ static void befall(unsigned kinds)
         case 5:
             if (draw(3) == 0)
                 fault();
-            static const uint8_t ends[] = {W_POWER, W_KILL, W_TERM, W_TERM};
-            (void)add(DISK, (enum word)ends[draw(4)]);
+            if (draw(2))
+                failed_sync();
+            static const uint8_t ends[] = {W_POWER, W_POWER, W_KILL, W_KILL, W_TERM};
+            add(DISK, (enum word)ends[draw(5)])->n = draw(3) ? draw(100) : 0;
             return;
         default: {
             struct step *s = add(DISK, W_SIGNAL);

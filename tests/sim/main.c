@@ -90,7 +90,7 @@ static bool run(const struct story *s, uint64_t seed)
         (void)lseek(noise, 0, SEEK_SET);
     }
     in_child(run_story);
-    if (!world->out.failed && world->out.crashed)
+    while (!world->out.failed && world->out.crashed)
         in_child(run_recovered);
     empty_folder();
     runs++;
@@ -278,6 +278,7 @@ static int one(const struct story *given, uint64_t seed, unsigned n, bool make_s
 static void prepare(void)
 {
     cpu_set_t cpus, first;
+    disk_prepare();
     world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)snprintf(world->folder, sizeof(world->folder), "%s/ggufs-sim-XXXXXX",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");

@@ -42,7 +42,7 @@ static void failed(const char *line)
 
 /* ---- the model ---- */
 
-enum { KEPT = 5, LEFT_MOST = 0 };
+enum { KEPT = 5, LEFT_MOST = 0, CRASHES = 3 };
 
 static void path_of(char dst[128])
 {
@@ -260,12 +260,30 @@ static void check_folder(void)
 
 /* ---- actors ---- */
 
-static void crash(bool power)
+static _Noreturn void crash(bool power)
 {
     if (power)
         disk_cut(sched_draw(1u << 30));
+    else
+        disk_leave(world->folder);
     world->out.crashed = true;
     end_now();
+}
+
+static void cut_power(void)
+{
+    crash(true);
+}
+
+static void be_killed(void)
+{
+    crash(false);
+}
+
+/* The same befalls the recovery. */
+static void crash_again(void)
+{
+    crash(sched_lot(2));
 }
 
 /* Another program writes the model, or puts another file in its place: after that it is not ours to change. */
@@ -338,7 +356,10 @@ static void befall(struct program *p, const struct step *s)
         break;
     case W_POWER:
     case W_KILL:
-        crash(s->word == W_POWER);
+        if (s->n)
+            disk_then(s->n, s->word == W_POWER ? cut_power : be_killed);
+        else
+            crash(s->word == W_POWER);
         break;
     case W_NOMEM:
         world->disk.hits++; /* like any other fault, it may cost edits */
@@ -449,8 +470,8 @@ _Noreturn void run_story(struct world *w)
 {
     bool cuts = false;
     for (unsigned i = 0; i < w->story.n; i++)
-        cuts |= w->story.step[i].word == W_POWER;
-    disk_begin(&w->disk, cuts, w->story.clones);
+        cuts |= w->story.step[i].word == W_POWER || w->story.step[i].word == W_KILL;
+    disk_begin(&w->disk, w->folder, cuts, w->story.clones);
     begin(w, w->seed);
     make_model();
     int fds = count_fds();
@@ -480,6 +501,7 @@ _Noreturn void run_story(struct world *w)
     if (world->altered)
         check_altered();
     check_folder();
+    disk_now();
     /* What /proc lists while a thread ends may be one more for a moment. */
     int left = 1;
     for (unsigned i = 0; i < 1000 && left; i++, (void)sched_yield())
@@ -491,9 +513,12 @@ _Noreturn void run_story(struct world *w)
 
 _Noreturn void run_recovered(struct world *w)
 {
-    disk_begin(&w->disk, false, w->story.clones);
+    disk_begin(&w->disk, w->folder, true, w->story.clones);
     w->disk.hits = 0; /* from now on it works */
-    begin(w, w->seed + 1);
+    begin(w, w->seed + ++w->out.crashes);
+    w->out.crashed = false;
+    if (w->out.crashes < CRASHES && sched_lot(2))
+        disk_then(1 + sched_draw(sched_lot(2) ? 20 : 80), crash_again);
     struct tree *t = open_tree();
     kernel_init(&kernel, w, t);
     kernel_look_disk(&kernel, "after recovery");
@@ -501,5 +526,6 @@ _Noreturn void run_recovered(struct world *w)
     tree_close(t);
     kernel_look_disk(&kernel, "after recovery and a mount");
     check_folder();
+    disk_now();
     end_now();
 }

@@ -27,7 +27,7 @@ static const struct {
     [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_REPLACE] = {"replace", ""},
     [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"}, [W_STORE] = {"store", "sn"},
     [W_ADD] = {"add", "onm"},      [W_SWAP] = {"swap", "onm"},  [W_RMR] = {"rmr", "o"},
-    [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", ""},   [W_KILL] = {"kill", ""},
+    [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", "n"},  [W_KILL] = {"kill", "n"},
     [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},
 };
 

@@ -14,7 +14,8 @@
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
  *     Z signal A stop           that ends the wait; late: it is found out
  *     A undo                    the history's last state; mount ... history keeps one
- *     Z alter                   another program writes the model; replace: another file of its name; power: the power is cut; kill: SIGKILL;
+ *     Z alter                   another program writes the model; replace: another file of its name
+ *     Z power 0                 the power is cut, at the call of the disk that is the N-th from now on (0: now); kill 0: SIGKILL;
  *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
  *
  * A tensor's name stands for its `raw`, with the word f32 behind it for its `f32`. Of tensors alone:
