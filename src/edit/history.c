@@ -565,32 +565,29 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
 
 #define STORED UINT32_MAX
 
-void recorder_close(struct recorder *r)
+/* What an edit adds to its state. */
+struct adding {
+    struct gguf *base; /* a reference: the keys of the state */
+    uint32_t *place;   /* owned: where they stand; STORED: there is a fact */
+    struct buf facts;
+};
+
+static void adding_free(struct adding *a)
 {
-    gguf_free(r->base);
-    gguf_free(r->last);
-    free(r->place);
-    *r = (struct recorder){.h = r->h};
+    gguf_free(a->base);
+    free(a->place);
+    buf_free(&a->facts);
 }
 
-static void let_go(struct recorder *r)
-{
-    gguf_free(r->base);
-    free(r->place);
-    r->base = NULL;
-    r->place = NULL;
-}
-
-static int set_base(struct recorder *r, struct gguf *g)
+static int set_base(struct adding *a, struct gguf *g)
 {
     uint32_t at = 0;
-    let_go(r);
-    r->place = malloc(((size_t)g->n_kv + 1) * sizeof(*r->place));
-    if (!r->place)
+    a->place = malloc(((size_t)g->n_kv + 1) * sizeof(*a->place));
+    if (!a->place)
         return -ENOMEM;
     for (uint32_t i = 0; i < g->n_kv; i++)
-        r->place[i] = edit_key_is_own(g, i) ? STORED : at++;
-    r->base = gguf_ref(g);
+        a->place[i] = edit_key_is_own(g, i) ? STORED : at++;
+    a->base = gguf_ref(g);
     return 0;
 }
 
@@ -605,20 +602,18 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
 }
 
 /* A key that the edit changes, makes, moves or removes: what the state has of it, unless that is kept already. */
-static void note(struct recorder *r, const struct gguf *g, uint32_t kv, struct buf *facts,
-                 bool *values)
+static void note(struct adding *a, const struct gguf *g, uint32_t kv)
 {
     const char *key = gguf_key(g, &g->kv[kv]);
     const size_t n = g->kv[kv].key_len;
-    uint32_t i = gguf_find_key(r->base, key, n);
+    uint32_t i = gguf_find_key(a->base, key, n);
     if (i == UINT32_MAX) {
-        put_fact(facts, UINT64_MAX, key, n, 0, n);
-    } else if (r->place[i] != STORED) {
-        const struct gguf_kv *k = &r->base->kv[i];
-        put_fact(facts, r->place[i], r->base->head + k->off, (size_t)(k->end - k->off),
+        put_fact(&a->facts, UINT64_MAX, key, n, 0, n);
+    } else if (a->place[i] != STORED) {
+        const struct gguf_kv *k = &a->base->kv[i];
+        put_fact(&a->facts, a->place[i], a->base->head + k->off, (size_t)(k->end - k->off),
                  (size_t)(k->key_off - k->off), n);
-        r->place[i] = STORED;
-        *values = true;
+        a->place[i] = STORED;
     }
 }
 
@@ -639,10 +634,8 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
  * What an edit changes, by a walk over both lists of keys: keys that are passed side by side stay. Of two keys
  * that changed places the one that went further is noted.
  */
-static void compare(struct recorder *r, const struct recorded_edit *edit, struct buf *facts,
-                    bool *values)
+static void compare(struct adding *to, const struct gguf *a, const struct gguf *b)
 {
-    const struct gguf *a = edit->before, *b = edit->after;
     uint32_t i = 0, k = 0;
     for (;;) {
         i = skip_own(a, i);
@@ -656,30 +649,21 @@ static void compare(struct recorder *r, const struct recorded_edit *edit, struct
             return;
         const uint32_t there = find(b, a, i), here = find(a, b, k);
         if (i < a->n_kv && there == k) { /* another value */
-            note(r, a, i++, facts, values);
+            note(to, a, i++);
             k++;
         } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed; or noted */
-            note(r, a, i++, facts, values);
+            note(to, a, i++);
         } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added; or noted */
             if (here == UINT32_MAX)
-                note(r, b, k, facts, values);
+                note(to, b, k);
             k++;
         } else if (there - k > here - i) {
-            note(r, a, i++, facts, values);
+            note(to, a, i++);
         } else {
-            note(r, a, here, facts, values);
+            note(to, a, here);
             k++;
         }
     }
-}
-
-static uint64_t identity(struct recorder *r, struct gguf *g)
-{
-    if (g == r->last)
-        return r->last_id;
-    gguf_free(r->last);
-    r->last = gguf_ref(g);
-    return r->last_id = edit_keys_id(g);
 }
 
 /* Its edit is not in the file, and the keys are still those that it has. */
@@ -694,52 +678,24 @@ static bool joins(const struct history_record *r, const struct recorded_edit *ed
                                     edit->now >= r->end && edit->now - r->end < HISTORY_JOIN);
 }
 
-/* The newest state, as another process may have left it. It is joined only if its keys can be found. */
-static int look_up(struct recorder *r, const struct recorded_edit *edit, uint64_t before,
-                   struct err *e)
+/* True if the edit joins the newest state, whose keys were found. */
+static bool look_up(const struct history_file *f, const struct recorded_edit *edit, uint64_t before,
+                    struct adding *a)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    const struct history_state *s = f->n ? &f->state[f->n - 1] : NULL;
     struct gguf *keys = NULL;
-    let_go(r);
-    int done = history_load(r->h, &f, e);
-    if (done < 0)
-        return done;
-    r->end = f.end;
-    r->number = last_number(&f);
-    if (f.n == 0 || !joins(&f.state[f.n - 1].rec, edit, before))
-        return 0;
-    r->rec = f.state[f.n - 1].rec;
-    r->at = f.state[f.n - 1].at;
-    if (history_before(&f, f.n - 1, edit->before, &keys, NULL) < 0)
-        return 0;
-    if (edit_keys_id(keys) == r->rec.before && set_base(r, keys) < 0)
-        done = no_memory(e);
-    for (size_t i = f.state[f.n - 1].fact; r->base && i < f.n_fact; i++) {
-        uint32_t kv =
-            gguf_find_key(r->base, f.fact[i].bytes + f.fact[i].key_off, f.fact[i].key_len);
-        if (kv != UINT32_MAX)
-            r->place[kv] = STORED;
-    }
+    if (!s || !joins(&s->rec, edit, before) ||
+        history_before(f, f->n - 1, edit->before, &keys, NULL) < 0)
+        return false;
+    bool found = edit_keys_id(keys) == s->rec.before && set_base(a, keys) == 0;
     gguf_free(keys);
-    return done;
-}
-
-/* The file is as this recorder left it. */
-static bool is_known(struct recorder *r, int fd, const struct stat *st)
-{
-    uint8_t now[HISTORY_UNIT], known[HISTORY_UNIT];
-    part_put(&r->rec, STATE, known);
-    return fd >= 0 && (uint64_t)st->st_size == r->end &&
-           sys_read_all(r->h->sys, fd, now, sizeof(now), r->at) == 0 &&
-           memcmp(now, known, sizeof(now)) == 0;
-}
-
-static int write_record(struct recorder *r, int fd, struct err *e)
-{
-    uint8_t record[HISTORY_UNIT];
-    part_put(&r->rec, STATE, record);
-    int done = sys_write_all(r->h->sys, fd, record, sizeof(record), r->at);
-    return done < 0 ? failed(r->h, done, "write it", e) : 0;
+    for (size_t i = s->fact; found && i < f->n_fact; i++) {
+        const struct history_fact *x = &f->fact[i];
+        uint32_t kv = gguf_find_key(a->base, x->bytes + x->key_off, x->key_len);
+        if (kv != UINT32_MAX)
+            a->place[kv] = STORED;
+    }
+    return found;
 }
 
 /* The whole file anew, or for the first time (H1). */
@@ -766,24 +722,6 @@ static int replace(struct history *h, const char *name, const struct buf *b, str
     return r < 0 ? failed(h, r, "write it", e) : 0;
 }
 
-/* Behind what the file has. */
-static int append(struct recorder *r, int fd, const struct stat *st, const struct buf *b, bool sync,
-                  struct err *e)
-{
-    const struct sys *sys = r->h->sys;
-    int done = buf_error(b);
-    if (done == 0 && (uint64_t)st->st_size > r->end)
-        done = sys->ftruncate(sys, fd, r->end);
-    if (done == 0)
-        done = sys_write_all(sys, fd, b->data, b->len, r->end);
-    if (done == 0 && sync)
-        done = sys_sync(sys, fd);
-    if (done < 0)
-        return failed(r->h, done, "write it", e);
-    r->end += b->len;
-    return 0;
-}
-
 static int add_part(const struct history *h, struct history_record *rec, enum part kind,
                     const struct buf *facts, struct buf *b, struct err *e)
 {
@@ -802,39 +740,59 @@ static int add_part(const struct history *h, struct history_record *rec, enum pa
     return 0;
 }
 
-static int join(struct recorder *r, const struct recorded_edit *edit, int fd, const struct stat *st,
-                const uint64_t id[2], struct err *e)
+/* Behind what the file has, and the state's record, durable (H1). */
+static int append(const struct recorder *r, const struct history_file *f, const struct buf *b,
+                  struct err *e)
 {
-    CLEANUP(buf_free) struct buf facts = BUF_INIT;
+    const struct sys *sys = r->h->sys;
+    uint8_t record[HISTORY_UNIT];
+    struct stat st;
+    int fd = buf_error(b) ? no_memory(e) : open_file(r->h, r->h->name, O_RDWR, &st, e), done = 0;
+    if (fd < 0)
+        return fd;
+    if ((uint64_t)st.st_size > f->end)
+        done = sys->ftruncate(sys, fd, f->end);
+    if (done == 0)
+        done = sys_write_all(sys, fd, b->data, b->len, f->end);
+    part_put(&r->rec, STATE, record);
+    if (done == 0 && !r->added)
+        done = sys_write_all(sys, fd, record, sizeof(record), r->at);
+    if (done == 0)
+        done = sys_sync(sys, fd);
+    sys_close(sys, &fd);
+    return done < 0 ? failed(r->h, done, "write it", e) : 0;
+}
+
+static int join(struct recorder *r, const struct recorded_edit *edit, const struct history_file *f,
+                const uint64_t id[2], struct adding *a, struct err *e)
+{
+    const struct history_state *s = &f->state[f->n - 1];
     CLEANUP(buf_free) struct buf part = BUF_INIT;
     struct history_record more = {0};
-    bool values = false;
-    compare(r, edit, &facts, &values);
-    int done = facts.len || facts.err ? add_part(r->h, &more, MORE, &facts, &part, e) : 0;
-    if (done == 0 && part.len)
-        done = append(r, fd, st, &part, values, e);
-    if (done < 0)
-        return done;
+    r->rec = s->rec;
+    r->at = s->at;
+    r->added = false;
     if (is_unused(&r->rec, id[0])) {
         r->rec.closed = edit->undo;
         r->rec.restored = edit->restored;
     }
     r->rec.landed = id[0];
     r->rec.planned = id[1];
-    r->unsynced = true;
-    return write_record(r, fd, e);
+    compare(a, edit->before, edit->after);
+    int done = a->facts.len || a->facts.err ? add_part(r->h, &more, MORE, &a->facts, &part, e) : 0;
+    return done < 0 ? done : append(r, f, &part, e);
 }
 
-static int add_state(struct recorder *r, const struct recorded_edit *edit, int fd,
-                     const struct stat *st, const uint64_t id[2], struct err *e)
+static int add_state(struct recorder *r, const struct recorded_edit *edit,
+                     const struct history_file *f, const uint64_t id[2], struct adding *a,
+                     struct err *e)
 {
-    CLEANUP(buf_free) struct buf facts = BUF_INIT;
     CLEANUP(buf_free) struct buf part = BUF_INIT;
-    bool values;
-    if (set_base(r, edit->before) < 0)
+    const bool first = f->end == 0;
+    if (set_base(a, edit->before) < 0)
         return no_memory(e);
-    compare(r, edit, &facts, &values);
-    r->rec = (struct history_record){.number = r->number + 1,
+    compare(a, edit->before, edit->after);
+    r->rec = (struct history_record){.number = last_number(f) + 1,
                                      .restored = edit->restored,
                                      .closed = edit->undo,
                                      .begin = edit->now,
@@ -843,47 +801,32 @@ static int add_state(struct recorder *r, const struct recorded_edit *edit, int f
                                      .landed = id[0],
                                      .planned = id[1],
                                      .format = format_of(edit->before)};
-    if (fd < 0)
-        head_put(&part, r->h->model, strlen(r->h->model), r->number);
-    r->at = fd < 0 ? part.len : r->end;
-    int done = add_part(r->h, &r->rec, STATE, &facts, &part, e);
-    if (done == 0)
-        done = fd < 0 ? replace(r->h, r->h->name, &part, e) : append(r, fd, st, &part, true, e);
+    r->added = true;
+    if (first)
+        head_put(&part, r->h->model, strlen(r->h->model), 0);
+    r->at = first ? part.len : f->end;
+    int done = add_part(r->h, &r->rec, STATE, &a->facts, &part, e);
     if (done < 0)
         return done;
-    if (fd < 0)
-        r->end = part.len;
-    r->number++;
-    r->unpruned = true;
-    r->unsynced = false;
-    return 0;
+    return first ? replace(r->h, r->h->name, &part, e) : append(r, f, &part, e);
 }
 
 /* With the folder's lock. */
 static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
                  struct err *e)
 {
-    struct stat st = {0};
-    struct err why = {0};
-    int done = 0, fd = open_file(r->h, r->h->name, O_RDWR, &st, &why);
-    if (fd < 0 && fd != -ENOENT)
-        return err_set(e, fd, "%s", why.msg);
-    if (!r->base || !is_known(r, fd, &st))
-        done = look_up(r, edit, id[0], e);
-    else if (r->dirty)
-        done = write_record(r, fd, e); /* it may be the newest for the last time */
-    r->dirty = false;
-    if (done == 0)
-        done = r->base && joins(&r->rec, edit, id[0]) ? join(r, edit, fd, &st, id, e)
-                                                      : add_state(r, edit, fd, &st, id, e);
-    if (fd >= 0)
-        sys_close(r->h->sys, &fd);
-    return done;
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    CLEANUP(adding_free) struct adding a = {0};
+    int done = history_load(r->h, &f, e);
+    if (done < 0)
+        return done;
+    return look_up(&f, edit, id[0], &a) ? join(r, edit, &f, id, &a, e)
+                                        : add_state(r, edit, &f, id, &a, e);
 }
 
 int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e)
 {
-    const uint64_t before = identity(r, edit->before), id[2] = {before, identity(r, edit->after)};
+    const uint64_t id[2] = {edit_keys_id(edit->before), edit_keys_id(edit->after)};
     r->running = false;
     if (id[0] == id[1])
         return 0;
@@ -892,29 +835,8 @@ int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct 
         done = begin(r, edit, id, e);
         unlock(r->h);
     }
-    if (done < 0)
-        let_go(r);
     r->running = done == 0;
     return done < 0 ? done : 1;
-}
-
-void recorder_end(struct recorder *r, bool landed, int64_t now)
-{
-    if (!r->running)
-        return;
-    if (landed) {
-        r->rec.landed = r->rec.planned;
-        r->rec.end = now;
-    } else {
-        r->rec.planned = r->rec.landed;
-    }
-    r->dirty = true;
-    r->running = false;
-}
-
-bool recorder_is_settled(const struct recorder *r)
-{
-    return r->running ? !r->unsynced : !(r->dirty || r->unsynced || r->unpruned);
 }
 
 /* ---- what is too much ---- */
@@ -985,46 +907,52 @@ static int prune_all(struct history *h, struct err *e)
     }
 }
 
-static int prune(struct recorder *r, struct err *e)
+/* What became of the edit, if the state is where it was. It need not be durable: until the next edit is, what the
+ * model has shows it. */
+static int write_end(const struct recorder *r, const struct history_record *rec, struct err *e)
 {
-    int done = lock(r->h, false, 0, e);
-    if (done < 0)
-        return done;
-    (void)r->h->sys->unlinkat(r->h->sys, r->h->dir, NEW_NAME); /* of a process that was killed */
-    done = prune_model(r->h, e);
-    if (done == 0)
-        done = prune_all(r->h, e);
+    const struct sys *sys = r->h->sys;
+    uint8_t known[HISTORY_UNIT], now[HISTORY_UNIT];
+    struct stat st;
+    int fd = open_file(r->h, r->h->name, O_RDWR, &st, e), done = 0;
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    part_put(&r->rec, STATE, known);
+    if (sys_read_all(sys, fd, now, sizeof(now), r->at) == 0 &&
+        memcmp(now, known, sizeof(now)) == 0) {
+        part_put(rec, STATE, now);
+        done = sys_write_all(sys, fd, now, sizeof(now), r->at);
+    }
+    sys_close(sys, &fd);
+    return done < 0 ? failed(r->h, done, "write it", e) : 0;
+}
+
+static int prune(struct history *h, struct err *e)
+{
+    (void)h->sys->unlinkat(h->sys, h->dir, NEW_NAME); /* of a process that was killed */
+    int r = prune_model(h, e);
+    return r < 0 ? r : prune_all(h, e);
+}
+
+int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
+{
+    struct history_record rec = r->rec;
+    struct err why = {0};
+    if (!r->running)
+        return 0;
+    r->running = false;
+    if (landed) {
+        rec.landed = rec.planned;
+        rec.end = now;
+    } else {
+        rec.planned = rec.landed;
+    }
+    int done = lock(r->h, false, 0, &why);
+    if (done < 0) /* all was removed meanwhile, or why it cannot be locked */
+        return done == -ENOENT ? 0 : err_set(e, done, "%s", why.msg);
+    done = write_end(r, &rec, e);
+    int pruned = r->added ? prune(r->h, done == 0 ? e : NULL) : 0;
     unlock(r->h);
-    let_go(r); /* it may have been moved */
-    return done;
-}
-
-/* What became of the last edit, durable. Without the lock: only the model's one writer does this. */
-static int write_down(struct recorder *r, struct err *e)
-{
-    struct stat st = {0};
-    int done = r->base ? open_folder(r->h, false, e) : -ENOENT, fd = -1;
-    if (done == 0)
-        fd = done = open_file(r->h, r->h->name, O_RDWR, &st, e);
-    if (fd >= 0 && (uint64_t)st.st_size != r->end)
-        done = -ENOENT; /* it was forgotten meanwhile */
-    if (done >= 0 && !r->running)
-        done = write_record(r, fd, e);
-    if (done >= 0 && (done = sys_sync(r->h->sys, fd)) < 0)
-        (void)failed(r->h, done, "sync it", e);
-    if (fd >= 0)
-        sys_close(r->h->sys, &fd);
-    return done == -ENOENT ? 0 : done;
-}
-
-int recorder_settle(struct recorder *r, struct err *e)
-{
-    int done = r->dirty || r->unsynced ? write_down(r, e) : 0;
-    r->dirty = r->unsynced = false;
-    if (r->running)
-        return done;
-    int pruned = r->unpruned ? prune(r, done == 0 ? e : NULL) : 0;
-    r->unpruned = false;
     return done < 0 ? done : pruned;
 }
 

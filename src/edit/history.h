@@ -6,8 +6,7 @@
  *     r = history_open(&h, &sys_libc, home, "/real/path/m.gguf", HISTORY_KEEP, &e);
  *     struct recorder rec = {.h = &h};
  *     r = recorder_begin(&rec, &edit, &e);       before an edit is written
- *     recorder_end(&rec, true, now);             what became of it
- *     r = recorder_settle(&rec, &e);             later: written down, and what is too much dropped
+ *     r = recorder_end(&rec, true, now, &e);     what became of it; what is too much is dropped
  *     r = history_text(&h, now, &text, &e);
  *     r = history_pick(&h, 0, now, &pick, &e);   the keys as before the last edits
  *
@@ -24,9 +23,9 @@
  * model's: keys without a fact stay as they are, in their order, and the others go where the facts say.
  *
  * Invariants:
- *  H1. A fact with a value is durable before the edit that changes the value is written, and so is a new state.
+ *  H1. All that is kept of an edit is durable before it is written.
  *  H2. Numbers of a model rise, and none is used twice.
- *  H3. After recorder_settle() a model has at most `keep` states (HISTORY_KEEP_SAME: no more than before
+ *  H3. After recorder_end() a model has at most `keep` states (HISTORY_KEEP_SAME: no more than before
  *      its newest), and all models at most HISTORY_BYTES_MAX; the oldest go first, but never the last of a model.
  *  H4. Nothing is used but folders and regular files with one name, of this process's user and written by
  *      nobody else. Links are followed above the state folder only.
@@ -140,28 +139,16 @@ struct recorded_edit {
  */
 struct recorder {
     struct history *h;         /* not owned */
-    struct history_record rec; /* of the newest state, if `base` is there */
-    uint64_t at, end, number;  /* of the file: where that is, its end, and the last number */
-    struct gguf *base;         /* a reference: the keys of the newest state; NULL: look */
-    uint32_t *place;           /* owned: of these, where they stand; STORED: there is a fact */
-    struct gguf *last;         /* a reference: keys whose identity is known */
-    uint64_t last_id;
-    bool running;  /* an edit is being written */
-    bool dirty;    /* the file does not have what became of the last edit */
-    bool unsynced; /* what was written is not synced */
-    bool unpruned; /* the bounds were not looked at since a state was added */
+    struct history_record rec; /* of the edit's state, ... */
+    uint64_t at;               /* ... and where that is in the file */
+    bool running;              /* an edit is being written */
+    bool added;                /* the state is its own */
 };
 
 /* 1: what it changes is kept; 0: it changes no key; -EFBIG (over HISTORY_BYTES_MAX), -EPERM, -errno. */
 int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e);
-/* landed: the edit is in the file. Asks nothing of the disk. */
-void recorder_end(struct recorder *r, bool landed, int64_t now);
-/* Write what became of the last edit, sync it, and drop what is too much, but only sync while an edit is being
- * written. 0, -errno: it is done with the next edit. */
-int recorder_settle(struct recorder *r, struct err *e);
-/* True if recorder_settle() has nothing to do. */
-bool recorder_is_settled(const struct recorder *r);
-void recorder_close(struct recorder *r);
+/* landed: the edit is in the file. Without it the edit's outcome stays unknown. 0, -errno. */
+int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e);
 
 /* ---- for people ---- */
 

@@ -11,46 +11,37 @@
 #include "base/when.h"
 #include "edit/restore.h"
 
+/* What is asked of the job, in the order in which it does that. */
+enum { END = 1, KEEP = 2, LOOK = 4, ALL = 7 };
+
 struct history_job {
     struct crew_job job; /* first: see turn() */
     struct err why;      /* nothing can be kept */
     struct logger log;
     struct lock lock;
-    struct cond wake;  /* there is something to do */
-    struct cond ready; /* something is done */
+    struct cond done; /* something was done */
     /* Of the thread that commits: */
     bool waits; /* what the present edit changes is to be kept */
     bool late;  /* that takes long */
     bool said;  /* what goes wrong was logged */
     /* Protected by the lock: */
     struct crew *crew;
-    unsigned refs;   /* of the caller and of the job */
-    bool runs, stop; /* the job has its turn, and is to end */
-    bool answered;   /* what was asked for is kept, or could not be */
-    bool over;       /* the edit did not wait for that: what became of it stays unknown */
-    struct snapshot *before, *after; /* what is asked for and not begun yet: references */
+    unsigned refs;                   /* of the caller and of the job */
+    bool runs;                       /* the job has its turn */
+    unsigned todo, doing;            /* END, KEEP, LOOK */
+    struct snapshot *before, *after; /* KEEP: references */
     uint64_t restored;
     int64_t now;
+    bool over; /* the edit did not wait for that: what became of it stays unknown */
     int result;
     struct err err;
-    bool recorded;      /* an edit is kept, and being written ... */
-    bool ended, landed; /* ... or was */
+    bool recorded; /* an edit is kept, and being written */
+    bool landed;   /* END */
     int64_t ended_at;
-    bool due_set; /* the recorder is to be settled: */
-    struct timespec due;
-    bool looked;  /* at once: a request is to see the states */
-    bool answers; /* the folder did so since a request asked */
     /* Of the job: */
     struct history h;
     struct recorder r;
 };
-
-static struct timespec deadline(unsigned seconds_from_now)
-{
-    struct timespec t = when_now();
-    t.tv_sec += (time_t)seconds_from_now;
-    return t;
-}
 
 /* With the lock, which is dropped. */
 static void drop_ref(struct history_job *j)
@@ -59,12 +50,10 @@ static void drop_ref(struct history_job *j)
     lock_drop(&j->lock);
     if (!last)
         return;
-    recorder_close(&j->r);
     history_close(&j->h);
     snapshot_unref(j->before);
     snapshot_unref(j->after);
-    cond_destroy(&j->wake);
-    cond_destroy(&j->ready);
+    cond_destroy(&j->done);
     lock_destroy(&j->lock);
     free(j);
 }
@@ -77,11 +66,9 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
     if (!j)
         return -ENOMEM;
     lock_init(&j->lock);
-    cond_init(&j->wake);
-    cond_init(&j->ready);
+    cond_init(&j->done);
     j->log = *log;
     j->refs = 1;
-    j->answered = true;
     j->r.h = &j->h;
     (void)history_home(&home, &j->why);
     int r = history_open(&j->h, sys, home ? home : "", model, keep, NULL);
@@ -95,14 +82,13 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 void history_job_crew(struct history_job *j, struct crew *crew)
 {
-    lock_take(&j->lock);
+    LOCKED(&j->lock);
     j->crew = crew;
-    lock_drop(&j->lock);
 }
 
 /* ---- the job ---- */
 
-/* With the lock, which is given up while the disk is asked, as by all below. */
+/* With the lock, which is given up while the disk is asked. */
 static void keep(struct history_job *j)
 {
     struct snapshot *before = j->before, *after = j->after;
@@ -121,42 +107,28 @@ static void keep(struct history_job *j)
     j->recorded = r > 0 && !j->over;
     j->result = r < 0 ? r : 0;
     j->err = e;
-    j->answered = true;
 }
 
-/* For a request, too: it learns whether the folder answers, and finds the reason. */
-static void settle(struct history_job *j)
+/* The same. To look is to learn whether the folder answers. */
+static void work(struct history_job *j)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
-    bool look = j->looked;
-    j->due_set = false;
-    lock_drop(&j->lock);
-    (void)recorder_settle(&j->r, NULL);
-    if (look)
-        (void)history_load(&j->h, &f, NULL);
-    lock_take(&j->lock);
-    j->answers |= look;
-    j->looked &= !look;
-}
-
-/* True if there was something to do. */
-static bool work(struct history_job *j)
-{
-    if (j->ended) {
-        recorder_end(&j->r, j->landed, j->ended_at);
-        j->recorded = j->ended = false;
-    } else if (j->before) {
+    const bool landed = j->landed;
+    const int64_t ended_at = j->ended_at;
+    j->doing = j->todo & -j->todo;
+    j->todo &= ~j->doing;
+    if (j->doing == KEEP) {
         keep(j);
-    } else if (j->looked || (j->due_set && (j->stop || when_past(&j->due, 0)))) {
-        settle(j);
     } else {
-        return false;
+        lock_drop(&j->lock);
+        if (j->doing == END)
+            (void)recorder_end(&j->r, landed, ended_at, NULL);
+        else
+            (void)history_load(&j->h, &f, NULL);
+        lock_take(&j->lock);
     }
-    if (!j->due_set && ((j->recorded && !j->stop) || !recorder_is_settled(&j->r))) {
-        j->due = deadline(HISTORY_LATER);
-        j->due_set = true;
-    }
-    return true;
+    j->doing = 0;
+    cond_broadcast(&j->done);
 }
 
 /* It ends where it has nothing to do: of many models that are edited, few threads and folders are open. */
@@ -165,53 +137,47 @@ static bool turn(struct crew_job *job, struct timespec *again)
     struct history_job *j = (struct history_job *)job;
     (void)again;
     lock_take(&j->lock);
-    for (bool more = true; more; cond_broadcast(&j->ready)) {
-        more = work(j);
-        if (!more && j->due_set && !j->stop) {
-            (void)lock_wait(&j->lock, &j->wake, &j->due);
-            more = true;
-        }
-    }
-    recorder_close(&j->r);
+    while (j->todo)
+        work(j);
     sys_close(j->h.sys, &j->h.dir);
     j->runs = false;
-    cond_broadcast(&j->ready);
     drop_ref(j);
     return false;
 }
 
 /* Under the lock. */
-static int start(struct history_job *j)
+static int ask(struct history_job *j, unsigned what)
 {
     int r = j->runs ? 0 : j->crew ? crew_do_beside(j->crew, &j->job, turn) : -ESHUTDOWN;
     if (r < 0)
         return err_set(&j->err, r, "cannot start a thread: %s", strerror(-r));
     j->refs += !j->runs;
     j->runs = true;
-    cond_signal(&j->wake);
+    j->todo |= what;
     return 0;
+}
+
+/* The same. False: that takes longer. */
+static bool wait_for(struct history_job *j, unsigned what, unsigned seconds)
+{
+    struct timespec until = when_now();
+    until.tv_sec += (time_t)seconds;
+    while (((j->todo | j->doing) & what) && lock_wait(&j->lock, &j->done, &until))
+        ;
+    return !((j->todo | j->doing) & what);
 }
 
 /* ---- the thread that commits ---- */
 
-/* Under the lock. */
-static bool wait_answer(struct history_job *j)
+static int ask_to_keep(struct history_job *j, struct snapshot *before, struct snapshot *after,
+                       uint64_t restored)
 {
-    const struct timespec until = deadline(HISTORY_WAIT);
-    while (!j->answered && lock_wait(&j->lock, &j->ready, &until))
-        ;
-    return j->answered;
-}
-
-static int ask(struct history_job *j, struct snapshot *before, struct snapshot *after,
-               uint64_t restored)
-{
-    if (j->late ? !j->answered : !wait_answer(j))
+    if (!wait_for(j, KEEP, j->late ? 0 : HISTORY_WAIT))
         return err_set(&j->err, -ETIMEDOUT, "the state before is still being written");
-    int r = start(j);
+    int r = ask(j, KEEP);
     if (r < 0)
         return r;
-    j->late = j->answered = j->over = false;
+    j->late = j->over = j->recorded = false;
     j->before = snapshot_ref(before);
     j->after = snapshot_ref(after);
     j->restored = restored;
@@ -237,7 +203,7 @@ void history_job_begin(struct history_job *j, struct snapshot *before, struct sn
         return;
     if (r == 0) {
         lock_take(&j->lock);
-        r = ask(j, before, after, restored);
+        r = ask_to_keep(j, before, after, restored);
         e = j->err;
         lock_drop(&j->lock);
     }
@@ -251,7 +217,7 @@ void history_job_wait(struct history_job *j)
     if (!j->waits)
         return;
     lock_take(&j->lock);
-    j->late = !wait_answer(j);
+    j->late = !wait_for(j, KEEP, HISTORY_WAIT);
     int r = j->late ? err_set(&j->err, -ETIMEDOUT, "this takes over %d s; the edit does not wait",
                               HISTORY_WAIT)
                     : j->result;
@@ -262,31 +228,24 @@ void history_job_wait(struct history_job *j)
 
 void history_job_end(struct history_job *j, bool landed)
 {
-    lock_take(&j->lock);
-    if (j->waits && !j->answered) {
+    LOCKED(&j->lock);
+    if (j->waits && ((j->todo | j->doing) & KEEP)) {
         j->over = true;
-    } else if (j->waits && j->recorded) {
-        j->ended = true;
+    } else if (j->waits && j->recorded && ask(j, END) == 0) {
         j->landed = landed;
         j->ended_at = when_date().tv_sec;
     }
     j->waits = false;
-    lock_drop(&j->lock);
 }
 
 int history_job_look(struct history_job *j, struct history *ret, struct err *e)
 {
-    const struct timespec until = deadline(HISTORY_SETTLE);
     *ret = HISTORY_INIT;
     if (j->why.code)
         return err_set(e, -ENOENT, "%s", j->why.msg);
     lock_take(&j->lock);
-    j->answers = false;
-    int r = start(j);
-    j->looked = r == 0;
-    while (r == 0 && j->looked && lock_wait(&j->lock, &j->ready, &until))
-        ;
-    if (r == 0 && !j->answers)
+    int r = ask(j, LOOK);
+    if (r == 0 && !wait_for(j, LOOK, HISTORY_SETTLE))
         r = -EIO;
     lock_drop(&j->lock);
     if (r < 0)
@@ -298,11 +257,7 @@ void history_job_close(struct history_job *j)
 {
     if (!j)
         return;
-    const struct timespec until = deadline(HISTORY_WAIT);
     lock_take(&j->lock);
-    j->stop = true;
-    cond_signal(&j->wake);
-    while (j->runs && lock_wait(&j->lock, &j->ready, &until))
-        ;
+    (void)wait_for(j, ALL, HISTORY_WAIT);
     drop_ref(j);
 }

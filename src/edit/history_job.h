@@ -10,8 +10,8 @@
  *     history_job_end(j, landed);                 after it
  *     history_job_close(j);
  *
- * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The job begins with
- * an edit, and ends HISTORY_LATER after the last one, when all is written.
+ * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The job has a turn while
+ * there is something to do.
  *
  * Threads: history_job_begin(), _wait() and _end() from the one that commits; history_job_look() from any.
  */
@@ -24,7 +24,6 @@
 #include "model/snapshot.h"
 
 #define HISTORY_WAIT 1    /* seconds: an edit */
-#define HISTORY_LATER 1   /* seconds after which what became of an edit is written */
 #define HISTORY_SETTLE 10 /* seconds: a request for the states */
 
 struct history_job;

@@ -108,12 +108,9 @@ int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t
     struct recorder r = {.h = h};
     struct recorded_edit edit = {before, after, restored > 0, restored, now};
     int done = recorder_begin(&r, &edit, e);
-    recorder_end(&r, true, now);
     if (done > 0)
-        done = recorder_settle(&r, e);
-    int64_t number = (int64_t)r.rec.number;
-    recorder_close(&r);
-    return done < 0 ? done : number;
+        done = recorder_end(&r, true, now, e);
+    return done < 0 ? done : (int64_t)r.rec.number;
 }
 
 bool numbers_are(struct history *h, uint64_t first, uint64_t last)

@@ -132,12 +132,8 @@ static void test_failed(void)
         struct recorded_edit e = {t.b, t.c, false, 0, now};
         struct recorder fresh = {.h = h}, *r = now % 100 ? &fresh : &old;
         CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 1);
-        recorder_end(r, false, now);
-        CU_ASSERT_EQUAL(recorder_settle(r, NULL), 0);
-        CU_ASSERT_TRUE(recorder_is_settled(r));
-        recorder_close(&fresh);
+        CU_ASSERT_EQUAL(recorder_end(r, false, now, NULL), 0);
     }
-    recorder_close(&old);
     CU_ASSERT_TRUE(numbers_are(h, 1, 2));
     CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
     edit(h, t.b, t.c, 3000, 0);
@@ -265,15 +261,14 @@ static void random_edits(uint64_t seed)
         bool landed = draw(6);
         int done = recorder_begin(&r, &e, NULL);
         CU_ASSERT_EQUAL(done, edit_keys_id(a) != edit_keys_id(b));
-        recorder_end(&r, landed, at);
-        if (draw(2))
-            CU_ASSERT_EQUAL(recorder_settle(&r, NULL), 0);
+        if (draw(4)) /* else its outcome stays unknown */
+            CU_ASSERT_EQUAL(recorder_end(&r, landed, at, NULL), 0);
         if (done == 1 && r.rec.number > states)
             of[states++] = now;
         if (landed)
             now = then;
         if (draw(4) == 0) /* another process goes on */
-            recorder_close(&r);
+            r = (struct recorder){.h = &x.h};
         gguf_free(a);
         gguf_free(b);
     }
@@ -285,7 +280,6 @@ static void random_edits(uint64_t seed)
         gguf_free(want);
     }
     gguf_free(g);
-    recorder_close(&r);
     home_teardown(&x);
 }
 
@@ -415,14 +409,11 @@ static void test_many(void)
     for (unsigned i = 0; i < 3000; i++) {
         struct recorded_edit e = {i % 2 ? t.b : t.a, i % 2 ? t.a : t.b, false, 0, now};
         CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1);
-        recorder_end(&r, true, now);
+        CU_ASSERT_EQUAL(recorder_end(&r, true, now, NULL), 0);
         now += i % 3 == 2 ? 60 : 3;
-        if (i % 100 == 99)
-            CU_ASSERT_EQUAL(recorder_settle(&r, NULL), 0);
     }
     CU_ASSERT_TRUE(numbers_are(h, 1000 - 19, 1000));
     CU_ASSERT_TRUE(size_of(&t.x) < 64 * HISTORY_UNIT);
-    recorder_close(&r);
     three_free(&t);
 }
 
@@ -479,8 +470,7 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     big->kv[1].end += bytes;
     r = (struct recorder){.h = &h};
     struct recorded_edit e = {big, g, false, 0, now};
-    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not settled: as after a kill */
-    recorder_close(&r);
+    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not ended: as after a kill */
     big->head = head;
     free(large);
     gguf_free(big);
@@ -871,17 +861,15 @@ static void test_folder_removed(void)
         struct recorded_edit first = {t.a, t.b, false, 0, 1000},
                              next = {t.b, t.c, false, 0, 1000 + later};
         CU_ASSERT_EQUAL(recorder_begin(&r, &first, NULL), 1);
-        recorder_end(&r, true, 1000);
+        CU_ASSERT_EQUAL(recorder_end(&r, true, 1000, NULL), 0);
         remove_folder(&t.x);
         CU_ASSERT_EQUAL(picks(h, 0, t.b, NULL, false), -ENOENT);
         CU_ASSERT_EQUAL(recorder_begin(&r, &next, NULL), 1);
-        recorder_end(&r, true, 1000 + later);
-        CU_ASSERT_EQUAL(recorder_settle(&r, NULL), 0);
+        CU_ASSERT_EQUAL(recorder_end(&r, true, 1000 + later, NULL), 0);
         CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
         CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/m.gguf", 20), 0);
         CU_ASSERT_TRUE(numbers_are(&other, 1, 1)); /* as another process sees it */
         history_close(&other);
-        recorder_close(&r);
         three_free(&t);
     }
 }

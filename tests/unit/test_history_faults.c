@@ -154,9 +154,7 @@ static int record(struct recorder *r, struct edit_file *f, struct edit *d, struc
     alloc_arm(alloc_fails, false);
     (void)recorder_begin(r, &edit, NULL);
     int done = commit(f, d, &res, NULL);
-    recorder_end(r, done == 0, now);
-    (void)recorder_settle(r, NULL);
-    recorder_close(r);
+    (void)recorder_end(r, done == 0, now, NULL);
     alloc_failed = alloc_disarm();
     return done;
 }
@@ -399,9 +397,7 @@ static bool die_at(const struct way *way, enum kind kind, enum fault_mode mode, 
     }
     CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
     CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
-    /* What an edit adds to a state that is there is synced beside the edit, not before it. */
-    check(&w, way, kind, mode == FAULT_POWER && kind == JOINED,
-          mode == FAULT_POWER ? "cut" : "kill");
+    check(&w, way, kind, false, mode == FAULT_POWER ? "cut" : "kill");
     world_free(&w);
     return WEXITSTATUS(status) == FAULT_EXIT;
 }
