@@ -79,6 +79,7 @@ struct edit_slot {
     uint64_t hash;
     struct edit_value *value;       /* of a key: a reference; NULL: the base's */
     struct tensor_content *content; /* of a tensor: the same */
+    struct tensor_id id;            /* of a tensor: which one it is */
     uint64_t rank;
     uint32_t old;  /* number in the base; EDIT_NONE: a new one */
     uint32_t next; /* slot in the same bucket */
@@ -95,6 +96,7 @@ struct edit_change {
         *rank; /* of the base's keys, rising, must outlive it too; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* the same of its tensors */
     const struct ids *ids;       /* as in struct edit_base */
+    atomic_uint *numbers;        /* the same */
     struct edit_slot *slot;      /* owned; in the order in which they were first touched */
     size_t n, cap;
     uint32_t *bucket;  /* owned: first slot of each chain, or EDIT_NONE */
@@ -119,6 +121,8 @@ struct edit_base {
     const uint64_t *rank;        /* as in struct edit_change */
     const uint64_t *tensor_rank; /* the same */
     const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
+    atomic_uint
+        *numbers; /* the next number of a tensor, or of a version of one; NULL: none are given */
 };
 
 /* The first, of a model whose tensors are not edited. */

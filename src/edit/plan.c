@@ -23,7 +23,7 @@ struct draft {
     const struct gguf *g;
     const struct edit_options *o;
     const struct edit_keys *keys;
-    const struct edit_info *info; /* the tensors */
+    const struct edit_tensor *info; /* the tensors */
     size_t n;
     struct edit_plan *p;
     uint64_t bare;     /* bytes of the header without reserve and padding */
@@ -33,7 +33,7 @@ struct draft {
 };
 
 /* Bytes of a tensor of the new file. */
-static inline uint64_t info_size(const struct draft *d, const struct edit_info *t)
+static inline uint64_t info_size(const struct draft *d, const struct edit_tensor *t)
 {
     return t->content ? t->content->nbytes : d->g->tensor[t->place].nbytes;
 }
@@ -143,7 +143,7 @@ struct lean {
 };
 
 /* How many bytes of a tensor are the old ones. */
-static uint64_t kept_bytes(const struct draft *d, const struct edit_info *t)
+static uint64_t kept_bytes(const struct draft *d, const struct edit_tensor *t)
 {
     uint64_t n = info_size(d, t);
     for (size_t i = 0; t->content && i < t->content->n; i++)
@@ -286,7 +286,7 @@ static void put_infos(struct buf *b, const struct draft *d)
     bool big = d->g->fmt.big;
     uint64_t at = 0;
     for (size_t i = 0; i < d->n && !buf_error(b); i++) {
-        const struct edit_info *t = &d->info[i];
+        const struct edit_tensor *t = &d->info[i];
         buf_uint(b, t->name_len, 8, big);
         buf_add(b, t->name, t->name_len);
         if (t->content && t->content->shape.n_dims) {
@@ -317,7 +317,7 @@ static int make_head(const struct draft *d, struct err *e)
 }
 
 /* True if the size of a tensor of the new file is known from its old place alone. */
-static bool is_unknown(const struct draft *d, const struct edit_info *t)
+static bool is_unknown(const struct draft *d, const struct edit_tensor *t)
 {
     return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->place]);
 }
@@ -346,13 +346,13 @@ static void add_draft(const struct draft *d, const struct tensor_piece *piece)
     }
 }
 
-static void add_old(const struct draft *d, const struct edit_info *t, uint64_t lo, uint64_t hi)
+static void add_old(const struct draft *d, const struct edit_tensor *t, uint64_t lo, uint64_t hi)
 {
     if (lo < hi)
         image_add_file(d->p->image, EDIT_OLD_FILE, d->g->tensor[t->place].off + lo, hi - lo);
 }
 
-static void add_tensor(const struct draft *d, const struct edit_info *t)
+static void add_tensor(const struct draft *d, const struct edit_tensor *t)
 {
     const struct tensor_content *k = t->content;
     uint64_t at = 0;
@@ -386,7 +386,7 @@ static int make_image(const struct draft *d)
 static bool shrinks(const struct draft *d)
 {
     for (size_t i = 0; i < d->n; i++) {
-        const struct edit_info *t = &d->info[i];
+        const struct edit_tensor *t = &d->info[i];
         if (t->place != EDIT_NONE && info_size(d, t) < d->g->tensor[t->place].nbytes)
             return true;
     }
@@ -471,39 +471,20 @@ static int check(struct draft *d, struct err *e)
     return 0;
 }
 
-/* The ranks of the new header's keys: the reserve is last. And what each tensor was. */
-static int make_ranks(const struct draft *d, bool tensors)
+/* The ranks of the new header's keys: the reserve is last. */
+static int make_ranks(const struct draft *d)
 {
     struct edit_plan *p = d->p;
     p->rank = malloc((d->keys->n + 1) * sizeof(*p->rank));
-    p->tensor = tensors ? malloc((d->n + 1) * sizeof(*p->tensor)) : NULL;
-    p->tensor_rank = tensors ? malloc((d->n + 1) * sizeof(*p->tensor_rank)) : NULL;
-    if (!p->rank || (tensors && (!p->tensor || !p->tensor_rank)))
+    if (!p->rank)
         return -ENOMEM;
     for (size_t i = 0; i < d->keys->n; i++)
         p->rank[i] = d->keys->entry[i].rank;
     p->rank[d->keys->n] = EDIT_LAST;
-    for (size_t i = 0; i < d->n && tensors; i++) {
-        p->tensor[i] = (struct tensor_from){d->info[i].old, d->info[i].content};
-        p->tensor_rank[i] = d->info[i].rank;
-    }
     return 0;
 }
 
-/* The image reads the drafts, which therefore stay as long as the plan. */
-static int keep_drafts(const struct draft *d)
-{
-    struct edit_plan *p = d->p;
-    p->content = calloc(d->n + 1, sizeof(struct tensor_content *));
-    if (!p->content)
-        return -ENOMEM;
-    for (size_t i = 0; i < d->n; i++)
-        if (d->info[i].content)
-            p->content[p->n_content++] = tensor_content_ref(d->info[i].content);
-    return 0;
-}
-
-static int make(struct draft *d, bool tensors, struct err *e)
+static int make(struct draft *d, struct err *e)
 {
     d->p->old_size = d->g->file_size;
     int r = lay_data(d);
@@ -513,14 +494,21 @@ static int make(struct draft *d, bool tensors, struct err *e)
     if (r < 0)
         return r;
     r = make_image(d);
-    if (r == 0 && tensors)
-        r = keep_drafts(d);
     if (r == 0)
-        r = make_ranks(d, tensors);
+        r = make_ranks(d);
     if (r < 0)
         return err_set(e, r, "cannot lay out %zu tensors: %s", d->n, strerror(-r));
     judge(d);
     return check(d, e);
+}
+
+static void drop_tensors(struct edit_plan *p)
+{
+    for (size_t i = 0; i < p->n_tensors; i++)
+        tensor_content_unref(p->tensor[i].content);
+    free(p->tensor);
+    p->tensor = NULL;
+    p->n_tensors = 0;
 }
 
 int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
@@ -542,15 +530,20 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                        "edited, but for that key",
                        (unsigned long long)keys.alignment);
     struct draft d = {.g = g, .o = o, .keys = &keys, .p = &p};
-    struct edit_info *info;
-    r = edit_change_tensors(c, &info, &d.n);
+    r = edit_change_tensors(c, &p.tensor, &p.n_tensors);
     if (r < 0)
         return err_set(e, r, "no memory for the new header");
-    d.info = info;
-    r = make(&d, c->tensors != NULL, e);
-    free(info);
+    for (size_t i = 0; i < p.n_tensors; i++)
+        (void)tensor_content_ref(p.tensor[i].content);
+    d.info = p.tensor;
+    d.n = p.n_tensors;
+    r = make(&d, e);
     if (r < 0)
         return r;
+    for (size_t i = 0; i < p.n_tensors; i++)
+        p.tensor[i].name = NULL;
+    if (!c->tensors)
+        drop_tensors(&p);
     *ret = p;
     p = EDIT_PLAN_INIT;
     return 0;
@@ -596,11 +589,7 @@ void edit_plan_free(struct edit_plan *p)
     if (!p->head_lent)
         buf_free(&p->head);
     image_unref(p->image);
-    for (size_t i = 0; i < p->n_content; i++)
-        tensor_content_unref(p->content[i]);
-    free((void *)p->content);
-    free(p->tensor);
-    free(p->tensor_rank);
+    drop_tensors(p);
     free(p->rank);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;

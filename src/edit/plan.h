@@ -93,12 +93,10 @@ struct edit_plan {
     uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
     struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
     uint64_t *rank;    /* owned: of its keys (change.h); edit_plan_steal_ranks() takes them */
-    /* Owned: what each of its tensors was, and its rank (tensors.h); NULL: the
+    /* Owned: its tensors, without names, with references to their contents, which the image reads; NULL: the
      * change names no tensor, so that they are those of the base. */
-    struct tensor_from *tensor;
-    uint64_t *tensor_rank;
-    struct tensor_content **content; /* owned references: drafts that the image reads */
-    size_t n_content;
+    struct edit_tensor *tensor;
+    size_t n_tensors;
     struct log *lender; /* that of the longest piece, if it is worth to be the journal; or NULL */
     uint64_t lends;     /* bytes of that piece */
 };

@@ -191,6 +191,8 @@ int slot_touch(struct edit_change *c, uint32_t kv, uint32_t *ret)
 {
     size_t all = ((size_t)base_count(c) + 1) * sizeof(*c->slot_of);
     struct edit_slot s = {.old = kv, .rank = base_rank(c, kv)};
+    if (c->of_tensors)
+        s.id = ids_of(c->ids, kv);
     if (!c->slot_of) {
         c->slot_of = malloc(all);
         if (!c->slot_of)
@@ -300,6 +302,8 @@ void slot_set_content(struct edit_change *c, uint32_t i, struct tensor_content *
     (void)tensor_content_ref(k);
     tensor_content_unref(c->slot[i].content);
     c->slot[i].content = k;
+    if (k && c->numbers)
+        c->slot[i].id.version = atomic_fetch_add(c->numbers, 1);
     after(c, i);
 }
 
@@ -421,7 +425,11 @@ int slots_of_tensors(struct edit_change *c, struct edit_change **ret)
         struct edit_change *t = calloc(1, sizeof(*t));
         if (!t)
             return -ENOMEM;
-        *t = (struct edit_change){.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
+        *t = (struct edit_change){.base = c->base,
+                                  .rank = c->tensor_rank,
+                                  .ids = c->ids,
+                                  .numbers = c->numbers,
+                                  .of_tensors = true};
         for (uint32_t i = 0; i < c->base->n_tensors; i++) {
             t->bytes += base_entry(t, i);
             t->data += c->base->tensor[i].nbytes;
@@ -475,6 +483,7 @@ void edit_change_on(struct edit_change *c, const struct edit_base *base)
     edit_change_init(c, base->g, base->rank);
     c->tensor_rank = base->tensor_rank;
     c->ids = base->ids;
+    c->numbers = base->numbers;
 }
 
 void edit_change_drop_values(struct edit_change *c)

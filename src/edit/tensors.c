@@ -48,48 +48,75 @@ static int check_not_split(const struct edit_change *c, struct name name, struct
 
 /* ---- found ---- */
 
-static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
+/* t is that of tensors, in the following. */
+static struct edit_tensor of_base(const struct edit_change *t, uint32_t i)
 {
-    const uint64_t *rank = c->of_tensors ? c->rank : c->tensor_rank;
-    uint64_t at = rank ? rank[i] : edit_first_rank(i);
-    return (struct edit_tensor){i, c->base->tensor[i].nbytes, at, NULL};
+    const struct gguf *g = t->base;
+    const struct gguf_tensor *base = &g->tensor[i];
+    return (struct edit_tensor){.id = ids_of(t->ids, i),
+                                .old = i,
+                                .place = i,
+                                .nbytes = base->nbytes,
+                                .rank = base_rank(t, i),
+                                .name = gguf_name(g, base),
+                                .name_len = base->name_len};
 }
 
 static struct edit_tensor of_slot(const struct edit_change *t, const struct edit_slot *s)
 {
-    if (!s->content)
-        return of_base(t, s->old);
-    return (struct edit_tensor){s->again ? EDIT_NONE : s->old, s->content->nbytes, s->rank,
-                                s->content};
+    return (struct edit_tensor){.id = s->id,
+                                .old = s->again ? EDIT_NONE : s->old,
+                                .place = s->old,
+                                .nbytes = s->content ? s->content->nbytes
+                                                     : t->base->tensor[s->old].nbytes,
+                                .rank = s->rank,
+                                .name = s->name,
+                                .name_len = s->name_len,
+                                .content = s->content};
+}
+
+/* The change of tensors; where none was touched, one without slots. */
+static struct edit_change tensors_of(const struct edit_change *c)
+{
+    return c->tensors
+               ? *c->tensors
+               : (struct edit_change){
+                     .base = c->base, .rank = c->tensor_rank, .ids = c->ids, .of_tensors = true};
 }
 
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret)
 {
-    uint32_t i = EDIT_NONE;
-    if (c->tensors && !slots_find(c->tensors, (struct name){name, n}, &i))
+    const struct edit_change t = tensors_of(c);
+    uint32_t i;
+    if (!slots_find(&t, (struct name){name, n}, &i))
         return false;
-    if (i != EDIT_NONE) {
-        *ret = of_slot(c->tensors, &c->tensors->slot[i]);
-        return true;
-    }
-    i = gguf_find_tensor(c->base, name, n);
-    if (i != EDIT_NONE)
-        *ret = of_base(c, i);
-    return i != EDIT_NONE;
+    *ret =
+        i != EDIT_NONE ? of_slot(&t, &t.slot[i]) : of_base(&t, gguf_find_tensor(c->base, name, n));
+    return true;
 }
 
-bool edit_tensor_name(const struct edit_change *c, uint32_t old, const void **name, size_t *n)
+bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret)
 {
-    const struct gguf *g = c->base;
-    uint32_t i = c->tensors ? slot_of(c->tensors, old) : EDIT_NONE;
-    const struct edit_slot *s = i == EDIT_NONE ? NULL : &c->tensors->slot[i];
-    *name = s ? s->name : gguf_name(g, &g->tensor[old]);
-    *n = s ? s->name_len : g->tensor[old].name_len;
-    return !s || !(s->gone || s->again);
+    const struct edit_change t = tensors_of(c);
+    const uint32_t old = ids_find(c->ids, c->base->n_tensors, number);
+    uint32_t i = old == IDS_NONE ? 0 : slot_of(&t, old);
+    if (old != IDS_NONE && i == EDIT_NONE) {
+        *ret = of_base(&t, old);
+        return true;
+    }
+    for (; old == IDS_NONE && i < t.n && t.slot[i].id.number != number;)
+        i++;
+    if (i == t.n || t.slot[i].gone || t.slot[i].id.number != number)
+        return false;
+    *ret = of_slot(&t, &t.slot[i]);
+    return true;
 }
 
 /* ---- operations ---- */
+
+/* Versions have numbers up to here; beyond, what is begun at the same time gets its own. */
+#define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
 /* What one operation needs. On failure all of it is undone. */
 struct op {
@@ -101,7 +128,10 @@ struct op {
 
 static int begin(struct op *op)
 {
+    const atomic_uint *numbers = op->c->numbers;
     op->mark = edit_mark(op->c);
+    if (numbers && atomic_load(numbers) > NUMBERS_MOST)
+        return err_set(op->e, -EOVERFLOW, "too many edits; mount it again");
     return slots_of_tensors(op->c, &op->t) < 0 ? no_memory(op->e) : 0;
 }
 
@@ -185,7 +215,7 @@ static int make_whole(const struct op *op, const struct tensor_shape *shape,
 
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
-                    size_t pieces, uint64_t rank, struct err *e)
+                    size_t pieces, uint64_t rank, uint32_t number, struct err *e)
 {
     struct op op = {.c = c, .name = {name, n}, .e = e};
     struct tensor_content *k = NULL;
@@ -208,6 +238,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     r = i == EDIT_NONE ? slot_add(op.t, op.name, rank, &i) : slot_save(op.t, i);
     if (r == 0) {
         slot_set_content(op.t, i, k);
+        op.t->slot[i].id = (struct tensor_id){number, number};
         op.t->slot[i].again = op.t->slot[i].old != EDIT_NONE;
         slot_set_gone(op.t, i, false);
     }
@@ -278,41 +309,28 @@ int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
 
 /* ---- the new list ---- */
 
-static struct edit_info info_of(const struct edit_slot *s)
+int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n)
 {
-    return (struct edit_info){.old = s->again ? EDIT_NONE : s->old,
-                              .place = s->old,
-                              .rank = s->rank,
-                              .name = s->name,
-                              .name_len = s->name_len,
-                              .content = s->content};
-}
-
-int edit_change_tensors(const struct edit_change *c, struct edit_info **ret, size_t *n)
-{
-    const struct edit_change *t = c->tensors;
-    size_t touched = t ? t->n : 0, at = 0, count = 0, slots = 0;
-    struct edit_info *info = malloc(((size_t)c->base->n_tensors + touched + 1) * sizeof(*info));
-    struct ranked *list = malloc((touched + 1) * sizeof(*list));
-    if (!info || !list) {
-        free(info);
+    const struct edit_change t = tensors_of(c);
+    size_t at = 0, count = 0, slots;
+    struct edit_tensor *all = malloc(((size_t)c->base->n_tensors + t.n + 1) * sizeof(*all));
+    struct ranked *list = malloc((t.n + 1) * sizeof(*list));
+    if (!all || !list) {
+        free(all);
         free(list);
         return -ENOMEM;
     }
-    struct edit_change none = {.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
-    t = t ? t : &none;
-    slots = slots_by_rank(t, list);
+    slots = slots_by_rank(&t, list);
     for (uint32_t i = 0; i < c->base->n_tensors; i++) {
-        for (; at < slots && list[at].rank < base_rank(t, i); at++)
-            info[count++] = info_of(&t->slot[list[at].slot]);
-        struct name name = base_name(t, i);
-        if (slot_of(t, i) == EDIT_NONE)
-            info[count++] = (struct edit_info){i, i, base_rank(t, i), name.p, name.n, NULL};
+        for (; at < slots && list[at].rank < base_rank(&t, i); at++)
+            all[count++] = of_slot(&t, &t.slot[list[at].slot]);
+        if (slot_of(&t, i) == EDIT_NONE)
+            all[count++] = of_base(&t, i);
     }
     for (; at < slots; at++)
-        info[count++] = info_of(&t->slot[list[at].slot]);
+        all[count++] = of_slot(&t, &t.slot[list[at].slot]);
     free(list);
-    *ret = info;
+    *ret = all;
     *n = count;
     return 0;
 }

@@ -14,7 +14,7 @@
  *
  * Refused, with nothing changed: a tensor that does not exist (-ENOENT); a new name that is taken
  * (-EEXIST), empty or with a NUL (-EINVAL) or over 63 bytes (-ENAMETOOLONG); shapes as
- * tensor_shape_bytes() refuses them; adding and removing in a file of a split model, because each of
+ * tensor_shape_bytes() refuses them; more versions than there are numbers (-EOVERFLOW); adding and removing in a file of a split model, because each of
  * them says how many there are (-EOPNOTSUPP); a header over GGUF_MAX_HEADER (-EFBIG); -ENOMEM.
  */
 #ifndef EDIT_TENSORS_H
@@ -24,27 +24,31 @@
 
 #define EDIT_MAX_TENSOR_NAME 63 /* bytes; ggml's limit, with its NUL */
 
-/* The tensor of this name, after the change. */
+/* A tensor of the new model. */
 struct edit_tensor {
-    uint32_t old; /* its number in the base; EDIT_NONE: a new one */
+    struct tensor_id id;
+    uint32_t old; /* its place in the base; EDIT_NONE: a new one, also under an old name */
+    uint32_t
+        place; /* the place in the base of the tensor that has the bytes which are not changed */
     uint64_t nbytes;
     uint64_t rank;
-    const struct tensor_content *content; /* NULL: the base's */
+    const char *name; /* in the base or the change */
+    size_t name_len;
+    struct tensor_content *content; /* of the change; NULL: the base's */
 };
 
+/* That of this name, or number, after the change. False: no tensor has it. */
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret);
-
-/* The name after the change of tensor `old` of the base. False: it is removed. */
-bool edit_tensor_name(const struct edit_change *c, uint32_t old, const void **name, size_t *n);
+bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret);
 
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e);
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);
-/* A new tensor, of which the pieces are all bytes (else -EINVAL). */
+/* A new tensor, of which the pieces are all bytes (else -EINVAL), with this number. */
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
-                    size_t pieces, uint64_t rank, struct err *e);
+                    size_t pieces, uint64_t rank, uint32_t number, struct err *e);
 /* Another type or shape with all bytes anew; or, without pieces, a shape of as many bytes of the
  * type that it has (else -EINVAL). */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
@@ -54,18 +58,8 @@ int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
 int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
                       const struct tensor_piece *piece, size_t pieces, struct err *e);
 
-/* A tensor of the new model. */
-struct edit_info {
-    uint32_t old;   /* its number in the base; EDIT_NONE: a new one, also under an old name */
-    uint32_t place; /* number in the base of the tensor that has the bytes which are not changed */
-    uint64_t rank;
-    const void *name; /* in the base or the change */
-    size_t name_len;
-    struct tensor_content *content; /* of the change; NULL: the base's */
-};
-
 /* All tensors after the change, in the order of the new file; both must outlive it. 0, -ENOMEM. */
-int edit_change_tensors(const struct edit_change *c, struct edit_info **ret, size_t *n);
+int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n);
 
 /* True if nothing was changed, or all was taken back. */
 bool edit_change_is_empty(const struct edit_change *c);

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "base/count.h"
 #include "base/when.h"
 #include "live/edits.h"
 #include "live/tensor.h"
-#include "live/tensor_table.h"
 #include "live/view.h"
 #include "live/writer.h"
 
@@ -30,8 +30,8 @@ static struct edit_base base_of(const struct snapshot *g)
 
 void batch_begin(struct live *l)
 {
-    const struct snapshot *base = base_snapshot(l);
-    const struct edit_base on = base_of(base);
+    struct edit_base on = base_of(base_snapshot(l));
+    on.numbers = &l->newest->numbers;
     l->next = (struct batch){.number = l->next.number + 1};
     edit_change_on(&l->next.change, &on);
 }
@@ -70,7 +70,6 @@ void batch_free(struct batch *b)
     if (b->planned)
         edit_plan_free(&b->plan);
     buf_free(&b->notes);
-    tensor_table_free(&b->table);
 }
 
 /* ---- steps ---- */
@@ -221,8 +220,7 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* The base with the new content of the file, which passes from the plan to it; without what a snapshot
- * has of tensors (tensor_table.h). */
+/* The base with the new content of the file, which passes from the plan to it; without what it has of tensors. */
 static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **ret, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -243,41 +241,138 @@ static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **
     return 0;
 }
 
-/* A snapshot of the change as it is; *ret: its plan. */
-static int make_newest(struct live *l, bool hides, struct edit_plan *ret, struct err *e)
+/* ---- of tensors: which is which, and where their bytes are ---- */
+
+/* The kernel may ask for a version when the tensor has another one. */
+static void note_version(struct live *l, struct tensor_id id)
 {
+    struct tensor_id *at = &l->given[id.version % LIVE_KNOWN];
+    if (at->version < id.version)
+        *at = (struct tensor_id){id.number + 1, id.version};
+}
+
+/* `s` is the table of n tensors. */
+static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
+{
+    uint32_t i = 0;
+    if ((s ? s->n : n) != p->n_tensors)
+        return false;
+    while (i < p->n_tensors && ids_of(s, i).number == p->tensor[i].id.number &&
+           ids_of(s, i).version == p->tensor[i].id.version)
+        i++;
+    return i == p->n_tensors;
+}
+
+/* The table that there is, if it is the same one; else a new one. */
+static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
+{
+    const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};
+    for (size_t i = 0; i < COUNT(known); i++)
+        if (is_table(known[i]->ids, known[i]->gguf->n_tensors, p)) {
+            *ret = ids_ref(known[i]->ids);
+            return 0;
+        }
+    struct tensor_id *of = malloc((p->n_tensors + 1) * sizeof(*of));
+    if (!of)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->n_tensors; i++)
+        of[i] = p->tensor[i].id;
+    int r = ids_make(of, (uint32_t)p->n_tensors, ret);
+    free(of);
+    return r;
+}
+
+/* Where a tensor's bytes are: those of its content, over what the base has. *ret: a reference. 0, -ENOMEM. */
+static int place_of(const struct store *base, const struct edit_tensor *t,
+                    struct place_in_store *ret)
+{
+    struct tensor_content *k = t->content, *below;
+    *ret = t->old == EDIT_NONE ? (struct place_in_store){0} : base->place[t->old];
+    below = ret->over;
+    if (k && below && !tensor_content_covers(k))
+        return tensor_content_make(&k->shape, k->nbytes, below, k->piece, k->n, &ret->over);
+    ret->over = tensor_content_ref(k ? k : below);
+    return 0;
+}
+
+static int make_store(const struct store *base, const struct edit_plan *p, struct store **ret)
+{
+    struct place_in_store *place = malloc((p->n_tensors + 1) * sizeof(*place));
+    int r = place ? 0 : -ENOMEM;
+    size_t n = 0;
+    while (r == 0 && n < p->n_tensors && (r = place_of(base, &p->tensor[n], &place[n])) == 0)
+        n++;
+    if (r == 0)
+        r = store_of(base->file, base->files, place, n, ret);
+    while (place && n > 0)
+        tensor_content_unref(place[--n].over);
+    free(place);
+    return r;
+}
+
+static int copy_ranks(const uint64_t *rank, size_t n, uint64_t **ret)
+{
+    *ret = rank ? malloc((n + 1) * sizeof(**ret)) : NULL;
+    if (*ret)
+        memcpy(*ret, rank, n * sizeof(**ret));
+    return rank && !*ret ? -ENOMEM : 0;
+}
+
+/* What a snapshot of a plan has of tensors, and its store. */
+static int set_tensors(struct live *l, const struct edit_plan *p, struct snapshot *snap,
+                       struct store **ret)
+{
+    const struct snapshot *base = base_snapshot(l);
+    ids_unref(snap->ids);
+    snap->ids = NULL;
+    if (!p->tensor) {
+        snap->ids = ids_ref(base->ids);
+        *ret = store_ref(base_store(l));
+        return copy_ranks(base->tensor_rank, base->gguf->n_tensors, &snap->tensor_rank);
+    }
+    snap->tensor_rank = malloc((p->n_tensors + 1) * sizeof(*snap->tensor_rank));
+    if (!snap->tensor_rank)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        snap->tensor_rank[i] = p->tensor[i].rank;
+        if (p->tensor[i].content)
+            note_version(l, p->tensor[i].id);
+    }
+    int r = make_ids(l, p, &snap->ids);
+    return r < 0 ? r : make_store(base_store(l), p, ret);
+}
+
+int batch_store(struct live *l, struct store **ret)
+{
+    const struct batch *b = &l->next;
+    assert(lock_held(&l->lock));
+    if (b->planned && b->plan.tensor && l->newest->view.snap->ids != base_snapshot(l)->ids)
+        return make_store(base_store(l), &b->plan, ret);
+    *ret = store_ref(base_store(l));
+    return 0;
+}
+
+/* ---- the newest snapshot ---- */
+
+/* Of the change as it is. */
+static int make_newest(struct live *l, struct err *e)
+{
+    struct batch *b = &l->next;
     struct edit_plan p;
     struct snapshot *snap = NULL;
     struct store *s = NULL;
     int r = plan(l, &p, e);
     if (r == 0)
         r = make_snapshot(l, &p, &snap, e);
-    if (r == 0)
-        r = tensor_table_make(l, &p, snap, hides, &s, e);
+    if (r == 0 && (r = set_tensors(l, &p, snap, &s)) < 0)
+        (void)err_set(e, r, "no memory");
     if (r < 0) {
         snapshot_unref(snap);
+        store_unref(s);
         edit_plan_free(&p);
         return r;
     }
     adopt(l, snap, s);
-    *ret = p;
-    return 0;
-}
-
-int batch_freshen(struct live *l, struct err *e)
-{
-    struct batch *b = &l->next;
-    struct edit_plan p;
-    assert(lock_held(&l->lock));
-    if (!atomic_load(&l->stale) && !atomic_load(&l->hides))
-        return 0;
-    if (edit_change_is_empty(&b->change)) { /* what is pending is nothing: the one below */
-        adopt_base(l);
-        return 0;
-    }
-    int r = make_newest(l, false, &p, e);
-    if (r < 0)
-        return r;
     if (b->planned)
         edit_plan_free(&b->plan);
     b->plan = p;
@@ -285,14 +380,15 @@ int batch_freshen(struct live *l, struct err *e)
     return 0;
 }
 
-/* A tensor is among the doomed that only a snapshot has which shows it. */
-static bool dooms_new(const struct live *l)
+int batch_freshen(struct live *l, struct err *e)
 {
-    const struct snapshot *base = base_snapshot(l);
-    const struct folder *f = l->folders.doomed;
-    while (f && ids_find(base->ids, base->gguf->n_tensors, f->number) != IDS_NONE)
-        f = f->next_doomed;
-    return f;
+    assert(lock_held(&l->lock));
+    if (!atomic_load(&l->stale) && !atomic_load(&l->hides))
+        return 0;
+    if (!edit_change_is_empty(&l->next.change))
+        return make_newest(l, e);
+    adopt_base(l); /* what is pending is nothing: the one below */
+    return 0;
 }
 
 /* Without any tensor all of them would come back. */
@@ -300,10 +396,10 @@ static void remove_doomed_tensors(struct live *l)
 {
     struct edit_change *c = &l->next.change;
     const size_t mark = edit_mark(c);
-    struct tensor_now t;
+    struct edit_tensor t;
     for (const struct folder *f = l->folders.doomed; f; f = f->next_doomed)
-        if (tensor_of_number(l, f->number, &t) == 0)
-            (void)edit_tensor_remove(c, t.name, t.len, NULL);
+        if (edit_tensor_numbered(c, f->number, &t))
+            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
     if (l->folders.doomed && !tensors_left(l))
         edit_undo(c, mark);
 }
@@ -312,19 +408,14 @@ static void remove_doomed_tensors(struct live *l)
 static int show_without_doomed(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
-    struct edit_plan p;
-    int r = dooms_new(l) ? batch_freshen(l, e) : 0;
-    if (r < 0)
-        return r;
     const size_t mark = edit_mark(c);
     for (const struct name *x = l->names.doomed; x; x = x->next_doomed)
         (void)edit_remove(c, x->key, x->key_len, NULL);
     remove_doomed_tensors(l);
-    r = make_newest(l, true, &p, e);
+    int r = make_newest(l, e);
     edit_undo(c, mark);
     if (r < 0)
         return r;
-    edit_plan_free(&p);
     atomic_store(&l->hides, true);
     atomic_store(&l->names.other_doomed, false);
     return 0;
@@ -417,12 +508,80 @@ void batch_follow(struct live *l, const struct edit_change *c)
     }
 }
 
+/* The same state once more, without a table of its tensors. */
+static int copy_snapshot(struct live *l, const struct snapshot *from, struct snapshot **ret)
+{
+    const size_t n = snapshot_files(from);
+    struct gguf **file = malloc(n * sizeof(struct gguf *));
+    for (size_t i = 0; i < n && file; i++)
+        file[i] = gguf_ref(snapshot_file(from, i));
+    int r =
+        file ? newest_make(l->newest, file, l->snapshots + 1, &from->mtime, ret, NULL) : -ENOMEM;
+    free((void *)file);
+    if (r < 0)
+        return r;
+    l->snapshots++;
+    ids_unref((*ret)->ids);
+    (*ret)->ids = NULL;
+    r = copy_ranks(from->rank, snapshot_own(from)->n_kv, &(*ret)->rank);
+    return r < 0 ? r : copy_ranks(from->tensor_rank, from->gguf->n_tensors, &(*ret)->tensor_rank);
+}
+
+/* Tensors of the model that a change was to alter. */
+static void renew_ids(struct live *l, const struct edit_change *c, struct tensor_id *of)
+{
+    const struct snapshot *disk = l->disk;
+    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
+        const uint32_t old = c->tensors->slot[i].old;
+        const uint32_t at = old == EDIT_NONE ? IDS_NONE
+                                             : ids_find(disk->ids, disk->gguf->n_tensors,
+                                                        ids_of(c->ids, old).number);
+        if (at == IDS_NONE)
+            continue;
+        of[at].version = atomic_fetch_add(&l->newest->numbers, 1);
+        note_version(l, of[at]);
+    }
+}
+
+static bool has_tensors(const struct batch *b)
+{
+    return b && b->change.tensors && b->change.tensors->n;
+}
+
+/* Both are lost: each tensor of l->disk that they were to change gets a new version. The kernel may have kept what
+ * was written to its views, or read while it was overwritten. 0, -ENOMEM. */
+static int renew(struct live *l, const struct batch *next, const struct batch *flight)
+{
+    const uint32_t n = l->disk->gguf->n_tensors;
+    struct snapshot *now = NULL;
+    if (!has_tensors(next) && !has_tensors(flight))
+        return 0;
+    struct tensor_id *of = malloc(((size_t)n + 1) * sizeof(*of));
+    int r = of ? copy_snapshot(l, l->disk, &now) : -ENOMEM;
+    for (uint32_t i = 0; i < n && r == 0; i++)
+        of[i] = ids_of(l->disk->ids, i);
+    if (r == 0)
+        renew_ids(l, &next->change, of);
+    if (r == 0 && flight)
+        renew_ids(l, &flight->change, of);
+    if (r == 0)
+        r = ids_make(of, n, &now->ids);
+    free(of);
+    if (r < 0) {
+        snapshot_unref(now);
+        return r;
+    }
+    snapshot_unref(l->disk); /* the newest one has its own reference */
+    l->disk = now;
+    return 0;
+}
+
 void batch_drop(struct live *l, struct batch *failed)
 {
     assert(lock_held(&l->lock));
     struct batch old = l->next;
     struct snapshot *was = snapshot_ref(l->disk); /* the base of the changes */
-    if (tensor_table_renew(l, &old, failed) < 0)
+    if (renew(l, &old, failed) < 0)
         live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
     batch_begin(l);
     l->next.number = old.number;

@@ -17,6 +17,11 @@ void batch_begin(struct live *l);
 void batch_end_steps(struct live *l, struct batch *b);
 /* Free one without steps. Any thread. */
 void batch_free(struct batch *b);
+/*
+ * The store of the newest snapshot again, which may be one of l->next, over base_store(): bytes that are not on the
+ * disk lie over those that are. Nothing is copied, and no disk is asked. 0, -ENOMEM.
+ */
+int batch_store(struct live *l, struct store **ret);
 
 /* Make a snapshot of the accepted edits, unless one exists. 0, -errno. */
 int batch_freshen(struct live *l, struct err *e);

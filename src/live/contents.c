@@ -17,7 +17,7 @@ static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
     bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
     if (!again)
-        view_refused(l, d, e);
+        (void)tensor_refused(l, d->folder, e);
     lock_drop(&l->lock);
     return r;
 }

@@ -38,28 +38,12 @@ struct step {
     unsigned drafts;   /* file->drafts: later ones do not go back with it */
 };
 
-/* What a snapshot of a batch that changes tensors has of each: see tensor_table.h. */
-struct table_tensor {
-    struct tensor_content *content; /* a reference: what the change gives it; NULL: the base's */
-    struct tensor_id id;
-    uint32_t old; /* its place in the base; EDIT_NONE: it is new */
-};
-
-struct tensor_table {
-    struct table_tensor *of; /* owned; NULL: no snapshot of it was made that changes tensors */
-    uint32_t n;              /* tensors of the snapshot; behind them ... */
-    uint32_t all;            /* ... those that it is without because they are DOOMED */
-    struct ids *ids;         /* a reference: the snapshot's */
-    struct index find;       /* of those with a content, by that */
-};
-
 struct batch {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
     struct edit_plan
-        plan;     /* owned: of the change, as it was when a snapshot was made of it last, ... */
-    bool planned; /* ... if there is one */
-    struct tensor_table table;
-    uint64_t number;   /* rises: a request waits for one (waits.h) */
+        plan;        /* owned: of the change, as it was when a snapshot was made of it last, ... */
+    bool planned;    /* ... if there is one */
+    uint64_t number; /* rises: a request waits for one (waits.h) */
     struct step *step; /* owned */
     size_t n_step, cap_step;
     uint64_t last;     /* in flight: its last edit */
@@ -108,8 +92,6 @@ struct live {
     size_t closing;               /* those whose writers have closed, and are not released yet */
     const struct making *judging; /* its drafts stay meanwhile */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
-    struct making
-        *made_content[LIVE_KNOWN];        /* those that were added by the hash of their content */
     struct making *made_lost[LIVE_KNOWN]; /* those that were lost by that of the folder's name */
     struct view_draft *views;             /* owned list: of tensors, that are open for writing */
     struct table nodes;                   /* the same by their nodes */

@@ -15,7 +15,6 @@
 #include "edit/restore.h"
 #include "live/edits.h"
 #include "live/makings.h"
-#include "live/tensor_table.h"
 #include "live/unsaved.h"
 #include "live/view.h"
 #include "live/writer.h"
@@ -142,11 +141,11 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
 
 static void unsaved_tensor(const struct live *l, const struct folder *f, struct buf *out)
 {
-    struct tensor_now t;
+    struct edit_tensor t;
     char name[TREE_NAME_MAX + 1];
-    if (tensor_of_number(l, f->number, &t) < 0)
+    if (!edit_tensor_numbered(&l->next.change, f->number, &t))
         return;
-    (void)name_encode(t.name, t.len, name);
+    (void)name_encode(t.name, t.name_len, name);
     unsaved_add(out, UNSAVED_TENSOR, name, f->error);
 }
 
@@ -185,8 +184,8 @@ void live_refused(struct live *l, struct buf *out)
 
 static bool recall_tensor(struct live *l, const char *file, const char *why)
 {
-    struct tensor_now t;
-    struct folder *f = tensor_find(l, file, &t) == 0 ? tensor_folder(l, t.number) : NULL;
+    struct edit_tensor t;
+    struct folder *f = tensor_find(l, file, &t) == 0 ? tensor_folder(l, t.id.number) : NULL;
     if (f)
         folder_set_error(&l->folders, f, why);
     return f && f->error;

@@ -109,8 +109,8 @@ static void drop_name(struct live *l, struct making *m)
     drop_same(bucket_of(l->made_name, m->file), m);
 }
 
-/* It is not in the making any more: a tensor, with a content, or removed. */
-static void making_end(struct live *l, struct making *m)
+/* It is not in the making any more: a tensor, or removed. */
+static void making_end(struct live *l, struct making *m, bool added)
 {
     assert(lock_held(&l->lock) && !m->gone);
     m->gone = true;
@@ -119,11 +119,9 @@ static void making_end(struct live *l, struct making *m)
     l->makings[m->place] = NULL;
     if (--l->makings_left == 0)
         l->n_makings = 0;
-    struct making **list = m->content ? &l->makings_added : &l->makings_gone;
+    struct making **list = added ? &l->makings_added : &l->makings_gone;
     m->next = *list;
     *list = m;
-    if (m->content)
-        add_same(&l->made_content[making_bucket(m->content)], m);
 }
 
 void making_reap(struct live *l, struct making *m)
@@ -145,9 +143,6 @@ void makings_settle(struct live *l, const struct err *why)
     assert(lock_held(&l->lock));
     for (struct making *m = l->makings_added, *next; m; m = next) {
         next = m->next;
-        drop_same(&l->made_content[making_bucket(m->content)], m);
-        tensor_content_unref(m->content);
-        m->content = NULL;
         m->lost = why;
         if (why) {
             m->why = *why;
@@ -192,11 +187,11 @@ static bool making_leaves(const struct live *l, const struct making *m, enum liv
 /* The name of a new tensor. -EEXIST, -EINVAL, -ENAMETOOLONG, -EOPNOTSUPP with a line in the log. */
 static int check_name(struct live *l, const char *file, struct making *m)
 {
-    struct tensor_now t;
+    struct edit_tensor t;
     if (making_named(l, file))
         return -EEXIST;
     if (tensor_find(l, file, &t) == 0) {
-        const struct folder *f = t.number == IDS_NONE ? NULL : folders_find(&l->folders, t.number);
+        const struct folder *f = folders_find(&l->folders, t.id.number);
         if (!f || !f->doomed)
             return -EEXIST;
     }
@@ -252,7 +247,7 @@ int making_rename(struct live *l, struct making *m, const char *file, const char
 int making_drop(struct live *l, struct making *m)
 {
     const uint32_t number = m->number;
-    making_end(l, m);
+    making_end(l, m, false);
     view_drafts_reap(l, m);
     view_drafts_end(view_helpers_drop(l, number, NULL));
     m->removed = true;
@@ -408,21 +403,6 @@ int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
     return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
 }
 
-static void refuse(struct live *l, struct making *m, const struct err *e)
-{
-    m->why = *e;
-    (void)tensor_refused(l, NULL, m->name, m->len, e);
-}
-
-void view_refused(struct live *l, const struct view_draft *d, const struct err *e)
-{
-    struct tensor_now t;
-    if (d->making && !d->making->gone)
-        refuse(l, d->making, e);
-    else if (tensor_of_number(l, d->tensor, &t) == 0)
-        (void)tensor_refused(l, d->folder, t.name, t.len, e);
-}
-
 /* ---- judged ---- */
 
 /* The one to be judged first; NULL: none. The one that is being judged may have been written since. */
@@ -454,13 +434,13 @@ const struct timespec *makings_due_at(const struct live *l)
 /* The name may be that of a tensor that was removed a moment ago. */
 static int clear_name(struct live *l, const struct making *m, struct err *e)
 {
-    struct tensor_now t;
+    struct edit_tensor t;
     if (tensor_find(l, m->file, &t) < 0)
         return 0;
-    struct folder *f = t.number == IDS_NONE ? NULL : folders_find(&l->folders, t.number);
+    struct folder *f = folders_find(&l->folders, t.id.number);
     if (!f || !f->doomed)
         return err_set(e, -EEXIST, "a tensor of this name already exists");
-    int r = tensor_drop(l, t.name, t.len, e);
+    int r = tensor_drop(l, t.name, t.name_len, e);
     if (r < 0)
         return r;
     folders_untie(&l->folders, f);
@@ -472,7 +452,6 @@ static int clear_name(struct live *l, const struct making *m, struct err *e)
 static int add(struct live *l, struct making *m, const struct tensor_edit *edit, struct err *e)
 {
     struct edit_change *c = &l->next.change;
-    struct edit_tensor t;
     size_t mark = edit_mark(c);
     struct folder *f = tensor_folder(l, m->number);
     int r = !f || batch_room(l) < 0 ? err_set(e, -ENOMEM, "no memory for the edit") : 0;
@@ -480,7 +459,8 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
         r = clear_name(l, m, e);
     const uint64_t rank = places_take(&l->places, m->name, m->len, l->tensor_ranks);
     if (r == 0)
-        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n, rank, e);
+        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n, rank, m->number,
+                            e);
     if (r == 0)
         r = batch_check(l, e);
     if (rank == l->tensor_ranks)
@@ -492,9 +472,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
         tensors_follow(l);
         return r;
     }
-    if (edit_tensor_find(c, m->name, m->len, &t))
-        m->content = tensor_content_ref((struct tensor_content *)t.content);
-    making_end(l, m);
+    making_end(l, m, true);
     making_regained(l, m->file);
     f->mtime = when_date();
     batch_note(l, NULL, NULL);
@@ -557,7 +535,7 @@ static int judge(struct live *l, struct making *m)
     }
     m->why = e;
     if (r < 0 && !reported)
-        refuse(l, m, &e);
+        (void)tensor_refused(l, folders_find(&l->folders, m->number), &e);
     tensor_edit_free(&edit);
     if (m->gone || again)
         view_drafts_reap(l, m);

@@ -21,7 +21,7 @@
 struct making {
     size_t place;        /* in live.makings */
     struct making *next; /* in live.makings_added, or live.makings_gone */
-    /* In its bucket of live.made_name; of live.made_content, once it is added; of live.made_lost. */
+    /* In its bucket of live.made_name, or of live.made_lost. */
     struct making *same;
     struct making *due_next, *due_before; /* in live.due_making, if it is ... */
     bool due;                             /* ... in there */
@@ -42,15 +42,7 @@ struct making {
     struct timespec last; /* CLOCK_MONOTONIC: when something was written */
     bool lost;            /* it was added, and could not be written */
     struct err why;       /* what it lacks, or why it cannot be a tensor, or could not be written */
-    /* A reference: of the tensor that it became, to give that its number; NULL once that is settled. */
-    struct tensor_content *content;
 };
-
-/* Of those that are tensors, in live.made_content. */
-static inline size_t making_bucket(const struct tensor_content *k)
-{
-    return hash_name((const void *)&k, sizeof(k)) % LIVE_KNOWN;
-}
 
 struct making *making_named(const struct live *l, const char *file);
 /* Something was written, or a handle that may write is gone. */

@@ -13,65 +13,25 @@
 
 /* ---- found ---- */
 
-/* The name that a folder's name stands for. Long ones are known by the base. */
-static int decode(const struct live *l, const char *file, struct tensor_now *ret)
+/* Long names are known by the base. */
+int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct snapshot *base = base_snapshot(l);
-    int r = name_decode(file, ret->text, &ret->len);
-    ret->name = ret->text;
-    if (r != -ENAMETOOLONG)
-        return r;
-    uint32_t i = snapshot_find_tensor(base, file);
-    if (i == UINT32_MAX)
-        return -ENOENT;
-    const struct gguf_tensor *t = &base->gguf->tensor[i];
-    ret->name = gguf_name(base->gguf, t);
-    ret->len = t->name_len;
-    return 0;
-}
-
-int tensor_find(const struct live *l, const char *file, struct tensor_now *ret)
-{
-    const struct snapshot *base = base_snapshot(l);
-    struct edit_tensor t;
+    const struct gguf *g = base->gguf;
+    char name[TREE_NAME_MAX + 1];
+    const char *p = name;
+    size_t n;
     assert(lock_held(&l->lock));
-    int r = decode(l, file, ret);
-    if (r < 0)
-        return -ENOENT;
-    if (!edit_tensor_find(&l->next.change, ret->name, ret->len, &t))
-        return -ENOENT;
-    ret->old = t.old;
-    ret->number = t.old == EDIT_NONE ? IDS_NONE : ids_of(base->ids, t.old).number;
-    return 0;
-}
-
-int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *ret)
-{
-    const struct snapshot *base = base_snapshot(l), *now = l->newest->view.snap;
-    const void *name;
-    assert(lock_held(&l->lock));
-    uint32_t i = ids_find(base->ids, base->gguf->n_tensors, number);
-    *ret = (struct tensor_now){.old = EDIT_NONE, .number = number};
-    if (i != IDS_NONE) {
-        ret->old = i;
-        bool there = edit_tensor_name(&l->next.change, i, &name, &ret->len);
-        ret->name = name;
-        return there ? 0 : -ENOENT;
+    int r = name_decode(file, name, &n);
+    if (r == -ENAMETOOLONG) {
+        const uint32_t i = snapshot_find_tensor(base, file);
+        if (i == UINT32_MAX)
+            return -ENOENT;
+        p = gguf_name(g, &g->tensor[i]);
+        n = g->tensor[i].name_len;
+        r = 0;
     }
-    i = ids_find(now->ids, now->gguf->n_tensors, number);
-    if (i == IDS_NONE)
-        return -ENOENT;
-    ret->name = gguf_name(now->gguf, &now->gguf->tensor[i]);
-    ret->len = now->gguf->tensor[i].name_len;
-    return 0;
-}
-
-uint32_t tensor_made(const struct live *l, const struct tensor_content *k)
-{
-    const struct making *m = l->made_content[making_bucket(k)];
-    while (m && m->content != k)
-        m = m->same;
-    return m ? m->number : IDS_NONE;
+    return r == 0 && edit_tensor_find(&l->next.change, p, n, ret) ? 0 : -ENOENT;
 }
 
 int tensor_drop(struct live *l, const char *name, size_t n, struct err *e)
@@ -92,14 +52,20 @@ struct folder *tensor_folder(struct live *l, uint32_t number)
     return f;
 }
 
-int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
-                   const struct err *e)
+int tensor_refused(struct live *l, struct folder *f, const struct err *e)
 {
+    struct making *m = making_of(l, f->number);
+    struct edit_tensor t = {0};
     char shown[SHOW_MAX];
     assert(lock_held(&l->lock));
-    live_log(l, LOG_WARNING, "tensors/%s: refused: %s", show(shown, name, n), e->msg);
-    if (f)
+    if (m)
+        m->why = *e;
+    else if (edit_tensor_numbered(&l->next.change, f->number, &t))
         folder_set_error(&l->folders, f, e->msg);
+    else
+        return e->code;
+    live_log(l, LOG_WARNING, "tensors/%s: refused: %s",
+             m ? show(shown, m->name, m->len) : show(shown, t.name, t.name_len), e->msg);
     return e->code;
 }
 
@@ -107,41 +73,31 @@ int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
 
 void tensors_follow(struct live *l)
 {
-    struct tensor_now t;
+    struct edit_tensor t;
     assert(lock_held(&l->lock));
     for (struct folder *f = l->folders.first; f; f = f->next)
-        if (f->removed && tensor_of_number(l, f->number, &t) == 0 && t.old != EDIT_NONE)
+        if (f->removed && edit_tensor_numbered(&l->next.change, f->number, &t) &&
+            t.old != EDIT_NONE)
             folder_back(f);
 }
 
-static void lose_all(struct live *l)
+static void lose(struct live *l, uint32_t number)
 {
-    for (struct folder *f = l->folders.first; f; f = f->next)
+    struct folder *f = folders_find(&l->folders, number);
+    if (f)
         f->losses++;
-}
-
-/* What the change did to a tensor of its base is lost. */
-static void lose(struct live *l, const struct edit_change *c, uint32_t old)
-{
-    struct folder *f = folders_find(&l->folders, ids_of(c->ids, old).number);
-    if (!f)
-        return;
-    f->losses++;
 }
 
 void tensors_lost(struct live *l, const struct batch *b)
 {
     const struct edit_change *c = &b->change;
-    bool made = false; /* the numbers of new ones are gone: any folder may be one of theirs */
     assert(lock_held(&l->lock));
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        uint32_t old = c->tensors->slot[i].old;
-        made |= old == EDIT_NONE;
-        if (old != EDIT_NONE)
-            lose(l, c, old);
+        const struct edit_slot *s = &c->tensors->slot[i];
+        lose(l, s->id.number);
+        if (s->again)
+            lose(l, ids_of(c->ids, s->old).number);
     }
-    if (made)
-        lose_all(l);
 }
 
 static void report(struct live *l, uint32_t number, const struct err *e)
@@ -272,11 +228,16 @@ static struct live_view *handle_of(struct link *k)
 struct view_draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
-    struct view_draft *d = draft_of(table_first(&l->nodes, hash));
-    while (d && (d->node != node || (d->row != row && !d->helper)))
-        d = draft_of(table_next(&d->link));
-    if (d)
-        return d;
+    struct view_draft *dropped = NULL, *d = draft_of(table_first(&l->nodes, hash));
+    for (; d; d = draft_of(table_next(&d->link))) {
+        if (d->node != node || (d->row != row && !d->helper))
+            continue;
+        if (view_state(d) != VIEW_DROPPED)
+            return d;
+        dropped = d;
+    }
+    if (dropped)
+        return dropped;
     struct live_view *h = handle_of(table_first(&l->shared, hash));
     while (h && (h->node != node || h->d->row != row))
         h = handle_of(table_next(&h->link));

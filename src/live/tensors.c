@@ -14,19 +14,6 @@
 
 /* ---- looked at ---- */
 
-/* A number for a tensor that is new, by a snapshot that has it. */
-static int number_of_new(struct live *l, const char *file, uint32_t *number)
-{
-    struct err e = {0};
-    int r = batch_freshen(l, &e);
-    const struct snapshot *g = l->newest->view.snap;
-    uint32_t i = r == 0 ? snapshot_find_tensor(g, file) : UINT32_MAX;
-    if (i == UINT32_MAX)
-        return r < 0 ? r : -ENOENT;
-    *number = ids_of(g->ids, i).number;
-    return 0;
-}
-
 int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
 {
     lock_take(&l->lock);
@@ -44,28 +31,27 @@ static bool is_doomed(const struct live *l, uint32_t number)
 }
 
 /* A tensor that can be seen. */
-static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
+static int find_shown(struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct making *m = making_named(l, file);
     if (m) {
-        *ret = (struct tensor_now){m->name, m->len, "", EDIT_NONE, m->number};
+        *ret = (struct edit_tensor){
+            .id = {m->number, m->number}, .old = EDIT_NONE, .name = m->name, .name_len = m->len};
         return 0;
     }
     int r = tensor_find(l, file, ret);
-    if (r == 0 && ret->number == IDS_NONE)
-        r = number_of_new(l, file, &ret->number);
-    return r == 0 && is_doomed(l, ret->number) ? -ENOENT : r;
+    return r == 0 && is_doomed(l, ret->id.number) ? -ENOENT : r;
 }
 
 int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 {
-    struct tensor_now t;
+    struct edit_tensor t;
     int r;
     lock_take(&l->lock);
     r = find_shown(l, file, &t);
     lock_drop(&l->lock);
     if (r == 0)
-        *number = t.number;
+        *number = t.id.number;
     return r;
 }
 
@@ -128,10 +114,10 @@ static int room(struct live *l, uint32_t number, struct folder **ret)
 }
 
 /* What was removed a moment ago under the new name goes at once. */
-static int clear_name(struct live *l, const struct tensor_now *t, struct err *e)
+static int clear_name(struct live *l, const struct edit_tensor *t, struct err *e)
 {
-    struct folder *f = folders_find(&l->folders, t->number);
-    int r = tensor_drop(l, t->name, t->len, e);
+    struct folder *f = folders_find(&l->folders, t->id.number);
+    int r = tensor_drop(l, t->name, t->name_len, e);
     if (r < 0)
         return r;
     if (f) {
@@ -143,9 +129,9 @@ static int clear_name(struct live *l, const struct tensor_now *t, struct err *e)
 
 #define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
 
-/* Whether a name can be given. *cleared: it is that of a tensor that is doomed. */
-static int check_new(struct live *l, const char *to, unsigned flags, struct tensor_now *t,
-                     bool *cleared)
+/* Whether a name can be given: t has it, in `text`. *cleared: it is that of a tensor that is doomed. */
+static int check_new(struct live *l, const char *to, unsigned flags, struct edit_tensor *t,
+                     char text[TREE_NAME_MAX + 1], bool *cleared)
 {
     int r = find_shown(l, to, t);
     if (r == 0)
@@ -155,15 +141,15 @@ static int check_new(struct live *l, const char *to, unsigned flags, struct tens
     *cleared = tensor_find(l, to, t) == 0;
     if (*cleared)
         return 0;
-    r = name_decode(to, t->text, &t->len);
-    t->name = t->text;
+    r = name_decode(to, text, &t->name_len);
+    t->name = text;
     return r == -ENOENT ? -EINVAL : r;
 }
 
 static int rename_making(struct live *l, struct making *m, const char *to,
-                         const struct tensor_now *now)
+                         const struct edit_tensor *now)
 {
-    int r = making_rename(l, m, to, now->name, now->len);
+    int r = making_rename(l, m, to, now->name, now->name_len);
     if (r == 0 && m->why.code) /* its name may have been why */
         making_touch(l, m);
     return r;
@@ -173,7 +159,8 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
                          struct live_wait *w)
 {
     struct edit_change *c = &l->next.change;
-    struct tensor_now t, now;
+    struct edit_tensor t, now;
+    char text[TREE_NAME_MAX + 1];
     struct folder *f = NULL;
     struct err e = {0};
     bool cleared = false;
@@ -182,20 +169,20 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     int r = find_shown(l, from, &t);
     if (r < 0 || (strcmp(from, to) == 0 && !(flags & NOREPLACE)))
         return r;
-    r = check_new(l, to, flags, &now, &cleared);
-    struct making *m = making_of(l, t.number);
+    r = check_new(l, to, flags, &now, text, &cleared);
+    struct making *m = making_of(l, t.id.number);
     if (r == 0 && m)
         return rename_making(l, m, to, &now);
     if (r == 0)
-        r = room(l, t.number, &f);
+        r = room(l, t.id.number, &f);
     if (r < 0)
         return r;
     size_t mark = edit_mark(c);
     if (cleared)
         r = clear_name(l, &now, &e);
     if (r == 0) {
-        (void)places_take(&l->places, t.name, t.len, EDIT_LAST);
-        r = edit_tensor_rename(c, t.name, t.len, now.name, now.len, &e);
+        (void)places_take(&l->places, t.name, t.name_len, EDIT_LAST);
+        r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);
     }
     if (r == 0)
         r = batch_check(l, &e);
@@ -203,7 +190,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return tensor_accepted(l, f, w);
     edit_undo(c, mark);
     tensors_follow(l);
-    return tensor_refused(l, f, t.name, t.len, &e);
+    return tensor_refused(l, f, &e);
 }
 
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
@@ -227,11 +214,11 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 /* ---- removed ---- */
 
 /* Whether it can be removed is known at once. */
-static int try_remove(struct live *l, const struct tensor_now *t, struct err *e)
+static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
-    int r = edit_tensor_remove(c, t->name, t->len, e);
+    int r = edit_tensor_remove(c, t->name, t->name_len, e);
     if (r < 0)
         return r;
     r = batch_check(l, e);
@@ -241,20 +228,20 @@ static int try_remove(struct live *l, const struct tensor_now *t, struct err *e)
 
 static int remove_locked(struct live *l, const char *file)
 {
-    struct tensor_now t;
+    struct edit_tensor t;
     struct folder *f = NULL;
     struct err e = {0};
     int r = find_shown(l, file, &t);
     if (r == 0)
-        r = room(l, t.number, &f);
+        r = room(l, t.id.number, &f);
     if (r < 0)
         return r;
-    struct making *m = making_of(l, t.number);
+    struct making *m = making_of(l, t.id.number);
     if (m)
         return making_drop(l, m);
     r = try_remove(l, &t, &e);
     if (r < 0)
-        return tensor_refused(l, f, t.name, t.len, &e);
+        return tensor_refused(l, f, &e);
     folder_doom(&l->folders, f);
     atomic_store(&l->names.other_doomed, true);
     folder_set_error(&l->folders, f, NULL);
@@ -294,28 +281,26 @@ void live_view_show(struct live *l, uint32_t number, uint32_t row)
 /* It stays, and shows why. */
 static void keep(struct live *l, struct folder *f, const struct err *e)
 {
-    struct tensor_now t;
     folder_back(f);
     atomic_store(&l->names.other_doomed, true);
-    if (tensor_of_number(l, f->number, &t) == 0)
-        (void)tensor_refused(l, f, t.name, t.len, e);
+    (void)tensor_refused(l, f, e);
 }
 
 static int remove_one(struct live *l, struct folder *f, struct err *e)
 {
-    struct tensor_now t;
-    int r = tensor_of_number(l, f->number, &t);
-    r = r < 0 ? 0 : tensor_drop(l, t.name, t.len, e);
+    struct edit_tensor t;
+    bool there = edit_tensor_numbered(&l->next.change, f->number, &t);
+    int r = there ? tensor_drop(l, t.name, t.name_len, e) : 0;
     f->removed = r == 0;
     return r;
 }
 
 bool tensors_left(const struct live *l)
 {
-    struct edit_info *info = NULL;
+    struct edit_tensor *all = NULL;
     size_t n = 1; /* no memory: most probably */
-    if (edit_change_tensors(&l->next.change, &info, &n) == 0)
-        free(info);
+    if (edit_change_tensors(&l->next.change, &all, &n) == 0)
+        free(all);
     return n > 0;
 }
 
@@ -327,10 +312,8 @@ int tensors_remove_due(struct live *l)
     assert(lock_held(&l->lock));
     if (!l->folders.doomed || !(l->stop || folders_due(&l->folders)))
         return 0;
-    r = batch_freshen(l, &e);
     size_t mark = edit_mark(c);
-    if (r == 0)
-        r = batch_room(l);
+    r = batch_room(l);
     struct folder *all = folders_take(&l->folders);
     for (struct folder *f = all; f && r == 0; f = f->next_doomed) {
         r = remove_one(l, f, &e);

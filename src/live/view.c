@@ -18,19 +18,14 @@
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
 {
     const struct edit_change *c = &l->next.change;
-    struct tensor_now t;
-    struct edit_tensor now;
+    struct edit_tensor t;
     assert(lock_held(&l->lock));
-    int r = tensor_of_number(l, tensor, &t);
-    if (r < 0)
-        return r;
-    if (!edit_tensor_find(c, t.name, t.len, &now))
+    if (!edit_tensor_numbered(c, tensor, &t))
         return -ENOENT;
-    bool new = now.old == EDIT_NONE;
-    r = tensor_base_make(c->base, now.old, new ? NULL : base_store(l), now.old,
-                         (struct tensor_content *)now.content, ret);
+    bool new = t.old == EDIT_NONE;
+    int r = tensor_base_make(c->base, t.old, new ? NULL : base_store(l), t.old, t.content, ret);
     if (r == 0)
-        (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.len);
+        (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
     return r;
 }
 
@@ -46,14 +41,14 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
     struct timespec now = when_now();
-    struct tensor_now t;
+    struct edit_tensor t;
     char name[SHOW_MAX] = "?";
     if (now.tv_sec == p->last)
         return;
     if (p->last) {
         lock_take(&p->l->lock);
-        if (tensor_of_number(p->l, p->tensor, &t) == 0)
-            (void)show(name, t.name, t.len);
+        if (edit_tensor_numbered(&p->l->next.change, p->tensor, &t))
+            (void)show(name, t.name, t.name_len);
         lock_drop(&p->l->lock);
         live_log(p->l, LOG_INFO, "encoding '%s': %llu %%", name,
                  (unsigned long long)(done * 100 / all));
@@ -137,16 +132,16 @@ static int accept(struct round *o)
 {
     struct live *l = o->l;
     struct view_draft *d = o->d;
-    struct tensor_now t;
+    struct edit_tensor t;
     struct tensor_base *now = NULL;
     size_t mark = edit_mark(&l->next.change);
     int r = check_base(d, &o->e);
-    if (r == 0 && tensor_of_number(l, d->tensor, &t) < 0)
+    if (r == 0 && !edit_tensor_numbered(&l->next.change, d->tensor, &t))
         r = err_set(&o->e, -ENOENT, "the tensor was removed");
     if (r == 0 && batch_room(l) < 0)
         r = err_set(&o->e, -ENOMEM, "no memory for the edit");
     if (r == 0)
-        r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.len, &o->e);
+        r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.name_len, &o->e);
     if (r < 0)
         return r;
     r = batch_check(l, &o->e);
@@ -175,7 +170,7 @@ static int report(struct round *o, int r)
     o->e.code = r;
     if (r != -EINTR && !o->d->data) /* of data it is found again as long as it is so */
         o->d->why = o->e;
-    view_refused(o->l, o->d, &o->e);
+    (void)tensor_refused(o->l, o->d->folder, &o->e);
     return r;
 }
 
@@ -340,7 +335,7 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, struct liv
         view_event(&d->state, r == TENSOR_SHORT ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
         if (r < 0) {
             d->why = e;
-            view_refused(l, d, &e);
+            (void)tensor_refused(l, d->folder, &e);
         }
     }
     lock_drop(&l->lock);

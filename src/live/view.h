@@ -116,9 +116,6 @@ int view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 /* The same of a release. */
 void view_release(struct live *l, struct live_view *h);
 
-/* tensor_refused() of a draft's tensor, also of one in the making. With the lock. */
-void view_refused(struct live *l, const struct view_draft *d, const struct err *e);
-
 /* What was written and is not accepted never is. With the lock. */
 void view_drop(struct view_draft *d);
 
@@ -142,7 +139,8 @@ int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
               enum live_view_kind kind, struct view_draft **ret);
 int view_join(struct live *l, struct view_draft *d, uint32_t node, int flags,
               struct live_view **ret);
-/* The draft of a node, or that some handle has by it; or NULL. With the lock. */
+/* The draft of a node, or that some handle has by it; one that was dropped if there is no other; or NULL. With the
+ * lock. */
 struct view_draft *view_at(const struct live *l, uint32_t node, uint32_t row);
 uint64_t view_draft_size(const struct view_draft *d);
 /* Of what was written to it. */

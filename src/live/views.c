@@ -200,17 +200,12 @@ static struct view_draft *draft_at(struct live *l, uint32_t node, uint32_t row)
 }
 
 /* *current: the node shows the tensor as it is now. */
-static int is_current(struct live *l, uint32_t tensor, uint32_t node, bool *current)
+static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool *current)
 {
-    struct err e = {0};
-    struct tensor_now t;
-    int r = tensor_of_number(l, tensor, &t) < 0 ? -ESTALE : 0;
-    if (r == 0 && atomic_load(&l->stale))
-        r = batch_freshen(l, &e);
-    const struct snapshot *g = l->newest->view.snap;
-    const uint32_t i = ids_find(g->ids, g->gguf->n_tensors, tensor);
-    *current = i != IDS_NONE && ids_of(g->ids, i).version == node;
-    return r;
+    struct edit_tensor t;
+    bool there = edit_tensor_numbered(&l->next.change, tensor, &t);
+    *current = there && t.id.version == node;
+    return there ? 0 : -ESTALE;
 }
 
 /* Of a node that is written from now on. What is in the kernel's cache may be what was written to it before. */
@@ -238,6 +233,8 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum liv
     struct view_draft *d = *ret = draft_at(l, node, row);
     struct view_draft *other = d && (d->helper || d->making) ? NULL : in_work(l, tensor, row);
     bool current;
+    if (d && view_state(d) == VIEW_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
+        d = *ret = NULL; /* another one begins */
     if (d && (is_outdated(d) || (other && other != d)))
         return -ESTALE; /* what is written to it now is never accepted */
     *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
@@ -488,7 +485,7 @@ static void drop(struct live *l, struct view_draft *d)
     struct err e = {0};
     (void)err_set(&e, -ECANCELED, "what was written was not closed");
     if (view_is_unaccepted(view_state(d)))
-        view_refused(l, d, &e);
+        (void)tensor_refused(l, d->folder, &e);
 }
 
 /* The last judgement, but of what a close has reported as refused. What was accepted stays. */

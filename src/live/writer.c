@@ -24,7 +24,6 @@
 #include "live/edits.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
-#include "live/tensor_table.h"
 
 /* Seconds without another edit after which what no request waits for is written. */
 #define LATER 2
@@ -184,7 +183,7 @@ static void landed(struct live *l, struct job *job, struct store *s)
     l->store = s ? s : l->flying_store;
     l->flying = NULL;
     l->flying_store = NULL;
-    if (tensor_table_store(l, &now) < 0) /* it goes on with what it has */
+    if (batch_store(l, &now) < 0) /* it goes on with what it has */
         now = store_ref(l->newest->view.store);
     struct view before = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
     snapshot_unref(before.snap); /* the same is there */

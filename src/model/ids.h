@@ -57,10 +57,4 @@ static inline uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_
 /* A table of n tensors as `of` has them. 0, -ENOMEM. */
 int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 
-/* Where a tensor of a new state comes from. */
-struct tensor_from {
-    uint32_t old; /* its place in the list before; IDS_NONE: it is new */
-    bool changed; /* bytes, type or shape */
-};
-
 #endif

@@ -95,7 +95,7 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
     else if (kind & 16)
         r = edit_tensor_set(c, name, len, &shape, &p, kind & 4 ? 1 : 0, e);
     else
-        r = edit_tensor_add(c, name, len, &shape, &p, 1, EDIT_LAST, e);
+        r = edit_tensor_add(c, name, len, &shape, &p, 1, EDIT_LAST, 0, e);
     log_unref(d);
     return r;
 }
@@ -159,7 +159,7 @@ static void check_tensors(const struct gguf *old, const struct gguf *new, const 
         const struct gguf_tensor *b = &new->tensor[i], *a = b;
         uint32_t k = p->tensor ? p->tensor[i].old : i;
         FUZZ_CHECK(b->off == at);
-        if (k != EDIT_NONE && !(p->tensor && p->tensor[i].changed)) {
+        if (k != EDIT_NONE && !(p->tensor && p->tensor[i].content)) {
             a = &old->tensor[k];
             FUZZ_CHECK(b->nbytes >= a->nbytes && b->type_id == a->type_id);
             FUZZ_CHECK(gguf_type(a) && gguf_type(a)->block_len ? a->nbytes == b->nbytes : true);

@@ -220,10 +220,10 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
     if (what & EDIT_REMOVED)
         CU_ASSERT_EQUAL(edit_tensor_remove(&c, "b", 1, NULL), 0);
     if (what & EDIT_ADDED)
-        CU_ASSERT_EQUAL(edit_tensor_add(&c, "more", 4, &long_one, &more, 1, EDIT_LAST, NULL), 0);
+        CU_ASSERT_EQUAL(edit_tensor_add(&c, "more", 4, &long_one, &more, 1, EDIT_LAST, 0, NULL), 0);
     for (int i = 0; i < 2 && what & EDIT_APART; i++)
         CU_ASSERT_EQUAL(
-            edit_tensor_add(&c, i ? "y" : "x", 1, &small_one, &five, 1, EDIT_LAST, NULL), 0);
+            edit_tensor_add(&c, i ? "y" : "x", 1, &small_one, &five, 1, EDIT_LAST, 0, NULL), 0);
     log_unref(file);
     log_unref(memory);
     finish(d, &c, old, old_n, s);

@@ -165,8 +165,9 @@ int world_put(struct edit_change *c, struct world_tensor *t, bool set)
     t->bytes = world_bytes(t->n);
     struct log *d = world_draft(t->bytes, t->n);
     struct tensor_piece p = {0, t->n, 0, d};
-    int r = set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
-                : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, EDIT_LAST, NULL);
+    int r =
+        set ? edit_tensor_set(c, t->name, strlen(t->name), &t->shape, &p, 1, NULL)
+            : edit_tensor_add(c, t->name, strlen(t->name), &t->shape, &p, 1, EDIT_LAST, 0, NULL);
     log_unref(d);
     return r;
 }

@@ -46,6 +46,12 @@ static void put_second(struct build *b)
     put(b, "added", F32, 3, 12, 'a');
 }
 
+/* Where a tensor of a new state comes from. */
+struct tensor_from {
+    uint32_t old; /* its place in the list before; IDS_NONE: it is new */
+    bool changed; /* bytes, type or shape */
+};
+
 static const struct tensor_from second_from[] = {
     {3, false}, {0, false}, {2, true}, {IDS_NONE, false}};
 

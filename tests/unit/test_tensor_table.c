@@ -281,7 +281,7 @@ static void test_many(void)
 
 /* ---- lists that grow with what is edited ---- */
 
-/* A tensor whose content is the same keeps its node when the batch is planned anew; found by an index. */
+/* A tensor whose content is the same keeps its node when the batch is planned anew. */
 static void test_planned_again(void)
 {
     struct room x;
@@ -290,12 +290,11 @@ static void test_planned_again(void)
     write_one(&x);
     CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
     uint64_t node = image_node(&m, "tensors/b/raw");
-    const struct tensor_table *p = &atomic_load(&x.t->live)->next.table;
-    const struct tensor_content *k = p->of[0].content;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(p->find.slot);
+    const struct edit_plan *p = &atomic_load(&x.t->live)->next.plan;
+    const struct tensor_content *k = p->tensor[0].content;
     CU_ASSERT_EQUAL(do_write(x.t, "general.name", "new\n", 4), 0);
     CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
-    CU_ASSERT_PTR_EQUAL(p->of[0].content, k);
+    CU_ASSERT_PTR_EQUAL(p->tensor[0].content, k);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/b/raw"), node);
     end(&x);
 }
@@ -343,6 +342,63 @@ static void test_unfinished(void)
     }
     CU_ASSERT_TRUE(lost > 5);
     CU_ASSERT_TRUE(unfinished > 2);
+}
+
+/* A new tensor cannot be written: who has another one open goes on with that. */
+static void test_lost_beside(void)
+{
+    unsigned lost = 0;
+    bool hit = true;
+    for (unsigned n = 1; hit; n++) {
+        struct room x;
+        struct viewfile v, other;
+        begin(&x, LIVE_COMMIT_CLOSE);
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &v), 0);
+        CU_ASSERT_EQUAL(viewfile_pwrite(&v, 7, "Y", 1), 0);
+        make(&x, "new", true);
+        faultsys_init(&x.fs, FAULT_BROKEN, n, -EIO);
+        int r = do_sync(x.t);
+        hit = atomic_load(&x.fs.hit);
+        faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+        lost += r < 0;
+        if (live_count(x.t->live).changed) { /* not even the old file could be put back */
+            CU_ASSERT_EQUAL(viewfile_close(&v), -ESTALE);
+        } else {
+            CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &other), 0);
+            CU_ASSERT_EQUAL(viewfile_close(&other), 0);
+            CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+            CU_ASSERT_EQUAL(byte_at(&x, 7), 'Y');
+        }
+        CU_ASSERT_TRUE(tree_finish(x.t) <= 0);
+        tree_close(x.t);
+        drop_place(&x.p);
+    }
+    CU_ASSERT_TRUE(lost > 5);
+}
+
+/* What was written is refused, and a call still uses the draft: the next program begins another at the same node. */
+static void test_open_after_refusal(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_cut(&v, 9), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Y", 1), 0);
+    struct live *l = atomic_load(&x.t->live);
+    lock_take(&l->lock);
+    struct view_draft *d = l->views;
+    d->users++;
+    lock_drop(&l->lock);
+    CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
+    write_one(&x);
+    CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    lock_take(&l->lock);
+    d->users--;
+    CU_ASSERT_PTR_EQUAL(view_draft_reap(l, d), d);
+    lock_drop(&l->lock);
+    view_draft_end(d);
+    end(&x);
 }
 
 /* The numbers of the list of those to be judged. */
@@ -419,6 +475,8 @@ static CU_TestInfo tests[] = {
     {"many tensors are shown at once", test_many},
     {"planned again: the same content, the same node", test_planned_again},
     {"what is in the journal and not in the model", test_unfinished},
+    {"a new tensor is lost beside one that is open", test_lost_beside},
+    {"a view is opened while what was refused is in use", test_open_after_refusal},
     {"tensors in the making end", test_makings_end},
     {"tensors in the making at the end of the mount", test_makings_at_the_end},
     CU_TEST_INFO_NULL,
