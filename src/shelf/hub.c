@@ -194,7 +194,7 @@ int hub_list(struct reach *r, const struct place *p, const struct found *dir, co
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], start[TREE_NAME_MAX + 16];
     const struct names *names = NULL;
-    size_t n = (size_t)snprintf(start, sizeof(start), PREFIX "%s--", p->part[0]);
+    size_t n = (size_t)snprintf(start, sizeof(start), PREFIX "%s--", p->sub);
     int e = names_load(r, dir, &names);
     for (size_t i = e == 0 ? names_from(names, start) : 0; e == 0 && i < names->n; i++) {
         const char *folder = name_at(names, i);
@@ -224,7 +224,7 @@ static int org_item(struct reach *r, const struct place *p, const struct found *
     *ret = (struct item){.kind = ITEM_FOLDER, .st = dir->st, .store = true};
     ret->real = strdup(dir->path);
     ret->above = dir->linked ? 0 : strlen(dir->path);
-    e = place_make(p, PLACE_ORG, NULL, org, NULL, NULL, &ret->place);
+    e = place_make(p, PLACE_ORG, NULL, org, false, &ret->place);
     if (e < 0 || !ret->real)
         item_free(ret);
     return e < 0 ? e : ret->real ? 0 : -ENOMEM;

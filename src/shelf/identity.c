@@ -128,20 +128,15 @@ bool same_file(const struct stat *a, const struct stat *b)
 
 /* ---- where it is ---- */
 
-static void add_part(struct buf *b, const char *text)
-{
-    buf_str(b, text ? text : "");
-    buf_char(b, '\0');
-}
-
 int item_key(const struct item *i, uint64_t *ret)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     buf_char(&b, (char)i->kind);
     buf_char(&b, (char)i->place.kind);
-    add_part(&b, i->kind == ITEM_FOLDER ? i->place.path : i->path);
-    for (int k = 0; k < 3; k++)
-        add_part(&b, i->place.part[k]);
+    if (i->kind == ITEM_FOLDER)
+        buf_add(&b, i->place.path, (size_t)(i->place.passed - i->place.path));
+    else
+        buf_str(&b, i->path);
     *ret = hash_name(b.data, b.len);
     return buf_error(&b);
 }

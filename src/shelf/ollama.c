@@ -2,29 +2,29 @@
 /* An ollama store: see ollama.h. */
 #include "shelf/ollama.h"
 
+#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shelf/manifest.h"
+#include "base/path.h"
 
 /* A host of manifests that is not shown, and its namespace that is not. */
-#define OLLAMA_HOST "registry.ollama.ai"
-#define DEFAULT_SPACE "library"
+#define DEFAULT_HOST "registry.ollama.ai"
+#define DEFAULT_SPACE DEFAULT_HOST "/library"
 
-/* Room for manifests/HOST/NAMESPACE/MODEL/TAG. */
-#define PATH_ROOM (5 * (TREE_NAME_MAX + 1))
+/* Room for HOST/NAMESPACE/MODEL/TAG. */
+#define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
 
-static const char *host_of(const struct place *p)
+/* How many of these a path below manifests/ has. */
+static unsigned names_in(const char *sub)
 {
-    return p->part[0] ? p->part[0] : OLLAMA_HOST;
-}
-
-static const char *space_of(const struct place *p)
-{
-    return p->part[1] ? p->part[1] : DEFAULT_SPACE;
+    unsigned n = *sub != '\0';
+    for (; *sub; sub++)
+        n += *sub == '/';
+    return n;
 }
 
 bool ollama_is(struct reach *r, const struct found *dir, const struct names *names)
@@ -35,25 +35,149 @@ bool ollama_is(struct reach *r, const struct found *dir, const struct names *nam
             (manifests == DT_LNK && has_folder(r, dir, "manifests", REACH_LINKS)));
 }
 
-/* manifests/HOST/SPACE/MODEL: what is NULL is left out. No links below manifests/ itself. */
-static int open_below(struct reach *r, const struct found *dir, const char *host, const char *space,
-                      const char *model, struct found *ret)
+/* What is at a path below manifests/, which itself may be a link. */
+static int open_below(struct reach *r, const struct found *dir, const char *sub, struct found *ret)
 {
-    char path[PATH_ROOM];
+    char path[PATH_ROOM + 16];
     struct found top = FOUND_NONE;
-    (void)snprintf(path, sizeof(path), "manifests/%s%s%s%s%s", host ? host : ".", space ? "/" : "",
-                   space ? space : "", model ? "/" : "", model ? model : "");
-    int e = host ? reach_open(r, dir, path, REACH_NO_LINKS, ret) : -ELOOP;
+    (void)snprintf(path, sizeof(path), "manifests/%s", sub);
+    int e = *sub ? reach_open(r, dir, path, REACH_NO_LINKS, ret) : -ELOOP;
     if (e == -ELOOP) {
         e = reach_open(r, dir, "manifests", REACH_LINKS, &top);
         if (e == 0)
-            e = reach_open(r, &top, strchr(path, '/') + 1, REACH_NO_LINKS, ret);
+            e = reach_open(r, &top, *sub ? sub : ".", REACH_NO_LINKS, ret);
         reach_close(&top);
     }
     return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
 }
 
 /* ---- manifests ---- */
+
+#define MEDIA "application/vnd.ollama.image."
+#define DIGEST "sha256:"
+
+/* The layers that are shown, by the last word of their media type; in the order of the listing. Those
+ * of one name stand together. */
+static const struct {
+    const char *word, *name;
+    bool model;
+} kinds[] = {
+    {"model", "model", true},        {"projector", "projector", true},
+    {"adapter", "adapter", true},    {"draft", "draft", true},
+    {"template", "template", false}, {"prompt", "template", false}, /* what it was called before */
+    {"system", "system", false},     {"params", "params", false},
+    {"license", "license", false},   {"messages", "messages", false},
+};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static const char *string_of(const cJSON *object, const char *name)
+{
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+}
+
+/* The last word of a layer's media type; "": it is not one of ollama's. */
+static const char *word_of(const cJSON *layer)
+{
+    const char *type = string_of(layer, "mediaType");
+    return type && strncmp(type, MEDIA, strlen(MEDIA)) == 0 ? type + strlen(MEDIA) : "";
+}
+
+/* The row of a layer; KINDS if it is not shown. */
+static size_t kind_of(const cJSON *layer)
+{
+    const char *word = word_of(layer);
+    size_t k = 0;
+    while (k < KINDS && strcmp(word, kinds[k].word) != 0)
+        k++;
+    return k;
+}
+
+/* True if a layer is one tensor. Parameters may stand behind the type. */
+static bool is_tensor(const cJSON *layer)
+{
+    const char *word = word_of(layer);
+    return strcspn(word, "; ") == strlen("tensor") &&
+           strncmp(word, "tensor", strlen("tensor")) == 0;
+}
+
+static bool digest_of(const cJSON *layer, char ret[DIGEST_DIGITS + 1])
+{
+    const char *text = string_of(layer, "digest");
+    if (!text || strncmp(text, DIGEST, strlen(DIGEST)) != 0)
+        return false;
+    text += strlen(DIGEST);
+    if (strlen(text) != DIGEST_DIGITS || strspn(text, "0123456789abcdef") != DIGEST_DIGITS)
+        return false;
+    memcpy(ret, text, DIGEST_DIGITS + 1);
+    return true;
+}
+
+/* Layers of one kind, in the order of the manifest. */
+static int add_kind(const cJSON *layers, size_t kind, struct manifest *m, struct err *e)
+{
+    const cJSON *at;
+    size_t number = 0;
+    cJSON_ArrayForEach(at, layers)
+    {
+        struct layer *l = &m->layer[m->n];
+        number++;
+        if (kind_of(at) != kind)
+            continue;
+        if (!digest_of(at, l->digest))
+            return err_set(e, -EBADMSG, "layer %zu: the digest is not sha256:<64 hex digits>",
+                           number - 1);
+        l->name = kinds[kind].name;
+        l->model = kinds[kind].model;
+        m->models += l->model;
+        m->n++;
+    }
+    return 0;
+}
+
+static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
+{
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(top, "schemaVersion");
+    const cJSON *layers = cJSON_GetObjectItemCaseSensitive(top, "layers");
+    if (!cJSON_IsNumber(version) || version->valuedouble != 2)
+        return err_set(e, -EBADMSG, "schemaVersion is not 2");
+    if (!cJSON_IsArray(layers))
+        return err_set(e, -EBADMSG, "has no layers");
+    int n = cJSON_GetArraySize(layers);
+    if (n > MANIFEST_LAYERS_MAX)
+        return err_set(e, -EBADMSG, "has %d layers, more than %d", n, MANIFEST_LAYERS_MAX);
+    m->layer = calloc((size_t)n + 1, sizeof(*m->layer));
+    if (!m->layer)
+        return err_set(e, -ENOMEM, "no memory");
+    const cJSON *at;
+    int r = 0;
+    cJSON_ArrayForEach(at, layers) m->tensors += is_tensor(at);
+    for (size_t k = 0; k < KINDS && r == 0; k++)
+        r = add_kind(layers, k, m, e);
+    return r;
+}
+
+int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e)
+{
+    struct manifest m = {0};
+    if (n > MANIFEST_MAX)
+        return err_set(e, -EFBIG, "is larger than %zu bytes", MANIFEST_MAX);
+    cJSON *top = n ? cJSON_ParseWithLength(bytes, n) : NULL;
+    int r = cJSON_IsObject(top) ? read_layers(top, &m, e)
+                                : err_set(e, -EBADMSG, "is not a manifest: no JSON object");
+    cJSON_Delete(top);
+    if (r == 0)
+        *ret = m;
+    else
+        manifest_free(&m);
+    return r;
+}
+
+void manifest_free(struct manifest *m)
+{
+    free(m->layer);
+    *m = (struct manifest){0};
+}
 
 /* Of a file that was found; what is not a regular one is -ENOENT. The line says what is wrong with it. */
 static int load(const struct found *f, struct manifest *ret, struct err *e)
@@ -73,12 +197,12 @@ static int load(const struct found *f, struct manifest *ret, struct err *e)
 
 /* ---- listings ---- */
 
-/* The tags of a model. space: its folder. One that cannot be read is left out. */
-static int add_tags(struct reach *r, const struct found *space, const char *model,
+/* The tags of a model in `space`, the namespace at `sub`. One that cannot be read is left out. */
+static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
                     struct listing *ret)
 {
-    char shown[2 * (TREE_NAME_MAX + 1)], path[2 * (TREE_NAME_MAX + 1)];
-    const struct ref ref = {.kind = REF_TAG, .a = path, .b = ""};
+    char shown[2 * (TREE_NAME_MAX + 1)], path[PATH_ROOM];
+    const struct ref ref = {.kind = REF_OLLAMA, .a = path, .b = ""};
     struct found f = FOUND_NONE;
     const struct names *tags = NULL;
     int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
@@ -86,7 +210,7 @@ static int add_tags(struct reach *r, const struct found *space, const char *mode
         e = names_load(r, &f, &tags);
     for (size_t i = 0; e == 0 && i < tags->n; i++) {
         const char *tag = name_at(tags, i);
-        (void)snprintf(path, sizeof(path), "%s/%s", model, tag);
+        (void)snprintf(path, sizeof(path), "%s/%s/%s", sub, model, tag);
         (void)snprintf(shown, sizeof(shown), "%s:%s", model, tag);
         if (tags->name[i].type == DT_REG && !strchr(tag, ':'))
             e = listing_add(ret, shown, &ref);
@@ -96,38 +220,41 @@ static int add_tags(struct reach *r, const struct found *space, const char *mode
     return is_shortage(e) ? e : 0;
 }
 
-static int list_space(struct reach *r, const struct found *dir, const char *host, const char *space,
-                      const char *wanted, struct listing *ret)
+/* The models of the namespace at `sub`. */
+static int list_models(struct reach *r, const struct found *dir, const char *sub,
+                       const char *wanted, struct listing *ret)
 {
     struct found f = FOUND_NONE;
     const struct names *models = NULL;
-    int e = open_below(r, dir, host, space, NULL, &f);
+    int e = open_below(r, dir, sub, &f);
     if (e == 0)
         e = names_load(r, &f, &models);
     for (size_t i = 0; e == 0 && i < models->n; i++) {
         const char *model = name_at(models, i);
         if (models->name[i].type == DT_DIR && !is_hidden(model) && !strchr(model, ':') &&
             name_leads(model, wanted))
-            e = add_tags(r, &f, model, ret);
+            e = add_tags(r, &f, sub, model, ret);
     }
     names_free(r, models);
     reach_close(&f);
     return e;
 }
 
-/* The namespaces of a host, or the hosts (NULL), but `except`. */
+/* The namespaces of a host, or the hosts (""), but the one at `except`. */
 static int list_folders(struct reach *r, const struct found *dir, const char *host,
                         const char *except, struct listing *ret)
 {
+    char path[PATH_ROOM];
+    const struct ref ref = {REF_OLLAMA, 0, path, "", REF_SURE};
     struct found f = FOUND_NONE;
     const struct names *names = NULL;
-    int e = open_below(r, dir, host, NULL, NULL, &f);
+    int e = open_below(r, dir, host, &f);
     if (e == 0)
         e = names_load(r, &f, &names);
     for (size_t i = 0; e == 0 && i < names->n; i++) {
         const char *name = name_at(names, i);
-        const struct ref ref = {host ? REF_SPACE : REF_HOST, 0, name, "", REF_SURE};
-        if (names->name[i].type == DT_DIR && !is_hidden(name) && strcmp(name, except) != 0)
+        (void)snprintf(path, sizeof(path), "%s%s%s", host, *host ? "/" : "", name);
+        if (names->name[i].type == DT_DIR && !is_hidden(name) && strcmp(path, except) != 0)
             e = listing_add(ret, name, &ref);
     }
     names_free(r, names);
@@ -152,12 +279,12 @@ static int list_layers(const struct manifest *m, struct listing *ret)
     return e;
 }
 
-static int list_model(struct reach *r, const struct place *p, const struct found *dir,
-                      struct listing *ret)
+static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
+                    struct listing *ret)
 {
     struct manifest m = {0};
     struct found f = FOUND_NONE;
-    int e = open_below(r, dir, p->part[0], p->part[1], p->part[2], &f);
+    int e = open_below(r, dir, p->sub, &f);
     if (e == 0)
         e = load(&f, &m, NULL);
     reach_close(&f);
@@ -170,69 +297,67 @@ static int list_model(struct reach *r, const struct place *p, const struct found
 int ollama_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
                 struct listing *ret)
 {
-    if (p->kind == PLACE_OLLAMA_MODEL)
-        return list_model(r, p, dir, ret);
-    if (p->kind == PLACE_OLLAMA_SPACE)
-        return list_space(r, dir, p->part[0], p->part[1], wanted, ret);
-    if (p->kind == PLACE_OLLAMA_HOST)
-        return list_folders(r, dir, p->part[0], "", ret);
-    int e = list_space(r, dir, OLLAMA_HOST, DEFAULT_SPACE, wanted, ret);
+    switch (names_in(p->sub)) {
+    case 4:
+        return list_tag(r, p, dir, ret);
+    case 2:
+        return list_models(r, dir, p->sub, wanted, ret);
+    case 1:
+        return list_folders(r, dir, p->sub, "", ret);
+    }
+    int e = list_models(r, dir, DEFAULT_SPACE, wanted, ret);
     if (!is_shortage(e))
-        e = list_folders(r, dir, OLLAMA_HOST, DEFAULT_SPACE, ret);
-    return is_shortage(e) ? e : list_folders(r, dir, NULL, OLLAMA_HOST, ret);
+        e = list_folders(r, dir, DEFAULT_HOST, DEFAULT_SPACE, ret);
+    return is_shortage(e) ? e : list_folders(r, dir, "", DEFAULT_HOST, ret);
 }
 
 /* ---- items ---- */
 
-/* A tag is a folder, or a model that cannot be shown if its manifest is broken. */
-static int tag_item(struct reach *r, const struct place *p, const struct found *dir,
-                    const char *tag, struct item *ret)
+/* A tag in its model's folder, which is shown with the manifest's time and identity. -ENOENT; another error if the manifest
+ * is broken, with a line. */
+static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
-    struct err why = {0};
     struct manifest m = {0};
-    char model[TREE_NAME_MAX + 1];
-    const char *name = strchr(tag, '/') + 1;
-    struct found folder = FOUND_NONE, file = FOUND_NONE;
-    struct place below;
-    (void)snprintf(model, sizeof(model), "%.*s", (int)strcspn(tag, "/"), tag);
-    int e = open_below(r, dir, host_of(p), space_of(p), model, &folder);
+    struct found file = FOUND_NONE;
+    int e = reach_open(r, folder, tag, REACH_NO_LINKS, &file);
     if (e == 0)
-        e = reach_open(r, &folder, name, REACH_NO_LINKS, &file);
-    const int loaded = e == 0 ? load(&file, &m, &why) : 0;
-    if (loaded == -ENOENT || (e == 0 && loaded == 0 && m.models == 0))
+        e = load(&file, &m, why);
+    if (e == 0 && m.models == 0)
         e = -ENOENT;
-    if (e == 0 && loaded < 0) {
-        e = item_file(r, p, &folder, name, ITEM_MODEL, ret);
-        if (e == 0) {
-            ret->store = true;
-            ret->error = why;
-            (void)err_prefix(&ret->error, why.code, "manifest");
-        }
-    } else if (e == 0 && (e = place_make(p, PLACE_OLLAMA_MODEL, NULL, host_of(p), space_of(p), tag,
-                                         &below)) == 0) {
-        folder.st.st_mtim = file.st.st_mtim;
-        folder.st.st_ino = file.st.st_ino;
-        e = item_folder(p, &folder, &below, ret);
-    }
+    if (e == -ENOENT)
+        why->code = 0;
+    folder->st.st_mtim = file.st.st_mtim;
+    folder->st.st_ino = file.st.st_ino;
     manifest_free(&m);
     reach_close(&file);
-    reach_close(&folder);
     return e;
 }
 
-/* A host or a namespace. */
+/* A host, a namespace or a tag: a folder, or a model that cannot be shown if its manifest is broken. */
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
-                       enum place_kind kind, const char *host, const char *space, struct item *ret)
+                       const char *sub, struct item *ret)
 {
+    char above[PATH_ROOM];
+    struct err why = {0};
     struct found f = FOUND_NONE;
     struct place below;
-    int e = open_below(r, dir, host, space, NULL, &f);
+    const bool tag = names_in(sub) == 4;
+    const char *name = path_name(sub);
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(name - sub - 1), sub);
+    int e = open_below(r, dir, tag ? above : sub, &f);
     if (e == 0 && !S_ISDIR(f.st.st_mode))
         e = -ENOENT;
+    if (e == 0 && tag)
+        e = look_at_tag(r, &f, name, &why);
     if (e == 0)
-        e = place_make(p, kind, NULL, host, space, NULL, &below);
+        e = place_make(p, PLACE_OLLAMA, NULL, sub, false, &below);
     if (e == 0)
         return item_folder(p, &f, &below, ret);
+    if (why.code && (e = item_file(r, p, &f, name, ITEM_MODEL, ret)) == 0) {
+        ret->store = true;
+        ret->error = why;
+        (void)err_prefix(&ret->error, why.code, "manifest");
+    }
     reach_close(&f);
     return e;
 }
@@ -262,14 +387,6 @@ static int layer_item(struct reach *r, const struct place *p, const struct found
 int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
                 const struct ref *ref, struct item *ret)
 {
-    switch (ref->kind) {
-    case REF_HOST:
-        return folder_item(r, p, dir, PLACE_OLLAMA_HOST, ref->a, NULL, ret);
-    case REF_SPACE:
-        return folder_item(r, p, dir, PLACE_OLLAMA_SPACE, host_of(p), ref->a, ret);
-    case REF_TAG:
-        return tag_item(r, p, dir, ref->a, ret);
-    default:
-        return layer_item(r, p, dir, ref, ret);
-    }
+    return ref->kind == REF_OLLAMA ? folder_item(r, p, dir, ref->a, ret)
+                                   : layer_item(r, p, dir, ref, ret);
 }

@@ -3,7 +3,7 @@
  * An ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are blobs/sha256-<hex>
  * (before: sha256:<hex>). See place.h.
  *
- * Threads: any; no state.
+ * Threads: any; no state. Bytes of a manifest are not to be trusted.
  */
 #ifndef SHELF_OLLAMA_H
 #define SHELF_OLLAMA_H
@@ -15,8 +15,34 @@ bool ollama_is(struct reach *r, const struct found *dir, const struct names *nam
 /* Of a store or a place in one. */
 int ollama_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
                 struct listing *ret);
-/* REF_HOST to REF_TEXT. */
+/* REF_OLLAMA, REF_LAYER, REF_TEXT. */
 int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
                 const struct ref *ref, struct item *ret);
+
+/* ---- a manifest: the layers of a model ---- */
+
+/* More than any manifest takes: ollama's have a dozen layers in a thousand bytes. */
+#define MANIFEST_MAX ((size_t)1 << 20)
+#define MANIFEST_LAYERS_MAX 4096
+
+#define DIGEST_DIGITS 64
+
+/* A layer that is shown. */
+struct layer {
+    const char *name;               /* "model", "template", ... */
+    bool model;                     /* else a text */
+    char digest[DIGEST_DIGITS + 1]; /* SHA-256, in hexadecimal digits */
+};
+
+struct manifest {
+    struct layer *layer; /* owned; models first; those of one name follow each other */
+    size_t n;
+    size_t models;  /* how many of them are models */
+    size_t tensors; /* layers that are a tensor each; not shown */
+};
+
+/* 0, or -EBADMSG, -EFBIG, -ENOMEM with a line. */
+int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e);
+void manifest_free(struct manifest *m);
 
 #endif

@@ -16,66 +16,56 @@
 
 /* ---- places ---- */
 
-int place_top(struct reach *r, struct place *ret)
+int place_make(const struct place *p, enum place_kind kind, const char *path, const char *sub,
+               bool linked, struct place *ret)
 {
-    *ret = (struct place){.kind = PLACE_FOLDER, .path = strdup(r->path)};
-    return ret->path ? 0 : -ENOMEM;
-}
-
-int place_make(const struct place *p, enum place_kind kind, const char *path, const char *a,
-               const char *b, const char *c, struct place *ret)
-{
-    const char *part[] = {a, b, c};
-    struct place n = {.kind = kind,
-                      .path = strdup(path ? path : p->path),
-                      .store = p->store || kind != PLACE_FOLDER,
-                      .links = p->links};
-    bool ok = n.path != NULL;
-    for (unsigned i = 0; i < n.links; i++)
-        ok &= (n.passed[i] = strdup(p->passed[i])) != NULL;
-    for (int i = 0; i < 3; i++) {
-        n.part[i] = part[i] ? strdup(part[i]) : NULL;
-        ok &= !part[i] || n.part[i];
-    }
-    if (!ok) {
-        place_free(&n);
+    struct buf b = BUF_INIT;
+    path = path ? path : p->path;
+    buf_add(&b, path, strlen(path) + 1);
+    buf_add(&b, sub, strlen(sub) + 1);
+    const size_t passed = b.len;
+    if (p->links)
+        buf_add(&b, p->passed, p->len - (size_t)(p->passed - p->path));
+    if (linked)
+        buf_add(&b, p->path, strlen(p->path) + 1);
+    if (buf_error(&b)) {
+        buf_free(&b);
         return -ENOMEM;
     }
-    *ret = n;
+    *ret = (struct place){.kind = kind,
+                          .store = p->store || kind != PLACE_FOLDER,
+                          .len = b.len,
+                          .links = p->links + linked};
+    ret->path = (char *)buf_steal(&b);
+    ret->sub = ret->path + strlen(ret->path) + 1;
+    ret->passed = ret->path + passed;
     return 0;
+}
+
+int place_top(const struct reach *r, struct place *ret)
+{
+    return place_make(&(struct place){0}, PLACE_FOLDER, r->path, "", false, ret);
 }
 
 void place_free(struct place *p)
 {
     free(p->path);
-    for (int i = 0; i < 3; i++)
-        free(p->part[i]);
-    for (unsigned i = 0; i < p->links; i++)
-        free(p->passed[i]);
     *p = (struct place){0};
-}
-
-static bool same_text(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 bool place_same(const struct place *a, const struct place *b)
 {
-    bool same_way = a->links == b->links;
-    for (unsigned i = 0; same_way && i < a->links; i++)
-        same_way = strcmp(a->passed[i], b->passed[i]) == 0;
-    return same_way && a->kind == b->kind && a->store == b->store && same_text(a->path, b->path) &&
-           same_text(a->part[0], b->part[0]) && same_text(a->part[1], b->part[1]) &&
-           same_text(a->part[2], b->part[2]);
+    return a->kind == b->kind && a->store == b->store && a->len == b->len &&
+           memcmp(a->path, b->path, a->len) == 0;
 }
 
 bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
 {
     bool round =
         p->links == PLACE_LINKS_MAX || path_below(p->path, path) || path_below(r->path, path);
-    for (unsigned i = 0; i < p->links && !round; i++)
-        round = path_below(p->passed[i], path);
+    const char *passed = p->passed;
+    for (unsigned i = 0; i < p->links && !round; i++, passed += strlen(passed) + 1)
+        round = path_below(passed, path);
     return round;
 }
 
@@ -112,11 +102,7 @@ int item_below(const struct reach *r, const struct place *p, struct found *f, bo
     struct place below;
     int e = linked && place_goes_round(r, p, f->path)
                 ? -ENOENT
-                : place_make(p, PLACE_FOLDER, f->path, NULL, NULL, NULL, &below);
-    if (e == 0 && linked && !(below.passed[below.links++] = strdup(p->path))) {
-        place_free(&below);
-        e = -ENOMEM;
-    }
+                : place_make(p, PLACE_FOLDER, f->path, "", linked, &below);
     if (e < 0) {
         reach_close(f);
         return e;
@@ -345,9 +331,7 @@ static int list(struct reach *r, const struct place *p, const struct found *dir,
     switch (p->kind) {
     case PLACE_ORG:
         return hub_list(r, p, dir, wanted, ret);
-    case PLACE_OLLAMA_HOST:
-    case PLACE_OLLAMA_SPACE:
-    case PLACE_OLLAMA_MODEL:
+    case PLACE_OLLAMA:
         return ollama_list(r, p, dir, wanted, ret);
     default:
         return plain_list(r, p, dir, wanted, ret);
@@ -361,9 +345,7 @@ static int item_of(struct reach *r, const struct place *p, const struct found *d
     case REF_ORG:
     case REF_REVISION:
         return hub_item(r, p, dir, ref, ret);
-    case REF_HOST:
-    case REF_SPACE:
-    case REF_TAG:
+    case REF_OLLAMA:
     case REF_LAYER:
     case REF_TEXT:
         return ollama_item(r, p, dir, ref, ret);

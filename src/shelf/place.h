@@ -33,21 +33,20 @@
 #define PLACE_LINKS_MAX 8
 
 enum place_kind {
-    PLACE_FOLDER,       /* any folder; may turn out to be a repository, or an ollama store */
-    PLACE_ORG,          /* of a Hugging Face cache: the repositories of organisation part[0] */
-    PLACE_OLLAMA_HOST,  /* of an ollama store: host part[0] */
-    PLACE_OLLAMA_SPACE, /* of host part[0], namespace part[1] */
-    PLACE_OLLAMA_MODEL  /* the same, model and tag part[2] ("llama3.2/3b") */
+    PLACE_FOLDER, /* any folder; may turn out to be a repository, or an ollama store */
+    PLACE_ORG,    /* of a Hugging Face cache: the repositories of an organisation */
+    PLACE_OLLAMA  /* of an ollama store: a host, a namespace, or a model with its tag */
 };
 
 struct place {
     enum place_kind kind;
-    char *path;    /* owned; the real path of the folder that it stands for; of a store its own */
-    char *part[3]; /* owned; may be NULL */
-    bool store;    /* it is in a store: what is in it is not edited */
-    /* Owned: real paths of the folders whose links were followed on the way to it. */
-    char *passed[PLACE_LINKS_MAX];
-    unsigned links; /* how many */
+    bool store;      /* it is in a store: what is in it is not edited */
+    char *path;      /* owned; the real path of the folder that it stands for; of a store its own */
+    const char *sub; /* the organisation; the path below manifests/; else "" */
+    const char *
+        passed; /* real paths of the folders whose links were followed on the way to it, each with its end */
+    size_t len;     /* bytes of these, which follow each other */
+    unsigned links; /* paths that were passed */
 };
 
 /* What an entry refers to, by the names in its place's folder. */
@@ -57,9 +56,7 @@ enum ref_kind {
     REF_SPLIT,    /* a split model of `shards` files; `a` is the name of one of them */
     REF_ORG,      /* organisation `a` */
     REF_REVISION, /* of repository `a` ("models--org--name") commit `b` */
-    REF_HOST,     /* host `a` */
-    REF_SPACE,    /* namespace `a` */
-    REF_TAG,      /* model and tag `a` ("llama3.2/3b") */
+    REF_OLLAMA,   /* host, namespace, or model with its tag: a path `a` below manifests/ */
     REF_LAYER,    /* layer number `shards` of an ollama model: a model */
     REF_TEXT      /* the same: a text */
 };
@@ -112,7 +109,7 @@ struct item {
 };
 
 /* The top of the shelf. 0, -ENOMEM. */
-int place_top(struct reach *r, struct place *ret);
+int place_top(const struct reach *r, struct place *ret);
 void place_free(struct place *p);
 /* True if both show the same: which links are followed below one depends on the way to it. */
 bool place_same(const struct place *a, const struct place *b);
@@ -157,9 +154,9 @@ bool listing_has(const struct listing *l, const char *name);
 /* True if what is called `name`, with more behind it, may be shown as `wanted`. NULL: any name is wanted. */
 bool name_leads(const char *name, const char *wanted);
 
-/* A place below p: kind and parts; the path is p's if `path` is NULL. 0, -ENOMEM. */
-int place_make(const struct place *p, enum place_kind kind, const char *path, const char *a,
-               const char *b, const char *c, struct place *ret);
+/* A place below p, perhaps by a link; the path is p's if `path` is NULL. 0, -ENOMEM. */
+int place_make(const struct place *p, enum place_kind kind, const char *path, const char *sub,
+               bool linked, struct place *ret);
 /* True if a link in p to this real path is not to be followed: what holds a folder that was passed on
  * the way would be shown in itself, for ever. */
 bool place_goes_round(const struct reach *r, const struct place *p, const char *path);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "shelf/manifest.h"
+#include "shelf/ollama.h"
 #include "shelf/hub.h"
 
 static void check_manifest(const uint8_t *data, size_t size)

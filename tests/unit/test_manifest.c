@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "shelf/manifest.h"
+#include "shelf/ollama.h"
 
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define LAYER(word, digest)                                                                \

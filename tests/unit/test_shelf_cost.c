@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shelf/manifest.h"
+#include "shelf/ollama.h"
 #include "shelf/slots.h"
 #include "shelf_top.h"
 #include "text/name.h"
@@ -363,7 +363,7 @@ static void test_many_organisations(void)
         CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, name, &i), 0);
         CU_ASSERT_TRUE(opened <= 8);
         CU_ASSERT_EQUAL(i.place.kind, PLACE_ORG);
-        CU_ASSERT_STRING_EQUAL(i.place.part[0], name);
+        CU_ASSERT_STRING_EQUAL(i.place.sub, name);
         item_free(&i);
     }
     opened = 0;
