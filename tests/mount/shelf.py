@@ -378,10 +378,11 @@ class Unused(Shelf):
             held.close()
 
     def a_minute_later(self, at):
-        """Another model is opened then: the clock is looked at. A file that was closed is released late."""
+        """A new model is opened then: the clock is looked at. A file that was closed is released late."""
         self.minutes += 1
+        self.put(f'm{self.minutes}.gguf')
         self.at(61 * self.minutes)
-        return mountlib.get(f'{at}/m{self.minutes % 2:02}.gguf/info')
+        return mountlib.get(f'{at}/m{self.minutes}.gguf/info')
 
     def test_closed_after_edits(self):
         """A shell that stands in a model which was edited, or in a tensor, goes on; a write that was refused,
@@ -389,8 +390,6 @@ class Unused(Shelf):
         self.clock = mountlib.path('clock-edits')
         self.minutes = 0
         path = self.put('m.gguf')
-        for i in range(2):
-            self.put(f'm{i:02}.gguf')
         gate = Gate(self.clock)
         self.at(0)
         before = os.getcwd()
