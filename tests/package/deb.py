@@ -52,7 +52,7 @@ class Deb(unittest.TestCase):
     def setUpClass(cls):
         if missing():
             raise unittest.SkipTest(f'no {missing()}')
-        os.environ.update(DEB_BUILD_OPTIONS='noopt', SOURCE_DATE_EPOCH='1700000000')
+        os.environ.update(DEB_BUILD_OPTIONS='noopt')
         cls.path = build('one')
 
     def test_content(self):
@@ -86,7 +86,9 @@ class Deb(unittest.TestCase):
         log = subprocess.run(['gzip', '-dc', doc / 'changelog.gz'], check=True, capture_output=True,
                              text=True).stdout
         self.assertRegex(log, r'\Aggufs \([\d.]+\) unstable; urgency=medium\n\n  \* ')
-        self.assertTrue(log.endswith('Tue, 14 Nov 2023 22:13:20 -0000\n'), log[-80:])
+        for page in [doc / 'README.md', *(doc / 'docs').glob('*.md')]:
+            for link in re.findall(r'\]\((?!https?:)([^)#\s]+)', page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f'{page}: {link}')
         for name in ('usr/libexec/ggufs-open', 'usr/lib/systemd/user/ggufs@.service',
                      'usr/share/applications/ggufs.desktop'):
             self.assertIn('/usr/bin/ggufs', (folder / name).read_text())
@@ -97,9 +99,9 @@ class Deb(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('lintian'), 'no lintian')
     def test_lintian(self):
-        """No error and no warning; what is accepted has a line with the reason in the package's files.
+        """Nothing to say, however small; what is accepted has a line with the reason in the package's files.
         Without optimisation, the compiler leaves out one hardening that lintian looks for."""
-        done = run('lintian', '--allow-root', '--suppress-tags', 'hardening-no-fortify-functions',
+        done = run('lintian', '--allow-root', '--pedantic', '--suppress-tags', 'hardening-no-fortify-functions',
                    self.path)
         self.assertEqual((done.returncode, done.out), (0, ''))
 
