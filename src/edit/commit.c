@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "edit/attr.h"
-#include "edit/backup.h"
 #include "edit/journal.h"
 #include "edit/move.h"
 #include "edit/temp.h"
@@ -24,14 +22,18 @@ struct job {
     const struct edit_options *o;
     const struct edit_hooks *h;
     struct edit_result *ret;
-    struct stat st; /* of the model, when the commit began */
+    struct edit_disk d; /* when the commit began */
 };
 
-struct strategy {
-    const char *name;
-    int (*applies)(struct job *j, struct err *e); /* 0; -EOPNOTSUPP and why; -errno */
-    int (*run)(struct job *j, struct err *e);
-};
+static const char *const names[] = {[EDIT_AUTO] = "auto",
+                                    [EDIT_REFLINK] = "reflink",
+                                    [EDIT_INPLACE] = "inplace",
+                                    [EDIT_COPY] = "copy"};
+
+const char *edit_strategy_name(enum edit_strategy s)
+{
+    return names[s];
+}
 
 static void call_ready(const struct job *j)
 {
@@ -39,28 +41,7 @@ static void call_ready(const struct job *j)
         j->h->ready(j->h->arg);
 }
 
-/* New files: reflink and copy. */
-
-static int replace(struct job *j, int (*fill)(struct move *, struct err *), struct err *e)
-{
-    struct temp t = TEMP_INIT;
-    int r = temp_create(j->f, &t, e);
-    if (r < 0)
-        return r;
-    t.break_links = j->o->break_hardlinks;
-    struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
-    r = temp_dress(j->f, &t, e);
-    if (r == 0)
-        r = fill(&m, e);
-    if (r == 0)
-        r = temp_sync(j->f, &t, e);
-    if (r == 0) {
-        call_ready(j);
-        r = temp_publish(j->f, &t, &j->ret->old_fd, e);
-    }
-    temp_abandon(j->f, &t);
-    return r;
-}
+/* ---- the disk ---- */
 
 /* Errors about the present state of the file system, not about its abilities. */
 static bool is_passing(int r)
@@ -114,193 +95,78 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
     return r < 0 ? r : check_free(found, needed, what, e);
 }
 
-static int reflink_applies(struct job *j, struct err *e)
+/* Bytes that must be free for what is new, for a new file of `size` bytes, and for a backup. */
+static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint64_t size,
+                         uint64_t head, uint64_t fresh)
 {
-    int r = edit_plan_applies(j->p, EDIT_REFLINK, e);
-    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN)
-        r = probe_clone(j->f, j->p->block, e);
-    if (r == 0 && j->f->clone == EDIT_CLONE_NO)
-        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
-    uint64_t fresh = j->p->copied + j->p->changed;
-    return r < 0 || fresh == 0 ? r : edit_room_for(j->f, fresh, "reflink", e);
+    uint64_t n = how == EDIT_COPY ? min_u64(size, d->used + head + fresh) /* holes stay holes */
+                 : how == EDIT_INPLACE
+                     ? 2 * fresh /* also where nothing is written over what there is */
+                     : fresh;
+    return d->backup && d->clone != EDIT_CLONE_YES ? n + d->used : n;
 }
 
-static int reflink_run(struct job *j, struct err *e)
+static int check_room(const struct edit_disk *d, uint64_t needed, enum edit_strategy how,
+                      struct err *e)
 {
-    return replace(j, move_clone, e);
+    return needed ? check_free(d->free, needed, names[how], e) : 0;
 }
 
-static int copy_applies(struct job *j, struct err *e)
+int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
+                     const struct edit_options *o, struct err *e)
 {
-    const uint64_t fresh = j->p->head.len + j->p->changed; /* holes stay holes */
-    return edit_room_for(j->f, min_u64(j->p->image->size, (uint64_t)j->st.st_blocks * 512 + fresh),
-                         "copy", e);
-}
-
-static int copy_run(struct job *j, struct err *e)
-{
-    return replace(j, move_copy, e);
-}
-
-/* In place. */
-
-/* New bytes are written twice; where the file system writes nothing over what it has, that takes as much room. */
-static int bytes_apply(const struct job *j, struct err *e)
-{
-    uint64_t bytes, most = min_u64(EDIT_INPLACE_MAX, j->p->image->size / EDIT_INPLACE_PART);
-    if (j->o->strategy == EDIT_AUTO && j->p->changed > most)
-        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
-    int r = journal_bytes(j->p, &bytes);
-    if (r == -EFBIG)
-        return err_set(e, -EOPNOTSUPP,
-                       "inplace: the model changes in more than %llu places of 1 MiB",
-                       (unsigned long long)JOURNAL_MAX_ROWS);
-    if (r < 0)
-        return err_set(e, r, "no memory for the journal");
-    return edit_room_for(j->f, 2 * bytes + (j->p->image->size - j->p->old_size), "inplace", e);
-}
-
-static int inplace_applies(struct job *j, struct err *e)
-{
-    int r = edit_plan_applies(j->p, EDIT_INPLACE, e);
-    if (r < 0)
-        return r;
-    if (j->st.st_nlink > 1)
-        return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
-    if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
-        return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
-    r = j->p->changed ? bytes_apply(j, e) : 0;
-    return r < 0 ? r : move_check_padding(j->f->sys, j->p, j->f->fd, e);
-}
-
-/* The model could not be written, but the journal has the edit. What was written is this file's own doing. */
-static int unfinished(struct job *j, struct err *e)
-{
-    j->f->unfinished = j->ret->unfinished = true;
-    (void)edit_file_note(j->f, NULL);
-    return err_prefix(e, -EIO,
-                      "the edit is in the journal beside the model (the next edit, the next mount "
-                      "or --recover finishes it)");
-}
-
-static int inplace_run(struct job *j, struct err *e)
-{
-    CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
-    struct edit_file *f = j->f;
-    call_ready(j);
-    int r = journal_write(f, j->p, j->h, &k, e);
-    if (r < 0)
-        return r;
-    r = edit_file_fresh(f, e);
-    if (r < 0)
-        return journal_cancel(f, &k, r, e);
-    r = journal_apply(f, &k);
-    if (r < 0) {
-        (void)err_set(e, r, "cannot write the model: %s", strerror(-r));
-        /* Where nothing of it was written, the edit is taken back. */
-        if (journal_compare(f, &k, NULL) < 0 || k.begun)
-            return unfinished(j, e);
-        (void)edit_file_note(f, NULL); /* a write that fails may set the time */
-        return journal_cancel(f, &k, r, e);
-    }
-    (void)journal_remove(f);
+    size_t n = strlen(f->name), more = strlen(o->backup);
+    if (more > NAME_MAX - n)
+        return err_set(e, -ENAMETOOLONG, "the backup's name would be over %d bytes", NAME_MAX);
+    memcpy(dst, f->name, n);
+    memcpy(dst + n, o->backup, more + 1);
     return 0;
 }
 
-/* The table, in the order in which EDIT_AUTO tries it. */
-static const struct strategy strategies[] = {
-    [EDIT_AUTO] = {"auto", NULL, NULL},
-    [EDIT_REFLINK] = {"reflink", reflink_applies, reflink_run},
-    [EDIT_INPLACE] = {"inplace", inplace_applies, inplace_run},
-    [EDIT_COPY] = {"copy", copy_applies, copy_run},
-};
-
-const char *edit_strategy_name(enum edit_strategy s)
+static int check_backup(const struct edit_file *f, const struct edit_options *o, struct err *e)
 {
-    return strategies[s].name;
+    char name[NAME_MAX + 1], shown[SHOW_MAX];
+    struct stat st;
+    int r = edit_backup_name(name, f, o, e);
+    if (r == 0 && f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && S_ISDIR(st.st_mode))
+        r = err_set(e, -EISDIR, "%s, which is to be the backup, is a folder",
+                    show(shown, name, strlen(name)));
+    return r;
 }
 
-/* The strategy, or EDIT_AUTO where nothing has to be done. */
-static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
+static int look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+                struct err *e)
 {
-    enum edit_strategy s = j->o->strategy;
-    *ret = EDIT_AUTO;
-    if (j->p->same)
-        return 0;
-    if (s != EDIT_AUTO) {
-        *ret = s;
-        return strategies[s].applies(j, e);
-    }
-    struct err why = {0}; /* of the last one that does not apply */
-    int r = -EOPNOTSUPP;
-    for (s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++) {
-        r = strategies[s].applies(j, &why);
-        *ret = s;
-    }
-    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
-}
-
-/* Room for a backup that is still to be made, beside what the edit itself takes. */
-static int check_backup(struct job *j, enum edit_strategy s, struct err *e)
-{
-    if (s == EDIT_AUTO || !backup_wanted(j->f, j->o))
-        return 0;
-    int r = backup_check(j->f, j->o, e);
-    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN)
-        (void)probe_clone(j->f, j->p->block, NULL);
-    if (r < 0 || j->f->clone == EDIT_CLONE_YES)
-        return r;
-    uint64_t old = (uint64_t)j->st.st_blocks * 512;
-    uint64_t next =
-        s == EDIT_COPY ? min_u64(j->p->image->size, old + j->p->head.len + j->p->changed) : 0;
-    return edit_room_for(j->f, old + next, "backup", e);
-}
-
-/* C1. A journal whose edit is not done is finished if it is this file's last edit: the plan is made on that. Else
- * the model is not what f knows. */
-static int check_journal(struct edit_file *f, struct err *e)
-{
-    CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
-    enum journal_state found;
-    int r = journal_load(f, &k, NULL, e);
-    if (r == 0 && k.state == JOURNAL_REDO && !f->unfinished)
-        return err_set(e, -ESTALE, "an interrupted edit must be recovered first");
-    if (r == 0 && k.state != JOURNAL_REDO && k.state != JOURNAL_DONE && f->unfinished)
-        return err_set(e, -ESTALE, "the journal of an unfinished edit is gone");
-    return r < 0 || k.state == JOURNAL_NONE ? r : journal_settle(f, &found, e);
-}
-
-static int check_file(const struct edit_file *f, const struct edit_options *o, struct stat *st,
-                      struct err *e)
-{
-    int r = f->sys->fstat(f->sys, f->fd, st);
+    struct stat st;
+    struct edit_disk d = {.known = true, .backup = o->backup && !f->backed};
+    int r = f->sys->fstat(f->sys, f->fd, &st);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    r = edit_file_links(st, o->break_hardlinks, e);
-    return r < 0 ? r : edit_file_fresh(f, e);
+    r = edit_file_links(&st, o->break_hardlinks, e);
+    if (r == 0)
+        r = edit_file_fresh(f, e);
+    if (r == 0)
+        r = free_bytes(f, &d.free, e);
+    if (r == 0 && d.backup)
+        r = check_backup(f, o, e);
+    if (r < 0)
+        return r;
+    d.used = (uint64_t)st.st_blocks * 512;
+    d.linked = st.st_nlink > 1;
+    *ret = d;
+    return 0;
 }
 
 int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
               struct err *e)
 {
-    struct stat st;
-    struct edit_disk d = {.known = true};
-    int r = check_file(f, o, &st, e);
-    if (r == 0)
-        r = free_bytes(f, &d.free, e);
-    d.backup = backup_wanted(f, o);
-    if (r == 0 && d.backup)
-        r = backup_check(f, o, e);
-    if (r < 0)
-        return r;
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
-    if (clones && f->clone == EDIT_CLONE_UNKNOWN)
+    int r = look(f, o, ret, e);
+    if (r == 0 && clones && f->clone == EDIT_CLONE_UNKNOWN)
         (void)probe_clone(f, edit_block(o), NULL); /* a commit asks again */
-    d.used = (uint64_t)st.st_blocks * 512;
-    d.linked = st.st_nlink > 1;
-    *ret = d;
-    ret->clone = f->clone;
-    return 0;
+    if (r == 0)
+        ret->clone = f->clone;
+    return r;
 }
 
 /* The strategy that is asked for, or the first that applies, as far as sizes show. */
@@ -324,22 +190,172 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e)
 {
     const struct edit_change *t = c->tensors;
-    const enum edit_strategy how = expected(c, o, d);
     const uint64_t head = c->bytes + (t ? t->bytes : c->base->head_len - c->base->info_off),
-                   fresh = t ? t->fresh : 0,
                    data = t ? t->data : c->base->file_size - c->base->data_off;
-    uint64_t needed = how == EDIT_COPY      ? min_u64(head + data, d->used + head + fresh)
-                      : how == EDIT_INPLACE ? 2 * fresh
-                                            : fresh;
-    *ret = how;
-    if (d->backup && d->clone != EDIT_CLONE_YES)
-        needed += d->used;
-    return !d->known || needed == 0 ? 0 : check_free(d->free, needed, strategies[how].name, e);
+    *ret = expected(c, o, d);
+    const uint64_t needed = room_for(d, *ret, head + data, head, t ? t->fresh : 0);
+    return d->known ? check_room(d, needed, *ret, e) : 0;
+}
+
+/* ---- in place ---- */
+
+/* *fresh: how many bytes are new. */
+static int inplace_applies(struct job *j, uint64_t *fresh, struct err *e)
+{
+    const struct edit_plan *p = j->p;
+    const bool asked = j->o->strategy == EDIT_INPLACE;
+    if (j->d.linked)
+        return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
+    if (!asked && p->image->size <= EDIT_INPLACE_FROM)
+        return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
+    if (!asked && p->changed > min_u64(EDIT_INPLACE_MAX, p->image->size / EDIT_INPLACE_PART))
+        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
+    int r = p->changed ? journal_bytes(p, fresh) : 0;
+    if (r == -EFBIG)
+        return err_set(e, -EOPNOTSUPP,
+                       "inplace: the model changes in more than %llu places of 1 MiB",
+                       (unsigned long long)JOURNAL_MAX_ROWS);
+    if (r < 0)
+        return err_set(e, r, "no memory for the journal");
+    return move_check_padding(j->f->sys, p, j->f->fd, e);
+}
+
+/* The model could not be written, but the journal has the edit. What was written is this file's own doing. */
+static int unfinished(struct job *j, struct err *e)
+{
+    j->f->unfinished = j->ret->unfinished = true;
+    (void)edit_file_note(j->f, NULL);
+    return err_prefix(e, -EIO,
+                      "the edit is in the journal beside the model (the next edit, the next mount "
+                      "or --recover finishes it)");
+}
+
+static int write_inplace(struct job *j, struct err *e)
+{
+    CLEANUP(journal_free) struct journal k = JOURNAL_INIT;
+    struct edit_file *f = j->f;
+    call_ready(j);
+    int r = journal_write(f, j->p, j->h, &k, e);
+    if (r < 0)
+        return r;
+    r = edit_file_fresh(f, e);
+    if (r < 0)
+        return journal_cancel(f, &k, r, e);
+    r = journal_apply(f, &k);
+    if (r < 0) {
+        (void)err_set(e, r, "cannot write the model: %s", strerror(-r));
+        /* Where nothing of it was written, the edit is taken back. */
+        if (journal_compare(f, &k, NULL) < 0 || k.begun)
+            return unfinished(j, e);
+        (void)edit_file_note(f, NULL); /* a write that fails may set the time */
+        return journal_cancel(f, &k, r, e);
+    }
+    (void)journal_remove(f);
+    return 0;
+}
+
+/* ---- a new file ---- */
+
+static int replace(struct job *j, bool clone, struct err *e)
+{
+    struct temp t = TEMP_INIT;
+    int r = temp_create(j->f, &t, e);
+    if (r < 0)
+        return r;
+    t.break_links = j->o->break_hardlinks;
+    struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
+    r = temp_dress(j->f, &t, e);
+    if (r == 0)
+        r = move_plan(&m, clone, e);
+    if (r == 0)
+        r = temp_sync(j->f, &t, e);
+    if (r == 0) {
+        call_ready(j);
+        r = temp_publish(j->f, &t, &j->ret->old_fd, e);
+    }
+    temp_abandon(j->f, &t);
+    return r;
+}
+
+static int fill_backup(const struct job *j, int to, struct err *e)
+{
+    const struct edit_file *f = j->f;
+    struct move m = {.sys = f->sys, .hooks = j->h, .from = f->fd, .to = to};
+    if (f->clone != EDIT_CLONE_NO && f->sys->clone_range(f->sys, f->fd, 0, to, 0, 0) == 0)
+        return 0;
+    return move_file(&m, f->id.size, e);
+}
+
+/* It gets its name when it is on the disk, so that it is never there half; an older one is replaced. */
+static int make_backup(struct job *j, struct err *e)
+{
+    char name[NAME_MAX + 1];
+    struct temp t = TEMP_INIT;
+    int r = edit_backup_name(name, j->f, j->o, e);
+    if (r == 0)
+        r = temp_create(j->f, &t, e);
+    if (r == 0)
+        r = temp_dress(j->f, &t, e);
+    if (r == 0)
+        r = fill_backup(j, t.fd, e);
+    if (r == 0)
+        r = temp_sync(j->f, &t, e);
+    if (r == 0)
+        r = temp_name(j->f, &t, name, e);
+    temp_abandon(j->f, &t);
+    j->f->backed = r == 0;
+    return r < 0 ? err_prefix(e, r, "backup") : 0;
+}
+
+/* ---- which way ---- */
+
+static int applies(struct job *j, enum edit_strategy how, struct err *e)
+{
+    const struct edit_plan *p = j->p;
+    uint64_t fresh = how == EDIT_REFLINK ? p->copied + p->changed : p->changed;
+    int r = edit_plan_applies(p, how, e);
+    if (r == 0 && how == EDIT_INPLACE)
+        r = inplace_applies(j, &fresh, e);
+    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN && how == EDIT_REFLINK)
+        r = probe_clone(j->f, p->block, e);
+    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN && j->d.backup)
+        (void)probe_clone(j->f, p->block, NULL);
+    if (r == 0 && how == EDIT_REFLINK && j->f->clone == EDIT_CLONE_NO)
+        r = err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+    if (r < 0)
+        return r;
+    j->d.clone = j->f->clone;
+    return check_room(&j->d, room_for(&j->d, how, p->image->size, p->head.len, fresh), how, e);
+}
+
+/* The strategy, or EDIT_AUTO where nothing has to be done. */
+static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
+{
+    struct err why = {0}; /* of the last one that does not apply */
+    int r = -EOPNOTSUPP;
+    *ret = j->p->same ? EDIT_AUTO : j->o->strategy;
+    if (j->p->same || *ret != EDIT_AUTO)
+        return j->p->same ? 0 : applies(j, *ret, e);
+    for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++)
+        r = applies(j, *ret = s, &why);
+    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
+}
+
+/* ---- tries ---- */
+
+/* Of some errors it is not certain that they last. */
+static int lasting(int r)
+{
+    static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (r == passing[i])
+            return 0;
+    return r;
 }
 
 int edit_try_attributes(const struct edit_file *f, struct err *e)
 {
-    return attr_check(f->sys, f->fd, e);
+    return lasting(attr_check(f->sys, f->fd, e));
 }
 
 int edit_try_handle(const struct edit_file *f, struct err *e)
@@ -353,23 +369,17 @@ int edit_try_handle(const struct edit_file *f, struct err *e)
 
 int edit_try_new(const struct edit_file *f, struct err *e)
 {
-    return temp_probe(f, e);
+    return lasting(temp_probe(f, e));
 }
 
-bool edit_try_failed(int r)
-{
-    static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
-    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
-        if (r == passing[i])
-            return false;
-    return r < 0;
-}
+/* ---- the commit ---- */
 
 static int begin(struct job *j, struct err *e)
 {
-    int r = check_file(j->f, j->o, &j->st, e);
-    if (r == 0)
-        r = check_journal(j->f, e);
+    enum journal_state found;
+    int r = look(j->f, j->o, &j->d, e);
+    if (r == 0) /* C1. Its own unfinished edit is done first: the plan is made on that */
+        r = journal_settle(j->f, true, &found, e);
     if (r == 0 && j->p->old_size != j->f->id.size)
         return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
                        (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
@@ -382,15 +392,13 @@ static int run(struct job *j, struct err *e)
     int r = begin(j, e);
     if (r == 0)
         r = choose(j, &s, e);
-    if (r == 0)
-        r = check_backup(j, s, e);
     if (r < 0 || s == EDIT_AUTO)
         return r;
-    if (backup_wanted(j->f, j->o))
-        r = backup_make(j->f, j->o, j->h, e);
+    if (j->d.backup)
+        r = make_backup(j, e);
     if (r < 0)
         return r;
-    r = strategies[s].run(j, e);
+    r = s == EDIT_INPLACE ? write_inplace(j, e) : replace(j, s == EDIT_REFLINK, e);
     /* The probe succeeded, but this range cannot be cloned (a limit of the file system). */
     if (r == -EOPNOTSUPP && s == EDIT_REFLINK && j->o->strategy == EDIT_AUTO) {
         j->f->clone = EDIT_CLONE_NO;

@@ -95,13 +95,17 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
  *                      tried with a file without a name, where the file system has that. Not for
  *                      EDIT_INPLACE.
  *
- * 0; or -errno with a line. Of some errors (no space, no memory) it is not certain that they last:
- * edit_try_failed() is false for them.
+ * 0; or -errno with a line. Of some errors (no space, no memory) it is not certain that they last: edit_try_attributes()
+ * and edit_try_new() return 0 then.
  */
 int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
-bool edit_try_failed(int r);
+
+/* The name of a backup: the model as it was before the first edit, made before anything of that is written. 0,
+ * -ENAMETOOLONG. */
+int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
+                     const struct edit_options *o, struct err *e);
 /* Whether a new file of so many bytes has room beside the model. what: what it is, for the line. */
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 

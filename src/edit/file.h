@@ -5,7 +5,7 @@
  *
  *     struct edit_file f;
  *     r = edit_file_open(&f, &sys_libc, dir, "model.gguf", true, &e);
- *     r = edit_recover(&f, &found, &e);            (recover.h) before it is parsed
+ *     r = edit_recover(&f, &found, &e);            (journal.h) before it is parsed
  *     ... gguf_parse(f.fd), edits ...
  *     edit_file_close(&f);
  *
@@ -42,7 +42,7 @@ struct edit_file {
     struct edit_id id;       /* as it was opened, or as the last edit left it */
     enum edit_clone clone;   /* whether the file system clones ranges; asked once */
     bool locked;             /* it is open for writing, and has the lock */
-    bool backed;             /* its backup was made (backup.h) */
+    bool backed;             /* its backup was made (commit.h) */
     bool unfinished; /* its journal has an edit that could not be written into it (commit.h, C4) */
 };
 

@@ -37,13 +37,14 @@
  *      opened, and it never prevents reading: the model is then read as it is.
  * Device and inode numbers are not part of it: they differ after a reboot or a restored backup.
  *
- * Private to the edit layer.
+ * Private to the edit layer, but for what a crash left.
  */
 #ifndef EDIT_JOURNAL_H
 #define EDIT_JOURNAL_H
 
 #include "base/map.h"
 #include "edit/commit.h"
+#include "model/image.h"
 
 #define JOURNAL_UNIT ((uint64_t)64 << 10)
 #define JOURNAL_SECTOR 512
@@ -128,11 +129,56 @@ bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen 
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e);
 
-/* Replay or drop the journal, if there is one. f is open for writing, and locked. 0, -ESTALE (also
- * where one is planted), -errno. */
-int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e);
+/* Replay or drop the journal, if there is one. f is open for writing, and locked. edits: an edit follows, which was
+ * planned on the file that f knows: the journal must be that of f's unfinished edit, if there is one, and no other. 0,
+ * -ESTALE (also where one is planted), -errno. */
+int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 
 /* Map the new bytes, but for a part of the header, over a mapping of the model as it will be. 0, -errno. */
 int journal_map(const struct journal *j, struct map *m);
+
+/* ---- what a crash left ----
+ *
+ * An edit in place is finished or dropped, new files that never took the model's place are removed. And for mounts that may
+ * not write: the model as the journal makes it.
+ */
+
+struct edit_recovered {
+    bool finished;    /* an interrupted edit was completed */
+    bool dropped;     /* a journal without meaning was removed */
+    unsigned removed; /* leftover files removed */
+};
+
+/*
+ * f is open for writing (the lock keeps other writers away). Before the model is parsed.
+ * 0, -ESTALE (the journal does not fit the model; it stays), -errno. *ret is set in any case.
+ */
+int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
+
+/* What the journal would write, for reading through. */
+struct edit_overlay {
+    struct journal journal; /* owned: without rows if it does not exist, or has nothing to write */
+    struct image *image;    /* owned: the file with it */
+    struct err planted; /* code 0, or what has the journal's name is not ours and was not opened */
+    struct journal_seen seen;
+};
+
+#define EDIT_OVERLAY_INIT ((struct edit_overlay){0})
+
+/* f may be open for reading only. 0, -ESTALE, -EBUSY, -errno as journal_load(). */
+int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
+/* False if another process began or ended an edit in place since: what was read may be torn. */
+bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
+/* The file with the overlay applied; o must outlive it. f->fd is read. */
+int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
+                        struct err *e);
+/* True if there is something that it changes. */
+bool edit_overlay_changes(const struct edit_overlay *o);
+/* The same, of an edit that nobody is making any more. */
+bool edit_overlay_interrupted(const struct edit_overlay *o);
+/* Lay it over a mapping of the file, of the source's size, but for the header, which readers have from the source. 0,
+ * -errno. */
+int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
+void edit_overlay_free(struct edit_overlay *o);
 
 #endif

@@ -182,17 +182,6 @@ static int clone_draft(struct move *m, const struct segment *s)
     return r < 0 ? r : copy_bytes(m, from, s->src + (hi - s->at), hi, s->at + s->len - hi);
 }
 
-/* A segment without any byte in the new file yet: a hole there. */
-static int fill(struct move *m, const struct segment *s)
-{
-    int r = s->from == IMAGE_FILE && !is_old(s) ? clone_draft(m, s) : 1;
-    if (r <= 0)
-        return r;
-    if (s->from == IMAGE_FILE)
-        return copy_sparse(m, fd_of(m, s), s->src, s->at, s->len);
-    return s->from == IMAGE_MEMORY ? write_memory(m, s->bytes, s->at, s->len) : 0;
-}
-
 /* Size and header, which is the first segment. */
 static int begin(struct move *m, struct err *e)
 {
@@ -206,17 +195,6 @@ static int begin(struct move *m, struct err *e)
         return fail(e, r, "size the new file");
     r = sys_write_all(m->sys, m->to, im->seg[0].bytes, (size_t)im->seg[0].len, 0);
     return r < 0 ? fail(e, r, "write the new header") : 0;
-}
-
-int move_copy(struct move *m, struct err *e)
-{
-    const struct image *im = m->plan->image;
-    int r = begin(m, e);
-    for (size_t i = 1; i < im->n && r == 0; i++)
-        if ((r = fill(m, &im->seg[i])) < 0)
-            return r == -EINTR ? err_set(e, r, "the copy was interrupted")
-                               : fail(e, r, "copy the tensors");
-    return r;
 }
 
 int move_file(struct move *m, uint64_t size, struct err *e)
@@ -298,49 +276,44 @@ static int wipe(struct move *m, uint64_t lo, uint64_t hi)
     return r;
 }
 
-/* What of a segment the clone did not do. */
+/* What of a segment the clone did not do; what it did not reach has no byte in the new file yet: a hole. */
 static int finish_segment(struct move *m, const struct segment *s, const struct span *span)
 {
-    uint64_t end = s->at + s->len;
-    uint64_t lo = min_u64(max_u64(s->at, span->lo), end), hi = max_u64(min_u64(end, span->hi), lo);
+    const uint64_t end = s->at + s->len, lo = min_u64(max_u64(s->at, span->lo), end),
+                   hi = max_u64(min_u64(end, span->hi), lo);
     if (s->from == IMAGE_ZERO)
         return wipe(m, lo, hi);
-    if (span->lo == span->hi)
-        return fill(m, s);
     if (s->from == IMAGE_MEMORY)
         return write_memory(m, s->bytes, s->at, s->len);
     int r = is_old(s) ? 1 : clone_draft(m, s);
-    if (!is_old(s)) /* over what was cloned, its holes too */
-        return r <= 0 ? r : copy_bytes(m, fd_of(m, s), s->src, s->at, s->len);
+    if (r <= 0)
+        return r;
+    if (!is_old(s) && lo < hi) /* over what was cloned, its holes too */
+        return copy_bytes(m, fd_of(m, s), s->src, s->at, s->len);
+    if (!is_old(s))
+        return copy_sparse(m, fd_of(m, s), s->src, s->at, s->len);
     advance(m, hi - lo);
-    r = copy_bytes(m, m->from, s->src, s->at, lo - s->at);
-    return r < 0 ? r : copy_bytes(m, m->from, s->src + (hi - s->at), hi, end - hi);
+    r = copy_sparse(m, m->from, s->src, s->at, lo - s->at);
+    return r < 0 ? r : copy_sparse(m, m->from, s->src + (hi - s->at), hi, end - hi);
 }
 
-static int clone_run(struct move *m, size_t *i)
-{
-    struct span span;
-    size_t first = *i;
-    *i = find_run(m->plan, first, &span);
-    int r = clone_span(m, &span);
-    for (size_t k = first; k < *i && r == 0; k++)
-        r = finish_segment(m, &m->plan->image->seg[k], &span);
-    return r;
-}
-
-int move_clone(struct move *m, struct err *e)
+int move_plan(struct move *m, bool clone, struct err *e)
 {
     const struct image *im = m->plan->image;
     int r = begin(m, e);
-    m->clones = true;
-    for (size_t i = 1; i < im->n && r == 0;) {
-        if (is_old(&im->seg[i]))
-            r = clone_run(m, &i);
-        else
-            r = fill(m, &im->seg[i++]);
+    m->clones = clone;
+    for (size_t i = 1, end; i < im->n && r == 0; i = end) {
+        struct span span = {0};
+        end = i + 1;
+        if (clone && is_old(&im->seg[i])) {
+            end = find_run(m->plan, i, &span);
+            r = clone_span(m, &span);
+        }
+        for (; i < end && r == 0; i++)
+            r = finish_segment(m, &im->seg[i], &span);
         if (r < 0)
             return r == -EINTR ? err_set(e, r, "the copy was interrupted")
-                               : fail(e, r, "clone the tensors");
+                               : fail(e, r, clone ? "clone the tensors" : "copy the tensors");
     }
     return r;
 }

@@ -20,15 +20,12 @@ struct move {
 };
 
 /*
- * Give `to` (empty) its size, the new header and all data. Holes of the old file stay holes.
- * 0; -EINTR (cancelled), -EIO, -ENOSPC, ...
+ * Give `to` (empty) its size, the new header and all data; clone: with whole blocks of old data cloned. Holes of the
+ * old file stay holes. 0; -EINTR (cancelled), -EIO, -ENOSPC, ...; -EOPNOTSUPP: cannot be cloned.
  */
-int move_copy(struct move *m, struct err *e);
+int move_plan(struct move *m, bool clone, struct err *e);
 
-/* The same, with whole blocks of old data cloned. Also -EOPNOTSUPP: cannot be cloned. */
-int move_clone(struct move *m, struct err *e);
-
-/* Give `to` (empty) all `size` bytes of `from`, without a plan. As move_copy(). */
+/* Give `to` (empty) all `size` bytes of `from`, without a plan. As move_plan(). */
 int move_file(struct move *m, uint64_t size, struct err *e);
 
 /* 0 if all padding of the plan is zero in the old file `from` at the same place, else -EOPNOTSUPP. */

@@ -16,7 +16,7 @@
 #ifndef EDIT_OPEN_H
 #define EDIT_OPEN_H
 
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "model/shards.h"
 
 struct model_file {

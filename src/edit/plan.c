@@ -19,7 +19,7 @@
 #define RESERVE_SLACK 4
 
 /* A plan while it is made. */
-struct draft {
+struct layout {
     const struct gguf *g;
     const struct edit_options *o;
     const struct edit_keys *keys;
@@ -33,7 +33,7 @@ struct draft {
 };
 
 /* Bytes of a tensor of the new file. */
-static inline uint64_t info_size(const struct draft *d, const struct edit_tensor *t)
+static inline uint64_t info_size(const struct layout *d, const struct edit_tensor *t)
 {
     return t->content ? t->content->nbytes : d->g->tensor[t->place].nbytes;
 }
@@ -66,18 +66,11 @@ static bool is_regular(const struct gguf *g)
 
 /* ---- where the data begins, and the reserve: R1, R2 ---- */
 
-static uint64_t bare_length(const struct draft *d)
+/* What the change has counted. */
+static uint64_t bare_length(const struct edit_change *c)
 {
-    uint64_t n = 8 + 2 * 8;
-    for (size_t i = 0; i < d->keys->n; i++)
-        n += edit_entry_bytes(&d->keys->entry[i]);
-    for (size_t i = 0; i < d->n; i++) {
-        const struct tensor_content *k = d->info[i].content;
-        bool made = k && k->shape.n_dims;
-        uint32_t n_dims = made ? k->shape.n_dims : d->g->tensor[d->info[i].place].n_dims;
-        n += 8 + d->info[i].name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
-    }
-    return n;
+    const uint64_t infos = c->tensors ? c->tensors->bytes : c->base->head_len - c->base->info_off;
+    return 8 + 2 * 8 + c->bytes + infos;
 }
 
 /* Network file systems name their favourite transfer size instead, which says nothing. */
@@ -98,7 +91,7 @@ static bool present_reserve(const struct gguf *g, uint64_t *ret)
     return true;
 }
 
-static bool reserve_in_use(const struct draft *d)
+static bool reserve_in_use(const struct layout *d)
 {
     uint64_t n;
     if (d->o->reserve == 0 || d->n == 0)
@@ -108,7 +101,7 @@ static bool reserve_in_use(const struct draft *d)
 }
 
 /* A small file that has a reserve, although it would not be given one, keeps one of that size. */
-static uint64_t wanted_reserve(const struct draft *d)
+static uint64_t wanted_reserve(const struct layout *d)
 {
     uint64_t n = EDIT_RESERVE_DEFAULT;
     if (d->o->reserve != EDIT_RESERVE_AUTO)
@@ -119,7 +112,7 @@ static uint64_t wanted_reserve(const struct draft *d)
 }
 
 /* The spaces that make the header end a little before `data_off`; false: they do not fit. */
-static bool fit_reserve(const struct draft *d, uint64_t data_off, uint64_t *ret)
+static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret)
 {
     uint64_t slack = min_u64(RESERVE_SLACK, d->keys->alignment - 1);
     uint64_t least = d->bare + RESERVE_ENTRY;
@@ -130,7 +123,7 @@ static bool fit_reserve(const struct draft *d, uint64_t data_off, uint64_t *ret)
 }
 
 /* A file that is edited in place, if that is possible at all. */
-static bool wants_inplace(const struct draft *d)
+static bool wants_inplace(const struct layout *d)
 {
     return d->o->strategy == EDIT_INPLACE ||
            (d->o->strategy == EDIT_AUTO && d->g->file_size > EDIT_INPLACE_FROM);
@@ -143,7 +136,7 @@ struct lean {
 };
 
 /* How many bytes of a tensor are the old ones. */
-static uint64_t kept_bytes(const struct draft *d, const struct edit_tensor *t)
+static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
 {
     uint64_t n = info_size(d, t);
     for (size_t i = 0; t->content && i < t->content->n; i++)
@@ -151,13 +144,10 @@ static uint64_t kept_bytes(const struct draft *d, const struct edit_tensor *t)
     return n;
 }
 
-/* A tensor without old bytes weighs nothing. Without any the data begins as before, as far as it can. */
-static void weigh(const struct draft *d, struct lean *l)
+/* A tensor without old bytes weighs nothing. */
+static void weigh(const struct layout *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->keys->alignment, at = 0;
-    if (align >= block)
-        return;
-    l->best = d->g->data_off & (block - 1) & ~(align - 1);
     for (size_t i = 0; i < d->n; i++) {
         uint64_t kept = kept_bytes(d, &d->info[i]);
         uint64_t old = kept ? d->g->tensor[d->info[i].place].off : 0;
@@ -172,7 +162,7 @@ static void weigh(const struct draft *d, struct lean *l)
 }
 
 /* R1. Padding that a huge alignment has put before the data is not used for a reserve. */
-static bool keep_data_off(struct draft *d, const struct lean *l)
+static bool keep_data_off(struct layout *d, const struct lean *l)
 {
     uint64_t old = d->g->data_off, n;
     if (d->g->alignment > EDIT_MAX_ALIGNMENT)
@@ -190,7 +180,7 @@ static bool keep_data_off(struct draft *d, const struct lean *l)
 }
 
 /* R2. With alignments over the block the data offset is a multiple of it anyway. */
-static void move_data(struct draft *d, const struct lean *l)
+static void move_data(struct layout *d, const struct lean *l)
 {
     uint64_t block = d->p->block, align = d->keys->alignment;
     uint64_t least = d->bare + RESERVE_ENTRY + wanted_reserve(d) + RESERVE_SLACK;
@@ -202,52 +192,36 @@ static void move_data(struct draft *d, const struct lean *l)
     (void)fit_reserve(d, at, &d->reserve);
 }
 
-/* Where there is a reserve. No room for it, but none is needed either: the data stays. */
-static void lay(struct draft *d, const struct lean *l)
+/*
+ * Sets p->block, has_reserve, reserve and data_off. Without any old bytes, and without `info` (the tensors are those of a
+ * regular model then, and of the keys the alignment alone is given), the data begins as before, as far as it can. 0,
+ * -ENOMEM.
+ */
+static int lay_data(struct layout *d)
 {
-    if (!keep_data_off(d, l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
-        move_data(d, l);
-}
-
-static void begin_layout(struct draft *d)
-{
-    uint64_t align = d->keys->alignment;
-    d->p->block = edit_block(d->o);
+    const uint64_t align = d->keys->alignment, block = d->p->block = edit_block(d->o);
+    struct lean l = {0};
     d->data_off = d->n ? (d->bare + align - 1) & ~(align - 1) : d->bare;
-}
-
-/* Sets p->block, bare, has_reserve, reserve and data_off. 0, -ENOMEM. */
-static int lay_data(struct draft *d)
-{
-    uint64_t align = d->keys->alignment;
-    d->bare = bare_length(d);
-    begin_layout(d);
     if (!reserve_in_use(d))
         return 0;
-    struct lean l = {.weight =
-                         calloc(d->p->block / min_u64(align, d->p->block), sizeof(*l.weight))};
-    if (!l.weight)
-        return -ENOMEM;
-    weigh(d, &l);
-    lay(d, &l);
-    free(l.weight);
+    if (align < block)
+        l.best = d->g->data_off & (block - 1) & ~(align - 1);
+    if (align < block && d->info) {
+        l.weight = calloc(block / align, sizeof(*l.weight));
+        if (!l.weight)
+            return -ENOMEM;
+        weigh(d, &l);
+        free(l.weight);
+    }
+    /* No room for it, but none is needed either: the data stays. */
+    if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
+        move_data(d, &l);
     return 0;
-}
-
-/* The same of a draft whose tensors are those of a regular model, without `info`: `bare` is given, and of the keys only
- * the alignment, which is the model's. All tensors lean as the data offset does. */
-static void lay_keys(struct draft *d)
-{
-    const uint64_t align = d->keys->alignment, block = edit_block(d->o);
-    const struct lean l = {.best = align < block ? d->g->data_off & (block - 1) : 0};
-    begin_layout(d);
-    if (reserve_in_use(d))
-        lay(d, &l);
 }
 
 /* The header's bytes. */
 
-static void put_reserve(struct buf *b, const struct draft *d)
+static void put_reserve(struct buf *b, const struct layout *d)
 {
     bool big = d->g->fmt.big;
     buf_uint(b, sizeof(KEY_RESERVE) - 1, 8, big);
@@ -259,7 +233,7 @@ static void put_reserve(struct buf *b, const struct draft *d)
         memset(at, ' ', (size_t)d->reserve);
 }
 
-static void put_keys(struct buf *b, const struct draft *d)
+static void put_keys(struct buf *b, const struct layout *d)
 {
     for (size_t i = 0; i < d->keys->n; i++) {
         const struct edit_entry *entry = &d->keys->entry[i];
@@ -281,7 +255,7 @@ static void put_shape(struct buf *b, const struct tensor_shape *s, bool big)
 }
 
 /* P2. An info that is not changed is the old one but for the offset. */
-static void put_infos(struct buf *b, const struct draft *d)
+static void put_infos(struct buf *b, const struct layout *d)
 {
     bool big = d->g->fmt.big;
     uint64_t at = 0;
@@ -300,7 +274,7 @@ static void put_infos(struct buf *b, const struct draft *d)
     }
 }
 
-static int make_head(const struct draft *d, struct err *e)
+static int make_head(const struct layout *d, struct err *e)
 {
     struct buf *b = &d->p->head;
     if (d->data_off > GGUF_MAX_HEADER)
@@ -317,13 +291,13 @@ static int make_head(const struct draft *d, struct err *e)
 }
 
 /* True if the size of a tensor of the new file is known from its old place alone. */
-static bool is_unknown(const struct draft *d, const struct edit_tensor *t)
+static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
 {
     return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->place]);
 }
 
 /* Zeros after tensor i. */
-static uint64_t padding_after(const struct draft *d, size_t i)
+static uint64_t padding_after(const struct layout *d, size_t i)
 {
     if (i + 1 == d->n && is_unknown(d, &d->info[i]))
         return 0;
@@ -331,7 +305,7 @@ static uint64_t padding_after(const struct draft *d, size_t i)
 }
 
 /* A log is a file of the image. */
-static void add_draft(const struct draft *d, const struct tensor_piece *piece)
+static void add_draft(const struct layout *d, const struct tensor_piece *piece)
 {
     struct edit_plan *p = d->p;
     struct image *im = p->image;
@@ -346,13 +320,13 @@ static void add_draft(const struct draft *d, const struct tensor_piece *piece)
     }
 }
 
-static void add_old(const struct draft *d, const struct edit_tensor *t, uint64_t lo, uint64_t hi)
+static void add_old(const struct layout *d, const struct edit_tensor *t, uint64_t lo, uint64_t hi)
 {
     if (lo < hi)
         image_add_file(d->p->image, EDIT_OLD_FILE, d->g->tensor[t->place].off + lo, hi - lo);
 }
 
-static void add_tensor(const struct draft *d, const struct edit_tensor *t)
+static void add_tensor(const struct layout *d, const struct edit_tensor *t)
 {
     const struct tensor_content *k = t->content;
     uint64_t at = 0;
@@ -365,7 +339,7 @@ static void add_tensor(const struct draft *d, const struct edit_tensor *t)
 }
 
 /* P1, P3. */
-static int make_image(const struct draft *d)
+static int make_image(const struct layout *d)
 {
     struct edit_plan *p = d->p;
     p->image = image_new(d->g);
@@ -383,7 +357,7 @@ static int make_image(const struct draft *d)
 }
 
 /* Is some tensor shorter than it was? Old bytes stand then where the new file has padding. */
-static bool shrinks(const struct draft *d)
+static bool shrinks(const struct layout *d)
 {
     for (size_t i = 0; i < d->n; i++) {
         const struct edit_tensor *t = &d->info[i];
@@ -394,7 +368,7 @@ static bool shrinks(const struct draft *d)
 }
 
 /* What the strategies ask. */
-static void judge(const struct draft *d)
+static void judge(const struct layout *d)
 {
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
@@ -423,7 +397,7 @@ static void judge(const struct draft *d)
 
 /* P5. */
 
-static int check_keys(const struct draft *d, const struct gguf *next)
+static int check_keys(const struct layout *d, const struct gguf *next)
 {
     uint64_t at = 8 + 2 * 8;
     if (next->n_kv != d->keys->n + d->has_reserve)
@@ -436,7 +410,7 @@ static int check_keys(const struct draft *d, const struct gguf *next)
     return 0;
 }
 
-static int check_tensors(const struct draft *d, const struct gguf *next)
+static int check_tensors(const struct layout *d, const struct gguf *next)
 {
     uint64_t at = d->data_off;
     if (next->n_tensors != d->n || next->alignment != d->keys->alignment ||
@@ -453,7 +427,7 @@ static int check_tensors(const struct draft *d, const struct gguf *next)
     return 0;
 }
 
-static int check(struct draft *d, struct err *e)
+static int check(struct layout *d, struct err *e)
 {
     struct source s = image_source(d->p->image);
     int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, &d->p->next, e);
@@ -472,7 +446,7 @@ static int check(struct draft *d, struct err *e)
 }
 
 /* The ranks of the new header's keys: the reserve is last. */
-static int make_ranks(const struct draft *d)
+static int make_ranks(const struct layout *d)
 {
     struct edit_plan *p = d->p;
     p->rank = malloc((d->keys->n + 1) * sizeof(*p->rank));
@@ -484,7 +458,7 @@ static int make_ranks(const struct draft *d)
     return 0;
 }
 
-static int make(struct draft *d, struct err *e)
+static int make(struct layout *d, struct err *e)
 {
     d->p->old_size = d->g->file_size;
     int r = lay_data(d);
@@ -529,7 +503,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                        "general.alignment is %llu: files with more than 1 MiB are not "
                        "edited, but for that key",
                        (unsigned long long)keys.alignment);
-    struct draft d = {.g = g, .o = o, .keys = &keys, .p = &p};
+    struct layout d = {.g = g, .o = o, .keys = &keys, .p = &p, .bare = bare_length(c)};
     r = edit_change_tensors(c, &p.tensor, &p.n_tensors);
     if (r < 0)
         return err_set(e, r, "no memory for the new header");
@@ -573,13 +547,9 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
         return 1;
     struct edit_plan p = EDIT_PLAN_INIT;
     const struct edit_keys keys = {.alignment = g->alignment};
-    struct draft d = {.g = g,
-                      .o = o,
-                      .keys = &keys,
-                      .p = &p,
-                      .n = g->n_tensors,
-                      .bare = 8 + 2 * 8 + c->bytes + (t ? t->bytes : g->head_len - g->info_off)};
-    lay_keys(&d);
+    struct layout d = {
+        .g = g, .o = o, .keys = &keys, .p = &p, .n = g->n_tensors, .bare = bare_length(c)};
+    (void)lay_data(&d);
     return applies(how, d.data_off == g->data_off,
                    ((d.data_off - g->data_off) & (p.block - 1)) == 0, e);
 }

@@ -65,7 +65,7 @@ struct edit_options {
     uint32_t block;       /* bytes of the file system's block (statvfs f_bsize) */
     bool break_hardlinks; /* see commit.h */
     const char *
-        backup; /* what the name of a backup has behind the model's (backup.h); not owned; NULL: none */
+        backup; /* what the name of a backup has behind the model's (commit.h); not owned; NULL: none */
 };
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})

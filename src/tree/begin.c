@@ -65,7 +65,7 @@ static int try_attributes(const struct tree *t, const struct model_file *m, stru
         return 0;
     int r = edit_try_attributes(&f, e);
     edit_file_close(&f);
-    return edit_try_failed(r) ? r : 0;
+    return r;
 }
 
 /* Finish or undo what a crash interrupted. */
@@ -85,10 +85,7 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
 {
     int r = recover(t, f, e);
-    if (r < 0 || t->opt.strategy == EDIT_INPLACE)
-        return r;
-    r = edit_try_new(f, e);
-    return edit_try_failed(r) ? r : 0;
+    return r < 0 || t->opt.strategy == EDIT_INPLACE ? r : edit_try_new(f, e);
 }
 
 /* Open the file for writing, with the lock, if all that edits need is there; else f stays closed.

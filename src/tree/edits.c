@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check/summary.h"
-#include "edit/backup.h"
+#include "edit/commit.h"
 #include "tree/editable.h"
 #include "tree/handle.h"
 
@@ -208,7 +208,7 @@ static void add_backup(const struct tree *t, const struct edit_file *f, struct b
 {
     char name[NAME_MAX + 1], shown[SHOW_MAX];
     struct stat st;
-    if (!f->backed || backup_name(name, f, &t->edit, NULL) < 0 ||
+    if (!f->backed || edit_backup_name(name, f, &t->edit, NULL) < 0 ||
         f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
         return;
     buf_printf(out, "%s: the model as it was before the first edit, ",

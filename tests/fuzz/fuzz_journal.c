@@ -17,7 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "edit/recover.h"
+#include "edit/journal.h"
 
 enum { HEAD = 56, ROW = 32, MOST = 4 << 20 };
 
@@ -156,7 +156,7 @@ static void check_redo(struct edit_file *f)
     enum journal_state found;
     size_t shown_n, n;
     uint8_t *shown = read_through(f, &o, &shown_n);
-    FUZZ_CHECK(journal_settle(f, &found, NULL) == 0 && found == JOURNAL_REDO && dir.gone);
+    FUZZ_CHECK(journal_settle(f, false, &found, NULL) == 0 && found == JOURNAL_REDO && dir.gone);
     uint8_t *now = read_file(dir.model, &n);
     FUZZ_CHECK(n == shown_n && n == o.journal.after && memcmp(now, shown, n) == 0);
     check_rest(&o.journal, now, n);

@@ -13,7 +13,7 @@
 
 #include "build_gguf.h"
 #include "changes.h"
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "faultsys.h"
 
 void put_file(int dir, const char *name, const void *bytes, size_t n)

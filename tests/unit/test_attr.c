@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/attr.h: attributes of one file given to another, as a table of calls plays them. */
+/* edit/temp.h: attributes of one file given to another, as a table of calls plays them. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/sys.h"
 #include "cu_main.h"
-#include "edit/attr.h"
+#include "edit/temp.h"
 
 enum { FROM, TO, FILES, MOST = 4 };
 

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "faultsys.h"
 #include "model_dir.h"
 #include "soak.h"

@@ -19,7 +19,7 @@
 
 #include "alloc.h"
 #include "edit/history_job.h"
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "edit/restore.h"
 #include "faultsys.h"
 #include "history_dir.h"

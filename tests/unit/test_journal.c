@@ -17,7 +17,7 @@
 #include "base/hash.h"
 #include "build_gguf.h"
 #include "cu_main.h"
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "faultsys.h"
 #include "model_dir.h"
 #include "put_journal.h"
@@ -142,7 +142,7 @@ static void test_done_is_synced(void)
         faultsys_init(&fs, FAULT_NONE, 0, 0);
         struct edit_file f = open_model(&w.x, &fs.sys);
         faultsys_init(&fs, FAULT_FAIL, n, -EIO);
-        int r = journal_settle(&f, &state, NULL);
+        int r = journal_settle(&f, false, &state, NULL);
         hit = fs.hit;
         failed += hit && r == -EIO && strcmp(fs.what, "fsync") == 0;
         CU_ASSERT_EQUAL(files(&w.x), r == 0 ? 1 : 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/recover, edit/journal, edit/file: what a crash left, and the names and locks of files. */
+/* edit/journal, edit/file: what a crash left, and the names and locks of files. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "faultsys.h"
 #include "model_dir.h"
 #include "put_journal.h"
@@ -268,7 +268,7 @@ static void go_on(void *arg)
     struct editor *w = arg;
     enum journal_state found;
     w->came = true;
-    CU_ASSERT_EQUAL(journal_settle(&w->f, &found, NULL), 0);
+    CU_ASSERT_EQUAL(journal_settle(&w->f, false, &found, NULL), 0);
     begin_edit(&w->f, w->next);
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/count.h"
-#include "edit/recover.h"
+#include "edit/journal.h"
 #include "faultsys.h"
 #include "history_dir.h"
 #include "model_dir.h"
