@@ -7,14 +7,18 @@
 struct at at_node(const struct shelf *s, uint64_t node)
 {
     const uint32_t slot = s->one ? 0 : ino_slot(node);
-    struct at at = {.node = node, .local = node, .tree = s->one != NULL, .own = !s->one && !slot};
+    struct at at = {.node = node,
+                    .local = node,
+                    .in_tree = s->one != NULL,
+                    .own = !s->one && !slot,
+                    .use = {.tree = s->one}};
     if (!slot)
         return at;
     at.node = ino_in_slot(slot, INO_ROOT);
     at.local = ino_local(node);
     at.model = at.local == INO_ROOT;
     at.extra = extra_of(at.local);
-    at.tree = !at.model && !at.extra;
+    at.in_tree = !at.model && !at.extra;
     return at;
 }
 
@@ -27,34 +31,18 @@ int at_local(const struct use *u, uint64_t node, uint64_t *local)
     return 0;
 }
 
-int at_enter(struct shelf *s, struct at *at, struct use *u)
+int at_enter(struct shelf *s, struct at *at)
 {
-    *u = (struct use){.tree = s->one};
-    int r = s->one ? 0 : slot_use(&s->slots, at->node, u, NULL);
-    if (r < 0)
-        return r;
-    r = at_local(u, at->local, &at->local);
-    return r < 0 ? at_left(s, u, r) : 0;
+    int r = s->one ? 0 : slot_use(&s->slots, at->node, &at->use, NULL);
+    return r < 0 ? r : at_local(&at->use, at->local, &at->local);
 }
 
-void at_leave(struct shelf *s, struct use *u)
-{
-    if (!s->one && u->slot)
-        slot_leave(&s->slots, u);
-}
-
-int at_left(struct shelf *s, struct use *u, int r)
-{
-    at_leave(s, u);
-    return r;
-}
-
-int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e)
+int at_given(const struct use *u, int r, struct tree_entry *e)
 {
     if (r == 0)
         entry_in_slot(u, e);
     if (r == 0 && u->slot)
-        slot_known(&s->slots, u->slot->node);
+        slot_known(u->slot);
     return r;
 }
 
@@ -69,11 +57,9 @@ void entry_in_slot(const struct use *u, struct tree_entry *e)
 
 int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
-    struct use u;
+    CLEANUP(slot_leave) struct use u = {0};
     struct err e = {0};
     int r = slot_use(&s->slots, node, &u, &e);
-    if (r == 0)
-        at_leave(s, &u);
     if (r == 0 || r == -ESTALE || r == -ENOMEM)
         return r;
     buf_printf(out, "%s\n", e.msg);

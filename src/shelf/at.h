@@ -39,27 +39,24 @@ static inline uint32_t extra_of(uint64_t local)
 struct at {
     uint64_t node;  /* of the slot: a folder or text, or the folder of the model that it is in */
     uint64_t local; /* the number in the slot */
-    bool tree;      /* it is in a model's tree; else it is: */
+    bool in_tree;   /* of a model; else it is: */
     bool own;       /* a folder or text of the shelf itself */
     bool model;     /* a model's folder in a mount of many */
     uint32_t extra; /* a file in such a folder */
+    struct use use; /* at_leave() it */
 };
 struct at at_node(const struct shelf *s, uint64_t node);
 
-/* The tree that has a node, opened if it is closed; at->local is its number there from then on. -errno.
- * Leave it afterwards. */
-int at_enter(struct shelf *s, struct at *at, struct use *u);
-void at_leave(struct shelf *s, struct use *u);
-/* The same after a call that returned r, which is returned. */
-int at_left(struct shelf *s, struct use *u, int r);
+/* Use the tree that has a node, opened if it is closed; at->local is its number there from then on. -errno. */
+int at_enter(struct shelf *s, struct at *at);
+static inline void at_leave(struct at *at)
+{
+    slot_leave(&at->use);
+}
 /* If r is 0 the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
-int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e);
+int at_given(const struct use *u, int r, struct tree_entry *e);
 /* The number that a node has in the tree in use. -ESTALE: it was one of a tree before. */
 int at_local(const struct use *u, uint64_t node, uint64_t *local);
-static inline struct tree *tree_in(const struct use *u)
-{
-    return u->tree;
-}
 /* An entry of a tree, with the numbers of the mount. */
 void entry_in_slot(const struct use *u, struct tree_entry *e);
 

@@ -138,12 +138,11 @@ static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 
 static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err *e)
 {
-    struct at at = at_node(s, node);
-    struct use u = {.tree = s->one};
+    CLEANUP(at_leave) struct at at = at_node(s, node);
     if (s->one ? node != INO_ROOT : !at.model)
         return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
-    int r = s->one ? 0 : slot_use(&s->slots, at.node, &u, e);
-    return r < 0 ? r : at_left(s, &u, w->fn(tree_in(&u), w->arg));
+    int r = s->one ? 0 : slot_use(&s->slots, at.node, &at.use, e);
+    return r < 0 ? r : w->fn(at.use.tree, w->arg);
 }
 
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
@@ -268,23 +267,18 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 
 bool shelf_look(struct shelf *s, uint64_t node)
 {
-    struct at at = at_node(s, node);
-    struct use u;
-    if (!at.tree) /* the kernel keeps nothing of these */
+    CLEANUP(at_leave) struct at at = at_node(s, node);
+    if (!at.in_tree) /* the kernel keeps nothing of these */
         return false;
     if (s->one) {
         const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
         return before && before != rights;
     }
-    if (slot_use(&s->slots, at.node, &u, NULL) < 0)
-        return false;
-    bool changed = slot_look(&s->slots, &u, tree_look(u.tree));
-    at_leave(s, &u);
-    return changed;
+    return slot_use(&s->slots, at.node, &at.use, NULL) == 0 &&
+           slot_look(at.use.slot, tree_look(at.use.tree));
 }
 
 struct telling {
-    struct shelf *shelf;
     struct use use;
     void (*call)(void *arg, uint64_t node);
     void *arg;
@@ -302,17 +296,14 @@ static void tell(const struct use *u, void *arg)
 {
     struct telling *t = arg;
     t->use = *u;
-    if (slot_tell(&t->shelf->slots, u))
+    if (!u->slot || slot_tell(u->slot))
         tree_nodes(u->tree, tell_node, t);
 }
 
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg)
 {
-    struct telling t = {.shelf = s, .call = call, .arg = arg};
-    if (s->one)
-        tree_nodes(s->one, call, arg);
-    else
-        (void)slots_each(&s->slots, tell, &t);
+    struct telling t = {.call = call, .arg = arg};
+    (void)each_use(s, tell, &t);
 }
 
 /* ---- nodes ---- */
@@ -347,24 +338,16 @@ static struct tree_entry plain_entry(uint64_t node, mode_t type, const struct st
                                         .st_ctim = st->st_mtim}};
 }
 
-/* What is known of a slot without opening it. */
-static int facts_of(struct shelf *s, uint64_t node, struct use *u, struct stat *st, struct grant *g)
-{
-    int r = slot_hold(&s->slots, node, u);
-    if (r == 0)
-        slot_facts(&s->slots, u, st, g);
-    return r;
-}
-
 /* Of a folder, a text, or a model's folder. */
 static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
 {
-    struct use u;
+    CLEANUP(slot_leave) struct use u = {0};
     struct stat st;
     struct grant g;
-    int r = facts_of(s, node, &u, &st, &g);
+    int r = slot_hold(&s->slots, node, &u);
     if (r < 0)
         return r;
+    slot_facts(u.slot, &st, &g);
     const bool text = u.slot->kind == ITEM_TEXT, folder = u.slot->kind == ITEM_FOLDER;
     *ret = plain_entry(node, text ? S_IFREG : S_IFDIR, &st, text ? (uint64_t)st.st_size : 0);
     ret->attr.st_ino = slot_ino(u.slot, INO_ROOT);
@@ -373,7 +356,6 @@ static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
     set_rights(s, &g, folder ? 0777 : 0444, ret);
     ret->steady = !text;
     ret->slow = folder;
-    at_leave(s, &u);
     return 0;
 }
 
@@ -387,7 +369,9 @@ static char *shard_name(const struct slot *slot, size_t i)
 /* Where source, or one of the links in it, leads. */
 static int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out)
 {
-    struct found dir = FOUND_NONE, f = FOUND_NONE;
+    CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
+    if (extra >= EXTRA_SHARDS && extra - EXTRA_SHARDS >= slot->shards)
+        return -ESTALE;
     if (!slot->shards) {
         buf_str(out, slot->real ? slot->real : slot->path);
         return buf_error(out);
@@ -402,38 +386,32 @@ static int source_target(struct shelf *s, const struct slot *slot, uint32_t extr
         buf_str(out, f.path);
     else if (r != -ENOMEM)
         buf_printf(out, "%s/%s", slash == path ? "" : folder, name);
-    reach_close(&f);
-    reach_close(&dir);
     free(folder);
     free(name);
     return r == -ENOMEM ? r : buf_error(out);
 }
 
-static int extra_entry(struct shelf *s, uint64_t node, uint32_t extra, struct tree_entry *ret)
+static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struct tree_entry *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct use u;
+    const bool folder = extra == EXTRA_SOURCE && slot->shards, error = extra == EXTRA_ERROR;
     struct stat st;
     struct grant g;
-    int r = facts_of(s, node, &u, &st, &g);
-    if (r < 0)
+    int r = error ? model_error(s, slot->node, &text) : 0;
+    if (error && r != 1)
+        return r == 0 ? -ENOENT : r;
+    if (!folder && !error && (r = source_target(s, slot, extra, &text)) < 0)
         return r;
-    bool folder = extra == EXTRA_SOURCE && u.slot->shards;
-    if (extra == EXTRA_ERROR)
-        r = model_error(s, node, &text);
-    else if (!folder)
-        r = extra >= EXTRA_SHARDS && extra - EXTRA_SHARDS >= u.slot->shards
-                ? -ESTALE
-                : source_target(s, u.slot, extra, &text);
-    if (extra == EXTRA_ERROR)
-        r = r == 1 ? 0 : r == 0 ? -ENOENT : r;
-    mode_t type = folder ? S_IFDIR : extra == EXTRA_ERROR ? S_IFREG : S_IFLNK | 0777;
-    *ret = plain_entry(ino_in_slot(ino_slot(node), extra_ino(extra)), type, &st, text.len);
-    ret->attr.st_ino = slot_ino(u.slot, extra_ino(extra));
-    if (folder || extra == EXTRA_ERROR)
+    slot_facts(slot, &st, &g);
+    *ret = plain_entry(ino_in_slot(ino_slot(slot->node), extra_ino(extra)),
+                       folder  ? S_IFDIR
+                       : error ? S_IFREG
+                               : S_IFLNK | 0777,
+                       &st, text.len);
+    ret->attr.st_ino = slot_ino(slot, extra_ino(extra));
+    if (folder || error)
         set_rights(s, &g, 0444, ret);
-    at_leave(s, &u);
-    return r;
+    return 0;
 }
 
 /* What is listed as number i in a model's folder (extra 0) or its source, behind the tree's entries. */
@@ -481,17 +459,15 @@ static int item_entry(struct shelf *s, uint64_t folder, const char *name, struct
 
 static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct tree_entry *ret)
 {
+    CLEANUP(slot_leave) struct use u = {0};
     struct item i;
-    struct use u;
     uint64_t node;
     if (slot_again(&s->slots, slot_way(folder, name), &node))
         return slot_entry(s, node, ret);
     int r = slot_hold(&s->slots, folder, &u);
-    if (r < 0)
-        return r;
-    const bool is = u.slot->kind == ITEM_FOLDER;
-    r = is ? place_find(&s->reach, &u.slot->place, name, &i) : -ENOTDIR;
-    at_leave(s, &u);
+    if (r == 0)
+        r = u.slot->kind == ITEM_FOLDER ? place_find(&s->reach, &u.slot->place, name, &i)
+                                        : -ENOTDIR;
     return r < 0 ? r : item_entry(s, folder, name, &i, ret);
 }
 
@@ -499,7 +475,7 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
 static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
                         struct tree_entry *ret)
 {
-    struct use u;
+    CLEANUP(slot_leave) struct use u = {0};
     uint32_t extra = 0;
     int r = slot_hold(&s->slots, at->node, &u);
     if (r < 0)
@@ -512,30 +488,26 @@ static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
         size_t i = extra_shard(u.slot, name);
         extra = i < u.slot->shards ? EXTRA_SHARDS + (uint32_t)i : 0;
     }
-    at_leave(s, &u);
-    return extra ? extra_entry(s, at->node, extra, ret) : -ENOENT;
+    r = extra ? extra_entry(s, u.slot, extra, ret) : -ENOENT;
+    if (r == 0)
+        slot_known(u.slot);
+    return r;
 }
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    struct at at = at_node(s, parent);
-    struct use u;
+    CLEANUP(at_leave) struct at at = at_node(s, parent);
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
     if (at.own)
         return lookup_own(s, parent, name, ret);
-    if (at.model || at.extra) {
-        int r = lookup_extra(s, &at, name, ret);
-        if (r == 0)
-            slot_known(&s->slots, at.node);
-        if (r != -ENOENT || at.extra)
-            return r;
-    }
-    int r = at_enter(s, &at, &u);
+    int r = at.in_tree ? -ENOENT : lookup_extra(s, &at, name, ret);
+    if (r != -ENOENT || at.extra)
+        return r;
+    r = at_enter(s, &at);
     if (r < 0) /* a model that cannot be opened has no other names */
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
-    r = at_given(s, &u, tree_lookup(tree_in(&u), at.local, name, ret), ret);
-    return at_left(s, &u, r);
+    return at_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
 }
 
 bool shelf_never(const struct shelf *s, uint64_t parent)
@@ -556,43 +528,34 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
 int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
                   struct tree_entry *ret)
 {
-    struct at at = at_node(s, node);
-    struct use u;
-    if (at.extra)
-        return extra_entry(s, at.node, at.extra, ret);
-    if (!at.tree)
+    CLEANUP(at_leave) struct at at = at_node(s, node);
+    int r;
+    if (at.extra) {
+        r = slot_hold(&s->slots, at.node, &at.use);
+        return r < 0 ? r : extra_entry(s, at.use.slot, at.extra, ret);
+    }
+    if (!at.in_tree)
         return slot_entry(s, node, ret);
-    int r = 0;
-    bool open = f && tree_in(&f->use);
-    if (open)
-        u = f->use;
-    r = open ? at_local(&u, at.local, &at.local) : at_enter(s, &at, &u);
-    if (r < 0)
-        return r;
-    r = tree_getattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
+    const struct use *u = f && f->use.tree ? &f->use : &at.use;
+    r = u == &at.use ? at_enter(s, &at) : at_local(u, at.local, &at.local);
     if (r == 0)
-        entry_in_slot(&u, ret);
-    return open ? r : at_left(s, &u, r);
+        r = tree_getattr(u->tree, at.local, f ? f->file : NULL, ret);
+    if (r == 0)
+        entry_in_slot(u, ret);
+    return r;
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
-    struct at at = at_node(s, node);
-    struct use u;
+    CLEANUP(at_leave) struct at at = at_node(s, node);
     if (at.own || at.model || at.extra == EXTRA_ERROR)
         return -EINVAL;
-    int r = at.extra ? slot_hold(&s->slots, at.node, &u) : at_enter(s, &at, &u);
-    if (r < 0)
-        return r;
-    if (at.extra == EXTRA_SOURCE && u.slot->shards)
-        r = -EINVAL;
-    else if (at.extra >= EXTRA_SHARDS && at.extra - EXTRA_SHARDS >= u.slot->shards)
-        r = -ESTALE;
-    else
-        r = at.extra ? source_target(s, u.slot, at.extra, out)
-                     : tree_readlink(tree_in(&u), at.local, out);
-    at_leave(s, &u);
-    return r;
+    int r = at.extra ? slot_hold(&s->slots, at.node, &at.use) : at_enter(s, &at);
+    if (r < 0 || !at.extra)
+        return r < 0 ? r : tree_readlink(at.use.tree, at.local, out);
+    return at.extra == EXTRA_SOURCE && at.use.slot->shards
+               ? -EINVAL
+               : source_target(s, at.use.slot, at.extra, out);
 }
 
 /* ---- folders ---- */
@@ -605,10 +568,8 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 struct shelf_dir {
     struct shelf *shelf;
-    struct at at;
-    struct use
-        use; /* without a tree: of the shelf itself, a model that cannot be opened, or `source` */
-    struct listing list;   /* of the shelf itself: what it held when it was opened */
+    struct at at;        /* in use, without a tree if the model cannot be opened, or in `source` */
+    struct listing list; /* of the shelf itself: what it held when it was opened */
     struct tree_dir *tree; /* NULL: without one */
     bool broken;           /* the model cannot be opened */
 };
@@ -616,31 +577,26 @@ struct shelf_dir {
 static int load(struct shelf_dir *d)
 {
     listing_free(&d->list);
-    return place_list(&d->shelf->reach, &d->use.slot->place, &d->list);
+    return place_list(&d->shelf->reach, &d->at.use.slot->place, &d->list);
 }
 
-static int open_own(struct shelf_dir *d)
-{
-    int r = slot_hold(&d->shelf->slots, d->at.node, &d->use);
-    if (r < 0)
-        return r;
-    return d->use.slot->kind == ITEM_FOLDER ? load(d) : -ENOTDIR;
-}
-
-static int open_in_slot(struct shelf_dir *d)
+static int open_dir(struct shelf_dir *d)
 {
     struct shelf *s = d->shelf;
-    if (d->at.extra) {
-        int r = slot_hold(&s->slots, d->at.node, &d->use);
-        return r == 0 && (d->at.extra != EXTRA_SOURCE || !d->use.slot->shards) ? -ENOTDIR : r;
+    if (d->at.in_tree || d->at.model) {
+        int r = at_enter(s, &d->at);
+        if (r == 0)
+            return tree_opendir(d->at.use.tree, d->at.local, &d->tree);
+        if (!d->at.model || r == -ESTALE || r == -ENOMEM)
+            return r;
+        d->broken = true;
     }
-    int r = at_enter(s, &d->at, &d->use);
-    if (r == 0)
-        return tree_opendir(tree_in(&d->use), d->at.local, &d->tree);
-    if (!d->at.model || r == -ESTALE || r == -ENOMEM)
+    int r = slot_hold(&s->slots, d->at.node, &d->at.use);
+    if (r < 0 || d->broken)
         return r;
-    d->broken = true;
-    return slot_hold(&s->slots, d->at.node, &d->use);
+    if (d->at.own)
+        return d->at.use.slot->kind == ITEM_FOLDER ? load(d) : -ENOTDIR;
+    return d->at.extra == EXTRA_SOURCE && d->at.use.slot->shards ? 0 : -ENOTDIR;
 }
 
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
@@ -650,7 +606,7 @@ int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret)
         return -ENOMEM;
     d->shelf = s;
     d->at = at_node(s, node);
-    int r = d->at.own ? open_own(d) : open_in_slot(d);
+    int r = open_dir(d);
     if (r < 0)
         shelf_closedir(d);
     else
@@ -663,13 +619,13 @@ void shelf_closedir(struct shelf_dir *d)
     listing_free(&d->list);
     if (d->tree)
         tree_closedir(d->tree);
-    at_leave(d->shelf, &d->use);
+    at_leave(&d->at);
     free(d);
 }
 
 bool shelf_dir_cacheable(const struct shelf_dir *d)
 {
-    return d->tree && tree_dir_cacheable(tree_in(&d->use), d->tree);
+    return d->tree && tree_dir_cacheable(d->at.use.tree, d->tree);
 }
 
 /* "." and "..", by their types. */
@@ -680,7 +636,7 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
                    node = d->at.own ? d->at.node : ino_in_slot(ino_slot(d->at.node), local);
     (void)strcpy(name, i ? ".." : ".");
     *ret = (struct tree_entry){
-        .node = node, .attr = {.st_ino = slot_ino(d->use.slot, local), .st_mode = S_IFDIR}};
+        .node = node, .attr = {.st_ino = slot_ino(d->at.use.slot, local), .st_mode = S_IFDIR}};
 }
 
 /*
@@ -695,7 +651,8 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
         struct item item = {0};
         mode_t type = entry_is_folder(&d->list.entry[i]) ? S_IFDIR : S_IFREG;
         const bool here = attrs && ref.sure == REF_HERE, unsure = ref.sure == REF_UNSURE;
-        int r = here || unsure ? place_item(&d->shelf->reach, &d->use.slot->place, &ref, &item) : 0;
+        int r =
+            here || unsure ? place_item(&d->shelf->reach, &d->at.use.slot->place, &ref, &item) : 0;
         (void)strcpy(name, entry_name(&d->list, i));
         *cookie = i + 3;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
@@ -712,16 +669,15 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
 static int next_extra(struct shelf_dir *d, uint64_t *cookie, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    struct shelf *s = d->shelf;
     uint64_t i = *cookie < EXTRA_COOKIE ? 0 : *cookie - EXTRA_COOKIE;
-    const struct slot *slot = d->use.slot;
+    struct slot *slot = d->at.use.slot;
     uint32_t extra = slot ? extra_at(slot, d->at.extra, d->broken, (size_t)i, name) : 0;
     if (!extra)
         return 0;
     *cookie = EXTRA_COOKIE + i + 1;
-    int r = attrs ? extra_entry(s, d->at.node, extra, ret) : 0;
+    int r = attrs ? extra_entry(d->shelf, slot, extra, ret) : 0;
     if (r == 0 && attrs) {
-        slot_known(&s->slots, d->at.node);
+        slot_known(slot);
         return 1;
     }
     bool folder = extra == EXTRA_SOURCE && slot->shards;
@@ -737,15 +693,15 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 {
     int r = 0;
     if (d->tree && *cookie < EXTRA_COOKIE) {
-        r = tree_readdir(tree_in(&d->use), d->tree, cookie, attrs, name, ret);
+        r = tree_readdir(d->at.use.tree, d->tree, cookie, attrs, name, ret);
         if (r <= 0 && !(r == 0 && d->at.model))
             return r;
     }
     if (r > 0) {
-        entry_in_slot(&d->use, ret);
+        entry_in_slot(&d->at.use, ret);
         bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
         if (attrs && ret->node && !dots && !d->shelf->one)
-            slot_known(&d->shelf->slots, d->at.node);
+            slot_known(d->at.use.slot);
         return r;
     }
     if (*cookie < 2 && !d->tree) {
@@ -765,53 +721,47 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
 {
-    struct use u;
     if (at->own) {
-        if (at->local != INO_ROOT || shelf_writable(s))
+        if (shelf_writable(s))
             return -ENODATA;
         buf_str(out, shelf_why_not(s));
         return buf_error(out);
     }
-    int r = at_enter(s, at, &u);
+    int r = at_enter(s, at);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
-    if (tree_writable(tree_in(&u)))
-        r = -ENODATA;
-    else
-        buf_str(out, tree_why_not(tree_in(&u)));
-    at_leave(s, &u);
-    return r < 0 ? r : buf_error(out);
+    if (tree_writable(at->use.tree))
+        return -ENODATA;
+    buf_str(out, tree_why_not(at->use.tree));
+    return buf_error(out);
 }
 
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
 {
-    struct at at = at_node(s, node);
-    struct use u;
+    CLEANUP(at_leave) struct at at = at_node(s, node);
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
-    if (at.own || at.extra || (at.model && strncmp(name, "user.gguf.", 10) != 0))
+    if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))
         return -ENODATA; /* not asked for: ls asks for others */
-    int r = at_enter(s, &at, &u);
+    int r = at_enter(s, &at);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
-    return at_left(s, &u, tree_getxattr(tree_in(&u), at.local, name, out));
+    return tree_getxattr(at.use.tree, at.local, name, out);
 }
 
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
-    struct at at = at_node(s, node);
-    struct use u;
-    if (at.tree) {
-        int r = at_enter(s, &at, &u);
+    CLEANUP(at_leave) struct at at = at_node(s, node);
+    bool read_only = s->opt.tree.read_only;
+    if (at.in_tree) {
+        int r = at_enter(s, &at);
+        if (r == 0)
+            r = tree_listxattr(at.use.tree, at.local, out);
         if (r < 0)
             return r;
-        r = tree_listxattr(tree_in(&u), at.local, out);
-        if (at.local == INO_ROOT && !tree_writable(tree_in(&u)))
-            buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
-        at_leave(s, &u);
-        return r < 0 ? r : buf_error(out);
+        read_only = !tree_writable(at.use.tree);
     }
-    if (s->opt.tree.read_only && at.local == INO_ROOT)
-        buf_add(out, READ_ONLY, sizeof(READ_ONLY));
+    if (read_only && at.local == INO_ROOT)
+        buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
     return buf_error(out);
 }

@@ -17,7 +17,7 @@
 static int open_own(struct shelf_file *f, uint64_t node, int flags)
 {
     struct found found = FOUND_NONE;
-    struct use u;
+    CLEANUP(slot_leave) struct use u = {0};
     int r = slot_hold(&f->shelf->slots, node, &u);
     if (r < 0)
         return r;
@@ -29,7 +29,6 @@ static int open_own(struct shelf_file *f, uint64_t node, int flags)
     if (r == 0)
         r = f->fd = reach_read(&found);
     reach_close(&found);
-    at_leave(f->shelf, &u);
     return r < 0 ? r : 0;
 }
 
@@ -40,10 +39,11 @@ static int open_in_slot(struct shelf_file *f, struct at *at, int flags)
         int r = sys_open_changes(flags) ? -EPERM : model_error(s, at->node, &f->text);
         return r == 1 ? 0 : r == 0 ? -ESTALE : r;
     }
-    if (!at->tree)
+    if (!at->in_tree)
         return -EISDIR;
-    int r = at_enter(s, at, &f->use);
-    return r < 0 ? r : tree_open_file(tree_in(&f->use), at->local, flags, &f->file);
+    int r = at_enter(s, at);
+    f->use = at->use; /* it passes in any case */
+    return r < 0 ? r : tree_open_file(f->use.tree, at->local, flags, &f->file);
 }
 
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct shelf_file **ret)
@@ -69,8 +69,8 @@ struct shelf *shelf_of_file(const struct shelf_file *f)
 
 int shelf_release(struct shelf_file *f)
 {
-    int r = f->file ? tree_release(tree_in(&f->use), f->file) : 0;
-    at_leave(f->shelf, &f->use);
+    int r = f->file ? tree_release(f->use.tree, f->file) : 0;
+    slot_leave(&f->use);
     if (f->fd >= 0)
         (void)close(f->fd);
     buf_free(&f->text);
@@ -118,24 +118,20 @@ int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
 
 /* ---- edit ---- */
 
-/* A node in whose model something is to be edited. */
-static int enter_edit(struct shelf *s, uint64_t node, struct at *at, struct use *u)
+/* Enter a node in whose model something is to be edited. */
+static int at_edit(struct shelf *s, struct at *at)
 {
-    *at = at_node(s, node);
-    if (!at->tree)
-        return -EPERM;
-    return at_enter(s, at, u);
+    return at->in_tree ? at_enter(s, at) : -EPERM;
 }
 
 /* *at: the node, in the tree that the file holds. */
-static int unopened_file(struct shelf *s, uint64_t node, struct at *at, struct shelf_file **ret)
+static int unopened_file(struct shelf *s, struct at *at, struct shelf_file **ret)
 {
     struct shelf_file *f = calloc(1, sizeof(*f));
     if (!f)
         return -ENOMEM;
-    f->shelf = s;
-    f->fd = -1;
-    int r = enter_edit(s, node, at, &f->use);
+    int r = at_edit(s, at);
+    *f = (struct shelf_file){.shelf = s, .use = at->use, .fd = -1};
     if (r < 0)
         (void)shelf_release(f);
     else
@@ -145,25 +141,25 @@ static int unopened_file(struct shelf *s, uint64_t node, struct at *at, struct s
 
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct shelf_file **ret)
 {
-    struct at at;
-    return unopened_file(s, node, &at, ret);
+    struct at at = at_node(s, node);
+    return unopened_file(s, &at, ret);
 }
 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct shelf_file **file)
 {
-    struct at at;
+    struct at at = at_node(s, parent);
     struct shelf_file *f;
-    int r = unopened_file(s, parent, &at, &f);
+    int r = unopened_file(s, &at, &f);
     if (r < 0)
         return r;
-    r = tree_create(tree_in(&f->use), at.local, name, flags, ret, &f->file);
+    r = tree_create(f->use.tree, at.local, name, flags, ret, &f->file);
     if (r < 0) {
         (void)shelf_release(f);
         return r;
     }
     *file = f;
-    return at_given(s, &f->use, 0, ret);
+    return at_given(&f->use, 0, ret);
 }
 
 /* A file or folder without a handle. */
@@ -171,13 +167,9 @@ static int make(struct shelf *s, uint64_t parent, const char *name, struct tree_
                 int (*make_in)(struct tree *t, uint64_t parent, const char *name,
                                struct tree_entry *ret))
 {
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, parent, &at, &u);
-    if (r < 0)
-        return r;
-    r = at_given(s, &u, make_in(tree_in(&u), at.local, name, ret), ret);
-    return at_left(s, &u, r);
+    CLEANUP(at_leave) struct at at = at_node(s, parent);
+    int r = at_edit(s, &at);
+    return r < 0 ? r : at_given(&at.use, make_in(at.use.tree, at.local, name, ret), ret);
 }
 
 int shelf_mknod(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -188,7 +180,7 @@ int shelf_mknod(struct shelf *s, uint64_t parent, const char *name, struct tree_
 int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n,
                 struct live_wait *w)
 {
-    return f->file ? tree_write(tree_in(&f->use), f->file, off, bytes, n, w) : -EBADF;
+    return f->file ? tree_write(f->use.tree, f->file, off, bytes, n, w) : -EBADF;
 }
 
 bool shelf_converts(const struct shelf_file *f)
@@ -198,57 +190,46 @@ bool shelf_converts(const struct shelf_file *f)
 
 int shelf_allocate(struct shelf_file *f, int mode, uint64_t off, uint64_t n)
 {
-    return f->file ? tree_allocate(tree_in(&f->use), f->file, mode, off, n) : -EOPNOTSUPP;
+    return f->file ? tree_allocate(f->use.tree, f->file, mode, off, n) : -EOPNOTSUPP;
 }
 
 int shelf_truncate(struct shelf_file *f, uint64_t node, uint64_t size, struct live_wait *w)
 {
-    struct tree *t = tree_in(&f->use);
-    int r = t ? at_local(&f->use, at_node(f->shelf, node).local, &node) : -EPERM;
-    return r < 0 ? r : tree_truncate(t, node, f->file, size, w);
+    int r = f->use.tree ? at_local(&f->use, at_node(f->shelf, node).local, &node) : -EPERM;
+    return r < 0 ? r : tree_truncate(f->use.tree, node, f->file, size, w);
 }
 
 int shelf_flush(struct shelf_file *f, struct live_wait *w)
 {
-    return f->file ? tree_flush(tree_in(&f->use), f->file, w) : 0;
+    return f->file ? tree_flush(f->use.tree, f->file, w) : 0;
 }
 
 int shelf_fsync(struct shelf_file *f, struct live_wait *w)
 {
-    return f->file ? tree_fsync(tree_in(&f->use), f->file, w) : 0;
+    return f->file ? tree_fsync(f->use.tree, f->file, w) : 0;
 }
 
 int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
 {
-    struct at at = at_node(s, node);
-    struct use u;
-    if (!at.tree)
+    CLEANUP(at_leave) struct at at = at_node(s, node);
+    if (!at.in_tree)
         return 0;
-    int r = at_enter(s, &at, &u);
-    if (r < 0)
-        return r;
-    return at_left(s, &u, tree_fsync(tree_in(&u), NULL, w));
-}
-
-static int take_away(struct shelf *s, uint64_t parent, const char *name,
-                     int (*from)(struct tree *t, uint64_t parent, const char *name))
-{
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, parent, &at, &u);
-    if (r < 0)
-        return r;
-    return at_left(s, &u, from(tree_in(&u), at.local, name));
+    int r = at_enter(s, &at);
+    return r < 0 ? r : tree_fsync(at.use.tree, NULL, w);
 }
 
 int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
 {
-    return take_away(s, parent, name, tree_unlink);
+    CLEANUP(at_leave) struct at at = at_node(s, parent);
+    int r = at_edit(s, &at);
+    return r < 0 ? r : tree_unlink(at.use.tree, at.local, name);
 }
 
 int shelf_rmdir(struct shelf *s, uint64_t parent, const char *name)
 {
-    return take_away(s, parent, name, tree_rmdir);
+    CLEANUP(at_leave) struct at at = at_node(s, parent);
+    int r = at_edit(s, &at);
+    return r < 0 ? r : tree_rmdir(at.use.tree, at.local, name);
 }
 
 int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -259,52 +240,44 @@ int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w)
 {
-    struct at at = at_node(s, parent), to = at_node(s, new_parent);
-    struct use u;
-    if (!at.tree || to.own || (!to.tree && to.node == at.node))
+    CLEANUP(at_leave) struct at at = at_node(s, parent);
+    struct at to = at_node(s, new_parent);
+    if (!at.in_tree || to.own || (!to.in_tree && to.node == at.node))
         return -EPERM;
     if (to.node != at.node && !s->one)
         return -EXDEV;
-    int r = at_enter(s, &at, &u);
-    if (r < 0)
-        return r;
-    r = at_local(&u, to.local, &to.local);
+    int r = at_enter(s, &at);
     if (r == 0)
-        r = tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w);
-    return at_left(s, &u, r);
+        r = at_local(&at.use, to.local, &to.local);
+    return r < 0 ? r : tree_rename(at.use.tree, at.local, name, to.local, new_name, flags, w);
 }
 
 int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,
                   struct tree_entry *ret)
 {
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, parent, &at, &u);
-    if (r < 0)
-        return r;
-    r = at_given(s, &u, tree_symlink(tree_in(&u), at.local, name, target, ret), ret);
-    return at_left(s, &u, r);
+    CLEANUP(at_leave) struct at at = at_node(s, parent);
+    int r = at_edit(s, &at);
+    return r < 0 ? r
+                 : at_given(&at.use, tree_symlink(at.use.tree, at.local, name, target, ret), ret);
 }
 
 int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,
                    struct live_wait *w)
 {
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, node, &at, &u);
-    if (r < 0)
-        return r == -EPERM && !s->one ? -EOPNOTSUPP : r;
-    return at_left(s, &u, tree_setxattr(tree_in(&u), at.local, name, value, n, w));
+    CLEANUP(at_leave) struct at at = at_node(s, node);
+    if (!at.in_tree)
+        return -EOPNOTSUPP;
+    int r = at_enter(s, &at);
+    return r < 0 ? r : tree_setxattr(at.use.tree, at.local, name, value, n, w);
 }
 
 int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
 {
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, node, &at, &u);
-    if (r < 0)
-        return r == -EPERM && !s->one ? -ENODATA : r;
-    return at_left(s, &u, tree_removexattr(tree_in(&u), at.local, name));
+    CLEANUP(at_leave) struct at at = at_node(s, node);
+    if (!at.in_tree)
+        return -ENODATA;
+    int r = at_enter(s, &at);
+    return r < 0 ? r : tree_removexattr(at.use.tree, at.local, name);
 }
 
 static void interrupt(const struct use *u, void *request)

@@ -318,17 +318,20 @@ static void slot_let_go(struct slots *s, struct slot *slot)
     slots_drop(s, slot);
 }
 
-void slot_leave(struct slots *s, struct use *u)
+void slot_leave(struct use *u)
 {
-    lock_take(&s->lock);
-    u->slot->used = slots_now();
-    if (u->slot->tree) {
-        unlist(s, u->slot);
-        enlist(s, u->slot);
-    }
-    slot_let_go(s, u->slot);
-    lock_drop(&s->lock);
+    struct slot *slot = u->slot;
     *u = (struct use){0};
+    if (!slot)
+        return;
+    struct slots *s = slot->slots;
+    LOCKED(&s->lock);
+    slot->used = slots_now();
+    if (slot->tree) {
+        unlist(s, slot);
+        enlist(s, slot);
+    }
+    slot_let_go(s, slot);
 }
 
 /* ---- look up ---- */
@@ -348,7 +351,7 @@ static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key
     lock_take(&s->lock);
     slot->spent |= !same;
     lock_drop(&s->lock);
-    slot_leave(s, &u);
+    slot_leave(&u);
     return same;
 }
 
@@ -473,26 +476,26 @@ int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret)
     return slot ? 0 : -ENOMEM;
 }
 
-bool slot_look(struct slots *s, const struct use *u, uint64_t rights)
+bool slot_look(struct slot *slot, uint64_t rights)
 {
-    LOCKED(&s->lock);
-    bool changed = u->slot->rights && u->slot->rights != rights;
-    u->slot->rights = rights;
-    u->slot->told &= !changed;
+    LOCKED(&slot->slots->lock);
+    bool changed = slot->rights && slot->rights != rights;
+    slot->rights = rights;
+    slot->told &= !changed;
     return changed;
 }
 
-bool slot_tell(struct slots *s, const struct use *u)
+bool slot_tell(struct slot *slot)
 {
-    LOCKED(&s->lock);
-    bool tell = u->slot->rights && !u->slot->told;
-    u->slot->told = true;
+    LOCKED(&slot->slots->lock);
+    bool tell = slot->rights && !slot->told;
+    slot->told = true;
     return tell;
 }
 
-void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct grant *g)
+void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
-    struct slot *slot = u->slot;
+    struct slots *s = slot->slots;
     struct item i = {.real = slot->real, .above = slot->above};
     struct found f = FOUND_NONE;
     lock_take(&s->lock);
@@ -518,13 +521,10 @@ void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct gr
     lock_drop(&s->lock);
 }
 
-void slot_known(struct slots *s, uint64_t node)
+void slot_known(struct slot *slot)
 {
-    lock_take(&s->lock);
-    struct slot *slot = slots_at(s, node);
-    if (slot)
-        slot->lookups++;
-    lock_drop(&s->lock);
+    LOCKED(&slot->slots->lock);
+    slot->lookups++;
 }
 
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
@@ -744,7 +744,7 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
         close_idle(s);
     lock_drop(&s->lock);
     if (r < 0)
-        slot_leave(s, ret);
+        slot_leave(ret);
     return r;
 }
 

@@ -125,7 +125,7 @@ static inline bool slot_rests(const struct slot *slot)
 
 /* What is used of a slot. */
 struct use {
-    struct slot *slot;
+    struct slot *slot; /* NULL: nothing, or the model that is mounted alone */
     struct tree *tree; /* NULL: it was not opened for this */
 };
 
@@ -147,8 +147,8 @@ int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret);
 /* The same of a model that was found by this way within the last second, if the file there is still the same, which one look
  * shows. False: look it up. */
 bool slot_again(struct slots *s, uint64_t way, uint64_t *ret);
-/* The kernel gets one more reference to a node; loses n of them to one. */
-void slot_known(struct slots *s, uint64_t node);
+/* The kernel gets one more reference to a node of a slot in use; loses n of them to one. */
+void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
 /* Begin to use a slot, without opening it. -ESTALE: there is no such slot. */
@@ -156,13 +156,13 @@ int slot_hold(struct slots *s, uint64_t node, struct use *ret);
 /* The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno: it cannot
  * be opened: e, which may be NULL, has the reason. */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
-void slot_leave(struct slots *s, struct use *u);
+void slot_leave(struct use *u); /* may be of nothing */
 /* The rights of an open slot are these now (tree_look()): true if others were known. */
-bool slot_look(struct slots *s, const struct use *u, uint64_t rights);
+bool slot_look(struct slot *slot, uint64_t rights);
 /* True once for each time that slot_look() was. */
-bool slot_tell(struct slots *s, const struct use *u);
+bool slot_tell(struct slot *slot);
 /* What is known of its file, whose rights are looked at again if that was over a second ago. */
-void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct grant *g);
+void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 
 /* Seconds for which the rights of what was found are taken as known. */
 #define LOOK_AGAIN 1
