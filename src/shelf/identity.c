@@ -16,13 +16,12 @@
 static bool grant_at(struct reach *r, const struct item *i, const char *base, struct grant *ret)
 {
     struct rights all = RIGHTS_INIT;
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     bool known = reach_again(r, i->real, &f) == 0 &&
                  rights_add_real(&all, f.fd, i->real, base) == 0 &&
                  rights_settle(&all, geteuid(), false) == 0;
     *ret = known ? all.own : (struct grant){.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     rights_free(&all);
-    reach_close(&f);
     return known;
 }
 
@@ -46,12 +45,11 @@ void granted_look(struct reach *r, const struct item *i, struct granted *g)
 /* One file, with those before it. 0, -ENOMEM. */
 static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
 {
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
     if (is == -ENOMEM || is == -EMFILE || is == -ENFILE) /* this says nothing of the file */
         return is;
     *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
-    reach_close(&f);
     return 0;
 }
 
@@ -75,7 +73,7 @@ static size_t next_shard(const struct names *names, const char *first, size_t sh
 static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
                        uint64_t *stamp)
 {
-    const struct names *names = NULL;
+    CLEANUP(names_free) const struct names *names = NULL;
     int e = names_load(r, dir, &names);
     if (e < 0 && e != -ENOMEM)
         e = 0; /* it may be searched, but not read */
@@ -92,7 +90,6 @@ static int stamp_split(struct reach *r, const struct found *dir, const char *nam
             e = stamp_file(r, dir, shard, stamp);
         free(shard);
     }
-    names_free(r, names);
     return e;
 }
 
@@ -100,13 +97,12 @@ int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 {
     const char *slash = strrchr(path, '/');
     char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    struct found dir = FOUND_NONE;
+    CLEANUP(reach_close) struct found dir = FOUND_NONE;
     int e = folder ? reach_again(r, folder, &dir) : -ENOMEM;
     *ret = 0;
     if (e == 0)
         e = shards ? stamp_split(r, &dir, slash + 1, shards, ret)
                    : stamp_file(r, &dir, slash + 1, ret);
-    reach_close(&dir);
     free(folder);
     return e;
 }

@@ -27,10 +27,9 @@ static int by_bytes(const void *a, const void *b, void *texts)
 /* The type of a name that the folder does not give it. */
 static uint8_t look_up_type(struct reach *r, const struct found *dir, const char *name)
 {
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
     uint8_t type = e == -ELOOP ? DT_LNK : e < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
-    reach_close(&f);
     return type;
 }
 
@@ -122,11 +121,12 @@ static void names_unref(struct names *n)
     free(n);
 }
 
-void names_free(struct reach *r, const struct names *n)
+void names_free(const struct names *const *n)
 {
-    lock_take(&r->lock);
-    names_unref((struct names *)n);
-    lock_drop(&r->lock);
+    if (!*n)
+        return;
+    LOCKED(&(*n)->reach->lock);
+    names_unref((struct names *)*n);
 }
 
 /* A reference to what is kept of a folder, if that is of now. `mounts`: a hash of those in it. */
@@ -231,11 +231,13 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
     if (!n)
         return -ENOMEM;
     n->refs = 1;
+    n->reach = r;
+    *ret = n;
     e = load(r, dir, &mounts, n);
-    if (e == 0)
-        *ret = n;
-    else
-        names_free(r, n);
+    if (e < 0) {
+        names_free(ret);
+        *ret = NULL;
+    }
     return e;
 }
 
@@ -243,9 +245,8 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
 
 bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags)
 {
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     bool is = reach_open(r, dir, name, flags, &f) == 0 && S_ISDIR(f.st.st_mode);
-    reach_close(&f);
     return is;
 }
 

@@ -9,6 +9,7 @@
 #define SHELF_NAMES_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "shelf/reach.h"
 
@@ -20,6 +21,7 @@ struct names {
         uint8_t type;
     } * name; /* owned; sorted */
     size_t n, cap;
+    struct reach *reach;
     unsigned refs; /* protected by the reach's lock */
 };
 
@@ -29,7 +31,7 @@ struct names {
  * second. 0, -errno (*ret is NULL).
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
-void names_free(struct reach *r, const struct names *n); /* may be NULL */
+void names_free(const struct names *const *n); /* may be of NULL */
 static inline bool is_hidden(const char *name)
 {
     return name[0] == '.';
@@ -39,6 +41,11 @@ size_t names_from(const struct names *n, const char *text);
 static inline const char *name_at(const struct names *n, size_t i)
 {
     return (const char *)n->texts.data + n->name[i].text;
+}
+/* True if there is such a number, and the name begins so. */
+static inline bool name_begins(const struct names *n, size_t i, const char *start)
+{
+    return i < n->n && strncmp(name_at(n, i), start, strlen(start)) == 0;
 }
 /* The type of a name; DT_UNKNOWN: it is not there. */
 uint8_t names_type(const struct names *n, const char *text);

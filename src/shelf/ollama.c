@@ -39,14 +39,13 @@ bool ollama_is(struct reach *r, const struct found *dir, const struct names *nam
 static int open_below(struct reach *r, const struct found *dir, const char *sub, struct found *ret)
 {
     char path[PATH_ROOM + 16];
-    struct found top = FOUND_NONE;
+    CLEANUP(reach_close) struct found top = FOUND_NONE;
     (void)snprintf(path, sizeof(path), "manifests/%s", sub);
     int e = *sub ? reach_open(r, dir, path, REACH_NO_LINKS, ret) : -ELOOP;
     if (e == -ELOOP) {
         e = reach_open(r, dir, "manifests", REACH_LINKS, &top);
         if (e == 0)
             e = reach_open(r, &top, *sub ? sub : ".", REACH_NO_LINKS, ret);
-        reach_close(&top);
     }
     return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
 }
@@ -203,8 +202,8 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
 {
     char shown[2 * (TREE_NAME_MAX + 1)], path[PATH_ROOM];
     const struct ref ref = {.kind = REF_OLLAMA, .a = path, .b = ""};
-    struct found f = FOUND_NONE;
-    const struct names *tags = NULL;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(names_free) const struct names *tags = NULL;
     int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
     if (e == 0)
         e = names_load(r, &f, &tags);
@@ -215,8 +214,6 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
         if (tags->name[i].type == DT_REG && !strchr(tag, ':'))
             e = listing_add(ret, shown, &ref);
     }
-    names_free(r, tags);
-    reach_close(&f);
     return is_shortage(e) ? e : 0;
 }
 
@@ -224,8 +221,8 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
 static int list_models(struct reach *r, const struct found *dir, const char *sub,
                        const char *wanted, struct listing *ret)
 {
-    struct found f = FOUND_NONE;
-    const struct names *models = NULL;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(names_free) const struct names *models = NULL;
     int e = open_below(r, dir, sub, &f);
     if (e == 0)
         e = names_load(r, &f, &models);
@@ -235,8 +232,6 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
             name_leads(model, wanted))
             e = add_tags(r, &f, sub, model, ret);
     }
-    names_free(r, models);
-    reach_close(&f);
     return e;
 }
 
@@ -246,8 +241,8 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
 {
     char path[PATH_ROOM];
     const struct ref ref = {REF_OLLAMA, 0, path, "", REF_SURE};
-    struct found f = FOUND_NONE;
-    const struct names *names = NULL;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    CLEANUP(names_free) const struct names *names = NULL;
     int e = open_below(r, dir, host, &f);
     if (e == 0)
         e = names_load(r, &f, &names);
@@ -257,8 +252,6 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
         if (names->name[i].type == DT_DIR && !is_hidden(name) && strcmp(path, except) != 0)
             e = listing_add(ret, name, &ref);
     }
-    names_free(r, names);
-    reach_close(&f);
     return e == -ENOENT ? 0 : e;
 }
 
@@ -283,11 +276,10 @@ static int list_tag(struct reach *r, const struct place *p, const struct found *
                     struct listing *ret)
 {
     struct manifest m = {0};
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     int e = open_below(r, dir, p->sub, &f);
     if (e == 0)
         e = load(&f, &m, NULL);
-    reach_close(&f);
     if (e == 0)
         e = list_layers(&m, ret);
     manifest_free(&m);
@@ -318,7 +310,7 @@ int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
     struct manifest m = {0};
-    struct found file = FOUND_NONE;
+    CLEANUP(reach_close) struct found file = FOUND_NONE;
     int e = reach_open(r, folder, tag, REACH_NO_LINKS, &file);
     if (e == 0)
         e = load(&file, &m, why);
@@ -329,7 +321,6 @@ static int look_at_tag(struct reach *r, struct found *folder, const char *tag, s
     folder->st.st_mtim = file.st.st_mtim;
     folder->st.st_ino = file.st.st_ino;
     manifest_free(&m);
-    reach_close(&file);
     return e;
 }
 
@@ -339,7 +330,7 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
 {
     char above[PATH_ROOM];
     struct err why = {0};
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     struct place below;
     const bool tag = names_in(sub) == 4;
     const char *name = path_name(sub);
@@ -358,7 +349,6 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
         ret->error = why;
         (void)err_prefix(&ret->error, why.code, "manifest");
     }
-    reach_close(&f);
     return e;
 }
 
@@ -366,17 +356,15 @@ static int layer_item(struct reach *r, const struct place *p, const struct found
                       const struct ref *ref, struct item *ret)
 {
     char name[DIGEST_DIGITS + 8];
-    struct found blobs = FOUND_NONE, old = FOUND_NONE;
+    CLEANUP(reach_close) struct found blobs = FOUND_NONE, old = FOUND_NONE;
     int e = reach_open(r, dir, "blobs", REACH_LINKS, &blobs);
     if (e < 0)
         return e;
     (void)snprintf(name, sizeof(name), "sha256:%s", ref->a);
     if (reach_open(r, &blobs, name, REACH_NO_LINKS, &old) < 0)
         name[6] = '-';
-    reach_close(&old);
     e = ref->kind == REF_TEXT ? item_file(r, p, &blobs, name, ITEM_TEXT, ret)
                               : item_model(r, p, &blobs, name, ret);
-    reach_close(&blobs);
     if (e == 0 && ref->kind == REF_TEXT && ret->error.code) {
         e = ret->error.code == -ENOMEM ? -ENOMEM : -ENOENT;
         item_free(ret);

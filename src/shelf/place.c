@@ -10,9 +10,8 @@
 
 #include "base/path.h"
 #include "model/split.h"
-#include "shelf/hub.h"
+#include "shelf/folder.h"
 #include "shelf/ollama.h"
-#include "shelf/plain.h"
 
 /* ---- places ---- */
 
@@ -122,7 +121,7 @@ static const char *why_not(int e)
 int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
               enum item_kind kind, struct item *ret)
 {
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     struct item i = {.kind = kind, .above = strlen(p->path), .store = p->store};
     if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
         return -ENOMEM;
@@ -137,7 +136,6 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
     } else {
         (void)err_set(&i.error, e, "%s", why_not(e));
     }
-    reach_close(&f);
     *ret = i;
     return 0;
 }
@@ -145,15 +143,13 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
 /* 1: the first of the n files of a split model is beside `path`, also if rules forbid to follow it. */
 static int has_first(struct reach *r, const char *path, size_t n)
 {
-    struct found dir = FOUND_NONE, f = FOUND_NONE;
+    CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
     const char *slash = strrchr(path, '/');
     char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
     char *first = split_sibling(slash + 1, 0, n);
     int e = folder && first ? reach_again(r, folder, &dir) : -ENOMEM;
     if (e == 0)
         e = reach_open(r, &dir, first, REACH_LINKS, &f);
-    reach_close(&f);
-    reach_close(&dir);
     free(folder);
     free(first);
     return e == -ENOMEM ? e : e != -ENOENT;
@@ -334,7 +330,7 @@ static int list(struct reach *r, const struct place *p, const struct found *dir,
     case PLACE_OLLAMA:
         return ollama_list(r, p, dir, wanted, ret);
     default:
-        return plain_list(r, p, dir, wanted, ret);
+        return folder_list(r, p, dir, wanted, ret);
     }
 }
 
@@ -350,13 +346,13 @@ static int item_of(struct reach *r, const struct place *p, const struct found *d
     case REF_TEXT:
         return ollama_item(r, p, dir, ref, ret);
     default:
-        return plain_item(r, p, dir, ref, ret);
+        return folder_item(r, p, dir, ref, ret);
     }
 }
 
 int place_list(struct reach *r, const struct place *p, struct listing *ret)
 {
-    struct found dir = FOUND_NONE;
+    CLEANUP(reach_close) struct found dir = FOUND_NONE;
     struct listing l = LISTING_INIT;
     int e = open_place(r, p, &dir);
     if (e < 0)
@@ -364,7 +360,6 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
     e = list(r, p, &dir, NULL, &l);
     if (e == 0)
         e = sort(&l);
-    reach_close(&dir);
     if (e == 0)
         *ret = l;
     else
@@ -374,7 +369,7 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
 
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret)
 {
-    struct found dir = FOUND_NONE;
+    CLEANUP(reach_close) struct found dir = FOUND_NONE;
     struct listing l = LISTING_INIT;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENOENT;
@@ -392,16 +387,14 @@ int place_find(struct reach *r, const struct place *p, const char *name, struct 
             e = -ENOENT;
     }
     listing_free(&l);
-    reach_close(&dir);
     return e;
 }
 
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)
 {
-    struct found dir = FOUND_NONE;
+    CLEANUP(reach_close) struct found dir = FOUND_NONE;
     int e = open_place(r, p, &dir);
     if (e == 0)
         e = item_of(r, p, &dir, ref, ret);
-    reach_close(&dir);
     return e < 0 && ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e;
 }

@@ -142,7 +142,7 @@ static inline bool entry_is_folder(const struct entry *e)
 size_t listing_find(const struct listing *l, const char *name);
 void listing_free(struct listing *l);
 
-/* ---- for the kinds of stores: plain.h, hub.h, ollama.h ---- */
+/* ---- for the kinds of stores: folder.h, ollama.h ---- */
 
 /*
  * Add an entry; its shown name is the encoding of `name`, with ~2, ~3 if that is taken. 0, -errno.

@@ -481,6 +481,6 @@ void reach_end(struct reach *r)
     free(r->path);
     forget_mounts(r);
     for (size_t i = 0; i < KEPT_MAX; i++)
-        names_free(r, r->kept[i].names);
+        names_free(&(const struct names *){r->kept[i].names});
     lock_destroy(&r->lock);
 }

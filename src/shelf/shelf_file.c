@@ -16,7 +16,7 @@
 /* A text of a store: the file itself. */
 static int open_own(struct shelf_file *f, uint64_t node, int flags)
 {
-    struct found found = FOUND_NONE;
+    CLEANUP(reach_close) struct found found = FOUND_NONE;
     CLEANUP(slot_leave) struct use u = {0};
     int r = slot_hold(&f->shelf->slots, node, &u);
     if (r < 0)
@@ -28,7 +28,6 @@ static int open_own(struct shelf_file *f, uint64_t node, int flags)
         r = -ESTALE;
     if (r == 0)
         r = f->fd = reach_read(&found);
-    reach_close(&found);
     return r < 0 ? r : 0;
 }
 

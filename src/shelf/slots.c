@@ -497,7 +497,7 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
     struct slots *s = slot->slots;
     struct item i = {.real = slot->real, .above = slot->above};
-    struct found f = FOUND_NONE;
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     lock_take(&s->lock);
     bool due = when_past(&slot->looked, LOOK_AGAIN);
     if (due)
@@ -509,7 +509,6 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
     i.st = f.st;
-    reach_close(&f);
     if (!same) /* of one whose file is gone, or is another one: those of before */
         return;
     granted_look(s->reach, &i, &now);
