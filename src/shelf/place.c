@@ -215,7 +215,7 @@ static int make_room(struct listing *l)
     return 0;
 }
 
-size_t listing_find(const struct listing *l, const char *name)
+static size_t listing_find(const struct listing *l, const char *name)
 {
     uint32_t i;
     if (l->n == 0)
@@ -267,21 +267,12 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-/* All are added: sort by name. */
-static int sort(struct listing *l)
+/* All are added, and none is searched for from now on. */
+static void sort(struct listing *l)
 {
-    struct index sorted;
-    if (l->n == 0)
-        return 0;
-    qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
-    if (index_init(&sorted, l->n) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < l->n; i++)
-        index_insert(&sorted, hash_text(entry_name(l, i)), (uint32_t)i);
+    if (l->n)
+        qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
     index_free(&l->index);
-    l->index = sorted;
-    l->room = l->n;
-    return 0;
 }
 
 struct ref entry_ref(const struct listing *l, size_t i)
@@ -358,8 +349,7 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
     if (e < 0)
         return e;
     e = list(r, p, &dir, NULL, &l);
-    if (e == 0)
-        e = sort(&l);
+    sort(&l);
     if (e == 0)
         *ret = l;
     else

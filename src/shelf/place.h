@@ -86,8 +86,8 @@ struct listing {
     struct entry *entry; /* owned; by name, byte by byte */
     size_t n, cap;
     struct buf texts;
-    struct index index; /* by name */
-    size_t room;
+    struct index index; /* by name, while entries are added */
+    size_t room;        /* of that */
 };
 
 #define LISTING_INIT ((struct listing){0})
@@ -138,8 +138,6 @@ static inline bool entry_is_folder(const struct entry *e)
 {
     return e->kind != REF_TEXT;
 }
-/* The number of an entry; SIZE_MAX: no such entry. */
-size_t listing_find(const struct listing *l, const char *name);
 void listing_free(struct listing *l);
 
 /* ---- for the kinds of stores: folder.h, ollama.h ---- */
