@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/path.h"
 #include "model/split.h"
 #include "shelf/folder.h"
@@ -355,6 +356,24 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
     else
         listing_free(&l);
     return e;
+}
+
+bool place_is_store(struct reach *r, const struct place *p)
+{
+    static const char *const hub[] = {".", "models--", "datasets--", "spaces--"};
+    struct listing l = LISTING_INIT;
+    bool some = false, others = false;
+    if (place_list(r, p, &l) < 0)
+        return false;
+    for (size_t i = 0; i < l.n; i++) {
+        bool own = l.entry[i].kind > REF_SPLIT;
+        some |= own;
+        for (size_t k = 0; k < COUNT(hub); k++)
+            own |= strncmp(entry_name(&l, i), hub[k], strlen(hub[k])) == 0;
+        others |= !own;
+    }
+    listing_free(&l);
+    return some && !others;
 }
 
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret)

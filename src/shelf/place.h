@@ -116,6 +116,8 @@ bool place_same(const struct place *a, const struct place *b);
 
 /* What it shows now, or may show. 0, -ENOENT (it is gone), -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
+/* True if all that it shows now belongs to a store: nothing in it is edited. */
+bool place_is_store(struct reach *r, const struct place *p);
 /* The same for one name, and what it refers to. -ENOENT, -errno. */
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);
 /* What an entry refers to. 0, -ENOENT if it is gone or not to be shown, -errno. */

@@ -32,6 +32,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     top.real = strdup(s->reach.path);
     top.above = strlen(s->reach.path);
     r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
+    s->store = r == 0 && place_is_store(&s->reach, &top.place);
     if (r == 0)
         r = slot_of(&s->slots, &top, 0, &root);
     item_free(&top);
@@ -235,12 +236,15 @@ bool shelf_is_folder(const struct shelf *s)
 
 bool shelf_writable(const struct shelf *s)
 {
-    return s->one ? tree_writable(s->one) : !s->opt.tree.read_only;
+    return s->one ? tree_writable(s->one) : !s->opt.tree.read_only && !s->store;
 }
 
 const char *shelf_why_not(const struct shelf *s)
 {
-    return s->one ? tree_why_not(s->one) : "asked for by -o ro";
+    return s->one ? tree_why_not(s->one)
+           : s->opt.tree.read_only
+               ? "asked for by -o ro"
+               : "it is a store of models: copy model.gguf out of the mount to edit one";
 }
 
 const char *shelf_path(const struct shelf *s)
