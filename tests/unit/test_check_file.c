@@ -57,8 +57,7 @@ static char *shown(const struct fixture *x)
 static void test_journal(void)
 {
     static const char want[] =
-        NAME ": warning: an edit was interrupted; the check includes what it still has to write "
-             "(--recover writes it) (journal)\n";
+        NAME ": warning: an interrupted edit counts as written (--recover writes it) (journal)\n";
     struct fixture x;
     struct edit d;
     enum check_outcome outcome;
