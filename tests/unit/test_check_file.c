@@ -65,6 +65,10 @@ static void test_journal(void)
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
+    char *live = told(&x, &outcome);
+    CU_ASSERT_PTR_NULL(strstr(live, "interrupted")); /* f has the lock */
+    free(live);
+    edit_file_unlock(&f);
     char *file = told(&x, &outcome), *tree = shown(&x);
     CU_ASSERT_EQUAL(outcome, CHECK_WARNINGS);
     CU_ASSERT_EQUAL(strncmp(file, want, strlen(want)), 0);
