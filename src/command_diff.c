@@ -383,7 +383,7 @@ static int compare_operands(struct job *j)
         r = compare_folders(j);
     } else if (folder[0] || folder[1]) {
         struct err e = {0};
-        (void)err_set(&e, -EISDIR, "is a folder of models, and the other is a model");
+        (void)err_set(&e, -EISDIR, "is a directory of models, and the other is a model");
         r = trouble(j->operand[folder[1]], &e);
     } else {
         const char *const path[2] = {inside[0] ? inside[0] : j->operand[0],

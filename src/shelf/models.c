@@ -304,7 +304,7 @@ static int add_folder(struct models *m, const char *path)
     ids_free(&w.folders);
     reach_end(&w.reach);
     return r == 0 && m->n == before
-               ? add_error(m, path, -ENOENT, "this folder contains no models (files NAME.gguf)")
+               ? add_error(m, path, -ENOENT, "this directory contains no models (files NAME.gguf)")
                : r;
 }
 

@@ -465,9 +465,9 @@ int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
         return err_set(e, -errno, "%s", strerror(errno));
     r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r->fd < 0 || fstat(r->fd, &st) < 0)
-        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
+        return err_set(e, -errno, "cannot open the directory: %s", strerror(errno));
     if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
-        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
+        return err_set(e, -errno, "cannot read the directory: %s", strerror(errno));
     r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     return look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
 }

@@ -22,7 +22,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     struct item top = {.kind = ITEM_FOLDER};
     uint64_t root;
     if (s->opt.tree.backup)
-        return err_set(e, -EINVAL, "is a folder: -o backup is for a mount of one model");
+        return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
@@ -141,7 +141,7 @@ static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err
 {
     CLEANUP(at_leave) struct at at = at_node(s, node);
     if (s->one ? node != INO_ROOT : !at.model)
-        return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
+        return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
     int r = s->one ? 0 : slot_use(&s->slots, at.node, &at.use, e);
     return r < 0 ? r : w->fn(at.use.tree, w->arg);
 }

@@ -242,7 +242,7 @@ class Check(unittest.TestCase):
         top = self.tree('x/README.md')
         done = check('--check', top + '/x', self.file(image()))
         self.assertEqual((done.returncode, done.err), (2, ''))
-        self.assertTrue(done.out.startswith(f'{top}/x: error: this folder contains no models'))
+        self.assertTrue(done.out.startswith(f'{top}/x: error: this directory contains no models'))
 
     def test_folder_unreadable(self):
         """It is told, and the others are checked."""
@@ -256,7 +256,7 @@ class Check(unittest.TestCase):
         done = check('--check', '--ignore=file-name', top)
         self.assertEqual(done.returncode, 2)
         self.assertEqual(done.out, ''.join(
-            f'{top}/{name}: error: cannot be read: Permission denied (folder)\n' for name in 'ab'))
+            f'{top}/{name}: error: cannot be read: Permission denied (directory)\n' for name in 'ab'))
         self.assertEqual(self.files(top, status=2),
                          [f'{top}/{name}' for name in ('a', 'b', 'c/m.gguf', 'd.gguf')])
 

@@ -227,7 +227,7 @@ class Stores(Shelf):
         for at in (self.top, os.path.join(self.top, 'a')):
             done = run(GGUFS, os.path.join(self.top, 'a'), at)
             self.assertEqual(done.returncode, 1)
-            self.assertIn('would cover the folder', done.err)
+            self.assertIn('would cover the directory', done.err)
 
     def test_commands(self):
         self.put('m.gguf')

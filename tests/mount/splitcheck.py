@@ -420,7 +420,7 @@ class Refusals(Set):
         def loop(path):
             os.symlink(os.path.basename(path), path)
 
-        for make, words in ((fifo, 'regular file'), (os.mkdir, 'folder'), (loop, 'symbolic links')):
+        for make, words in ((fifo, 'regular file'), (os.mkdir, 'directory'), (loop, 'symbolic links')):
             for no in range(2):
                 with self.subTest(make=make.__name__, no=no):
                     self.make(*[data if k != no else None
