@@ -36,20 +36,16 @@
  *      Nor is a plan carried out that was made for a file of another size.
  *  C6. The new file has the lock before it has the name.
  *
- * Threads: one commit of a file at a time. `cancel` may be set by another thread; readers of the
- * old descriptor are not disturbed.
+ * Threads: one commit of a file at a time; readers of the old descriptor are not disturbed.
  */
 #ifndef EDIT_COMMIT_H
 #define EDIT_COMMIT_H
-
-#include <stdatomic.h>
 
 #include "edit/file.h"
 #include "edit/plan.h"
 
 /* Any may be NULL. Called from the thread that commits. */
 struct edit_hooks {
-    const atomic_bool *cancel;                                  /* set: a copy stops, -EINTR */
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* bytes of tensor data */
     void (*ready)(void *arg); /* the edit is about to be done: before its journal, or its new file
                                  takes the model's place. It may wait */

@@ -275,10 +275,7 @@ static int write_rows(struct writing *w)
 {
     struct units c = {.unit = write_row, .arg = w, .n = w->j->n, .room = sizeof(struct stretch)};
     struct units_watch watch = {.arg = w};
-    if (w->hooks) {
-        watch.cancel = w->hooks->cancel;
-        watch.progress = w->hooks->progress ? on_progress : NULL;
-    }
+    watch.progress = w->hooks && w->hooks->progress ? on_progress : NULL;
     return units_run(&c, &watch);
 }
 
@@ -398,8 +395,7 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
         *ret = j;
         return 0;
     }
-    (void)(r == -EINTR ? err_set(e, r, "the edit was interrupted")
-                       : err_set(e, r, "cannot write the journal: %s", strerror(-r)));
+    (void)err_set(e, r, "cannot write the journal: %s", strerror(-r));
     r = journal_cancel(f, &j, r, e);
     journal_free(&j);
     return r;

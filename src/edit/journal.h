@@ -88,8 +88,7 @@ void journal_free(struct journal *j);
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
- * Step 1 for a plan that is done in place. On failure nothing is left, or it is as with journal_cancel(). 0, -EINTR
- * (hooks), -errno.
+ * Step 1 for a plan that is done in place. On failure nothing is left, or it is as with journal_cancel(). 0, -errno.
  */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);

@@ -21,18 +21,12 @@
 
 #include "base/bytes.h"
 
-#define CHUNK ((size_t)16 << 20)  /* between two looks at `cancel` */
+#define CHUNK ((size_t)16 << 20)  /* between two reports of progress */
 #define PIECE ((size_t)256 << 10) /* where the kernel does not copy by itself */
 
 static int fail(struct err *e, int r, const char *what)
 {
     return err_set(e, r, "cannot %s: %s", what, strerror(-r));
-}
-
-static int told_to_stop(const struct move *m)
-{
-    const struct edit_hooks *h = m->hooks;
-    return h && h->cancel && atomic_load(h->cancel) ? -EINTR : 0;
 }
 
 static void advance(struct move *m, uint64_t n)
@@ -87,9 +81,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
 {
     while (n > 0) {
         size_t part = (size_t)min_u64(n, CHUNK), got;
-        int r = told_to_stop(m);
-        if (r == 0)
-            r = copy_in_kernel(m, from, src, at, part, &got);
+        int r = copy_in_kernel(m, from, src, at, part, &got);
         if (r == 0 && got == 0 && m->no_range == from) {
             r = copy_piecewise(m, from, src, at, part);
             got = part;
@@ -136,22 +128,6 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
         src = hi;
     }
     return 0;
-}
-
-static int write_memory(struct move *m, const uint8_t *bytes, uint64_t at, uint64_t n)
-{
-    int r = 0;
-    while (n > 0 && r == 0) {
-        size_t part = (size_t)min_u64(n, CHUNK);
-        r = told_to_stop(m);
-        if (r == 0)
-            r = sys_write_all(m->sys, m->to, bytes, part, at);
-        advance(m, part);
-        bytes += part;
-        at += part;
-        n -= part;
-    }
-    return r;
 }
 
 static bool is_old(const struct segment *s)
@@ -205,9 +181,7 @@ int move_file(struct move *m, uint64_t size, struct err *e)
     int r = m->sys->ftruncate(m->sys, m->to, size);
     if (r == 0)
         r = copy_sparse(m, m->from, 0, 0, size);
-    return r == -EINTR ? err_set(e, r, "the copy was interrupted")
-           : r < 0     ? fail(e, r, "copy the model")
-                       : 0;
+    return r < 0 ? fail(e, r, "copy the model") : 0;
 }
 
 /* Cloning. */
@@ -283,8 +257,6 @@ static int finish_segment(struct move *m, const struct segment *s, const struct 
                    hi = max_u64(min_u64(end, span->hi), lo);
     if (s->from == IMAGE_ZERO)
         return wipe(m, lo, hi);
-    if (s->from == IMAGE_MEMORY)
-        return write_memory(m, s->bytes, s->at, s->len);
     int r = is_old(s) ? 1 : clone_draft(m, s);
     if (r <= 0)
         return r;
@@ -312,8 +284,7 @@ int move_plan(struct move *m, bool clone, struct err *e)
         for (; i < end && r == 0; i++)
             r = finish_segment(m, &im->seg[i], &span);
         if (r < 0)
-            return r == -EINTR ? err_set(e, r, "the copy was interrupted")
-                               : fail(e, r, clone ? "clone the tensors" : "copy the tensors");
+            return fail(e, r, clone ? "clone the tensors" : "copy the tensors");
     }
     return r;
 }

@@ -21,7 +21,7 @@ struct move {
 
 /*
  * Give `to` (empty) its size, the new header and all data; clone: with whole blocks of old data cloned. Holes of the
- * old file stay holes. 0; -EINTR (cancelled), -EIO, -ENOSPC, ...; -EOPNOTSUPP: cannot be cloned.
+ * old file stay holes. 0, -errno; -EOPNOTSUPP: cannot be cloned.
  */
 int move_plan(struct move *m, bool clone, struct err *e);
 

@@ -80,14 +80,9 @@ static void test_holes(void)
     struct edit_result res;
     struct stat st;
     struct watch w = {.monotonic = true};
-    atomic_bool cancel = true;
-    struct edit_hooks h = {.cancel = &cancel, .progress = watch_progress, .arg = &w};
+    struct edit_hooks h = {.progress = watch_progress, .arg = &w};
     setup_large(&x);
     struct edit_file f = open_model(&x, calm());
-    CU_ASSERT_EQUAL(commit_large(&x, &f, 5000, EDIT_COPY, &h, &res), -EINTR);
-    CU_ASSERT_EQUAL(files(&x), 1);
-    CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
-    cancel = false;
     CU_ASSERT_EQUAL(commit_large(&x, &f, 5000, EDIT_COPY, &h, &res), 0);
     CU_ASSERT_TRUE(w.monotonic);
     CU_ASSERT_EQUAL(w.last, LARGE);
@@ -188,7 +183,7 @@ static void plan_write(const struct fixture *x, const struct edit_options *o, st
 }
 
 /* The tensor's first bytes, and how much it takes on the disk. */
-static void check_written(const struct fixture *x, const struct edit_file *f, bool is)
+static void check_written(const struct fixture *x, const struct edit_file *f)
 {
     struct stat st;
     size_t n = (size_t)WRITTEN + 10, data_off = x->old_n - LARGE_DATA;
@@ -197,7 +192,7 @@ static void check_written(const struct fixture *x, const struct edit_file *f, bo
     bool same = memcmp(got, x->old + data_off, 5) == 0;
     for (uint64_t i = 0; i < WRITTEN + 5 && same; i++) {
         uint8_t old = 5 + i < LARGE_DATA ? x->old[data_off + 5 + i] : 0;
-        same = got[5 + i] == (is && i < WRITTEN ? written_at(i) : old);
+        same = got[5 + i] == (i < WRITTEN ? written_at(i) : old);
     }
     CU_ASSERT_TRUE(same);
     free(got);
@@ -207,36 +202,32 @@ static void check_written(const struct fixture *x, const struct edit_file *f, bo
     CU_ASSERT_EQUAL(files(x), 1);
 }
 
-/* In place, many bytes: reported, stopped before anything of the model is changed, and carried out. */
+/* In place, many bytes: reported, and carried out. */
 static void test_much_in_place(void)
 {
     struct fixture x;
     struct edit_result res;
     struct watch w = {.monotonic = true};
-    atomic_bool cancel = true;
-    struct edit_hooks h = {.cancel = &cancel, .progress = watch_progress, .arg = &w};
+    struct edit_hooks h = {.progress = watch_progress, .arg = &w};
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     const struct edit_options o = {.strategy = EDIT_INPLACE, .reserve = EDIT_RESERVE_AUTO};
     setup_large(&x);
     plan_write(&x, &o, &p);
     struct edit_file f = open_model(&x, calm());
-    CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), -EINTR);
-    check_written(&x, &f, false);
-    cancel = false;
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
     CU_ASSERT_TRUE(res.strategy == EDIT_INPLACE && res.old_fd == -1);
     CU_ASSERT_TRUE(w.monotonic && w.last == WRITTEN && w.total == WRITTEN);
-    check_written(&x, &f, true);
+    check_written(&x, &f);
     h = (struct edit_hooks){0}; /* without any: the same bytes again */
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, NULL, &res, NULL), 0);
-    check_written(&x, &f, true);
+    check_written(&x, &f);
     edit_file_close(&f);
     teardown(&x);
 }
 
 static CU_TestInfo tests[] = {
-    {"holes stay holes, a copy reports and can be stopped", test_holes},
+    {"holes stay holes, a copy reports", test_holes},
     {"where data is cannot be found out", test_no_data},
     {"a large model is edited in place", test_large},
     {"many bytes of a tensor are replaced in place", test_much_in_place},

@@ -659,28 +659,6 @@ static void test_bounds(void)
     teardown(&x);
 }
 
-/* An edit that is given up while its journal is written leaves nothing. */
-static void test_interrupted(void)
-{
-    struct work w;
-    struct edit_result res = {0};
-    struct err e = {0};
-    atomic_bool cancel = true;
-    const struct edit_hooks hooks = {.cancel = &cancel};
-    begin(&w, EDIT_BYTES);
-    CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
-    struct edit_file f = open_model(&w.x, calm());
-    CU_ASSERT_EQUAL(edit_commit(&f, &w.d.p, &w.d.o, &hooks, &res, &e), -EINTR);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the edit was interrupted"));
-    CU_ASSERT_EQUAL(files(&w.x), 1);
-    CU_ASSERT_TRUE(is_old(&w.x));
-    atomic_store(&cancel, false);
-    CU_ASSERT_EQUAL(edit_commit(&f, &w.d.p, &w.d.o, &hooks, &res, &e), 0);
-    CU_ASSERT_TRUE(is_new(&w.x, &w.d));
-    edit_file_close(&f);
-    end(&w);
-}
-
 /* The journal's bytes are laid over a mapping as far as that goes, and nothing behind it. */
 static void test_mapped(void)
 {
@@ -867,7 +845,6 @@ static void test_commit(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"an edit that is given up", test_interrupted},
     {"a refused edit whose journal cannot be removed", test_refused},
     {"a model that is written in part", test_unfinished},
     {"a torn model is finished, and read as finished", test_torn},
