@@ -421,21 +421,6 @@ static int by_place(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* The facts of a state, each key once, by place; with an index of their keys before. */
-static int gather(const struct history_fact *from, size_t n, struct history_fact *f,
-                  struct index *ix)
-{
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *key = (const char *)from[i].bytes + from[i].key_off;
-        if (is_fact(ix, f, key, from[i].key_len))
-            continue;
-        index_insert(ix, hash_name(key, from[i].key_len), (uint32_t)k);
-        f[k++] = from[i];
-    }
-    return (int)k;
-}
-
 /* The image of the state's keys: those of `next` without facts in their order, and the others in their places. */
 static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
                   size_t n, struct buf *b)
@@ -470,7 +455,10 @@ static int make_image(const struct history_fact *from, size_t n, const struct gg
     struct index ix;
     if (index_init(&ix, n) < 0)
         return -ENOMEM;
-    n = (size_t)gather(from, n, f, &ix);
+    for (size_t i = 0; i < n; i++) {
+        f[i] = from[i];
+        index_insert(&ix, hash_name(f[i].bytes + f[i].key_off, f[i].key_len), (uint32_t)i);
+    }
     for (uint32_t i = 0; i < next->n_kv; i++)
         kept[i] = !edit_key_is_own(next, i) &&
                   !is_fact(&ix, f, gguf_key(next, &next->kv[i]), next->kv[i].key_len);

@@ -663,7 +663,7 @@ static int judge(const struct edit_file *f, struct journal *j, const struct stat
     return r < 0 || j->state == JOURNAL_VOID ? r : journal_compare(f, j, e);
 }
 
-bool journal_see(const struct edit_file *f, struct journal_seen *ret)
+static bool see(const struct edit_file *f, struct journal_seen *ret)
 {
     char name[NAME_MAX + 1];
     struct stat st;
@@ -679,7 +679,7 @@ bool journal_see(const struct edit_file *f, struct journal_seen *ret)
     return r == 0 || r == -ENOENT;
 }
 
-bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen *b)
+static bool seen_equal(const struct journal_seen *a, const struct journal_seen *b)
 {
     return a->gone == b->gone && edit_id_equal(&a->model, &b->model) &&
            edit_id_equal(&a->journal, &b->journal);
@@ -732,13 +732,13 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
     for (int i = 0; i < LOOKS; i++) {
         why = (struct err){0};
         r = look(f, ret, &before, &why);
-        if (r == 0 || (journal_see(f, &now) && journal_seen_equal(&before, &now) && !is_edited(f)))
+        if (r == 0 || (see(f, &now) && seen_equal(&before, &now) && !is_edited(f)))
             break;
     }
     if (seen)
         *seen = before;
     if (r == 0 && ret->state == JOURNAL_REDO)
-        ret->live = is_edited(f) || !journal_see(f, &now) || !journal_seen_equal(&before, &now);
+        ret->live = is_edited(f) || !see(f, &now) || !seen_equal(&before, &now);
     if (r == -ESTALE && is_edited(f))
         return err_set(e, -EBUSY, "another process edits the model just now; try again");
     if (why.code)
@@ -775,21 +775,6 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
         return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
     f->unfinished = false;
     (void)journal_remove(f);
-    return 0;
-}
-
-int journal_map(const struct journal *j, struct map *m)
-{
-    for (size_t i = 0; i < j->n; i++) {
-        const struct journal_row *row = &j->row[i];
-        void *at = (void *)(uintptr_t)(m->data + row->at);
-        if (row->at >= m->size || !is_units(j, row) || row->src % JOURNAL_UNIT)
-            continue;
-        size_t n = (size_t)min_u64(row->n, m->size - row->at);
-        if (mmap(at, n, PROT_READ, MAP_SHARED | MAP_FIXED, j->fd, (off_t)row->src) == MAP_FAILED)
-            return -errno;
-    }
-    m->own = min_u64(m->size, j->before);
     return 0;
 }
 
@@ -889,7 +874,7 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
 bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f)
 {
     struct journal_seen now;
-    return !journal_see(f, &now) || journal_seen_equal(&o->seen, &now);
+    return !see(f, &now) || seen_equal(&o->seen, &now);
 }
 
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
@@ -931,8 +916,19 @@ bool edit_overlay_interrupted(const struct edit_overlay *o)
 
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)
 {
-    int r = o->journal.n ? journal_map(&o->journal, m) : 0;
-    return r < 0 ? err_set(e, r, "cannot map the journal: %s", strerror(-r)) : 0;
+    const struct journal *j = &o->journal;
+    for (size_t i = 0; i < j->n; i++) {
+        const struct journal_row *row = &j->row[i];
+        void *at = (void *)(uintptr_t)(m->data + row->at);
+        if (row->at >= m->size || !is_units(j, row) || row->src % JOURNAL_UNIT)
+            continue;
+        size_t n = (size_t)min_u64(row->n, m->size - row->at);
+        if (mmap(at, n, PROT_READ, MAP_SHARED | MAP_FIXED, j->fd, (off_t)row->src) == MAP_FAILED)
+            return err_set(e, -errno, "cannot map the journal: %s", strerror(errno));
+    }
+    if (j->n)
+        m->own = min_u64(m->size, j->before);
+    return 0;
 }
 
 void edit_overlay_free(struct edit_overlay *o)

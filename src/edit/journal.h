@@ -115,10 +115,6 @@ struct journal_seen {
     bool gone;                     /* the file has no name any more: no journal is about it */
 };
 
-/* False: they cannot be looked at. */
-bool journal_see(const struct edit_file *f, struct journal_seen *ret);
-bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen *b);
-
 /*
  * Find the model's journal and judge it. Another process may be editing the model: what does not fit is
  * looked at again, until it stays the same and nobody has the lock. *seen: what was there before the look;
@@ -132,9 +128,6 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
  * planned on the file that f knows: the journal must be that of f's unfinished edit, if there is one, and no other. 0,
  * -ESTALE (also where one is planted), -errno. */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
-
-/* Map the new bytes, but for a part of the header, over a mapping of the model as it will be. 0, -errno. */
-int journal_map(const struct journal *j, struct map *m);
 
 /* ---- what a crash left ----
  *

@@ -672,16 +672,16 @@ static void test_mapped(void)
     memset(pages, 'm', 4 * U);
     memset(bytes, 'j', sizeof(bytes));
     CU_ASSERT_EQUAL(pwrite(fd, bytes, sizeof(bytes), 0), (ssize_t)sizeof(bytes));
-    struct journal j = {.fd = -1, .row = row, .n = 2, .before = U + 7};
+    struct edit_overlay o = {.journal = {.fd = -1, .row = row, .n = 2, .before = U + 7}};
     struct map m = {.fd = -1, .data = pages, .size = SIZE};
-    CU_ASSERT_EQUAL(journal_map(&j, &m), -EBADF);
-    j.fd = fd;
-    CU_ASSERT_EQUAL(journal_map(&j, &m), 0);
+    CU_ASSERT_EQUAL(edit_overlay_map(&o, &m, NULL), -EBADF);
+    o.journal.fd = fd;
+    CU_ASSERT_EQUAL(edit_overlay_map(&o, &m, NULL), 0);
     CU_ASSERT_EQUAL(m.own, U + 7);
     for (size_t i = 0; i < 4; i++)
         CU_ASSERT_EQUAL(pages[i * U], i == 1 ? 'j' : 'm');
-    j.before = SIZE + 1;
-    CU_ASSERT_EQUAL(journal_map(&j, &m), 0);
+    o.journal.before = SIZE + 1;
+    CU_ASSERT_EQUAL(edit_overlay_map(&o, &m, NULL), 0);
     CU_ASSERT_EQUAL(m.own, SIZE);
     CU_ASSERT_EQUAL(munmap(pages, 4 * U), 0);
     (void)close(fd);
