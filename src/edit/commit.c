@@ -139,10 +139,9 @@ static int look(struct edit_file *f, const struct edit_options *o, struct edit_d
 {
     struct stat st;
     struct edit_disk d = {.known = true, .backup = o->backup && !f->backed};
-    int r = f->sys->fstat(f->sys, f->fd, &st);
-    if (r < 0)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    r = edit_file_links(&st, o->break_hardlinks, e);
+    int r = edit_file_stat(f, &st, e);
+    if (r == 0)
+        r = edit_file_links(&st, o->break_hardlinks, e);
     if (r == 0)
         r = edit_file_fresh(f, e);
     if (r == 0)
@@ -256,20 +255,31 @@ static int write_inplace(struct job *j, struct err *e)
 
 /* ---- a new file ---- */
 
-static int replace(struct job *j, bool clone, struct err *e)
+static int fill_backup(const struct job *j, struct move *m, struct err *e)
+{
+    const struct edit_file *f = j->f;
+    if (f->clone != EDIT_CLONE_NO && f->sys->clone_range(f->sys, f->fd, 0, m->to, 0, 0) == 0)
+        return 0;
+    return move_file(m, f->id.size, e);
+}
+
+/* In the model's place; or, with the name of a backup, the model as it is: that gets its name when it is on the disk, so
+ * that it is never there half, and an older one is replaced. */
+static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
 {
     struct temp t = TEMP_INIT;
     int r = temp_create(j->f, &t, e);
-    if (r < 0)
-        return r;
-    t.break_links = j->o->break_hardlinks;
     struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
-    r = temp_dress(j->f, &t, e);
+    t.break_links = j->o->break_hardlinks;
     if (r == 0)
-        r = move_plan(&m, clone, e);
+        r = temp_dress(j->f, &t, e);
+    if (r == 0)
+        r = backup ? fill_backup(j, &m, e) : move_plan(&m, clone, e);
     if (r == 0)
         r = temp_sync(j->f, &t, e);
-    if (r == 0) {
+    if (r == 0 && backup) {
+        r = temp_name(j->f, &t, backup, e);
+    } else if (r == 0) {
         call_ready(j);
         r = temp_publish(j->f, &t, &j->ret->old_fd, e);
     }
@@ -277,32 +287,12 @@ static int replace(struct job *j, bool clone, struct err *e)
     return r;
 }
 
-static int fill_backup(const struct job *j, int to, struct err *e)
-{
-    const struct edit_file *f = j->f;
-    struct move m = {.sys = f->sys, .hooks = j->h, .from = f->fd, .to = to};
-    if (f->clone != EDIT_CLONE_NO && f->sys->clone_range(f->sys, f->fd, 0, to, 0, 0) == 0)
-        return 0;
-    return move_file(&m, f->id.size, e);
-}
-
-/* It gets its name when it is on the disk, so that it is never there half; an older one is replaced. */
 static int make_backup(struct job *j, struct err *e)
 {
     char name[NAME_MAX + 1];
-    struct temp t = TEMP_INIT;
     int r = edit_backup_name(name, j->f, j->o, e);
     if (r == 0)
-        r = temp_create(j->f, &t, e);
-    if (r == 0)
-        r = temp_dress(j->f, &t, e);
-    if (r == 0)
-        r = fill_backup(j, t.fd, e);
-    if (r == 0)
-        r = temp_sync(j->f, &t, e);
-    if (r == 0)
-        r = temp_name(j->f, &t, name, e);
-    temp_abandon(j->f, &t);
+        r = make_file(j, false, name, e);
     j->f->backed = r == 0;
     return r < 0 ? err_prefix(e, r, "backup") : 0;
 }
@@ -398,7 +388,7 @@ static int run(struct job *j, struct err *e)
         r = make_backup(j, e);
     if (r < 0)
         return r;
-    r = s == EDIT_INPLACE ? write_inplace(j, e) : replace(j, s == EDIT_REFLINK, e);
+    r = s == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, s == EDIT_REFLINK, NULL, e);
     /* The probe succeeded, but this range cannot be cloned (a limit of the file system). */
     if (r == -EOPNOTSUPP && s == EDIT_REFLINK && j->o->strategy == EDIT_AUTO) {
         j->f->clone = EDIT_CLONE_NO;

@@ -43,6 +43,12 @@ static int lock(const struct edit_file *f, bool *replaced, struct err *e)
     return *replaced || r == 0 ? 0 : err_set(e, r, "cannot stat the model: %s", strerror(-r));
 }
 
+int edit_file_stat(const struct edit_file *f, struct stat *ret, struct err *e)
+{
+    int r = f->sys->fstat(f->sys, f->fd, ret);
+    return r < 0 ? err_set(e, r, "cannot stat the model: %s", strerror(-r)) : 0;
+}
+
 static int not_regular(struct err *e)
 {
     return err_set(e, -EINVAL, "is not a regular file");
@@ -61,9 +67,9 @@ static int open_once(struct edit_file *f, bool write, bool *replaced, struct err
     if (f->fd < 0)
         return err_set(e, f->fd, "cannot open the model%s: %s", write ? " for writing" : "",
                        strerror(-f->fd));
-    r = f->sys->fstat(f->sys, f->fd, &st);
+    r = edit_file_stat(f, &st, e);
     if (r < 0)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+        return r;
     if (!S_ISREG(st.st_mode))
         return not_regular(e);
     f->id = edit_id_of(&st);
@@ -132,11 +138,10 @@ int edit_file_links(const struct stat *st, bool may_break, struct err *e)
 int edit_file_note(struct edit_file *f, struct err *e)
 {
     struct stat st;
-    int r = f->sys->fstat(f->sys, f->fd, &st);
-    if (r < 0)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    f->id = edit_id_of(&st);
-    return 0;
+    int r = edit_file_stat(f, &st, e);
+    if (r == 0)
+        f->id = edit_id_of(&st);
+    return r;
 }
 
 void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix)

@@ -67,6 +67,7 @@ int edit_file_note(struct edit_file *f, struct err *e);
 
 /* For the parts of the edit layer: */
 
+int edit_file_stat(const struct edit_file *f, struct stat *ret, struct err *e);
 struct edit_id edit_id_of(const struct stat *st);
 bool edit_id_equal(const struct edit_id *a, const struct edit_id *b);
 

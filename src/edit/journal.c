@@ -691,9 +691,9 @@ static int look(const struct edit_file *f, struct journal *ret, struct journal_s
     CLEANUP(journal_free) struct journal j = {.sys = f->sys, .fd = -1};
     struct stat model, st;
     *seen = (struct journal_seen){0};
-    int r = f->sys->fstat(f->sys, f->fd, &model);
+    int r = edit_file_stat(f, &model, e);
     if (r < 0)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+        return r;
     seen->model = edit_id_of(&model);
     seen->gone = model.st_nlink == 0;
     r = seen->gone ? 1 : open_file(f, &model, &j.fd, &st, e);

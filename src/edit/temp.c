@@ -164,18 +164,13 @@ static void random_suffix(char dst[EDIT_TEMP_SUFFIX + 1])
     dst[EDIT_TEMP_SUFFIX] = '\0';
 }
 
-static void side_name(const struct edit_file *f, char dst[NAME_MAX + 1])
-{
-    char suffix[EDIT_TEMP_SUFFIX + 1];
-    random_suffix(suffix);
-    edit_side_name(dst, f->name, suffix);
-}
-
 int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
 {
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, r = -EEXIST;
+    char suffix[EDIT_TEMP_SUFFIX + 1];
     for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++) {
-        side_name(f, t->name);
+        random_suffix(suffix);
+        edit_side_name(t->name, f->name, suffix);
         r = f->sys->openat(f->sys, f->dir, t->name, flags, 0600);
     }
     if (r < 0)
@@ -184,18 +179,12 @@ int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-static int stat_model(const struct edit_file *f, struct stat *ret, struct err *e)
-{
-    int r = f->sys->fstat(f->sys, f->fd, ret);
-    return r < 0 ? err_set(e, r, "cannot stat the model: %s", strerror(-r)) : 0;
-}
-
 int temp_dress(const struct edit_file *f, struct temp *t, struct err *e)
 {
     int r = f->sys->flock(f->sys, t->fd, LOCK_EX | LOCK_NB);
     if (r < 0)
         return err_set(e, r, "cannot lock the new file: %s", strerror(-r));
-    r = stat_model(f, &t->model, e);
+    r = edit_file_stat(f, &t->model, e);
     return r < 0 ? r : attr_copy(f->sys, f->fd, &t->model, t->fd, e);
 }
 
@@ -216,7 +205,7 @@ static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
 {
     for (int i = 0; i < DRESS_TRIES; i++) {
         struct stat now;
-        int r = stat_model(f, &now, e);
+        int r = edit_file_stat(f, &now, e);
         if (r == 0)
             r = edit_file_links(&now, t->break_links, e);
         if (r < 0 || same_change(&now, &t->model))
