@@ -65,8 +65,18 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
+/* At times in two parts, after the first of which a child may end. */
 static void write_as(unsigned actor, unsigned slot)
 {
+    if (wide && draw(4) == 0) {
+        struct step *half = add(actor, W_HALF);
+        half->slot = (uint8_t)slot;
+        half->n = value();
+        if (draw(2)) {
+            on(actor, W_FORK, slot);
+            on(actor, W_CLOSE, slot);
+        }
+    }
     struct step *s = add(actor, W_WRITE);
     s->slot = (uint8_t)slot;
     s->n = value();
@@ -187,7 +197,7 @@ static void tensors(unsigned a, unsigned favourite)
 {
     unsigned tensor = draw(3) ? favourite : KEYS + draw(REGS - KEYS);
     struct step *s;
-    switch (draw(9)) {
+    switch (draw(10)) {
     case 0:
     case 1:
         s = add(a, draw(3) ? W_TYPE : W_SHAPE);
@@ -212,6 +222,9 @@ static void tensors(unsigned a, unsigned favourite)
         named(a, W_RMR, tensor);
         if (draw(2))
             add_tensor(a, tensor);
+        break;
+    case 8:
+        named(a, W_TRUNC, tensor);
         break;
     default: /* sync FILE */
         open_as(a, 2, tensor, 0);

@@ -492,8 +492,8 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
     return other ? BIT(TOKEN_OTHER) : 0;
 }
 
-/* A write(2) is more than one request, in which the kernel keeps others away. */
-static int write_floats(struct program *p, const struct handle *h, unsigned token)
+/* A write(2) is more than one request, in which the kernel keeps others away. Half a text is another value. */
+static int write_floats(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     enum { FIRST = 2 * PAGE };
     static uint8_t room[ACTORS][FLOATS * 4];
@@ -501,18 +501,18 @@ static int write_floats(struct program *p, const struct handle *h, unsigned toke
     const size_t n = tensors_bytes(0, token, bytes);
     (void)kernel_begin(p);
     int r = kernel_end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST, NULL));
-    if (r < 0)
+    if (r < 0 || half)
         return r;
     (void)kernel_begin(p);
     return kernel_end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, n - FIRST, NULL));
 }
 
-static int write_text(struct program *p, const struct handle *h, unsigned token)
+static int write_text(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     char text[16];
     size_t n = text_of(token, text);
     (void)kernel_begin(p);
-    return kernel_end(p, tree_write(p->k->t, h->f, 0, text, n, NULL));
+    return kernel_end(p, tree_write(p->k->t, h->f, 0, text, half ? 2 : n, NULL));
 }
 
 /* Two nodes of one draft (without memory for the second): what is written by one and by the other mixes. */
@@ -603,23 +603,26 @@ static void step_write(struct program *p, const struct step *s)
     if (!h || !h->writes)
         return;
     struct object *o = h->o;
+    const bool half = s->word == W_HALF;
+    const uint64_t value = half ? BIT(TOKEN_OTHER) : BIT(s->n);
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    may_be(p->k, o, BIT(s->n) | (h->floats ? BIT(TOKEN_OTHER) : 0));
+    /* Over what is there: half a text may leave it as it was. */
+    may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
     bool mixed = has_twin(p->k, o);
     if (mixed)
-        kernel_disturb(p->k, o->name, BIT(s->n) | BIT(TOKEN_OTHER), 0);
-    tensors_written(p->k, o->name, BIT(s->n) | BIT(TOKEN_OTHER));
+        kernel_disturb(p->k, o->name, value | BIT(TOKEN_OTHER), 0);
+    tensors_written(p->k, o->name, value | BIT(TOKEN_OTHER));
     o->pages = 0;
     const unsigned stamp = o->changes, judged = o->judged;
     o->writing = true;
-    int r = h->floats ? write_floats(p, h, s->n) : write_text(p, h, s->n);
+    int r = h->floats ? write_floats(p, h, s->n, half) : write_text(p, h, s->n, half);
     o->writing = false;
     const unsigned stamp_now = o->changes++;
     if (r >= 0) {
-        o->content =
-            BIT(s->n) | (h->floats ? as_bytes(p->k, o) : 0) | (mixed ? BIT(TOKEN_OTHER) : 0);
+        o->content = value | (half ? was & ~BIT(TOKEN_EMPTY) : 0) |
+                     (h->floats ? as_bytes(p->k, o) : 0) | (mixed ? BIT(TOKEN_OTHER) : 0);
         o->dirty = true;
         o->by = h;
         o->doubt = judged != o->judged;
@@ -701,7 +704,9 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
         last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
-    struct made made = assign(k, o, h->writes && (dirty || o->writing) ? o->content : 0);
+    bool judges =
+        h->wrote || h->truncated || h->floats; /* else what is written is another program's */
+    struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
     bool twin = has_twin(k, o), cut = o->name >= 0 && k->cutting[o->name];
     for (unsigned i = 0; i < 3 && twin; i++)
@@ -718,7 +723,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     /* What a key refuses puts back the value from before the draft, of which a part may have been accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
-    if (how == PERHAPS && made.of[NOW] >= 0 && dirty)
+    if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
         oracle_widen(of(k), (unsigned)made.of[NOW], o->seen);
     assigned(k, o, &made, how >= ACCEPTED && !dirty ? PERHAPS : how);
     if (how == PERHAPS && dirty && is_key(o->name) &&
@@ -1046,12 +1051,46 @@ static void step_undo(struct program *p)
                   r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
+/* truncate(2) of a view: what others write to it is cut as well, and judged. */
+static void truncate_tensor(struct program *p, const struct step *s)
+{
+    const uint64_t cut = BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER);
+    struct kernel *k = p->k;
+    struct tree_entry e;
+    lock_take(&k->dir);
+    int r = find(p, s->name, false, &e);
+    struct object *o = r == 0 ? object_of(k, &e, s->name) : NULL;
+    if (o)
+        o->handles++;
+    lock_drop(&k->dir);
+    if (!o)
+        return;
+    lock_take(&o->lock);
+    k->cutting[s->name]++;
+    kernel_disturb(k, s->name, cut, 0);
+    tensors_written(k, o->name, 0);
+    struct made made = assign(k, o, o->writers ? o->content | o->seen : 0);
+    o->judged++;
+    struct live_wait *w = kernel_begin(p);
+    r = kernel_end(p, tree_truncate(k->t, o->node, NULL, 0, w));
+    assigned(k, o, &made, PERHAPS);
+    o->judged++;
+    kernel_disturb(k, s->name, cut, 0);
+    k->cutting[s->name]--;
+    o->handles--;
+    lock_drop(&o->lock);
+    kernel_expect(p, "truncate of a view", r,
+                  r == -ESTALE || r == -ENOENT || r == -EINVAL || r == -EBUSY);
+}
+
 static void step_trunc(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
     struct object *o;
-    if (is_tensor(s->name))
+    if (is_tensor(s->name)) {
+        truncate_tensor(p, s);
         return;
+    }
     lock_take(&k->dir);
     int r = look_up(p, s->name, &o);
     if (r == 0)
@@ -1267,6 +1306,7 @@ void kernel_step(struct program *p, const struct step *s)
         step_open(p, s);
         break;
     case W_WRITE:
+    case W_HALF:
         step_write(p, s);
         break;
     case W_CLOSE:

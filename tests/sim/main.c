@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,7 +230,7 @@ static int all_found(const char *folder)
             bad++;
             continue;
         }
-        for (uint64_t seed = 1; seed <= 400; seed++)
+        for (uint64_t seed = s.seed ? s.seed : 1, n = 0; n < 400; n++, seed++)
             if (run(&s, seed)) {
                 (void)printf("%s: ", e->d_name);
                 tell(&s, seed, false);
@@ -278,6 +279,9 @@ static int one(const struct story *given, uint64_t seed, unsigned n, bool make_s
 static void prepare(void)
 {
     cpu_set_t cpus, first;
+#ifdef M_PERTURB
+    (void)mallopt(M_PERTURB, 0xA5); /* what is freed, or not set, has no sense */
+#endif
     disk_prepare();
     world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)snprintf(world->folder, sizeof(world->folder), "%s/ggufs-sim-XXXXXX",

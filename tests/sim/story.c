@@ -17,7 +17,7 @@ const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftrun
 static const struct {
     const char *word, *form;
 } forms[WORDS] = {
-    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"}, [W_APPEND] = {"append", "sn"},
+    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"}, [W_HALF] = {"half", "sn"},
     [W_CLOSE] = {"close", "s"},    [W_FORK] = {"fork", "s"},    [W_FSYNC] = {"fsync", "s"},
     [W_CUT] = {"cut", "s"},        [W_PUT] = {"put", "on"},     [W_MV] = {"mv", "ot"},
     [W_RM] = {"rm", "o"},          [W_SYNC] = {"sync", ""},     [W_TRUNC] = {"trunc", "o"},
@@ -191,6 +191,8 @@ bool story_read(const char *text, struct story *ret, unsigned *line)
         size_t n = strcspn(text, "\n");
         (void)snprintf(one, sizeof(one), "%.*s", (int)n, text);
         text += n + (text[n] != 0);
+        if (strncmp(one, "# seed ", 7) == 0)
+            ret->seed = strtoull(one + 7, NULL, 10);
         if (one[0] == '#' || one[0] == '\0')
             continue;
         if (ret->n == STEPS || !(first ? read_mount(one, ret) : read_step(one, &ret->step[ret->n])))

@@ -4,7 +4,8 @@
  * in their order; which actor goes on is the scheduler's choice. As text a step is a line:
  *
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
- *     A write 1 17              the text of token 17, at the beginning; append: at the end
+ *     A write 1 17              the text of token 17, at the beginning
+ *     A half 1 17               the beginning of that: more is to follow
  *     A close 1                 fork 1: one more owner, who closes too; fsync 1; cut 1: ftruncate to 0
  *     A put r.a 18              open for writing with trunc and creat, write, close
  *     B mv r.a r.a~             rm NAME; sync: fsync of the folder; trunc NAME: truncate(2) to 0
@@ -26,7 +27,8 @@
  *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after that (0)
  *     A rmr one                 rm -r: its views are unlinked, then it is removed
  *
- * The first line has the mount: `mount close copy`: commit=, relayout=; then clones (the disk does), tensors (=edit).
+ * A line that begins with # is a comment; "# seed 17" says with which seed the story failed. The first other line has
+ * the mount: `mount close copy`: commit=, relayout=; then clones (the disk does), tensors (=edit), history.
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H
@@ -40,7 +42,7 @@ enum { STEPS = 200, CLIENTS = 4, DISK = CLIENTS, ACTORS, SLOTS = 4 };
 enum word {
     W_OPEN,
     W_WRITE,
-    W_APPEND,
+    W_HALF,
     W_CLOSE,
     W_FORK,
     W_FSYNC,
@@ -90,6 +92,7 @@ struct story {
     uint8_t commit;   /* enum live_commit */
     uint8_t strategy; /* enum edit_strategy */
     bool clones, tensors, history;
+    uint64_t seed; /* of a story that failed: "# seed N" */
     unsigned n;
     struct step step[STEPS];
 };

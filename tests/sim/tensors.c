@@ -470,6 +470,14 @@ static uint64_t drafts(const struct kernel *k, int name)
     return mask;
 }
 
+static unsigned flushes(const struct kernel *k, int name)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < k->objects; i++)
+        n += k->object[i].name == name ? k->object[i].judged : 0;
+    return n;
+}
+
 /* Its bytes are not its values, perhaps. */
 static bool is_other(const struct kernel *k, int name)
 {
@@ -486,7 +494,7 @@ static void step_swap(struct program *p, const struct step *s)
     uint64_t node = 0;
     const bool early = s->n2;
     name[10] = (char)('A' + p->number);
-    const unsigned stamp = k->changes[s->name];
+    const unsigned stamp = k->changes[s->name], flushed = flushes(k, s->name);
     uint64_t mask = BIT(s->n);
     if (early || is_other(k, s->name))
         mask |= BIT(TOKEN_OTHER);
@@ -540,7 +548,8 @@ static void step_swap(struct program *p, const struct step *s)
     kernel_expect(p, "a file beside raw", r,
                   is_usual(r) || ((r == -EINVAL || r == -EFBIG) &&
                                   (early || is_other(k, s->name) || (mask & (mask - 1)) ||
-                                   drafts(k, s->name))));
+                                   drafts(k, s->name) || k->cutting[s->name] ||
+                                   flushes(k, s->name) != flushed)));
 }
 
 /* ---- looks, and rm -r ---- */
