@@ -83,10 +83,14 @@ static bool can_suggest(const struct gguf *g)
 
 static const char suffix[] = ".gguf";
 
-static void suggest(struct checker *c)
+static void suggest(struct checker *c, const char *why)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     char shown[SHOW_MAX];
+    if (!can_suggest(c->g)) {
+        report(c, CHECK_NOTE, "file name", "%s", why);
+        return;
+    }
     file_name_suggest(c->g, &name);
     if (c->shards) {
         name.len -= strlen(suffix);
@@ -95,7 +99,7 @@ static void suggest(struct checker *c)
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
-    report(c, CHECK_NOTE, "file name", "by convention it is %s", shown);
+    report(c, CHECK_NOTE, "file name", "%s: the name would be %s", why, shown);
 }
 
 int rule_size_label(struct checker *c)
@@ -131,15 +135,12 @@ int rule_file_name(struct checker *c)
         return 0;
     whole_name(c, name);
     if (!file_name_parse(name, &f)) {
-        if (can_suggest(c->g))
-            suggest(c);
-        else
-            report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
+        suggest(c, "is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf");
         return 0;
     }
     for (int i = 0; i < FILE_PARTS; i++)
         check_part(c, (enum file_part)i, f.part[i]);
     if (c->reported && can_suggest(c->g))
-        suggest(c);
+        suggest(c, "with all that the model says");
     return 0;
 }

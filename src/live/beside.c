@@ -240,7 +240,7 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     else if (r < 0)
         view_release(l, h);
     else if (whole)
-        r = view_flush(l, h, w);
+        r = view_flushed(l, h, w); /* it was judged: others may have cut it since */
     return r;
 }
 

@@ -111,8 +111,8 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, struct liv
 int making_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 
-/* A flush, by what carries out requests of the draft (waits.h). */
-int view_flush(struct live *l, struct live_view *h, struct live_wait *w);
+/* A flush whose draft was judged, by what carries out requests of the draft (waits.h). */
+int view_flushed(struct live *l, struct live_view *h, struct live_wait *w);
 /* The same of a release. */
 void view_release(struct live *l, struct live_view *h);
 

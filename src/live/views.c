@@ -430,15 +430,19 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closed ---- */
 
-int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
+int view_flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    struct view_draft *d = h->d;
-    int r = d->of->judge(l, d, d->of->ends, w);
     note_closed(l, h, true);
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
+    return writer_flush(l, &h->d->promise, h->d->promise.edit, w);
+}
+
+static int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
+{
+    int r = h->d->of->judge(l, h->d, h->d->of->ends, w);
     if (r >= 0)
-        r = writer_flush(l, &d->promise, d->promise.edit, w);
-    lock_drop(&l->lock);
+        return view_flushed(l, h, w);
+    note_closed(l, h, true);
     return r;
 }
 
