@@ -62,36 +62,23 @@ static bool is_unsupported(ssize_t r)
     return r == -EXDEV || r == -ENOSYS || r == -EOPNOTSUPP || r == -EINVAL || r == -EPERM;
 }
 
-/* At most CHUNK bytes by the kernel; *got 0: not this way. */
-static int copy_in_kernel(struct move *m, int from, uint64_t src, uint64_t at, size_t n,
-                          size_t *got)
-{
-    *got = 0;
-    if (m->no_range == from)
-        return 0;
-    ssize_t r = m->sys->copy_range(m->sys, from, src, m->to, at, n);
-    if (r > 0)
-        *got = (size_t)r;
-    if (r == 0 || is_unsupported(r))
-        m->no_range = from;
-    return r < 0 && m->no_range != from && r != -EINTR ? (int)r : 0;
-}
-
 static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     while (n > 0) {
-        size_t part = (size_t)min_u64(n, CHUNK), got;
-        int r = copy_in_kernel(m, from, src, at, part, &got);
-        if (r == 0 && got == 0 && m->no_range == from) {
-            r = copy_piecewise(m, from, src, at, part);
-            got = part;
+        const size_t part = (size_t)min_u64(n, CHUNK);
+        ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
+        if (got == -EINTR)
+            continue;
+        if (got == 0 || is_unsupported(got)) {
+            const int r = copy_piecewise(m, from, src, at, part);
+            got = r < 0 ? r : (ssize_t)part;
         }
-        if (r < 0)
-            return r;
-        advance(m, got);
-        src += got;
-        at += got;
-        n -= got;
+        if (got < 0)
+            return (int)got;
+        advance(m, (uint64_t)got);
+        src += (uint64_t)got;
+        at += (uint64_t)got;
+        n -= (uint64_t)got;
     }
     return 0;
 }
@@ -163,7 +150,6 @@ static int begin(struct move *m, struct err *e)
 {
     const struct image *im = m->plan->image;
     m->done = m->total = 0;
-    m->no_range = -1;
     for (size_t i = 1; i < im->n; i++)
         m->total += im->seg[i].from == IMAGE_ZERO ? 0 : im->seg[i].len;
     int r = m->sys->ftruncate(m->sys, m->to, im->size);
@@ -177,7 +163,6 @@ int move_file(struct move *m, uint64_t size, struct err *e)
 {
     m->done = 0;
     m->total = size;
-    m->no_range = -1;
     int r = m->sys->ftruncate(m->sys, m->to, size);
     if (r == 0)
         r = copy_sparse(m, m->from, 0, 0, size);

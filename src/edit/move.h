@@ -14,7 +14,6 @@ struct move {
     const struct edit_hooks *hooks; /* may be NULL */
     int from, to;
     bool clones;   /* whole blocks of drafts are cloned, too */
-    int no_range;  /* a file from which copy_file_range() does not work; -1: none is known */
     uint64_t done; /* bytes of data, holes included */
     uint64_t total;
 };
