@@ -652,7 +652,7 @@ static bool break_tensors(struct live *l, const struct heard *h, int r)
     for (struct folder *f = l->folders.first; f; f = f->next) {
         silent |= is_silent(h, f->promise.edit);
         promise_break(&f->promise, h->after, r);
-        for (struct view_draft *d = f->drafts; d; d = d->inside)
+        for (struct draft *d = f->drafts; d; d = d->inside)
             promise_break(&d->promise, h->after, r);
     }
     return silent;

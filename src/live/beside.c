@@ -14,40 +14,35 @@
 /* Bytes that are copied at a time. */
 #define COPY_ROOM ((size_t)1 << 20)
 
-static struct view_draft *find(const struct live *l, uint32_t tensor, const char *name)
+static struct draft *find(const struct live *l, uint32_t tensor, const char *name)
 {
-    struct view_draft *d = view_drafts(l, tensor);
+    struct draft *d = view_drafts(l, tensor);
     while (d && (!d->helper || d->unlinked || strcmp(d->helper, name) != 0))
         d = d->inside;
     return d;
 }
 
 /* fd passes to it on success. */
-static int make(struct live *l, uint32_t tensor, const char *name, int fd, struct view_draft **ret)
+static int make(struct live *l, uint32_t tensor, const char *name, int fd, struct draft **ret)
 {
-    struct view_draft *d = calloc(1, sizeof(*d));
+    struct draft *d = draft_new();
     char *helper = strdup(name);
     struct folder *f = tensor_folder(l, tensor);
-    if (!d || !helper || !f) {
-        free(d);
-        free(helper);
-        return -ENOMEM;
-    }
-    *d = (struct view_draft){.live = l,
-                             .of = &view_helper,
-                             .node = atomic_fetch_add(&l->newest->numbers, 1),
-                             .tensor = tensor,
-                             .row = VIEW_NO_ROW,
-                             .kind = LIVE_HELPER,
-                             .helper = helper,
-                             .fd = fd};
-    int r = view_draft_add(l, d, f);
+    if (d)
+        d->node = atomic_fetch_add(&l->newest->numbers, 1);
+    int r = !d || !helper || !f ? -ENOMEM : view_draft_add(l, d, f);
     if (r < 0) {
-        free(d);
+        draft_free(d);
         free(helper);
         return r;
     }
-    lock_init(&d->io);
+    d->live = l;
+    d->of = &view_helper;
+    d->tensor = tensor;
+    d->row = VIEW_NO_ROW;
+    d->kind = LIVE_HELPER;
+    d->helper = helper;
+    d->fd = fd;
     *ret = d;
     return 0;
 }
@@ -63,7 +58,7 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
     if (fd < 0)
         return fd;
     lock_take(&l->lock);
-    struct view_draft *d = find(l, tensor, name);
+    struct draft *d = find(l, tensor, name);
     int r = d && flags & O_EXCL ? -EEXIST : 0;
     if (!d) {
         r = make(l, tensor, name, fd, &d);
@@ -82,7 +77,7 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
 int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node)
 {
     lock_take(&l->lock);
-    const struct view_draft *d = find(l, tensor, name);
+    const struct draft *d = find(l, tensor, name);
     if (d)
         *node = d->node;
     lock_drop(&l->lock);
@@ -95,7 +90,7 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
     if (!atomic_load_explicit(&l->touched, memory_order_acquire))
         return false;
     lock_take(&l->lock);
-    const struct view_draft *d = view_drafts(l, tensor);
+    const struct draft *d = view_drafts(l, tensor);
     for (; d; d = d->inside)
         if (d->helper && !d->unlinked && i-- == 0)
             break;
@@ -108,13 +103,13 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
 }
 
 /* Its name is gone. Returns what view_draft_end() is to free, or NULL. */
-static struct view_draft *forget(struct live *l, struct view_draft *d)
+static struct draft *forget(struct live *l, struct draft *d)
 {
     d->unlinked = true;
     return view_draft_reap(l, d);
 }
 
-static void end(struct view_draft *d)
+static void end(struct draft *d)
 {
     if (d)
         view_draft_end(d);
@@ -123,17 +118,16 @@ static void end(struct view_draft *d)
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
 {
     lock_take(&l->lock);
-    struct view_draft *d = find(l, tensor, name), *dead = d ? forget(l, d) : NULL;
+    struct draft *d = find(l, tensor, name), *dead = d ? forget(l, d) : NULL;
     lock_drop(&l->lock);
     end(dead);
     return d ? 0 : -ENOENT;
 }
 
 /* *dead: what end() is to free, or NULL. */
-static int rename_helper(struct live *l, struct view_draft *d, const char *to,
-                         struct view_draft **dead)
+static int rename_helper(struct live *l, struct draft *d, const char *to, struct draft **dead)
 {
-    struct view_draft *over = find(l, d->tensor, to);
+    struct draft *over = find(l, d->tensor, to);
     char *name = strdup(to);
     if (!name)
         return -ENOMEM;
@@ -145,7 +139,7 @@ static int rename_helper(struct live *l, struct view_draft *d, const char *to,
 }
 
 /* The view's draft is all of a helper. */
-static int copy(struct live *l, const struct view_draft *from, struct live_view *to)
+static int copy(struct live *l, const struct draft *from, struct live_view *to)
 {
     uint8_t *room = malloc(COPY_ROOM);
     uint64_t at = 0;
@@ -166,7 +160,7 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
                      struct live_view **ret)
 {
     const struct making *m = making_of(l, tensor);
-    struct view_draft *d = view_find(l, tensor, row);
+    struct draft *d = view_find(l, tensor, row);
     int r = !m && view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = view_make(l, IDS_NONE, tensor, row, kind, &d);
@@ -175,7 +169,7 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
 
 /* What is written to a helper is written to the view's draft from now on: h passes. It has what the helper
  * was when `writes` was its number. */
-static int become(struct live *l, struct view_draft *from, uint64_t writes, struct live_view *h)
+static int become(struct live *l, struct draft *from, uint64_t writes, struct live_view *h)
 {
     lock_take(&from->io);
     int r = from->writes == writes ? 0 : copy(l, from, h);
@@ -188,7 +182,7 @@ static int become(struct live *l, struct view_draft *from, uint64_t writes, stru
     return r;
 }
 
-static uint64_t count_writes(struct view_draft *d)
+static uint64_t count_writes(struct draft *d)
 {
     lock_take(&d->io);
     uint64_t n = d->writes;
@@ -198,10 +192,10 @@ static uint64_t count_writes(struct view_draft *d)
 
 /* Once nothing else is done with the view's draft. What a program has not flushed yet is judged when it does: more
  * may come. h passes, if it is 0. */
-static int replace(struct live *l, struct view_draft *from, struct live_view *h, bool whole,
+static int replace(struct live *l, struct draft *from, struct live_view *h, bool whole,
                    struct live_wait *w)
 {
-    struct view_draft *d = h->d;
+    struct draft *d = h->d;
     uint64_t writes = count_writes(from);
     int r = copy(l, from, h);
     if (r == 0 && whole)
@@ -216,7 +210,7 @@ static int replace(struct live *l, struct view_draft *from, struct live_view *h,
 /* It has its name again, if it is not the view's draft; another may have that by now. */
 static void renamed(struct live *l, struct live_view *own, uint32_t row, bool unhid, int r)
 {
-    struct view_draft *d = own->d;
+    struct draft *d = own->d;
     lock_take(&l->lock);
     d->unlinked = r >= 0 || find(l, d->tensor, d->helper);
     if (!d->unlinked && unhid)
@@ -248,7 +242,7 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
 static int rename_over(struct live *l, struct live_view *own, uint32_t row,
                        enum live_view_kind kind, struct live_wait *w)
 {
-    struct view_draft *d = own->d;
+    struct draft *d = own->d;
     struct live_view *h = NULL;
     bool hidden = folder_hidden(d->folder) >> row & 1;
     d->unlinked = true;
@@ -276,7 +270,7 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
 {
     struct live_view *own = NULL;
     lock_take(&l->lock);
-    struct view_draft *d = find(l, tensor, name), *dead = NULL;
+    struct draft *d = find(l, tensor, name), *dead = NULL;
     int r = !d                    ? -ENOENT
             : kind == LIVE_HELPER ? rename_helper(l, d, to, &dead)
                                   : view_join(l, d, d->node, O_RDONLY, &own);

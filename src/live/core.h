@@ -53,7 +53,7 @@ struct batch {
     struct err why;    /* it was not written: why; else code 0 */
 };
 
-struct view_draft;
+struct draft;
 struct making;
 
 /* Of the last so many versions of tensors something is known that the kernel may still ask for. */
@@ -93,7 +93,7 @@ struct live {
     const struct making *judging; /* its drafts stay meanwhile */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making *made_lost[LIVE_KNOWN]; /* those that were lost by that of the folder's name */
-    struct view_draft *views;             /* owned list: of tensors, that are open for writing */
+    struct draft *views;                  /* owned list: of tensors, that are open for writing */
     struct table nodes;                   /* the same by their nodes */
     struct table shared;                  /* handles, by other nodes than their drafts' */
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */

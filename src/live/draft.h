@@ -1,42 +1,101 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts: what is written to a file until it is accepted, shared by all handles that write it.
+ * A draft: what programs write to a key, a view of a tensor or a helper file, until it is judged. All handles that
+ * write share it. What it holds is a text, or data: stretches of the log over what the view shows (tensor_draft.h).
+ * Texts of keys, and helpers in metadata/: key_draft.h; views, and helpers beside them: view.h.
  *
- * A draft is content, which of it was written, and a judge: it decides what the content may be, and
- * makes it the value of the file's key (a key's text; in a helper anything). It
- * belongs to its file, and follows it through renames, as an open file does.
- *
- * It becomes the file's value at each flush or fsync after something was written. One that was only
- * truncated is not an edit until its last writer has closed it: shells close the truncated file
- * once before they write. It is shown from when it is written or truncated until it is accepted or
- * refused; from then on the file shows what is stored, and the draft is what its writers go on
- * with.
- *
- * Threads: all functions are called with the lock of `struct live`.
+ * Locks: that of `struct live` protects all but data and a helper's content. A view's draft is judged without it, for one
+ * request at a time (waits.h). `io` is held while data or a helper is written, and comes before that lock.
  */
 #ifndef LIVE_DRAFT_H
 #define LIVE_DRAFT_H
 
-#include "live/core.h"
+#include <stdatomic.h>
+#include <stdbool.h>
 
+#include "base/crew.h"
+#include "base/hash.h"
+#include "base/lock.h"
+#include "edit/shown.h"
+#include "live/helper.h"
+#include "live/logs.h"
+#include "live/tensor_base.h"
+#include "live/tensors.h"
+
+struct folder;
+struct live_view;
+struct making;
+
+/*
+ * Whether what was written is judged. A view's draft may be written while it is judged: that is part of the next
+ * judgement. What was refused, and was not written since, is judged again by a flush or fsync, which reports the
+ * result (unless `why` says what stays wrong). The release of the last writer does not judge it again: a close
+ * has reported that it failed, and nothing would report that it did not. Events come under the lock of what holds the
+ * content; the state is read without it.
+ */
 enum draft_state {
-    DRAFT_CLEAN,    /* what is stored */
-    DRAFT_EMPTIED,  /* truncated or made, and nothing written since */
-    DRAFT_DIRTY,    /* written, and not accepted */
-    DRAFT_SHORT,    /* at the last close it was no value, but may become one */
-    DRAFT_ACCEPTED, /* all that was written is the value, or was */
-    DRAFT_REFUSED,  /* a write or close was refused: it changes nothing any more */
+    DRAFT_CLEAN,    /* nothing was written since it was begun or passed */
+    DRAFT_EMPTIED,  /* a text was truncated or made, and nothing written since */
+    DRAFT_WRITTEN,  /* something was, and is to be judged */
+    DRAFT_JUDGED,   /* it is being judged */
+    DRAFT_MORE,     /* it is being judged, and more was written meanwhile */
+    DRAFT_SHORT,    /* at the last close a key's text was no value, but may become one */
+    DRAFT_ACCEPTED, /* a key's text is the value, or was */
+    DRAFT_REFUSED,  /* it was judged, and is an error; nothing was written since */
+    DRAFT_DROPPED,  /* its last writer is gone, and it was not accepted: it never is */
     DRAFT_STATES
 };
 
 enum draft_event {
-    DRAFT_WRITE,
-    DRAFT_EMPTY,  /* truncated to nothing, or made anew */
-    DRAFT_PASSED, /* judged: it is the value now */
-    DRAFT_TOO_SHORT,
-    DRAFT_FAILED,   /* judged, or written, and refused */
-    DRAFT_REOPENED, /* another program begins anew from what is stored */
+    DRAFT_WRITE,     /* bytes, or zeros by which it grew */
+    DRAFT_CUT,       /* data was made shorter: not a write by itself */
+    DRAFT_EMPTY,     /* a text was made empty: what was written to it is gone */
+    DRAFT_JUDGE,     /* a judgement begins; if draft_is_due(). A key is judged at once, without */
+    DRAFT_PASS,      /* it was accepted, or nothing of it differs */
+    DRAFT_LEAVE,     /* no verdict: too short so far, or to be judged again */
+    DRAFT_LACK,      /* the same of a key, which is judged once more is written */
+    DRAFT_REFUSE,    /* an error */
+    DRAFT_TAKE_BACK, /* what was refused is reported as a write that did not happen */
+    DRAFT_REOPEN,    /* another program begins anew from what is stored */
+    DRAFT_DROP,      /* the last writer is gone */
     DRAFT_EVENTS
+};
+
+/* What is asked for is to be done by the draft's `into`. */
+#define VIEW_INTO 2
+
+/*
+ * How the draft of a view, or of a helper beside it, is read, written and judged. Without the lock. (Drafts in metadata/
+ * are small: key_draft.h has them, under the lock.)
+ */
+struct draft_kind {
+    /* These three may be VIEW_INTO. */
+    int (*read)(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
+    /* 1: a line is whole, and is to be judged; 0; -errno, which was reported. */
+    int (*write)(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
+                 size_t n);
+    int (*truncate)(struct live *l, struct draft *d, uint64_t size);
+    /* NULL: without effect. */
+    int (*allocate)(struct live *l, struct draft *d, uint64_t off, uint64_t n, bool keep_size);
+    /* Judge what was written, for a request (NULL: none waits). end: no more will come. 1: there was an edit; 0;
+     * -errno, which was reported. NULL: it is not judged. */
+    int (*judge)(struct live *l, struct draft *d, bool end, struct live_wait *w);
+    bool ends; /* each close is taken for the end: a text may lack its newline */
+};
+
+/* Where the values of a NumPy view are, by its header. */
+struct tensor_layout {
+    uint32_t header, width; /* bytes of the header, of a value; 0: unknown */
+};
+
+/* Bytes [lo, hi) of the view. */
+struct tensor_range {
+    uint64_t lo, hi;
+};
+
+struct tensor_ranges {
+    struct tensor_range *of; /* owned: in order, disjoint */
+    size_t n;
 };
 
 /* A stored value, by numbers that no other has in this mount, and its type. */
@@ -47,44 +106,100 @@ struct typed_value {
 };
 
 struct draft {
-    enum draft_state state;
-    struct buf text;    /* the content */
-    unsigned writers;   /* handles that are open for writing */
+    const struct draft_kind *of; /* constant; NULL: it is in metadata/ */
+    _Atomic enum draft_state state;
+    struct buf text;         /* the content of a text; of a helper in metadata/ */
+    _Atomic uint64_t size;   /* of any other; the disk is not asked under the lock */
+    unsigned handles, users; /* of a view: open ones; and calls that use it without the lock */
+    unsigned writers;        /* handles that are open for writing */
+    bool accepted;           /* some of it was, since it was begun or has writers, and not lost */
+    struct err why;          /* code 0; or why a write was refused, until it is written anew */
+
+    /* ---- in metadata/ ---- */
     bool whole;         /* written from the beginning on, without a hole: its start can be judged */
     bool closed;        /* the last that was seen of it is a flush, as close(2) sends it */
     bool anew;          /* of a name that had no file, though the key is stored; until accepted */
-    int refused;        /* REFUSED: why */
     struct typed typed; /* opened as KEY:TYPE */
     struct typed_value known; /* the stored value whose type was found last */
     struct shown before;      /* the key's value when it was begun */
-    bool accepted;            /* some of it was accepted since, and not lost */
+
+    /* ---- of a view, or of a helper beside it ---- */
+    struct live *live;        /* constant */
+    struct draft *next, **at; /* in live.views */
+    struct draft *inside;     /* in the drafts of its folder */
+    struct link link;         /* in live.nodes */
+    /* Of its node: the version of the tensor that showed there when it was begun. Of a helper, and in the making: of
+     * the counter that gives numbers to versions. */
+    uint32_t node;
+    uint32_t tensor, row;
+    struct folder *folder; /* of the tensor: there as long as the live state */
+    enum live_view_kind kind;
+    struct making *making; /* of a tensor in the making; NULL: of a tensor */
+    bool unlinked;         /* of such a one: its name is gone */
+    char *helper;          /* owned: the name of a helper; NULL: it is a view */
+    int fd;                /* owned: a helper's content */
+    uint64_t writes;       /* how often that was changed; protected by `io` */
+    uint64_t n_elem;       /* of the tensor, when it was begun */
+    /* Owned, of a helper that was renamed over a view: by it that view is written now. Set with both
+     * locks; there until its last handle goes. NULL: it has its own content. */
+    struct live_view *into;
+    unsigned unflushed;     /* handles that may write a helper, and were never flushed */
+    struct promise promise; /* what was accepted of it */
+    unsigned unsettled; /* writers that were opened, or written, and not closed or synced since */
+    bool cold;          /* when it was begun, what the kernel has kept of its node was not right */
+    /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. The next
+     * program that opens it goes on with it. */
+    time_t begun;
+    bool unclosed;       /* some writer went without a flush */
+    unsigned edits;      /* of the folder, when it was begun or passed */
+    unsigned losses;     /* of the folder, the same */
+    bool asked;          /* requests are carried out: waits.h ... */
+    struct crew_job job; /* ... by this turn */
+
+    /* ---- data ---- */
+    struct logs
+        *logs; /* not owned; constant, as what follows up to the locks. NULL: it holds none */
+    enum tensor_view view;
+    uint64_t limit; /* no write may end behind it */
+    uint64_t phase; /* of the view's first byte in the model: log_take() */
+    struct lock io, lock;
+    /* Changed with both locks, as is the size: */
+    struct extents written;
+    uint64_t cut;         /* bytes from here on are not those below: all are in `written` */
+    unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
+    struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
+    /* For `io` alone: where the log has room for bytes [room.at, room.at + room.len) of the view. No judgement has
+     * seen that room. Without a log: none. */
+    struct extent room;
+    uint64_t sent,
+        run; /* bytes [sent, run) of it were written in order, and not sent to the disk */
+    /* Protected by `lock`: what is below, and */
+    struct tensor_base *base;     /* a reference */
+    struct tensor_ranges judging; /* what is being judged */
+    /* The judge's: */
+    struct tensor_layout layout; /* as which all is judged that is not to be judged again */
 };
 
-/* One more writer; makes the draft if needed. unready: why the model cannot be edited just
- * now, code 0 if it can. made: the file is new, and empty whatever its key has. */
-int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
-/* A writer goes; with the last one the draft ends. */
-void draft_leave(struct live *l, struct file *f);
-int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
-                size_t n);
-int draft_truncate(struct live *l, struct file *f, uint64_t size);
-/* Accept what was written; file->promise has its number. 1: there was an edit; 0: there was none; -errno. */
-int draft_settle(struct live *l, struct file *f);
-/* What was written and not accepted is of other handles than one that did not write. */
-bool draft_is_unjudged(const struct draft *d);
+/* Nothing of it is set yet. NULL: no memory. */
+struct draft *draft_new(void);
+void draft_free(struct draft *d); /* may be NULL */
 
-/* It is shown: it holds what the file's key does not, and may become its value. */
-bool draft_is_shown(const struct draft *d);
-/* A helper's draft is a key's from now on, which had `before` (moved). empty: it begins anew. */
-void draft_to_key(struct draft *d, struct shown *before, bool empty);
-/* A key's draft is a helper's from now on, with this content (moved). */
-void draft_to_helper(struct draft *d, struct buf *text);
+/* The one place where a state changes. */
+void draft_event(struct draft *d, enum draft_event event);
+/* Something is to be judged. */
+bool draft_is_due(enum draft_state state);
+/* Something was written to a view and is not accepted. */
+bool draft_is_unaccepted(enum draft_state state);
 
-/* A helper becomes a key's, or the other way round. Helpers' bytes are counted; a draft is a helper's
- * only as long as its file is. */
-void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
-/* The bytes that a file shows until they are accepted or refused, or as a helper; NULL: those of its
- * key. */
-struct buf *file_bytes(struct file *f);
+/* It holds data. */
+static inline bool draft_is_data(const struct draft *d)
+{
+    return d->logs;
+}
+
+static inline uint64_t draft_size(const struct draft *d)
+{
+    return draft_is_data(d) || d->helper ? atomic_load(&d->size) : d->text.len;
+}
 
 #endif

@@ -10,7 +10,7 @@
 #define LIVE_EDITS_H
 
 #include "live/batch.h"
-#include "live/draft.h"
+#include "live/key_draft.h"
 #include "live/helper.h"
 
 /* ---- what is stored, and shown ---- */

@@ -25,7 +25,7 @@
 #define FOLDERS_QUIET 2
 #define FOLDERS_VIEWS 1
 
-struct view_draft;
+struct draft;
 struct making;
 
 struct folder {
@@ -42,7 +42,7 @@ struct folder {
     unsigned edits;            /* of its content, and of what is below them */
     bool doomed, removed;
     struct timespec mtime;     /* tv_sec 0: not written in this mount */
-    struct view_draft *drafts; /* of its views, and helpers beside them (view.h) */
+    struct draft *drafts;      /* of its views, and helpers beside them (view.h) */
     struct making *making;     /* it is one still (makings.h); or NULL */
     struct folder *next, **at; /* in folders.first */
     struct folder *next_doomed;

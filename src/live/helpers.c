@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/sys.h"
 
-int helper_read_own(const struct view_draft *d, uint64_t off, void *dst, size_t n, size_t *got)
+int helper_read_own(const struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
 {
     *got = 0;
     while (*got < n) {
@@ -23,8 +23,7 @@ int helper_read_own(const struct view_draft *d, uint64_t off, void *dst, size_t 
     return 0;
 }
 
-int helper_read(struct live *l, struct view_draft *d, uint64_t off, void *dst, size_t n,
-                size_t *got)
+int helper_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
 {
     lock_take(&l->lock);
     bool into = d->into;
@@ -32,7 +31,7 @@ int helper_read(struct live *l, struct view_draft *d, uint64_t off, void *dst, s
     return into ? VIEW_INTO : helper_read_own(d, off, dst, n, got);
 }
 
-static int write_own(struct view_draft *d, bool append, uint64_t off, const void *bytes, size_t n)
+static int write_own(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n)
 {
     uint64_t size = atomic_load(&d->size);
     if (append)
@@ -46,7 +45,7 @@ static int write_own(struct view_draft *d, bool append, uint64_t off, const void
     return r;
 }
 
-int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off, const void *bytes,
+int helper_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
                  size_t n)
 {
     (void)l;
@@ -56,7 +55,7 @@ int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off
     return r;
 }
 
-static int truncate_own(struct view_draft *d, uint64_t size)
+static int truncate_own(struct draft *d, uint64_t size)
 {
     int r = size > INT64_MAX ? -EFBIG : sys_libc.ftruncate(&sys_libc, d->fd, size);
     d->writes++;
@@ -65,7 +64,7 @@ static int truncate_own(struct view_draft *d, uint64_t size)
     return r;
 }
 
-int helper_truncate(struct live *l, struct view_draft *d, uint64_t size)
+int helper_truncate(struct live *l, struct draft *d, uint64_t size)
 {
     (void)l;
     lock_take(&d->io);
@@ -84,12 +83,12 @@ struct live_view *helper_flushed(struct live *l, struct live_view *h)
     return into;
 }
 
-struct live_view *helper_released(struct view_draft *d, const struct live_view *h)
+struct live_view *helper_released(struct draft *d, const struct live_view *h)
 {
     struct live_view *into = d->handles ? NULL : d->into;
     d->unflushed -= h->writes && !h->flushed;
     if (into) {
-        atomic_store(&d->size, view_draft_size(into->d));
+        atomic_store(&d->size, draft_size(into->d));
         d->into = NULL;
     }
     return into;

@@ -11,18 +11,17 @@
 
 #include "live/view.h"
 
-/* Of struct view_kind. */
-int helper_read(struct live *l, struct view_draft *d, uint64_t off, void *dst, size_t n,
-                size_t *got);
-int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off, const void *bytes,
+/* Of struct draft_kind. */
+int helper_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
+int helper_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
                  size_t n);
-int helper_truncate(struct live *l, struct view_draft *d, uint64_t size);
+int helper_truncate(struct live *l, struct draft *d, uint64_t size);
 
 /* Its own content, without the lock. As helper_read(). */
-int helper_read_own(const struct view_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
+int helper_read_own(const struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 /* A handle was flushed, or synced. Returns the handle of the view that has its bytes, or NULL. */
 struct live_view *helper_flushed(struct live *l, struct live_view *h);
 /* A handle is gone. Returns that of the view, if it was the last one: for live_view_release(). With the lock. */
-struct live_view *helper_released(struct view_draft *d, const struct live_view *h);
+struct live_view *helper_released(struct draft *d, const struct live_view *h);
 
 #endif

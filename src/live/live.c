@@ -248,7 +248,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->makings_left;
-    for (const struct view_draft *d = l->views; d; d = d->next)
+    for (const struct draft *d = l->views; d; d = d->next)
         n += !d->making && (d->helper || d->writers);
     return n;
 }
@@ -295,7 +295,7 @@ bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
     bool kept = l->makings_left || accepted(l);
-    for (const struct view_draft *d = l->views; d && !kept; d = d->next)
+    for (const struct draft *d = l->views; d && !kept; d = d->next)
         kept = d->helper && !helpers;
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
@@ -425,7 +425,7 @@ static int accept_content(struct live *l, struct name *x, struct file *f, struct
 /* It was written and not closed since, or emptied: it is judged by its close. */
 static bool is_to_come(const struct draft *d)
 {
-    return d && (d->state == DRAFT_DIRTY ? !d->closed : d->state != DRAFT_CLEAN);
+    return d && (d->state == DRAFT_WRITTEN ? !d->closed : d->state != DRAFT_CLEAN);
 }
 
 /* Make a helper the key that its name is now. As promote(). */

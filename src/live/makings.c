@@ -168,10 +168,10 @@ static void making_regained(struct live *l, const char *file)
 }
 
 /* Its draft of a view; NULL: nothing was written to that. */
-static struct view_draft *making_draft(const struct live *l, const struct making *m,
-                                       enum live_view_kind kind)
+static struct draft *making_draft(const struct live *l, const struct making *m,
+                                  enum live_view_kind kind)
 {
-    struct view_draft *d = view_drafts(l, m->number);
+    struct draft *d = view_drafts(l, m->number);
     while (d && (d->making != m || d->kind != kind || d->unlinked))
         d = d->inside;
     return d;
@@ -265,9 +265,9 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 }
 
 /* The draft of a view; NULL: none. */
-static struct view_draft *find(const struct live *l, const struct making *m, uint32_t row)
+static struct draft *find(const struct live *l, const struct making *m, uint32_t row)
 {
-    struct view_draft *d = view_drafts(l, m->number);
+    struct draft *d = view_drafts(l, m->number);
     while (d && (d->making != m || d->row != row || d->unlinked))
         d = d->inside;
     return d;
@@ -280,7 +280,7 @@ bool live_making(struct live *l, uint32_t number, uint32_t *views)
     lock_take(&l->lock);
     const struct making *m = making_of(l, number);
     *views = m ? m->aside : 0;
-    for (const struct view_draft *d = view_drafts(l, number); m && d; d = d->inside)
+    for (const struct draft *d = view_drafts(l, number); m && d; d = d->inside)
         if (d->making == m && !d->unlinked)
             *views |= (uint32_t)1 << d->row;
     lock_drop(&l->lock);
@@ -305,7 +305,7 @@ int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *no
 {
     lock_take(&l->lock);
     const struct making *m = making_of(l, number);
-    const struct view_draft *d = m ? find(l, m, row) : NULL;
+    const struct draft *d = m ? find(l, m, row) : NULL;
     int r = m && (d || m->aside >> row & 1) ? 0 : -ENOENT;
     if (r == 0)
         *node = d ? d->node : number;
@@ -364,7 +364,7 @@ void making_released(struct live *l, struct making *m, bool closed)
 /* Its draft goes, and what follows from that. */
 static void take_out(struct live *l, struct making *m, uint32_t row)
 {
-    struct view_draft *d = find(l, m, row);
+    struct draft *d = find(l, m, row);
     m->aside &= ~((uint32_t)1 << row);
     if (!d)
         return;
@@ -386,7 +386,7 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     return shown ? 0 : -ENOENT;
 }
 
-int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
+int making_text(struct live *l, struct draft *d, bool end, struct err *e)
 {
     struct making *m = d->making;
     const char *text = d->text.data ? (const char *)d->text.data : "";
@@ -484,7 +484,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
  * write's error: the view is to be written anew. */
 static int check_views(const struct live *l, const struct making *m, struct err *e)
 {
-    const struct view_draft *d = view_drafts(l, m->number);
+    const struct draft *d = view_drafts(l, m->number);
     while (d && (d->making != m || d->unlinked || !d->why.code || making_leaves(l, m, d->kind)))
         d = d->inside;
     if (d)
@@ -502,8 +502,7 @@ static int judge_views(struct live *l, struct making *m, struct tensor_edit *ret
                            .shape = m->shape,
                            .imp = imatrix_find(l->opt.imatrix, m->name, m->len)};
     for (int k = LIVE_RAW; k <= LIVE_F16_NPY; k++) {
-        const struct view_draft *d = making_draft(l, m, (enum live_view_kind)k);
-        t.draft[k] = d ? d->data : NULL;
+        t.draft[k] = making_draft(l, m, (enum live_view_kind)k);
     }
     l->judging = m;
     lock_drop(&l->lock);

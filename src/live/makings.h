@@ -52,7 +52,7 @@ void making_touch(struct live *l, struct making *m);
 void making_closed(struct live *l, struct making *m, bool closed);
 void making_released(struct live *l, struct making *m, bool closed);
 /* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
-int making_text(struct live *l, struct view_draft *d, bool end, struct err *e);
+int making_text(struct live *l, struct draft *d, bool end, struct err *e);
 
 /* What follows is of programs. As the system calls; and: rename: the name that the folder's stands
  * for. */

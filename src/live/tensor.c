@@ -118,10 +118,10 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
     }
 }
 
-struct view_draft *tensors_landed(struct live *l, const struct batch *b)
+struct draft *tensors_landed(struct live *l, const struct batch *b)
 {
     const struct edit_change *c = &b->change;
-    struct view_draft *dead = NULL;
+    struct draft *dead = NULL;
     assert(lock_held(&l->lock));
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
         const struct edit_slot *s = &c->tensors->slot[i];
@@ -133,28 +133,16 @@ struct view_draft *tensors_landed(struct live *l, const struct batch *b)
 
 /* ---- drafts ---- */
 
-uint64_t view_draft_size(const struct view_draft *d)
+void view_draft_end(struct draft *d)
 {
-    if (d->helper)
-        return atomic_load(&d->size);
-    return d->data ? tensor_draft_size(d->data) : d->text.len;
+    struct live *l = d->live;
+    draft_free(d);
+    logs_rest(&l->logs);
 }
 
-void view_draft_end(struct view_draft *d)
+struct draft *view_draft_reap(struct live *l, struct draft *d)
 {
-    tensor_draft_free(d->data);
-    logs_rest(&d->live->logs);
-    buf_free(&d->text);
-    if (d->helper)
-        (void)close(d->fd);
-    free(d->helper);
-    lock_destroy(&d->io);
-    free(d);
-}
-
-struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
-{
-    struct view_draft **at = &d->folder->drafts;
+    struct draft **at = &d->folder->drafts;
     bool kept = !d->unlinked && (d->helper || d->begun || (d->making && !d->making->gone));
     bool judged = d->making && d->making == l->judging;
     assert(lock_held(&l->lock));
@@ -170,12 +158,12 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
     return d;
 }
 
-struct view_draft *view_helpers_drop(struct live *l, uint32_t tensor, struct view_draft *more)
+struct draft *view_helpers_drop(struct live *l, uint32_t tensor, struct draft *more)
 {
-    for (struct view_draft *d = view_drafts(l, tensor), *next; d; d = next) {
+    for (struct draft *d = view_drafts(l, tensor), *next; d; d = next) {
         next = d->inside;
         d->unlinked |= d->helper != NULL;
-        struct view_draft *dead = d->helper ? view_draft_reap(l, d) : NULL;
+        struct draft *dead = d->helper ? view_draft_reap(l, d) : NULL;
         if (dead) {
             dead->next = more;
             more = dead;
@@ -184,15 +172,15 @@ struct view_draft *view_helpers_drop(struct live *l, uint32_t tensor, struct vie
     return more;
 }
 
-void view_drafts_end(struct view_draft *dead)
+void view_drafts_end(struct draft *dead)
 {
-    for (struct view_draft *next; dead; dead = next) {
+    for (struct draft *next; dead; dead = next) {
         next = dead->next;
         view_draft_end(dead);
     }
 }
 
-int view_draft_add(struct live *l, struct view_draft *d, struct folder *f)
+int view_draft_add(struct live *l, struct draft *d, struct folder *f)
 {
     assert(lock_held(&l->lock));
     int r = table_add(&l->nodes, &d->link, hash_number(d->node));
@@ -209,15 +197,15 @@ int view_draft_add(struct live *l, struct view_draft *d, struct folder *f)
     return 0;
 }
 
-struct view_draft *view_drafts(const struct live *l, uint32_t tensor)
+struct draft *view_drafts(const struct live *l, uint32_t tensor)
 {
     const struct folder *f = folders_find(&l->folders, tensor);
     return f ? f->drafts : NULL;
 }
 
-static struct view_draft *draft_of(struct link *k)
+static struct draft *draft_of(struct link *k)
 {
-    return k ? (struct view_draft *)((char *)k - offsetof(struct view_draft, link)) : NULL;
+    return k ? (struct draft *)((char *)k - offsetof(struct draft, link)) : NULL;
 }
 
 static struct live_view *handle_of(struct link *k)
@@ -225,14 +213,14 @@ static struct live_view *handle_of(struct link *k)
     return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
 }
 
-struct view_draft *view_at(const struct live *l, uint32_t node, uint32_t row)
+struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
-    struct view_draft *dropped = NULL, *d = draft_of(table_first(&l->nodes, hash));
+    struct draft *dropped = NULL, *d = draft_of(table_first(&l->nodes, hash));
     for (; d; d = draft_of(table_next(&d->link))) {
         if (d->node != node || (d->row != row && !d->helper))
             continue;
-        if (view_state(d) != VIEW_DROPPED)
+        if (d->state != DRAFT_DROPPED)
             return d;
         dropped = d;
     }
@@ -246,9 +234,9 @@ struct view_draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 
 void view_drafts_reap(struct live *l, const struct making *m)
 {
-    for (struct view_draft *d = view_drafts(l, m->number), *next; d; d = next) {
+    for (struct draft *d = view_drafts(l, m->number), *next; d; d = next) {
         next = d->inside;
-        struct view_draft *dead = d->making == m ? view_draft_reap(l, d) : NULL;
+        struct draft *dead = d->making == m ? view_draft_reap(l, d) : NULL;
         if (dead)
             view_draft_end(dead);
     }

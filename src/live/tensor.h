@@ -29,6 +29,6 @@ void tensors_lost(struct live *l, const struct batch *b);
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 
 /* It was written: what it removed is gone for good. Returns a list for view_drafts_end(), without the lock. */
-struct view_draft *tensors_landed(struct live *l, const struct batch *b);
+struct draft *tensors_landed(struct live *l, const struct batch *b);
 
 #endif

@@ -30,7 +30,7 @@ static int read_stretch(const struct extent *x, const struct tensor_base *base,
     return there ? tensor_view_read(base, view, off, dst, there) : 0;
 }
 
-int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got)
+int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
 {
     size_t done = 0;
     int r = 0;
@@ -60,7 +60,7 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
     return r;
 }
 
-int tensor_round_read(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
                       void *dst, size_t n)
 {
     const struct extent *x;
@@ -73,7 +73,7 @@ int tensor_round_read(const struct tensor_draft *d, const struct tensor_round *r
     return r;
 }
 
-int tensor_round_piece(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e)
 {
     const struct extent *x;
@@ -92,7 +92,7 @@ int tensor_round_piece(const struct tensor_draft *d, const struct tensor_round *
 
 /* ---- written: one at a time, with `io` ---- */
 
-static void drop_room(struct tensor_draft *d)
+static void drop_room(struct draft *d)
 {
     log_unref(d->room.log);
     d->room = (struct extent){0};
@@ -102,7 +102,7 @@ static void drop_room(struct tensor_draft *d)
  * Room for bytes [off, off + n): for all of the view where it is known how long that can be, so that what
  * continues in it continues in the log.
  */
-static int make_room(struct tensor_draft *d, uint64_t off, uint64_t n, struct err *e)
+static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {
     const bool known = d->limit < TENSOR_DRAFT_MAX;
     assert(lock_held(&d->io));
@@ -124,7 +124,7 @@ static void release_log(void *log)
 
 /* Bytes [off, end) of the room were written. Many in order are on their way to the disk before a commit waits for
  * them. */
-static void note_run(struct tensor_draft *d, uint64_t off, uint64_t end)
+static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {
     if (off != d->run)
         d->sent = off;
@@ -137,7 +137,7 @@ static void note_run(struct tensor_draft *d, uint64_t off, uint64_t end)
 }
 
 /* Put bytes into the log and the list. */
-static int put(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n, bool fresh,
+static int put(struct draft *d, uint64_t off, const void *bytes, size_t n, bool fresh,
                struct err *e)
 {
     int r = make_room(d, off, n, e);
@@ -155,7 +155,7 @@ static int put(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n
 }
 
 /* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */
-static int grow(struct tensor_draft *d, uint64_t end, struct err *e)
+static int grow(struct draft *d, uint64_t end, struct err *e)
 {
     const struct extent zeros = {.at = d->size, .len = end - d->size, .fresh = true};
     if (end <= d->size)
@@ -164,13 +164,13 @@ static int grow(struct tensor_draft *d, uint64_t end, struct err *e)
     int r = extents_put(&d->written, &zeros);
     if (r == 0) {
         d->size = end;
-        view_event(&d->state, VIEW_WRITE);
+        draft_event(d, DRAFT_WRITE);
     }
     lock_drop(&d->lock);
     return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
 }
 
-static int too_long(const struct tensor_draft *d, struct err *e)
+static int too_long(const struct draft *d, struct err *e)
 {
     if (d->limit == TENSOR_DRAFT_MAX)
         return err_set(e, -EFBIG, "longer than any tensor");
@@ -179,7 +179,7 @@ static int too_long(const struct tensor_draft *d, struct err *e)
 }
 
 /* A NumPy header, as far as it is there, must be one. */
-static int parse_header(struct tensor_draft *d, size_t most, struct err *e)
+static int parse_header(struct draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);
     size_t n = 0;
@@ -197,7 +197,7 @@ static int parse_header(struct tensor_draft *d, size_t most, struct err *e)
 }
 
 /* Most headers are short. */
-static int find_header(struct tensor_draft *d, struct err *e)
+static int find_header(struct draft *d, struct err *e)
 {
     int r = parse_header(d, HEADER_MOST, e);
     return r == NPY_MORE && d->size > HEADER_MOST ? parse_header(d, NPY_MAX_HEADER, e) : r;
@@ -209,7 +209,7 @@ static uint64_t npy_end(const struct npy *npy)
 }
 
 /* After a write at `off`. */
-static int check_header(struct tensor_draft *d, uint64_t off, struct err *e)
+static int check_header(struct draft *d, uint64_t off, struct err *e)
 {
     int r = 0;
     if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER))
@@ -220,8 +220,7 @@ static int check_header(struct tensor_draft *d, uint64_t off, struct err *e)
     return r < 0 ? r : 0;
 }
 
-static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n,
-                    struct err *e)
+static int write_at(struct draft *d, uint64_t off, const void *bytes, size_t n, struct err *e)
 {
     uint64_t end;
     if (!add_u64(off, n, &end) || end > d->limit)
@@ -237,14 +236,14 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         extents_cut(&d->written, d->size);
     if (r == 0) {
         d->size = max_u64(d->size, end);
-        view_event(&d->state, VIEW_WRITE);
+        draft_event(d, DRAFT_WRITE);
     }
     lock_drop(&d->lock);
     return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
 }
 
-int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const void *bytes,
-                       size_t n, struct err *e)
+int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
+                       struct err *e)
 {
     lock_take(&d->io);
     off = append ? d->size : off;
@@ -255,7 +254,7 @@ int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const 
     return r;
 }
 
-static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
+static int truncate_to(struct draft *d, uint64_t size, struct err *e)
 {
     if (size > d->limit)
         return too_long(d, e);
@@ -266,13 +265,13 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->truncations++;
         d->size = size;
-        view_event(&d->state, VIEW_CUT);
+        draft_event(d, DRAFT_CUT);
         lock_drop(&d->lock);
     }
     return grow(d, size, e);
 }
 
-int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e)
+int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
 {
     lock_take(&d->io);
     int r = truncate_to(d, size, e);
@@ -280,8 +279,7 @@ int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e)
     return r;
 }
 
-int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool keep_size,
-                          struct err *e)
+int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e)
 {
     uint64_t end;
     lock_take(&d->io);
@@ -308,15 +306,13 @@ static uint64_t values_of(const struct tensor_base *base, enum tensor_view view)
 }
 
 int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
-                      struct tensor_draft **ret, struct err *e)
+                      struct draft **ret, struct err *e)
 {
-    struct tensor_draft *d = calloc(1, sizeof(*d));
+    struct draft *d = draft_new();
     if (!d)
         return err_set(e, -ENOMEM, "no memory for a draft");
     d->logs = logs;
     d->view = view;
-    lock_init(&d->io);
-    lock_init(&d->lock);
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
@@ -325,46 +321,16 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
      * writes find out. */
     if (tensor_view_is_npy(view) && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
-        tensor_draft_free(d);
+        draft_free(d);
         return err_set(e, -ENOMEM, "no memory for a draft");
     }
     *ret = d;
     return 0;
 }
 
-void tensor_draft_free(struct tensor_draft *d)
-{
-    if (!d)
-        return;
-    extents_free(&d->written);
-    log_unref(d->room.log);
-    tensor_base_unref(d->base);
-    free(d->judging.of);
-    lock_destroy(&d->io);
-    lock_destroy(&d->lock);
-    free(d);
-}
-
-uint64_t tensor_draft_size(const struct tensor_draft *d)
-{
-    return atomic_load(&d->size);
-}
-
-enum view_state tensor_draft_state(const struct tensor_draft *d)
-{
-    return atomic_load(&d->state);
-}
-
-void tensor_draft_drop(struct tensor_draft *d)
-{
-    lock_take(&d->lock);
-    view_event(&d->state, VIEW_DROP);
-    lock_drop(&d->lock);
-}
-
 /* ---- a judgement ---- */
 
-int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
+int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
 {
     uint8_t bytes[HEADER_MOST];
     const struct extent *x;
@@ -411,7 +377,7 @@ static void round_free(struct tensor_round *round)
 }
 
 /* All that was written. Its bytes do not change from now on. With `io`. */
-static int take_round(struct tensor_draft *d, struct tensor_round *ret)
+static int take_round(struct draft *d, struct tensor_round *ret)
 {
     drop_room(d);
     *ret = (struct tensor_round){.base = tensor_base_ref(d->base),
@@ -426,28 +392,28 @@ static int take_round(struct tensor_draft *d, struct tensor_round *ret)
     return r;
 }
 
-static int begin(struct tensor_draft *d, struct tensor_round *ret)
+static int begin(struct draft *d, struct tensor_round *ret)
 {
     int r = take_round(d, ret);
     lock_take(&d->lock);
-    view_event(&d->state, VIEW_JUDGE);
+    draft_event(d, DRAFT_JUDGE);
     if (r < 0)
-        view_event(&d->state, VIEW_REFUSE);
+        draft_event(d, DRAFT_REFUSE);
     for (size_t i = 0; r == 0 && i < d->written.n; i++)
         d->written.of[i].fresh = false;
     lock_drop(&d->lock);
     return r < 0 ? r : 1;
 }
 
-int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret)
+int tensor_draft_begin(struct draft *d, struct tensor_round *ret)
 {
     lock_take(&d->io);
-    int r = view_is_due(tensor_draft_state(d)) ? begin(d, ret) : 0;
+    int r = draft_is_due(d->state) ? begin(d, ret) : 0;
     lock_drop(&d->io);
     return r;
 }
 
-int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, const struct npy *npy)
+int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy)
 {
     struct extents all = {0};
     struct tensor_range *one = malloc(sizeof(*one));
@@ -474,8 +440,7 @@ int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, cons
 }
 
 /* All that was judged is to be judged again. Under `lock`. */
-static void put_back(struct tensor_draft *d, const struct tensor_ranges *judged,
-                     enum view_event event)
+static void put_back(struct draft *d, const struct tensor_ranges *judged, enum draft_event event)
 {
     size_t k = 0;
     for (size_t i = 0; i < d->written.n; i++) {
@@ -484,23 +449,23 @@ static void put_back(struct tensor_draft *d, const struct tensor_ranges *judged,
             k++;
         x->fresh |= k < judged->n && judged->of[k].lo < x->at + x->len;
     }
-    view_event(&d->state, event);
+    draft_event(d, event);
 }
 
-static void judged(struct tensor_draft *d)
+static void judged(struct draft *d)
 {
     free(d->judging.of);
     d->judging = (struct tensor_ranges){NULL, 0};
 }
 
-int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r)
+int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r)
 {
     lock_take(&d->lock);
     bool gone = d->truncations != round->truncations;
     if (keep && gone)
         r = -EAGAIN;
     if (!keep || gone) {
-        put_back(d, &round->fresh, r < 0 && r != -EAGAIN ? VIEW_REFUSE : VIEW_LEAVE);
+        put_back(d, &round->fresh, r < 0 && r != -EAGAIN ? DRAFT_REFUSE : DRAFT_LEAVE);
     } else {
         d->judging = round->fresh;
         round->fresh = (struct tensor_ranges){NULL, 0};
@@ -510,27 +475,27 @@ int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool ke
     return r;
 }
 
-void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now)
+void tensor_draft_passed(struct draft *d, struct tensor_base *now)
 {
     lock_take(&d->lock);
     struct tensor_base *before = d->base;
     d->base = tensor_base_ref(now);
     judged(d);
-    view_event(&d->state, VIEW_PASS);
+    draft_event(d, DRAFT_PASS);
     lock_drop(&d->lock);
     tensor_base_unref(before);
 }
 
-void tensor_draft_failed(struct tensor_draft *d)
+void tensor_draft_failed(struct draft *d)
 {
     lock_take(&d->lock);
-    put_back(d, &d->judging, VIEW_REFUSE);
+    put_back(d, &d->judging, DRAFT_REFUSE);
     judged(d);
     lock_drop(&d->lock);
 }
 
-int tensor_draft_share(struct tensor_draft *d, const struct tensor_shape *shape,
-                       struct tensor_edit *ret, struct err *e)
+int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
+                       struct err *e)
 {
     struct tensor_edit edit = {.shaped = true, .whole = true, .shape = *shape};
     struct tensor_round round;
@@ -553,45 +518,4 @@ int tensor_draft_share(struct tensor_draft *d, const struct tensor_shape *shape,
     else
         *ret = edit;
     return r;
-}
-
-/* ---- states ---- */
-
-/* An event that cannot come in this state. */
-#define NEVER VIEW_STATES
-
-#define CLEAN VIEW_CLEAN
-#define WRITTEN VIEW_WRITTEN
-#define JUDGED VIEW_JUDGED
-#define MORE VIEW_MORE
-#define REFUSED VIEW_REFUSED
-#define DROPPED VIEW_DROPPED
-
-// clang-format off
-static const enum view_state table[VIEW_STATES][VIEW_EVENTS] = {
-    /*             WRITE      CUT        EMPTY      JUDGE      PASS       LEAVE      REFUSE     TAKE_BACK  DROP */
-    [VIEW_CLEAN]    = {WRITTEN,   CLEAN,     CLEAN,     NEVER,     NEVER,     NEVER,     NEVER,     CLEAN,     CLEAN},
-    [VIEW_WRITTEN]  = {WRITTEN,   WRITTEN,   CLEAN,     JUDGED,    NEVER,     NEVER,     NEVER,     WRITTEN,   DROPPED},
-    [VIEW_JUDGED]   = {MORE,      JUDGED,    JUDGED,    NEVER,     CLEAN,     WRITTEN,   REFUSED,   JUDGED,    NEVER},
-    [VIEW_MORE]     = {MORE,      MORE,      JUDGED,    NEVER,     WRITTEN,   WRITTEN,   WRITTEN,   MORE,      NEVER},
-    [VIEW_REFUSED]  = {WRITTEN,   WRITTEN,   CLEAN,     JUDGED,    NEVER,     NEVER,     NEVER,     CLEAN,     DROPPED},
-    [VIEW_DROPPED]  = {DROPPED,   DROPPED,   DROPPED,   NEVER,     NEVER,     NEVER,     NEVER,     DROPPED,   DROPPED},
-};
-// clang-format on
-
-void view_event(_Atomic enum view_state *state, enum view_event event)
-{
-    enum view_state to = table[atomic_load(state)][event];
-    assert(to != NEVER);
-    atomic_store(state, to);
-}
-
-bool view_is_due(enum view_state state)
-{
-    return state == VIEW_WRITTEN || state == VIEW_REFUSED;
-}
-
-bool view_is_unaccepted(enum view_state state)
-{
-    return state != VIEW_CLEAN && state != VIEW_DROPPED;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The draft of one view of one tensor: what was written to it over what the view showed when the
+ * Data in the draft of one view of one tensor: what was written to it over what the view showed when the
  * draft was begun, and the judge that makes an edit of it.
  *
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
@@ -10,7 +10,7 @@
  *                      r == 0: tensor_draft_passed(d, base with the new content)
  *                      r < 0:  tensor_draft_failed(d)
  *     tensor_edit_free(&edit);
- *     tensor_draft_free(d);
+ *     draft_free(d);
  *
  * Bytes lie in the log of the model (logs.h): a draft is a list of stretches of it, over what the view shows of the
  * base. What is not judged yet is written again in its place; what is being judged, or was, never: other bytes are
@@ -33,132 +33,38 @@
 #ifndef LIVE_TENSOR_DRAFT_H
 #define LIVE_TENSOR_DRAFT_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
-#include "base/lock.h"
 #include "base/units.h"
-#include "live/logs.h"
-#include "live/tensor_base.h"
+#include "live/draft.h"
 #include "quant/encode.h"
-
-/*
- * Whether what was written is judged: states of a draft of data, and of one of a text (view.h). A draft may be written
- * while it is judged: that is part of the next judgement. What was refused with an error, and was not written since, is
- * judged again by a flush or fsync, which reports the result. The release of the last writer does not judge it again:
- * a close has reported that it failed, and nothing would report that it did not. Events come under the lock of
- * what holds the state; it is read without it.
- */
-enum view_state {
-    VIEW_CLEAN,   /* nothing was written since it was begun or passed */
-    VIEW_WRITTEN, /* something was, and is to be judged */
-    VIEW_JUDGED,  /* it is being judged */
-    VIEW_MORE,    /* it is being judged, and more was written meanwhile */
-    VIEW_REFUSED, /* it was judged, and is an error; nothing was written since */
-    VIEW_DROPPED, /* its last writer is gone, and it was not accepted: it never is */
-    VIEW_STATES
-};
-
-enum view_event {
-    VIEW_WRITE,     /* bytes, or zeros by which it grew */
-    VIEW_CUT,       /* it was made shorter: not a write by itself */
-    VIEW_EMPTY,     /* a text was made empty: what was written to it is gone */
-    VIEW_JUDGE,     /* a judgement begins; if view_is_due() */
-    VIEW_PASS,      /* it was accepted, or nothing of it differs */
-    VIEW_LEAVE,     /* no verdict: too short so far, or to be judged again */
-    VIEW_REFUSE,    /* an error */
-    VIEW_TAKE_BACK, /* what was refused is reported as a write that did not happen */
-    VIEW_DROP,      /* the last writer is gone */
-    VIEW_EVENTS
-};
-
-/* The one place where a state changes. */
-void view_event(_Atomic enum view_state *state, enum view_event event);
-
-/* Something is to be judged. */
-bool view_is_due(enum view_state state);
-/* Something was written and is not accepted. */
-bool view_is_unaccepted(enum view_state state);
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
-
-/* Where the values of a NumPy view are, by its header. */
-struct tensor_layout {
-    uint32_t header, width; /* bytes of the header, of a value; 0: unknown */
-};
-
-/* Bytes [lo, hi) of the view. */
-struct tensor_range {
-    uint64_t lo, hi;
-};
-
-struct tensor_ranges {
-    struct tensor_range *of; /* owned: in order, disjoint */
-    size_t n;
-};
-
-struct tensor_draft {
-    struct logs *logs; /* not owned; constant, as what follows up to the locks */
-    enum tensor_view view;
-    uint64_t limit; /* no write may end behind it */
-    uint64_t phase; /* of the view's first byte in the model: log_take() */
-    struct lock io, lock;
-    /* Changed with both locks: */
-    struct extents written;
-    _Atomic uint64_t size;
-    uint64_t cut;         /* bytes from here on are not those below: all are in `written` */
-    unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
-    bool anew;            /* all of it is to be judged */
-    struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
-    /* For `io` alone: where the log has room for bytes [room.at, room.at + room.len) of the view. No judgement has
-     * seen that room. Without a log: none. */
-    struct extent room;
-    uint64_t sent,
-        run; /* bytes [sent, run) of it were written in order, and not sent to the disk */
-    /* Protected by `lock`: what is below, and */
-    struct tensor_base *base;     /* a reference */
-    struct tensor_ranges judging; /* what is being judged */
-    _Atomic enum view_state state;
-    /* The judge's: */
-    struct tensor_layout layout; /* as which all is judged that is not to be judged again */
-};
 
 /*
  * A draft of a view that exists, or of any view of a tensor that does not exist. The logs must outlive it. Takes a
  * reference to the base. The disk is not asked: a log is made by a write. 0, -ENOMEM.
  */
 int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
-                      struct tensor_draft **ret, struct err *e);
-void tensor_draft_free(struct tensor_draft *d); /* may be NULL */
+                      struct draft **ret, struct err *e);
 
 /*
  * append: at its end, wherever that is; else at `off`. 0; -EFBIG (longer than the view can be),
  * -EINVAL (a NumPy header, whole or not, that cannot become one that is taken), -ENOSPC, -ENOMEM,
  * -EIO, -errno. On failure the content is undefined where it was to be written.
  */
-int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const void *bytes,
-                       size_t n, struct err *e);
+int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
+                       struct err *e);
 /* 0, -EFBIG, -ENOMEM, -errno. */
-int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e);
+int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
 /* fallocate(2) without a mode, or to keep the size. Room is not reserved. 0, -EFBIG. */
-int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool keep_size,
-                          struct err *e);
+int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
 /* Up to n bytes at `off`; *got: fewer at the end. 0, -ENOMEM, -EIO, -errno. */
-int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-/* These two take no lock. */
-uint64_t tensor_draft_size(const struct tensor_draft *d);
-/* VIEW_CLEAN: nothing was written since it was begun or passed. To truncate it is not writing; zeros by
- * which it is made longer are written. */
-enum view_state tensor_draft_state(const struct tensor_draft *d);
-/* What was written and is not accepted never is. Not while it is judged. */
-void tensor_draft_drop(struct tensor_draft *d);
-
+int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 /* The edit was accepted: the draft goes on from this base, which has it. Quick; before the model can be
  * edited again. Takes a reference. */
-void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now);
+void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* It was not. */
-void tensor_draft_failed(struct tensor_draft *d);
+void tensor_draft_failed(struct draft *d);
 
 /* ---- for judges ---- */
 
@@ -173,21 +79,21 @@ struct tensor_round {
 };
 
 /* 0: nothing was written. 1: then _end() must follow. -errno. */
-int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
+int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
 /* All of it is to be judged, by this header, and nothing of the base shows any more. 0, -errno. */
-int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, const struct npy *npy);
+int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
 /* Bytes [lo, hi) are in the log from now on. 0, -errno. */
-int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi);
+int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
 /* Bytes [off, off + n) of the view as they are judged, behind the size zeros. 0, -EIO, -errno. */
-int tensor_round_read(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
                       void *dst, size_t n);
 /* The same as a piece: how many of them, and where they are; *ret: log NULL: those of the base. 0, -errno. */
-int tensor_round_piece(const struct tensor_draft *d, const struct tensor_round *round, uint64_t off,
+int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
 /* All its bytes, which then never change, as a tensor of this shape. 0, -errno with a line. */
-int tensor_draft_share(struct tensor_draft *d, const struct tensor_shape *shape,
-                       struct tensor_edit *ret, struct err *e);
+int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
+                       struct err *e);
 /* keep: passed() or failed() will follow; else all counts as not judged. -EAGAIN as above, else r. */
-int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r);
+int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r);
 
 #endif

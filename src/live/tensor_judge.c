@@ -23,7 +23,7 @@ enum {
 };
 
 struct job {
-    struct tensor_draft *d;
+    struct draft *d;
     const struct tensor_base *base;
     const struct tensor_round *round; /* what is judged */
     const struct quant_type *type;    /* NULL: bytes are judged, not values */
@@ -306,8 +306,7 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
 }
 
 /* npy: its header; NULL: it has none. */
-static struct job make_job(struct tensor_draft *d, const struct tensor_round *round,
-                           const struct npy *npy)
+static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const uint64_t head = npy ? npy->header : 0;
     const struct tensor_base *base = round->base;
@@ -330,7 +329,7 @@ static struct job make_job(struct tensor_draft *d, const struct tensor_round *ro
 /* ---- all values anew ---- */
 
 struct reader {
-    struct tensor_draft *d;
+    struct draft *d;
     uint64_t head;
     unsigned width;
 };
@@ -344,7 +343,7 @@ static int read_values(void *arg, uint64_t first, void *dst, size_t n)
     return r;
 }
 
-static int encode_all(struct tensor_draft *d, enum quant_view values, uint64_t head,
+static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
                       const struct tensor_shape *shape, const struct tensor_base *old,
                       const struct imatrix_row *imp, const struct units_watch *watch,
                       struct tensor_edit *ret, struct err *e)
@@ -378,7 +377,7 @@ static int check_length(const struct tensor_round *round, uint64_t whole, struct
     return 0;
 }
 
-static int read_header(struct tensor_draft *d, uint64_t size, struct npy *ret, struct err *e)
+static int read_header(struct draft *d, uint64_t size, struct npy *ret, struct err *e)
 {
     size_t n = (size_t)min_u64(size, NPY_MAX_HEADER), got = 0;
     uint8_t *head = malloc(NPY_MAX_HEADER);
@@ -411,8 +410,7 @@ static bool same_dims(const struct tensor_base *b, const struct npy *npy)
  * Values are not where they were, so all are to be judged: as long as the base shows, compared with its
  * view; else with what was judged.
  */
-static bool is_moved(const struct tensor_draft *d, const struct tensor_round *round,
-                     const struct npy *npy)
+static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;
     const unsigned width = tensor_view_form(d->view)->width;
@@ -422,8 +420,8 @@ static bool is_moved(const struct tensor_draft *d, const struct tensor_round *ro
     return !same_dims(base, npy) || npy->header != header || npy->width != width;
 }
 
-static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
-                     const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+static int judge_npy(struct draft *d, struct tensor_round *round, const struct units_watch *watch,
+                     struct tensor_edit *ret, struct err *e)
 {
     const struct tensor_base *base = round->base;
     struct npy npy = {0};
@@ -451,8 +449,8 @@ static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
     return r;
 }
 
-static int judge(struct tensor_draft *d, struct tensor_round *round,
-                 const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+static int judge(struct draft *d, struct tensor_round *round, const struct units_watch *watch,
+                 struct tensor_edit *ret, struct err *e)
 {
     if (tensor_view_is_npy(d->view))
         return judge_npy(d, round, watch, ret, e);
@@ -463,8 +461,8 @@ static int judge(struct tensor_draft *d, struct tensor_round *round,
     return judge_changes(&j, watch, ret, e);
 }
 
-int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
-                       struct tensor_edit *ret, struct err *e)
+int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
+                       struct err *e)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct tensor_round round;
@@ -505,9 +503,9 @@ static int lacks(struct err *e, const char *what)
     return TENSOR_SHORT;
 }
 
-static int check_new_length(struct tensor_draft *d, uint64_t need, struct err *e)
+static int check_new_length(struct draft *d, uint64_t need, struct err *e)
 {
-    uint64_t have = tensor_draft_size(d);
+    uint64_t have = draft_size(d);
     const char *name = tensor_view_name(d->view);
     if (have > need)
         return err_set(e, -EINVAL, "a new tensor: %s has %llu bytes, type and shape make %llu",
@@ -522,7 +520,7 @@ static int check_new_length(struct tensor_draft *d, uint64_t need, struct err *e
 /* The bytes as they are. */
 static int judge_new_raw(const struct tensor_new *t, struct tensor_edit *ret, struct err *e)
 {
-    struct tensor_draft *d = t->draft[TENSOR_RAW];
+    struct draft *d = t->draft[TENSOR_RAW];
     struct tensor_shape shape = t->shape;
     uint64_t nbytes;
     if (!t->has_type || !t->has_shape)
@@ -550,10 +548,10 @@ static uint32_t own_type(enum tensor_view view)
 }
 
 /* The shape, and where the values begin. */
-static int place_values(const struct tensor_new *t, struct tensor_draft *d, struct npy *npy,
+static int place_values(const struct tensor_new *t, struct draft *d, struct npy *npy,
                         struct tensor_shape *shape, struct err *e)
 {
-    uint64_t size = tensor_draft_size(d);
+    uint64_t size = draft_size(d);
     const unsigned width = tensor_view_form(d->view)->width;
     *shape = t->shape;
     *npy = (struct npy){.width = width};
@@ -575,7 +573,7 @@ static int place_values(const struct tensor_new *t, struct tensor_draft *d, stru
     return check_new_length(d, npy->header + elements(shape) * npy->width, e);
 }
 
-static int judge_new_values(const struct tensor_new *t, struct tensor_draft *d,
+static int judge_new_values(const struct tensor_new *t, struct draft *d,
                             const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     struct npy npy;
@@ -599,8 +597,8 @@ int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch
     if (t->draft[TENSOR_RAW])
         return judge_new_raw(t, ret, e);
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-        struct tensor_draft *d = t->draft[order[i]];
-        if (d && tensor_draft_size(d) > 0)
+        struct draft *d = t->draft[order[i]];
+        if (d && draft_size(d) > 0)
             return judge_new_values(t, d, watch, ret, e);
     }
     if (t->has_type && t->has_shape)

@@ -30,17 +30,17 @@
  * not exist yet: tensor_new_judge(). After anything but CHANGED and SAME all that was written counts as
  * not judged.
  */
-int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
-                       struct tensor_edit *ret, struct err *e);
+int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
+                       struct err *e);
 /* ---- tensors in the making ---- */
 
 struct tensor_new {
     bool big; /* the model's byte order */
     bool has_type, has_shape;
-    uint32_t type;                            /* as tensor_type_parse() gives it */
-    struct tensor_shape shape;                /* dims as tensor_shape_parse() gives them */
-    const struct imatrix_row *imp;            /* not owned; NULL: none */
-    struct tensor_draft *draft[TENSOR_VIEWS]; /* not owned; NULL: nothing was written to it */
+    uint32_t type;                     /* as tensor_type_parse() gives it */
+    struct tensor_shape shape;         /* dims as tensor_shape_parse() gives them */
+    const struct imatrix_row *imp;     /* not owned; NULL: none */
+    struct draft *draft[TENSOR_VIEWS]; /* not owned; NULL: nothing was written to it */
 };
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was written to a view of a tensor judged, and made an edit: see view.h. */
+/* What was written to a view of a tensor kept, judged, and made an edit: see view.h. */
 #include "live/view.h"
 
 #include <errno.h>
@@ -8,8 +8,10 @@
 #include <syslog.h>
 #include <time.h>
 
-#include "base/when.h"
+#include "base/bytes.h"
 #include "base/lock.h"
+#include "base/when.h"
+#include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 #include "live/tensor_encode.h"
@@ -26,6 +28,103 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     int r = tensor_base_make(c->base, t.old, new ? NULL : base_store(l), t.old, t.content, ret);
     if (r == 0)
         (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
+    return r;
+}
+
+/* ---- what drafts hold, read and written ---- */
+
+/* A write that was refused: the error stays with the draft. It is reported once: a full disk refuses
+ * each page of a mapping. */
+static int refused(struct live *l, struct draft *d, int r, struct err *e)
+{
+    if (!e->code)
+        (void)err_set(e, r, "%s", strerror(-r));
+    e->code = r;
+    lock_take(&l->lock);
+    bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
+    d->why = *e;
+    if (!again)
+        (void)tensor_refused(l, d->folder, e);
+    lock_drop(&l->lock);
+    return r;
+}
+
+static int data_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n,
+                     size_t *got)
+{
+    (void)l;
+    return tensor_draft_read(d, off, dst, n, got);
+}
+
+static int data_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
+                      size_t n)
+{
+    struct err e = {0};
+    int r = tensor_draft_write(d, append, off, bytes, n, &e);
+    return r < 0 ? refused(l, d, r, &e) : 0;
+}
+
+static int data_truncate(struct live *l, struct draft *d, uint64_t size)
+{
+    struct err e = {0};
+    int r = tensor_draft_truncate(d, size, &e);
+    return r < 0 ? refused(l, d, r, &e) : 0;
+}
+
+static int data_allocate(struct live *l, struct draft *d, uint64_t off, uint64_t n, bool keep_size)
+{
+    struct err e = {0};
+    (void)l;
+    return tensor_draft_allocate(d, off, n, keep_size, &e);
+}
+
+static int text_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n,
+                     size_t *got)
+{
+    lock_take(&l->lock);
+    *got = (size_t)within_u64(off, n, d->text.len);
+    if (*got)
+        memcpy(dst, d->text.data + off, *got);
+    lock_drop(&l->lock);
+    return 0;
+}
+
+static int text_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
+                      size_t n)
+{
+    struct err e = {0};
+    lock_take(&l->lock);
+    struct buf *b = &d->text;
+    if (append)
+        off = b->len;
+    bool fits = off <= b->len && off + n <= VIEW_TEXT_MAX;
+    if (off == 0)
+        d->why = (struct err){0}; /* it is written anew */
+    if (fits) {
+        size_t over = (size_t)min_u64(n, b->len - off);
+        if (over)
+            memcpy(b->data + off, bytes, over);
+        buf_add(b, (const uint8_t *)bytes + over, n - over);
+    }
+    draft_event(d, DRAFT_WRITE);
+    int r = !fits ? -EINVAL : buf_error(b);
+    /* A line that more stands behind is not all: a program may cut that off next. */
+    bool last = off + n >= b->len;
+    lock_drop(&l->lock);
+    if (r < 0)
+        return refused(l, d, r, &e);
+    return last && n > 0 && memchr(bytes, '\n', n);
+}
+
+static int text_truncate(struct live *l, struct draft *d, uint64_t size)
+{
+    lock_take(&l->lock);
+    int r = size <= d->text.len ? 0 : -EINVAL;
+    if (r == 0 && size < d->text.len)
+        draft_event(d, size ? DRAFT_WRITE : DRAFT_EMPTY);
+    if (r == 0)
+        d->text.len = (size_t)size;
+    lock_drop(&l->lock);
     return r;
 }
 
@@ -61,7 +160,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 /* A judgement under way. */
 struct round {
     struct live *l;
-    struct view_draft *d;
+    struct draft *d;
     struct tensor_base *base; /* of a text: a reference */
     struct buf text;          /* a copy of it */
     int taken;                /* -errno: the two could not be made */
@@ -70,12 +169,10 @@ struct round {
     struct err e;
 };
 
-void view_drop(struct view_draft *d)
+void view_drop(struct draft *d)
 {
-    if (d->data)
-        tensor_draft_drop(d->data);
-    else
-        view_event(&d->state, VIEW_DROP);
+    LOCKED(&d->lock);
+    draft_event(d, DRAFT_DROP);
 }
 
 void view_text(enum live_view_kind kind, const struct tensor_base *base, struct buf *out)
@@ -118,7 +215,7 @@ static int judge_shape(struct round *o, bool end)
 }
 
 /* Whether what it was begun from is still what the model has. */
-static int check_base(const struct view_draft *d, struct err *e)
+static int check_base(const struct draft *d, struct err *e)
 {
     if (d->losses != d->folder->losses)
         return err_set(e, -EIO, "the edit before it failed: open it anew");
@@ -131,7 +228,7 @@ static int check_base(const struct view_draft *d, struct err *e)
 static int accept(struct round *o)
 {
     struct live *l = o->l;
-    struct view_draft *d = o->d;
+    struct draft *d = o->d;
     struct edit_tensor t;
     struct tensor_base *now = NULL;
     size_t mark = edit_mark(&l->next.change);
@@ -151,8 +248,8 @@ static int accept(struct round *o)
         edit_undo(&l->next.change, mark);
         return r;
     }
-    if (d->data)
-        tensor_draft_passed(d->data, now);
+    if (draft_is_data(d))
+        tensor_draft_passed(d, now);
     tensor_base_unref(now);
     d->edits = ++d->folder->edits;
     d->folder->spent = 0;
@@ -168,7 +265,7 @@ static int report(struct round *o, int r)
     if (!o->e.code)
         (void)err_set(&o->e, r, "%s", strerror(-r));
     o->e.code = r;
-    if (r != -EINTR && !o->d->data) /* of data it is found again as long as it is so */
+    if (r != -EINTR && !draft_is_data(o->d)) /* of data it is found again as long as it is so */
         o->d->why = o->e;
     (void)tensor_refused(o->l, o->d->folder, &o->e);
     return r;
@@ -186,7 +283,7 @@ static int leave_begun(struct round *o)
 /* What was written is what the tensor has, maybe by an edit that is pending; or what it had when the draft was begun. */
 static int same(struct round *o)
 {
-    struct view_draft *d = o->d;
+    struct draft *d = o->d;
     int r = check_base(d, &o->e);
     if (r == 0)
         promise_make(&d->promise, d->folder->promise.edit);
@@ -200,12 +297,12 @@ static int same(struct round *o)
 /* What a verdict means. With the lock. */
 static int settle(struct round *o, int r, bool end)
 {
-    struct view_draft *d = o->d;
+    struct draft *d = o->d;
     bool changed = r == TENSOR_CHANGED;
     if (changed)
         r = accept(o);
-    if (changed && r < 0 && d->data)
-        tensor_draft_failed(d->data);
+    if (changed && r < 0 && draft_is_data(d))
+        tensor_draft_failed(d);
     if (r < 0)
         return report(o, r);
     if (changed)
@@ -218,7 +315,7 @@ static int settle(struct round *o, int r, bool end)
         o->e.code = -EINVAL;
         return end ? report(o, -EINVAL) : -EINVAL;
     }
-    if (r == TENSOR_SAME && d->data == NULL)
+    if (r == TENSOR_SAME && !draft_is_data(d))
         folder_set_error(&o->l->folders, d->folder, NULL);
     return r == TENSOR_SAME && o->wrote ? same(o) : 0;
 }
@@ -228,40 +325,63 @@ static int finish(struct round *o, int r, bool end)
     bool more = r == TENSOR_SHORT;
     lock_take(&o->l->lock);
     r = settle(o, r, end);
-    if (!o->d->data)
-        view_event(&o->d->state, more ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
+    if (!draft_is_data(o->d))
+        draft_event(o->d, more ? DRAFT_LEAVE : r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
     lock_drop(&o->l->lock);
     tensor_edit_free(&o->edit);
     return r;
 }
 
-int view_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
+/* Why a write of it was refused, or the tensor in the making that it was to be lost. With the lock. */
+static int refused_before(const struct draft *d)
+{
+    return d->making && d->making->lost ? d->making->why.code : d->why.code;
+}
+
+/* In the making it is judged with the other views, as a whole. */
+static int data_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, d->tensor, 0};
     const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
     lock_take(&l->lock);
-    int r = d->why.code;
-    o.wrote = view_is_due(view_state(d));
+    int r = refused_before(d);
+    o.wrote = draft_is_due(d->state);
     lock_drop(&l->lock);
-    if (r < 0)
+    if (r < 0 || d->making)
         return r;
     do
-        r = tensor_draft_judge(d->data, &watch, &o.edit, &o.e);
+        r = tensor_draft_judge(d, &watch, &o.edit, &o.e);
     while (r == -EAGAIN);
     return finish(&o, r, end);
 }
 
+/* In the making: alone, and at once. 0, -errno, which was reported. With the lock. */
+static int judge_new(struct round *o, bool end)
+{
+    struct draft *d = o->d;
+    int r = making_text(o->l, d, end, &o->e);
+    draft_event(d, r == TENSOR_SHORT ? DRAFT_LEAVE : r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
+    if (r >= 0)
+        return 0;
+    d->why = o->e;
+    (void)tensor_refused(o->l, d->folder, &o->e);
+    return r;
+}
+
 /* What is to be judged: 1; 0: nothing is; -errno: it was refused. It may be written on meanwhile. With the
  * lock. */
-static int take_text(struct round *o)
+static int take_text(struct round *o, bool end)
 {
-    struct view_draft *d = o->d;
+    struct draft *d = o->d;
     d->losses = d->folder->losses;
     d->edits = d->folder->edits;
-    if (d->why.code || !view_is_due(d->state))
-        return d->why.code;
-    view_event(&d->state, VIEW_JUDGE);
+    int r = refused_before(d);
+    if (r < 0 || !draft_is_due(d->state))
+        return r;
+    draft_event(d, DRAFT_JUDGE);
+    if (d->making)
+        return judge_new(o, end);
     o->wrote = true;
     o->taken = view_base(o->l, d->tensor, &o->base);
     buf_add(&o->text, d->text.data, d->text.len);
@@ -280,13 +400,13 @@ static int judge_text(struct round *o, bool end, const struct units_watch *watch
     return o->d->kind == LIVE_TYPE ? judge_type(o, end, watch) : judge_shape(o, end);
 }
 
-int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
+static int text_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, d->tensor, 0};
     const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
     lock_take(&l->lock);
-    int r = take_text(&o);
+    int r = take_text(&o, end);
     lock_drop(&l->lock);
     if (r > 0)
         r = finish(&o, judge_text(&o, end, &watch), end);
@@ -295,55 +415,15 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_
     return r;
 }
 
-int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
-{
-    lock_take(&l->lock);
-    bool writers = d->writers > 0;
-    lock_drop(&l->lock);
-    int r = writers ? d->of->judge(l, d, d->of->ends, w) : 0;
-    if (r < 0)
-        return r;
-    lock_take(&l->lock);
-    /* Of a draft that nothing was accepted of it is what the tensor has, whichever file it was written to. */
-    const struct promise *p = d->promise.edit ? &d->promise : &d->folder->promise;
-    r = writer_sync(l, p, p->edit, w);
-    lock_drop(&l->lock);
-    return r;
-}
-
-/* ---- of a tensor in the making: a text is judged alone, and the rest as a whole ---- */
-
-int making_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
-{
-    (void)end;
-    (void)w;
-    lock_take(&l->lock);
-    int r = d->making->lost ? d->making->why.code : d->why.code;
-    lock_drop(&l->lock);
-    return r;
-}
-
-int making_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
-{
-    struct err e = {0};
-    (void)w;
-    lock_take(&l->lock);
-    int r = d->making->lost ? d->making->why.code : d->why.code;
-    if (r == 0 && view_is_due(d->state)) {
-        view_event(&d->state, VIEW_JUDGE);
-        r = making_text(l, d, end, &e);
-        view_event(&d->state, r == TENSOR_SHORT ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
-        if (r < 0) {
-            d->why = e;
-            (void)tensor_refused(l, d->folder, &e);
-        }
-    }
-    lock_drop(&l->lock);
-    return r < 0 ? r : 0;
-}
-
-/* It is not part of the model: nothing to wait for. */
-int making_sync(struct live *l, struct view_draft *d, struct live_wait *w)
-{
-    return d->of->judge(l, d, true, w);
-}
+const struct draft_kind view_data = {.read = data_read,
+                                     .write = data_write,
+                                     .truncate = data_truncate,
+                                     .allocate = data_allocate,
+                                     .judge = data_judge};
+const struct draft_kind view_line = {.read = text_read,
+                                     .write = text_write,
+                                     .truncate = text_truncate,
+                                     .judge = text_judge,
+                                     .ends = true};
+const struct draft_kind view_helper = {
+    .read = helper_read, .write = helper_write, .truncate = helper_truncate};

@@ -24,24 +24,24 @@ static time_t seconds(void)
 }
 
 /* It waited for its program long enough. */
-static bool is_left(const struct view_draft *d)
+static bool is_left(const struct draft *d)
 {
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
-static bool is_outdated(const struct view_draft *d)
+static bool is_outdated(const struct draft *d)
 {
     if (d->making)
         return d->making->gone;
-    if (view_state(d) == VIEW_DROPPED || is_left(d))
+    if (d->state == DRAFT_DROPPED || is_left(d))
         return true;
-    return d->data && (d->edits != d->folder->edits || d->losses != d->folder->losses);
+    return draft_is_data(d) && (d->edits != d->folder->edits || d->losses != d->folder->losses);
 }
 
-struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
+struct draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
 {
-    struct view_draft *d = view_drafts(l, tensor);
+    struct draft *d = view_drafts(l, tensor);
     while (d && (d->unlinked || d->row != row || is_outdated(d)))
         d = d->inside;
     return d;
@@ -52,64 +52,67 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
         return false;
-    for (const struct view_draft *d = view_drafts(l, tensor); d; d = d->inside)
-        if (!d->making && d->handles && d->row != row && view_is_unaccepted(view_state(d)) &&
+    for (const struct draft *d = view_drafts(l, tensor); d; d = d->inside)
+        if (!d->making && d->handles && d->row != row && draft_is_unaccepted(d->state) &&
             !is_outdated(d))
             return true;
     return false;
 }
 
 /* The draft of a view that is being written just now: programs that open it are to share that. */
-static struct view_draft *in_work(const struct live *l, uint32_t tensor, uint32_t row)
+static struct draft *in_work(const struct live *l, uint32_t tensor, uint32_t row)
 {
-    struct view_draft *d = view_drafts(l, tensor);
+    struct draft *d = view_drafts(l, tensor);
     while (d && (d->row != row || d->unlinked || is_outdated(d) ||
-                 (!d->unsettled && !view_is_unaccepted(view_state(d)))))
+                 (!d->unsettled && !draft_is_unaccepted(d->state))))
         d = d->inside;
     return d;
 }
 
+/* *ret: a new draft that holds what the view shows. */
+static int make(struct live *l, struct tensor_base *base, enum live_view_kind kind,
+                struct draft **ret)
+{
+    struct err e = {0};
+    if (kind <= LIVE_F16_NPY)
+        return tensor_draft_make(&l->logs, base, (enum tensor_view)kind, ret, &e);
+    *ret = draft_new();
+    if (!*ret)
+        return -ENOMEM;
+    view_text(kind, base, &(*ret)->text);
+    return buf_error(&(*ret)->text);
+}
+
 int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
-              enum live_view_kind kind, struct view_draft **ret)
+              enum live_view_kind kind, struct draft **ret)
 {
     struct tensor_base *base = NULL;
-    struct err e = {0};
+    struct draft *d = NULL;
     struct folder *f = tensor_folder(l, tensor);
     struct making *m = making_of(l, tensor);
-    struct view_draft *d = f ? calloc(1, sizeof(*d)) : NULL;
-    int r = !d  ? -ENOMEM
+    int r = !f  ? -ENOMEM
             : m ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
                 : view_base(l, tensor, &base);
-    if (r == 0 && kind <= LIVE_F16_NPY)
-        r = tensor_draft_make(&l->logs, base, (enum tensor_view)kind, &d->data, &e);
     if (r == 0)
-        view_text(kind, base, &d->text);
-    const uint64_t n_elem = base ? base->n_elem : 0;
-    tensor_base_unref(base);
-    if (r == 0)
-        r = buf_error(&d->text);
-    if (r == 0)
+        r = make(l, base, kind, &d);
+    if (r == 0) {
         d->node = node != IDS_NONE ? node : atomic_fetch_add(&l->newest->numbers, 1);
-    if (r == 0)
+        d->n_elem = base->n_elem;
         r = view_draft_add(l, d, f);
+    }
+    tensor_base_unref(base);
     if (r < 0) {
-        if (d) {
-            tensor_draft_free(d->data);
-            buf_free(&d->text);
-        }
-        free(d);
+        draft_free(d);
         return r;
     }
     d->live = l;
-    d->n_elem = n_elem;
     d->tensor = tensor;
     d->row = row;
     d->kind = kind;
     d->making = m;
-    d->of = view_kind_of(d);
+    d->of = draft_is_data(d) ? &view_data : &view_line;
     d->edits = f->edits;
     d->losses = f->losses;
-    lock_init(&d->io);
     *ret = d;
     return 0;
 }
@@ -117,8 +120,7 @@ int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
 /* ---- open ---- */
 
 /* One more handle of a draft. */
-int view_join(struct live *l, struct view_draft *d, uint32_t node, int flags,
-              struct live_view **ret)
+int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
     if (!h)
@@ -187,13 +189,13 @@ static int open_aside(int flags, struct live_view **ret)
 }
 
 /* The draft of a node, but for one that waited long enough for its program. */
-static struct view_draft *draft_at(struct live *l, uint32_t node, uint32_t row)
+static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
 {
-    struct view_draft *d = view_at(l, node, row);
+    struct draft *d = view_at(l, node, row);
     if (!d || !is_left(d))
         return d;
     d->begun = 0;
-    struct view_draft *dead = view_draft_reap(l, d);
+    struct draft *dead = view_draft_reap(l, d);
     if (dead)
         view_draft_end(dead);
     return NULL;
@@ -210,7 +212,7 @@ static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool
 
 /* Of a node that is written from now on. What is in the kernel's cache may be what was written to it before. */
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
-                       enum live_view_kind kind, struct view_draft **ret, bool *cold)
+                       enum live_view_kind kind, struct draft **ret, bool *cold)
 {
     bool current;
     int r = view_is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node, &current);
@@ -228,12 +230,12 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
 /* The draft by which a view is written that is opened. A program that found the node a moment before another one
  * began to write the view by its next node shares that draft. */
 static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                         uint32_t node, struct view_draft **ret, bool *cold)
+                         uint32_t node, struct draft **ret, bool *cold)
 {
-    struct view_draft *d = *ret = draft_at(l, node, row);
-    struct view_draft *other = d && (d->helper || d->making) ? NULL : in_work(l, tensor, row);
+    struct draft *d = *ret = draft_at(l, node, row);
+    struct draft *other = d && (d->helper || d->making) ? NULL : in_work(l, tensor, row);
     bool current;
-    if (d && view_state(d) == VIEW_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
+    if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
         d = *ret = NULL; /* another one begins */
     if (d && (is_outdated(d) || (other && other != d)))
         return -ESTALE; /* what is written to it now is never accepted */
@@ -252,7 +254,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum liv
 static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
                        int flags, uint32_t *node, struct live_view **ret, bool *cold)
 {
-    struct view_draft *d = NULL;
+    struct draft *d = NULL;
     int r = 0;
     if (*node != IDS_NONE)
         r = draft_to_open(l, tensor, row, kind, *node, &d, cold);
@@ -284,15 +286,15 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
 }
 
 /* What its node shows. */
-static bool is_shown(const struct view_draft *d)
+static bool is_shown(const struct draft *d)
 {
-    return d && view_state(d) != VIEW_DROPPED && !is_left(d);
+    return d && d->state != DRAFT_DROPPED && !is_left(d);
 }
 
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret)
 {
     LOCKED(&l->lock);
-    struct view_draft *d = draft_at(l, node, row);
+    struct draft *d = draft_at(l, node, row);
     return is_shown(d) ? view_join(l, d, node, O_RDONLY, ret) : -ESTALE;
 }
 
@@ -303,7 +305,7 @@ bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
         return false;
     LOCKED(&l->lock);
     const struct folder *f = folders_find(&l->folders, tensor);
-    const struct view_draft *d = view_at(l, node, row);
+    const struct draft *d = view_at(l, node, row);
     const bool shown = is_shown(d);
     *cold = shown ? d->cold : f && f->spent >> row & 1;
     return shown;
@@ -314,7 +316,7 @@ void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *nod
     if (!atomic_load_explicit(&l->touched, memory_order_acquire))
         return;
     LOCKED(&l->lock);
-    const struct view_draft *d = in_work(l, tensor, row);
+    const struct draft *d = in_work(l, tensor, row);
     if (d)
         *node = d->node;
 }
@@ -324,12 +326,12 @@ int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view
     if (!atomic_load_explicit(&l->touched, memory_order_acquire))
         return -ESTALE;
     LOCKED(&l->lock);
-    const struct view_draft *d = view_at(l, node, row);
+    const struct draft *d = view_at(l, node, row);
     if (d && d->into)
         d = d->into->d;
     if (!is_shown(d))
         return -ESTALE;
-    *ret = (struct live_view_attr){d->tensor, d->row, view_draft_size(d), d->helper != NULL};
+    *ret = (struct live_view_attr){d->tensor, d->row, draft_size(d), d->helper != NULL};
     return 0;
 }
 
@@ -347,7 +349,7 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
                         size_t n, size_t *got)
 {
     lock_take(&l->lock);
-    struct view_draft *d = view_at(l, node, row), *dead;
+    struct draft *d = view_at(l, node, row), *dead;
     const bool shown = is_shown(d);
     if (shown)
         d->users++;
@@ -367,15 +369,15 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
 /* A line is whole. */
 static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
-    struct view_draft *d = w->view->d;
+    struct draft *d = w->view->d;
     int r = stopped ? -EINTR : d->of->judge(l, d, false, w);
     if (r == -EINTR) { /* so it was not written */
         lock_take(&l->lock);
         if (!stopped)
-            view_event(&d->state, VIEW_TAKE_BACK);
+            draft_event(d, DRAFT_TAKE_BACK);
         else if (!waits_judged_by(l, d, line_asked))
-            view_event(&d->state, VIEW_EMPTY);
-        if (d->state == VIEW_CLEAN || d->state == VIEW_JUDGED)
+            draft_event(d, DRAFT_EMPTY);
+        if (!draft_is_due(d->state) && d->state != DRAFT_MORE)
             d->text.len = 0;
         lock_drop(&l->lock);
     }
@@ -385,7 +387,7 @@ static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 static int write_to(struct live *l, struct live_view *h, bool append, uint64_t off,
                     const void *bytes, size_t n, struct live_wait *w)
 {
-    struct view_draft *d = h->d;
+    struct draft *d = h->d;
     note_closed(l, h, false);
     int r = d->of->write(l, d, append, off, bytes, n);
     if (r == VIEW_INTO)
@@ -407,7 +409,7 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
 {
-    struct view_draft *d = h->d;
+    struct draft *d = h->d;
     if (!d)
         return 0;
     note_closed(l, h, false);
@@ -453,7 +455,7 @@ static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
 
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    struct view_draft *d = h->d;
+    struct draft *d = h->d;
     if (!d || !h->writes)
         return 0;
     if (d->helper) {
@@ -463,40 +465,52 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return waits_judge(l, h, flush_asked, w);
 }
 
+/* Of a draft that nothing was accepted of it is what the tensor has, whichever file it was written to; of one in the
+ * making there is nothing to wait for. */
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
-    struct live_view *h = w->view; /* w may be answered before the sync returns */
-    struct view_draft *d = h->d;
-    int r = stopped ? -EINTR : d->of->sync(l, d, w);
-    if (!d->making && (r == 0 || r == LIVE_PARKED))
-        note_closed(l, h, true);
+    struct live_view *h = w->view;
+    struct draft *d = h->d;
+    if (stopped)
+        return -EINTR;
+    lock_take(&l->lock);
+    const bool judged = d->writers || d->making;
+    lock_drop(&l->lock);
+    int r = judged ? d->of->judge(l, d, d->of->ends || d->making, w) : 0;
+    if (r < 0 || d->making)
+        return r;
+    note_closed(l, h, true); /* before it is answered: its program may write then */
+    lock_take(&l->lock);
+    const struct promise *p = d->promise.edit ? &d->promise : &d->folder->promise;
+    r = writer_sync(l, p, p->edit, w);
+    lock_drop(&l->lock);
     return r;
 }
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    struct view_draft *d = h->d;
+    struct draft *d = h->d;
     if (d && d->helper) {
         struct live_view *into = helper_flushed(l, h);
         return into ? live_view_fsync(l, into, w) : 0;
     }
-    return d && d->of->sync ? waits_judge(l, h, sync_asked, w) : 0;
+    return d ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
 /* Dropped with what was written to it. With the lock. */
-static void drop(struct live *l, struct view_draft *d)
+static void drop(struct live *l, struct draft *d)
 {
     struct err e = {0};
     (void)err_set(&e, -ECANCELED, "what was written was not closed");
-    if (view_is_unaccepted(view_state(d)))
+    if (draft_is_unaccepted(d->state))
         (void)tensor_refused(l, d->folder, &e);
 }
 
 /* The last judgement, but of what a close has reported as refused. What was accepted stays. */
-static void end_writing(struct live *l, struct view_draft *d)
+static void end_writing(struct live *l, struct draft *d)
 {
     lock_take(&l->lock);
-    bool refused = view_state(d) == VIEW_REFUSED;
+    bool refused = d->state == DRAFT_REFUSED;
     lock_drop(&l->lock);
     if (!refused)
         refused = d->of->judge(l, d, true, NULL) < 0;
@@ -511,12 +525,12 @@ static void end_writing(struct live *l, struct view_draft *d)
 /* Drafts that have waited for their program long enough. With the lock. */
 static void reap_begun(struct live *l)
 {
-    for (struct view_draft *d = l->views, *next; d; d = next) {
+    for (struct draft *d = l->views, *next; d; d = next) {
         next = d->next;
         if (!d->begun || seconds() - d->begun <= VIEW_BEGUN)
             continue;
         d->begun = 0;
-        struct view_draft *dead = view_draft_reap(l, d);
+        struct draft *dead = view_draft_reap(l, d);
         if (dead)
             view_draft_end(dead);
     }
@@ -527,7 +541,7 @@ static void reap_begun(struct live *l)
 void view_release(struct live *l, struct live_view *h)
 {
     struct live_view *into = NULL;
-    struct view_draft *d = h->d;
+    struct draft *d = h->d;
     lock_take(&l->lock);
     d->unclosed |= h->writes && !h->closed;
     d->writers -= h->writes;
@@ -574,7 +588,7 @@ void live_view_release(struct live *l, struct live_view *h)
 void views_close(struct live *l)
 {
     while (l->views) {
-        struct view_draft *d = l->views;
+        struct draft *d = l->views;
         l->views = d->next;
         view_draft_end(d);
     }

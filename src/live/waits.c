@@ -211,13 +211,13 @@ struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost)
 
 /* ---- to be judged ---- */
 
-static bool is_to_judge(const struct live_wait *w, const struct view_draft *d)
+static bool is_to_judge(const struct live_wait *w, const struct draft *d)
 {
     return w->needs == LIVE_JUDGED && !w->begun && w->view->d == d;
 }
 
 /* The first that waits for a draft. With the lock. */
-static struct live_wait **first_of(struct live *l, const struct view_draft *d)
+static struct live_wait **first_of(struct live *l, const struct draft *d)
 {
     struct live_wait **at = &l->waits.first;
     while (*at && !is_to_judge(*at, d))
@@ -225,7 +225,7 @@ static struct live_wait **first_of(struct live *l, const struct view_draft *d)
     return at;
 }
 
-bool waits_judged_by(const struct live *l, const struct view_draft *d,
+bool waits_judged_by(const struct live *l, const struct draft *d,
                      int (*ask)(struct live *l, struct live_wait *w, bool stopped))
 {
     const struct live_wait *w = l->waits.first;
@@ -236,46 +236,35 @@ bool waits_judged_by(const struct live *l, const struct view_draft *d,
 }
 
 /* Whether something is to be judged. With the lock. */
-static bool is_due(const struct view_draft *d, const struct live_wait *w)
+static bool is_due(const struct draft *d, const struct live_wait *w)
 {
-    const enum view_state state = view_state(d);
+    const enum draft_state state = d->state;
     if (d->making)
-        return false;                                       /* its texts are short */
-    if (d->why.code || (state == VIEW_REFUSED && !w->done)) /* a release does not judge it again */
+        return false;                                        /* its texts are short */
+    if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge it again */
         return false;
-    return view_is_due(state);
+    return draft_is_due(state);
 }
 
 /* Nothing, or little, is to be judged, and copied. With the lock. */
 static bool is_quick(const struct live_view *h, const struct live_wait *w)
 {
-    const struct view_draft *d = h->d, *helper = h->from ? h->from->d : NULL;
-    const uint64_t size = max_u64(view_draft_size(d), helper ? view_draft_size(helper) : 0);
+    const struct draft *d = h->d, *helper = h->from ? h->from->d : NULL;
+    const uint64_t size = max_u64(draft_size(d), helper ? draft_size(helper) : 0);
     if (!helper && !is_due(d, w))
         return true;
     return d->n_elem <= FEW && size <= FEW * sizeof(double);
 }
 
 /* Nothing waits for a draft any more. Returns it if nothing needs it: for view_draft_end(). With the lock. */
-static struct view_draft *rest(struct live *l, struct view_draft *d)
+static struct draft *rest(struct live *l, struct draft *d)
 {
     d->asked = false;
     d->users--;
-    struct view_draft *dead = view_draft_reap(l, d);
+    struct draft *dead = view_draft_reap(l, d);
     if (dead && dead->folder->making)
         making_reap(l, dead->folder->making);
     return dead;
-}
-
-/* A draft rests. */
-static void end_serving(struct live *l, struct view_draft *dead)
-{
-    if (dead)
-        view_draft_end(dead);
-    lock_take(&l->lock);
-    if (--l->waits.judged == 0)
-        cond_broadcast(&l->waits.rest);
-    lock_drop(&l->lock);
 }
 
 static bool turn(struct crew_job *j, struct timespec *again);
@@ -289,73 +278,70 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* How it ends that a draft is served. */
-struct end {
-    bool sent;               /* what is left is done by a turn of the crew */
-    struct view_draft *dead; /* else it rests; as of rest() */
-};
-
-/* What waits for a draft next; NULL: the end. over: what is judged, and to be answered, or NULL. here: what is not quick
- * is left to the crew, which has a thread as long as the live state has jobs of it. */
-static struct live_wait *take_next(struct live *l, struct view_draft *d, struct live_wait *over,
-                                   bool here, struct end *end)
+/* Nothing waits for a draft any more. */
+static void end_serving(struct live *l, struct draft *dead)
 {
-    LOCKED(&l->lock);
+    if (dead)
+        view_draft_end(dead);
+    lock_take(&l->lock);
+    if (--l->waits.judged == 0)
+        cond_broadcast(&l->waits.rest);
+    lock_drop(&l->lock);
+}
+
+/* What waits for a draft next; NULL: nothing does, and it rests. over: what was judged, and is to be answered, or NULL.
+ * here: what is not quick is left to the crew, which has a thread as long as the live state has jobs of it. */
+static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
+                                   bool here)
+{
+    lock_take(&l->lock);
     if (over)
         leave(&l->waits, over);
     struct live_wait **at = first_of(l, d), *w = *at;
-    end->sent = w && here && !is_quick(w->view, w);
-    if (end->sent)
+    const bool sent = w && here && !is_quick(w->view, w);
+    struct draft *dead = w ? NULL : rest(l, d);
+    if (sent)
         (void)crew_do_beside(l->crew, &d->job, turn);
     else if (w)
         begin(&l->waits, at);
-    else
-        end->dead = rest(l, d);
-    return end->sent ? NULL : w;
+    lock_drop(&l->lock);
+    if (!w)
+        end_serving(l, dead);
+    return sent ? NULL : w;
 }
 
-/*
- * An entry that has begun, or NULL, and all that waits for its draft. The last one is answered when the draft rests: what
- * its program does then is done at once. *result: of the entry, which its caller answers; NULL: it is answered.
- */
-static void serve(struct live *l, struct view_draft *d, bool here, struct live_wait *w, int *result)
+/* An entry that has begun, and all that waits behind it. The last one is answered when the draft rests: what its program
+ * does then is done at once. */
+static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here)
 {
-    struct end end = {0};
-    if (!w)
-        w = take_next(l, d, NULL, here, &end);
     while (w) {
         void (*done)(struct live_wait *, int) = w->done;
         const int r = w->ask(l, w, false);
         const bool over = done && r != LIVE_PARKED;
-        struct live_wait *next = take_next(l, d, over ? w : NULL, here, &end);
-        if (result)
-            *result = r;
-        else if (over)
+        struct live_wait *next = take_next(l, d, over ? w : NULL, here);
+        if (over)
             done(w, r);
-        result = NULL;
         w = next;
     }
-    if (!end.sent)
-        end_serving(l, end.dead);
 }
 
-#define DRAFT_OF(j) ((struct view_draft *)((char *)(j)-offsetof(struct view_draft, job)))
+#define DRAFT_OF(j) ((struct draft *)((char *)(j)-offsetof(struct draft, job)))
 
 static bool turn(struct crew_job *j, struct timespec *again)
 {
-    struct view_draft *d = DRAFT_OF(j);
+    struct draft *d = DRAFT_OF(j);
+    struct live *l = d->live;
     struct err unready; /* the write says so */
     (void)again;
-    writer_ready(d->live, &unready);
-    serve(d->live, d, false, NULL, NULL);
+    writer_ready(l, &unready);
+    serve(l, d, take_next(l, d, NULL, false), false);
     return false;
 }
 
 int waits_judge(struct live *l, struct live_view *h,
                 int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w)
 {
-    struct view_draft *d = h->d;
-    int r = LIVE_PARKED;
+    struct draft *d = h->d;
     lock_take(&l->lock);
     const bool begins = !d->asked, here = begins && (is_quick(h, w) || !l->started);
     w->view = h;
@@ -372,8 +358,17 @@ int waits_judge(struct live *l, struct live_view *h,
     if (begins && !here)
         (void)crew_do_beside(l->crew, &d->job, turn);
     lock_drop(&l->lock);
-    if (here)
-        serve(l, d, true, w, &r);
+    if (!here)
+        return LIVE_PARKED;
+    const bool waits = w->done != NULL;
+    int r = ask(l, w, false);
+    const bool over = waits && r != LIVE_PARKED;
+    struct live_wait *next = take_next(l, d, over ? w : NULL, true);
+    if (next && over) { /* it does not wait for those behind it */
+        w->done(w, r);
+        r = LIVE_PARKED;
+    }
+    serve(l, d, next, true);
     return r;
 }
 

@@ -23,7 +23,7 @@
 
 struct live;
 struct live_view;
-struct view_draft;
+struct draft;
 
 /* What a request waits for: to be judged, for handles to be released, until its batch is durable. */
 enum live_needs { LIVE_JUDGED, LIVE_RELEASED, LIVE_DURABLE };
@@ -78,7 +78,7 @@ void waits_rest(struct live *l);
 int waits_judge(struct live *l, struct live_view *h,
                 int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w);
 /* Another request of this draft and this kind is to be judged. */
-bool waits_judged_by(const struct live *l, const struct view_draft *d,
+bool waits_judged_by(const struct live *l, const struct draft *d,
                      int (*ask)(struct live *l, struct live_wait *w, bool stopped));
 
 /* Of an entry: it waits for all edits. */

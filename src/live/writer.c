@@ -276,7 +276,7 @@ static void finish(struct live *l, struct job *job, int r)
     if (lost)
         failed(l);
     makings_settle(l, lost ? &l->flight.why : NULL);
-    struct view_draft *dead = lost ? NULL : tensors_landed(l, &l->flight);
+    struct draft *dead = lost ? NULL : tensors_landed(l, &l->flight);
     undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
     struct live_wait *waits = waits_end(l, lost ? l->next.number : l->flight.number, r, lost);
     l->settled = lost ? l->edits : l->flight.last;

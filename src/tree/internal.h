@@ -27,6 +27,8 @@ struct held {
     unsigned opens;        /* open files */
     /* Of a tensor: rows of views that were opened to be written: what files show then may be a draft's. */
     _Atomic uint32_t written;
+    /* The same: rows that a lookup has shown by this node because they were being written, though it is older. */
+    uint32_t looked;
     struct view kept; /* what they are read from, if the newest state lacks it; else empty */
 };
 
@@ -110,6 +112,9 @@ int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
 void tree_let_go(struct tree *t, struct held *h);
+/* A lookup has shown a draft by this node, which is not the newest; and whether one has since this was asked last. */
+void node_looked(struct tree *t, const struct node *n);
+bool node_was_looked(struct tree *t, const struct node *n);
 /* A view was opened to be written: open files of this node show what is written. */
 void node_written(struct tree *t, const struct node *n);
 /* struct newest's leaving(): open files keep the views that they need. */

@@ -247,6 +247,24 @@ void node_written(struct tree *t, const struct node *n)
         atomic_fetch_or(&h->written, (uint32_t)1 << n->row);
 }
 
+void node_looked(struct tree *t, const struct node *n)
+{
+    LOCKED(&t->newest.lock);
+    struct held *h = find_held(t, n);
+    if (h)
+        h->looked |= (uint32_t)1 << n->row;
+}
+
+bool node_was_looked(struct tree *t, const struct node *n)
+{
+    LOCKED(&t->newest.lock);
+    struct held *h = find_held(t, n);
+    const bool was = h && h->looked >> n->row & 1;
+    if (was)
+        h->looked &= ~((uint32_t)1 << n->row);
+    return was;
+}
+
 /* While nothing is edited: of the tree before. */
 static struct live_counts count_notes(struct tree *t)
 {

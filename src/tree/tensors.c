@@ -171,7 +171,10 @@ int tensors_look(struct tree *t, const struct node *dir, struct node *file, stru
     struct live *l = tensors_live(t);
     if (!l || dir->kind != NODE_TENSOR)
         return 0;
+    const uint32_t newest = file->number;
     live_view_look(l, dir->number, file->row, &file->number);
+    if (file->number != newest)
+        node_looked(t, file);
     return tensors_draft(t, file, ret);
 }
 
@@ -246,18 +249,21 @@ int tensors_join(struct tree *t, struct tree_file *f)
     return 0;
 }
 
-void tensors_opened(struct tree *t, struct tree_file *f)
+int tensors_opened(struct tree *t, struct tree_file *f)
 {
     struct live *l = tensors_live(t);
     if (!l || f->node.kind != NODE_TENSOR_FILE)
-        return;
+        return 0;
     CLEANUP(view_free) struct view v = tree_held_view(t, f->held, NULL);
     const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
     if (!tensor)
-        return;
+        return 0;
     const uint32_t number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
-    if (live_view_written(l, number, f->node.number, f->node.row, &f->cold))
+    const bool written = live_view_written(l, number, f->node.number, f->node.row, &f->cold);
+    if (written)
         node_written(t, &f->node);
+    /* Its draft has ended since the kernel looked it up: it looks again. By /proc/self/fd it comes back as it is. */
+    return node_was_looked(t, &f->node) && !written ? -ESTALE : 0;
 }
 
 bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,

@@ -30,8 +30,8 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
 /* Open the draft of a node that shows nothing else any more. -ESTALE. */
 int tensors_join(struct tree *t, struct tree_file *f);
-/* A file was opened to be read, which may be written. */
-void tensors_opened(struct tree *t, struct tree_file *f);
+/* A file was opened to be read, which may be written. -ESTALE: it is to be looked up again. */
+int tensors_opened(struct tree *t, struct tree_file *f);
 /* Read what is written to its node. False: it is to be read as it is stored. */
 bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
                   struct reply *r, int *ret);

@@ -397,10 +397,7 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : tensors_open(t, f, flags);
     if (r == 0 && f->node.kind != NODE_KEY) {
         r = row_open(t, f, flags);
-        if (r == 0)
-            tensors_opened(t, f);
-        else if (r == -ESTALE)
-            r = tensors_join(t, f);
+        r = r == 0 ? tensors_opened(t, f) : r == -ESTALE ? tensors_join(t, f) : r;
     }
     r = r > 0 ? 0 : r;
     if (r == 0)

@@ -350,6 +350,12 @@ static const struct script scripts[] = {
      "tnode C w; write C Y 1; tnode D r; read D XYcdefgh; close D; close C; close B; tnode C r "
      "=ESTALE",
      "a:I8:8=XYcdefgh " B C},
+    {"a lookup shows a draft by an older node, which is opened once the draft has ended", "tensors",
+     "topen R a/raw r; topen A a/raw rw; write A X; flush A; write A Y 1; tstat a/raw 8; tnote A; "
+     "close A;"
+     "tnode B r =ESTALE; topen B a/raw r; read B XYcdefgh; close B; tnode B r; read B abcdefgh; "
+     "close B; close R",
+     "a:I8:8=XYcdefgh " B C},
     {"a node is opened for writing while another view is written", "tensors",
      "topen A a/raw rw; tnote A; topen B a/raw r; tnode C r;"
      "close C; close B; close A; topen A a/f32 rw; tpoke A 0 '65';"

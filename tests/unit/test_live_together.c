@@ -31,7 +31,7 @@ static void test_signal(void)
     script_one(&r, "write A X 2");
     script_one(&r, "write B Y 3");
     struct live *l = atomic_load(&r.t->live);
-    struct view_draft *d = script_handle(&r, "A")->f->view->d;
+    struct draft *d = script_handle(&r, "A")->f->view->d;
     CU_ASSERT_EQUAL(d->of->judge(l, d, d->of->ends, NULL), 1); /* the first half of a close of A */
     script_one(&r, "& flush B");
     script_one(&r, "& flush A");

@@ -20,7 +20,7 @@
 struct pair {
     struct tensor_dir x;
     struct tensor_base *base; /* as the last edit left the tensor */
-    struct tensor_draft *d;
+    struct draft *d;
     enum tensor_view view;
     uint8_t *shown;
     size_t n, most;
@@ -42,7 +42,7 @@ static void pair_make(struct pair *p, uint32_t type, bool big, enum tensor_view 
 
 static void pair_free(struct pair *p)
 {
-    tensor_draft_free(p->d);
+    draft_free(p->d);
     tensor_base_unref(p->base);
     free(p->shown);
     tensor_dir_free(&p->x);
@@ -73,7 +73,7 @@ static void put(struct pair *p, size_t off, const void *bytes, size_t n)
         memset(p->shown + p->n, 0, off - p->n);
     memcpy(p->shown + off, bytes, n);
     p->n = p->n > off + n ? p->n : off + n;
-    CU_ASSERT_EQUAL(tensor_draft_size(p->d), p->n);
+    CU_ASSERT_EQUAL(draft_size(p->d), p->n);
 }
 
 static void cut(struct pair *p, size_t n)
@@ -182,7 +182,7 @@ static void check_judged(struct pair *p)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct err e = {0};
-    bool written = view_is_due(tensor_draft_state(p->d));
+    bool written = draft_is_due(p->d->state);
     int r = tensor_draft_judge(p->d, NULL, &edit, &e), want = 0;
     if (!written) {
         CU_ASSERT_EQUAL(r, TENSOR_SAME);
@@ -197,7 +197,7 @@ static void check_judged(struct pair *p)
     if (want < 0) {
         CU_ASSERT_EQUAL(r, want);
         CU_ASSERT_EQUAL(e.code, want);
-        CU_ASSERT_TRUE(view_is_due(tensor_draft_state(p->d)));
+        CU_ASSERT_TRUE(draft_is_due(p->d->state));
     } else {
         size_t n;
         uint8_t *before = tensor_dir_bytes(p->base, TENSOR_RAW, &n);
@@ -210,8 +210,8 @@ static void check_judged(struct pair *p)
         else if (r == TENSOR_CHANGED)
             check_passed(p, &edit, raw, n);
         free(before);
-        CU_ASSERT_TRUE(view_is_due(tensor_draft_state(p->d)) == fails || p->meanwhile);
-        CU_ASSERT_TRUE(view_is_due(tensor_draft_state(p->d)) || !fails);
+        CU_ASSERT_TRUE(draft_is_due(p->d->state) == fails || p->meanwhile);
+        CU_ASSERT_TRUE(draft_is_due(p->d->state) || !fails);
     }
     tensor_edit_free(&edit);
     free(raw);

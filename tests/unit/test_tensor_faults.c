@@ -20,7 +20,7 @@
 static void scenario(struct tensor_dir *x, const struct units_watch *watch, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     static uint8_t bytes[240000];
     *ret = tensor_draft_make(&x->logs, x->base, TENSOR_F32, &d, NULL);
     for (size_t i = 0; i < sizeof(bytes); i++)
@@ -36,7 +36,7 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
     if (*ret == TENSOR_CHANGED)
         tensor_draft_failed(d);
     tensor_edit_free(&edit);
-    tensor_draft_free(d);
+    draft_free(d);
 }
 
 /* Few bytes in the middle, more behind them and before them, and what was cut off is zeros again: in memory
@@ -44,7 +44,7 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
 static void spilled(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     uint8_t bytes[8000], got[3] = "???";
     size_t n = 0;
     memset(bytes, 0x41, sizeof(bytes));
@@ -68,7 +68,7 @@ static void spilled(struct tensor_dir *x, int *ret)
     if (*ret == TENSOR_CHANGED)
         tensor_draft_failed(d);
     tensor_edit_free(&edit);
-    tensor_draft_free(d);
+    draft_free(d);
 }
 
 static void draft_and_judge(struct tensor_dir *x, int *ret)
@@ -138,7 +138,7 @@ static void convert(struct tensor_dir *x, int *ret)
 static void save(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     static const uint8_t head[128] =
         "\x93NUMPY\x01\x00\x76\x00{'descr':'<f4','fortran_order':False,'shape':(3,64)}          "
         "                                                        ";
@@ -155,7 +155,7 @@ static void save(struct tensor_dir *x, int *ret)
     if (*ret == TENSOR_CHANGED)
         tensor_draft_failed(d);
     tensor_edit_free(&edit);
-    tensor_draft_free(d);
+    draft_free(d);
 }
 
 static void test_allocations(void)
@@ -185,7 +185,7 @@ static void test_cancel(void)
 static void test_late_file(void)
 {
     struct tensor_dir x;
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     struct err e = {0};
     char got[4];
     size_t n = 0;
@@ -195,14 +195,14 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_truncate(d, 8, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
-    CU_ASSERT_FALSE(view_is_due(tensor_draft_state(d)));
+    CU_ASSERT_FALSE(draft_is_due(d->state));
     tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* never */
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, "abcd", 4), 0);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
 }
 
@@ -210,7 +210,7 @@ static void test_late_file(void)
 static void test_halfway(void)
 {
     struct tensor_dir x;
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     struct err e = {0};
     uint8_t bytes[3000], got[800], expected[800] = {'a'};
     size_t n = 0;
@@ -225,9 +225,9 @@ static void test_halfway(void)
         tensor_dir_fault(&x, FAULT_BROKEN, 2, -ENOSPC);
         x.fs.brief = true;
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 1, bytes, sizeof(bytes), &e), -ENOSPC);
-        CU_ASSERT_EQUAL(tensor_draft_size(d), 1);
+        CU_ASSERT_EQUAL(draft_size(d), 1);
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 799, "z", 1, &e), -ENOSPC);
-        CU_ASSERT_EQUAL(tensor_draft_size(d), 1);
+        CU_ASSERT_EQUAL(draft_size(d), 1);
         tensor_dir_fault(&x, FAULT_NONE, 0, 0);
         if (!by_write)
             CU_ASSERT_EQUAL(tensor_draft_truncate(d, 800, &e), 0);
@@ -235,7 +235,7 @@ static void test_halfway(void)
         CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, sizeof(got), &n), 0);
         CU_ASSERT_EQUAL(n, sizeof(got));
         CU_ASSERT_EQUAL(memcmp(got, expected, sizeof(got)), 0);
-        tensor_draft_free(d);
+        draft_free(d);
         tensor_dir_free(&x);
     }
 }
@@ -246,7 +246,7 @@ static bool behind_judged(unsigned n)
 {
     enum { SEALED = 1 << 20, ALL = 3 << 20, BEHIND = 2 << 20 };
     struct tensor_dir x;
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     struct tensor_round round;
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     uint8_t *want = malloc(ALL);
@@ -262,7 +262,7 @@ static bool behind_judged(unsigned n)
     int r = tensor_draft_write(d, false, BEHIND, "behind", 6, NULL);
     bool failed = alloc_disarm();
     CU_ASSERT_EQUAL(r, failed ? -ENOMEM : 0);
-    CU_ASSERT_EQUAL(tensor_draft_size(d), failed ? SEALED : BEHIND + 6);
+    CU_ASSERT_EQUAL(draft_size(d), failed ? SEALED : BEHIND + 6);
     CU_ASSERT_EQUAL(tensor_draft_end(d, &round, false, TENSOR_SHORT), TENSOR_SHORT);
     CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_SHORT);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, SEALED, want + SEALED, ALL - SEALED, NULL), 0);
@@ -276,7 +276,7 @@ static bool behind_judged(unsigned n)
     tensor_draft_passed(d, now);
     tensor_base_unref(now);
     tensor_edit_free(&edit);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
     return failed;
 }
@@ -305,7 +305,7 @@ static void test_cut_model(void)
 /* ---- writers meanwhile ---- */
 
 struct writer {
-    struct tensor_draft *d;
+    struct draft *d;
     atomic_bool stop;
     atomic_uint rounds;
 };
@@ -354,7 +354,7 @@ static void test_meanwhile(void)
     atomic_store(&w.stop, true);
     (void)pthread_join(id, NULL);
     tensor_base_unref(now);
-    if (view_is_due(tensor_draft_state(w.d))) {
+    if (draft_is_due(w.d->state)) {
         struct tensor_edit edit = TENSOR_EDIT_INIT;
         if (tensor_draft_judge(w.d, NULL, &edit, NULL) == TENSOR_CHANGED) {
             struct tensor_base *next = tensor_dir_after(&x, w.d->base, &edit);
@@ -369,7 +369,7 @@ static void test_meanwhile(void)
     CU_ASSERT_EQUAL(memcmp(raw, shown, n), 0);
     free(raw);
     free(shown);
-    tensor_draft_free(w.d);
+    draft_free(w.d);
     tensor_dir_free(&x);
 }
 

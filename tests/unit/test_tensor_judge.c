@@ -15,27 +15,27 @@
 #include "quant/types.h"
 #include "tensor_dir.h"
 
-static struct tensor_draft *draft(struct tensor_dir *x, enum tensor_view view)
+static struct draft *draft(struct tensor_dir *x, enum tensor_view view)
 {
-    struct tensor_draft *d = NULL;
+    struct draft *d = NULL;
     struct err e = {0};
     CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x->logs, x->base, view, &d, &e), 0);
     return d;
 }
 
-static void put(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n)
+static void put(struct draft *d, uint64_t off, const void *bytes, size_t n)
 {
     struct err e = {0};
     CU_ASSERT_EQUAL_FATAL(tensor_draft_write(d, false, off, bytes, n, &e), 0);
 }
 
-static void cut(struct tensor_draft *d, uint64_t n)
+static void cut(struct draft *d, uint64_t n)
 {
     CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(d, n, NULL), 0);
 }
 
 /* The verdict, and a part of the line. */
-static void judged(struct tensor_draft *d, int want, const char *line)
+static void judged(struct draft *d, int want, const char *line)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct err e = {0};
@@ -48,7 +48,7 @@ static void judged(struct tensor_draft *d, int want, const char *line)
 }
 
 /* It is an edit: the tensor after it. */
-static struct tensor_base *accepted(struct tensor_dir *x, struct tensor_draft *d)
+static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct err e = {0};
@@ -88,7 +88,7 @@ static void one_value(uint32_t type, bool big)
     uint8_t *raw = tensor_dir_encode(type, big, 512 * 400), four[4];
     size_t first, last;
     tensor_dir_make(&x, type, big, SHAPE(512, 400), raw);
-    struct tensor_draft *d = draft(&x, TENSOR_F32);
+    struct draft *d = draft(&x, TENSOR_F32);
     put_u32(four, 0xc2fe0000, false); /* -127, it was 45 */
     put(d, (uint64_t)4 * 150001, four, 4);
     struct tensor_base *now = accepted(&x, d);
@@ -101,7 +101,7 @@ static void one_value(uint32_t type, bool big)
     put(d, (uint64_t)4 * 150001, four, 4); /* again the same: nothing changes any more */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
     free(raw);
 }
@@ -128,7 +128,7 @@ static void test_places(void)
     memset(bytes, 0xa5, n);
     tensor_dir_make(&x, F32, false, SHAPE(n / 4), NULL);
     const uint64_t off = x.base->store->place[x.base->place].off;
-    struct tensor_draft *d = draft(&x, TENSOR_RAW);
+    struct draft *d = draft(&x, TENSOR_RAW);
     put(d, 4096, bytes, n - 4096);
     CU_ASSERT_EQUAL_FATAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
     CU_ASSERT_TRUE_FATAL(edit.n > 1);
@@ -139,7 +139,7 @@ static void test_places(void)
     }
     tensor_draft_failed(d);
     tensor_edit_free(&edit);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
     free(bytes);
 }
@@ -156,14 +156,14 @@ static void test_write_back(void)
                 continue;
             tensor_dir_make(&x, id, i % 2, SHAPE(256, 5), NULL);
             uint8_t *bytes = tensor_dir_bytes(x.base, view, &n);
-            struct tensor_draft *d = draft(&x, view);
+            struct draft *d = draft(&x, view);
             cut(d, 0);
             for (size_t at = 0, len; at < n; at += len) {
                 len = n - at < 1000 ? n - at : 1000;
                 put(d, at, bytes + at, len);
             }
             judged(d, TENSOR_SAME, NULL);
-            tensor_draft_free(d);
+            draft_free(d);
             tensor_dir_free(&x);
             free(bytes);
         }
@@ -190,7 +190,7 @@ static void test_faults(void)
         uint8_t *raw =
             rows[i].type == IQ2_XXS_ID ? NULL : tensor_dir_encode(rows[i].type, false, 768);
         tensor_dir_make(&x, rows[i].type, false, SHAPE(256, 3), raw);
-        struct tensor_draft *d = draft(&x, TENSOR_F32);
+        struct draft *d = draft(&x, TENSOR_F32);
         put_u32(four, rows[i].bits, false);
         put(d, 4 * 300, four, 4);
         judged(d, rows[i].want, rows[i].line);
@@ -198,7 +198,7 @@ static void test_faults(void)
         CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 4 * 300, four, 4), 0);
         put(d, 4 * 300, four, 4);
         judged(d, TENSOR_SAME, NULL);
-        tensor_draft_free(d);
+        draft_free(d);
         tensor_dir_free(&x);
         free(raw);
     }
@@ -212,7 +212,7 @@ static void test_lengths(void)
     struct err e = {0};
     uint8_t bytes[4096] = {1, 2, 3};
     tensor_dir_make(&x, F32, false, SHAPE(1000), NULL);
-    struct tensor_draft *d = draft(&x, TENSOR_RAW);
+    struct draft *d = draft(&x, TENSOR_RAW);
     cut(d, 0);
     judged(d, TENSOR_SAME, NULL); /* a mere truncation */
     put(d, 0, bytes, 10);
@@ -223,18 +223,18 @@ static void test_lengths(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, UINT64_MAX, bytes, 2, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4001, false, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, true, &e), 0);
-    CU_ASSERT_EQUAL(tensor_draft_size(d), 10);
+    CU_ASSERT_EQUAL(draft_size(d), 10);
     CU_ASSERT_EQUAL(tensor_draft_write(d, true, 0, bytes, 90, &e), 0); /* at the end */
-    CU_ASSERT_EQUAL(tensor_draft_size(d), 100);
+    CU_ASSERT_EQUAL(draft_size(d), 100);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, false, &e), 0);
-    CU_ASSERT_EQUAL(tensor_draft_size(d), 4000);
+    CU_ASSERT_EQUAL(draft_size(d), 4000);
     struct tensor_base *now = accepted(&x, d);
     size_t n;
     uint8_t *raw = tensor_dir_bytes(now, TENSOR_RAW, &n);
     CU_ASSERT_TRUE(raw[0] == 1 && raw[10] == 1 && raw[12] == 3 && raw[13] == 0 && raw[3999] == 0);
     free(raw);
     tensor_base_unref(now);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
 }
 
@@ -266,7 +266,7 @@ static void test_npy_shape(void)
     struct tensor_dir x;
     uint8_t *raw = tensor_dir_encode(Q8_0_ID, false, 96);
     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(32, 3), raw);
-    struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+    struct draft *d = draft(&x, TENSOR_F32_NPY);
     size_t n = array(bytes, "<f4", SHAPE(32, 5), 1);
     CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 0, old, 64 * 4), 0);
     memcpy(bytes + 128, old, 64 * 4); /* two rows as they were */
@@ -287,7 +287,7 @@ static void test_npy_shape(void)
     put(d, 128 + 4, bytes + 128 + 4, 4); /* the same again */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
     free(raw);
 }
@@ -300,7 +300,7 @@ static void test_npy_reshape(void)
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     size_t n, first, last;
     tensor_dir_make(&x, Q4_K_ID, false, SHAPE(256, 6), NULL);
-    struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+    struct draft *d = draft(&x, TENSOR_F32_NPY);
     n = array(bytes, "<f4", SHAPE(512, 3), 0);
     CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 0, bytes + 128, 1536 * 4), 0);
     cut(d, 0);
@@ -317,7 +317,7 @@ static void test_npy_reshape(void)
     changed(&x, now, &first, &last);
     CU_ASSERT_TRUE(first >= 2 * 144 && last <= 3 * 144 && first < last);
     tensor_base_unref(now);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
 }
 
@@ -334,14 +334,14 @@ static void test_npy_scalar(void)
         struct tensor_edit edit = TENSOR_EDIT_INIT;
         uint8_t bytes[256];
         tensor_dir_make(&x, F32, false, NULL, 0, NULL);
-        struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+        struct draft *d = draft(&x, TENSOR_F32_NPY);
         size_t n = array(bytes, "<f4", rows[i].dims, rows[i].n_dims, 1234.5f);
         cut(d, 0);
         put(d, 0, bytes, n);
         CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
         CU_ASSERT_EQUAL(edit.shaped, rows[i].shaped);
         tensor_edit_free(&edit);
-        tensor_draft_free(d);
+        draft_free(d);
         tensor_dir_free(&x);
     }
 }
@@ -356,8 +356,7 @@ static void header(uint8_t *dst, size_t n, const char *dict)
 }
 
 /* A tensor has the values that its draft shows behind `head` bytes, of `width` bytes each. */
-static void same_values(struct tensor_draft *d, const struct tensor_base *now, size_t head,
-                        unsigned width)
+static void same_values(struct draft *d, const struct tensor_base *now, size_t head, unsigned width)
 {
     static uint8_t shown[65536];
     static float want[9600];
@@ -381,7 +380,7 @@ static void test_npy_in_place(void)
 {
     struct tensor_dir x;
     tensor_dir_sane(&x, F32, SHAPE(96, 100));
-    struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+    struct draft *d = draft(&x, TENSOR_F32_NPY);
     uint8_t head[192];
     header(head, 192, "{'descr':'<f2','fortran_order':False,'shape':(19200-32,)}");
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, head, 192, NULL), -EINVAL);
@@ -393,7 +392,7 @@ static void test_npy_in_place(void)
     CU_ASSERT_TRUE(now->n_dims == 1 && now->dims[0] == 9600);
     same_values(d, now, 192, 2);
     tensor_base_unref(now);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
 }
 
@@ -413,14 +412,14 @@ static void test_npy_header_again(void)
         struct tensor_dir x;
         uint8_t head[192];
         tensor_dir_sane(&x, F32, SHAPE(96, high));
-        struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+        struct draft *d = draft(&x, TENSOR_F32_NPY);
         cut(d, 0);
         put(d, 0, bytes, array(bytes, "<f4", SHAPE(96, 100), 1000));
         tensor_base_unref(accepted(&x, d));
         for (size_t i = 0; i < COUNT(rows); i++) {
             const uint64_t size = rows[i].head + (uint64_t)9600 * rows[i].width;
             header(head, rows[i].head, rows[i].dict);
-            if (size < tensor_draft_size(d))
+            if (size < draft_size(d))
                 cut(d, size);
             put(d, 0, head, rows[i].head);
             cut(d, size);
@@ -431,7 +430,7 @@ static void test_npy_header_again(void)
             judged(d, TENSOR_SAME, NULL);
             tensor_base_unref(now);
         }
-        tensor_draft_free(d);
+        draft_free(d);
         tensor_dir_free(&x);
     }
 }
@@ -442,7 +441,7 @@ static void test_npy_refused(void)
     struct tensor_dir x;
     struct err e = {0};
     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(32, 3), NULL);
-    struct tensor_draft *d = draft(&x, TENSOR_F16_NPY);
+    struct draft *d = draft(&x, TENSOR_F16_NPY);
     cut(d, 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "\x93NUMPZ", 6, &e), -EINVAL);
     cut(d, 0);
@@ -462,7 +461,7 @@ static void test_npy_refused(void)
     struct tensor_base *now = accepted(&x, d);
     CU_ASSERT_TRUE(now->dims[1] == 2);
     tensor_base_unref(now);
-    tensor_draft_free(d);
+    draft_free(d);
     tensor_dir_free(&x);
 }
 

@@ -36,7 +36,7 @@ static void making_begin(struct making *m, bool big)
 static void making_end(struct making *m)
 {
     for (size_t i = 0; i < TENSOR_VIEWS; i++)
-        tensor_draft_free(m->t.draft[i]);
+        draft_free(m->t.draft[i]);
     tensor_base_unref(m->none);
     tensor_dir_free(&m->x);
 }
@@ -158,7 +158,7 @@ static void test_raw(void)
 }
 
 /* All that it shows. */
-static void shows(struct tensor_draft *d, const uint8_t *want, size_t n)
+static void shows(struct draft *d, const uint8_t *want, size_t n)
 {
     size_t got = 0;
     uint8_t *bytes = malloc(n + 1);
@@ -183,7 +183,7 @@ static void sparse_raw(uint64_t n, uint64_t at)
     give_shape(&m, shape);
     CU_ASSERT_EQUAL_FATAL(
         tensor_draft_make(&m.x.logs, m.none, TENSOR_RAW, &m.t.draft[TENSOR_RAW], NULL), 0);
-    struct tensor_draft *d = m.t.draft[TENSOR_RAW];
+    struct draft *d = m.t.draft[TENSOR_RAW];
     CU_ASSERT_EQUAL(tensor_draft_truncate(d, n, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, at, want + at, (size_t)(n - at), NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, want, 1, NULL), 0);

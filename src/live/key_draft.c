@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+/* Drafts in metadata/: see key_draft.h. */
+#include "live/key_draft.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "base/bytes.h"
+#include "gguf/keys.h"
+#include "live/edits.h"
+#include "live/writer.h"
+#include "text/scan.h"
+#include "text/text.h"
+
+bool draft_is_shown(const struct draft *d)
+{
+    return d->state == DRAFT_EMPTIED || (d->state == DRAFT_WRITTEN && !d->why.code);
+}
+
+bool draft_is_unjudged(const struct draft *d)
+{
+    return draft_is_due(d->state) || d->state == DRAFT_SHORT;
+}
+
+static bool is_accepted(const struct draft *d)
+{
+    return d->state == DRAFT_ACCEPTED;
+}
+
+struct buf *file_bytes(struct file *f)
+{
+    bool in_memory = f->kind != FILE_KEY || (!f->name && f->draft);
+    if (f->draft && (in_memory || draft_is_shown(f->draft)))
+        return &f->draft->text;
+    return in_memory ? &f->content : NULL;
+}
+
+void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
+{
+    size_t n = f->draft ? f->draft->text.len : 0;
+    if (f->kind == FILE_HELPER && kind == FILE_KEY)
+        l->names.helper_bytes -= n;
+    if (f->kind == FILE_KEY && kind == FILE_HELPER)
+        l->names.helper_bytes += n;
+    f->kind = kind;
+}
+
+/* It is a key's text, which is to be its value; else a helper's bytes, or an orphan's: these are not judged. */
+static bool is_key(const struct file *f)
+{
+    return f->kind == FILE_KEY && f->name;
+}
+
+/* May the content have n bytes? */
+static int check_room(const struct live *l, const struct file *f, uint64_t n)
+{
+    if (f->kind == FILE_HELPER)
+        return names_have_room(&l->names, f->draft->text.len, n) ? 0 : -ENOSPC;
+    return n > TEXT_MAX ? -EFBIG : 0;
+}
+
+/* The content to begin with, and what is to be put back. empty: it is not needed. */
+static int fill(struct live *l, struct file *f, bool empty, struct buf *text, struct shown *before)
+{
+    if (f->kind == FILE_HELPER) {
+        *text = f->content;
+        f->content = BUF_INIT;
+    }
+    if (!is_key(f))
+        return 0;
+    *before = stored_value(l, f->name);
+    if (!empty)
+        shown_text(before, text);
+    return buf_error(text);
+}
+
+/* ---- a key's text ---- */
+
+/*
+ * Whether a text that ends in a newline is one to which only blanks, or further lines of an array,
+ * can be added: then what is wrong with it stays wrong. In brackets it is if it ends with one (a
+ * string of JSON holds no newline). Of arrays of arrays nothing is said.
+ */
+static bool looks_whole(const struct typed *type, const struct buf *text)
+{
+    const uint8_t *p = text->data;
+    size_t n = text->len;
+    if (n == 0 || p[n - 1] != '\n' || type->type == GGUF_STRING ||
+        (type->type == GGUF_ARRAY && type->elem == GGUF_ARRAY))
+        return false;
+    scan_trim(&p, &n);
+    return n > 0 && (*p != '[' || p[n - 1] == ']');
+}
+
+/* What is stored is accepted in any case. */
+static int parse(const struct live *l, const struct name *x, const struct buf *text,
+                 const struct typed *type, struct err *e)
+{
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    int r = edits_parse(l, x, text, type, &payload, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return edit_check_value(l->newest->view.snap->gguf, x->key, x->key_len, type->type,
+                            payload.data, payload.len, e);
+}
+
+/* Bytes that are not UTF-8 may be a part of the text that the file shows: that is always accepted. */
+static bool begins_stored(const struct live *l, const struct name *x, const struct buf *draft)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
+    shown_text(&s, &text);
+    return buf_error(&text) ||
+           (text.len >= draft->len && memcmp(text.data, draft->data, draft->len) == 0);
+}
+
+/*
+ * As far as it is cheap to find out. A text that one write brought whole is parsed if it looks so: a
+ * shell that echoes learns of a failure only here, for it does not look at what close(2) returns.
+ */
+static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
+                       struct err *e)
+{
+    const struct buf *text = &d->text;
+    struct typed type = stored_known_type(l, x);
+    bool known = type.set;
+    if (!known && !at_once) /* the type may become another */
+        return 0;
+    if (!known)
+        type = edits_type(l, x, text);
+    bool line = text->len && text->data[text->len - 1] == '\n';
+    bool whole = at_once && (looks_whole(&type, text) || (line && type.type == GGUF_STRING));
+    if (!known && !whole)
+        return 0;
+    int r = text_prefix_check(type.type, type.elem, text->data, text->len);
+    if (r == 0 && !whole)
+        return 0;
+    int why = parse(l, x, text, &type, e);
+    if (r == 0 && why == -EILSEQ)
+        return begins_stored(l, x, text) ? 0 : why;
+    if (r == 0) /* only these stay, whatever follows */
+        return why == -EINVAL || why == -ERANGE ? why : 0;
+    return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
+}
+
+/* It ends within a line. */
+static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
+{
+    struct typed type = stored_known_type(l, x);
+    bool open = type.set && text->len && !looks_whole(&type, text);
+    return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
+}
+
+/*
+ * A program that wrote half of a text and forked has had that half accepted: fork(2) and exec(2)
+ * close too. Now that the rest is refused, the value from before the draft comes back.
+ */
+static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
+{
+    struct err why = {0};
+    int r = d && d->accepted ? edits_restore(l, x, &d->before, &why) : 0;
+    if (r < 0)
+        live_log(l, LOG_ERR, "%s: cannot be put back: %s", x->key, why.msg);
+    if (r > 0)
+        (void)writer_accepted(l, NULL);
+    if (d)
+        d->accepted = false;
+    return name_refused(l, x, e);
+}
+
+/* What a mere truncation makes: the empty string or array. */
+static void accept_truncation(struct live *l, struct file *f)
+{
+    struct err e = {0};
+    struct name *x = f->name;
+    struct typed type = stored_known_type(l, x);
+    const struct key_row *row = key_find(x->key, x->key_len);
+    if (!type.set)
+        type.type = row ? row->type : GGUF_STRING;
+    if (type.type != GGUF_STRING && type.type != GGUF_ARRAY)
+        return;
+    int r = edits_accept(l, x, &f->draft->text, &e);
+    draft_event(f->draft, r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
+    if (r >= 0)
+        promise_make(&f->promise, x->edit);
+    if (r < 0)
+        l->failed = name_refused(l, x, &e); /* a release reports to nobody */
+    else if (r > 0)
+        (void)writer_accepted(l, NULL);
+}
+
+/* At the end of the mount a release is the daemon's own, not the program's: what no flush or fsync
+ * has judged is dropped. */
+static void key_end(struct live *l, struct file *f)
+{
+    if (f->draft->state == DRAFT_EMPTIED)
+        accept_truncation(l, f);
+    else if (draft_settle(l, f) > 0) /* the process was killed */
+        (void)writer_accepted(l, NULL);
+}
+
+/* ---- content ---- */
+
+/* Make the content `len` bytes long; what is new is zero. All helpers together are counted. */
+static int set_length(struct live *l, const struct file *f, uint64_t len)
+{
+    struct buf *b = &f->draft->text;
+    size_t was = b->len;
+    if (len > was)
+        buf_zero(b, (size_t)len - was);
+    else
+        b->len = (size_t)len;
+    if (f->kind == FILE_HELPER)
+        l->names.helper_bytes += b->len - was;
+    int r = buf_error(b);
+    b->err = 0;
+    return r;
+}
+
+static void empty(struct live *l, struct file *f)
+{
+    struct draft *d = f->draft;
+    (void)set_length(l, f, 0);
+    d->whole = true;
+    d->why = (struct err){0};
+    draft_event(d, DRAFT_EMPTY);
+}
+
+/* ---- begin ---- */
+
+static int begin(struct live *l, struct file *f, bool truncate, bool made,
+                 const struct err *unready)
+{
+    if (is_key(f) && unready->code)
+        return key_refuse(l, f->name, NULL, unready);
+    struct draft *d = draft_new();
+    int r = d ? fill(l, f, truncate || made, &d->text, &d->before) : -ENOMEM;
+    if (r < 0) {
+        draft_free(d);
+        return r;
+    }
+    d->whole = d->text.len == 0;
+    d->anew = made;
+    if (made)
+        draft_event(d, DRAFT_EMPTY);
+    f->draft = d;
+    f->drafts++;
+    return 0;
+}
+
+/* Begin anew from what is stored. */
+static int restart(struct live *l, struct file *f, bool truncate)
+{
+    struct draft *d = f->draft;
+    struct buf text = BUF_INIT;
+    struct shown before = SHOWN_NONE;
+    int r = fill(l, f, truncate, &text, &before);
+    if (r < 0) {
+        buf_free(&text);
+        shown_free(&before);
+        return r;
+    }
+    buf_free(&d->text);
+    shown_free(&d->before);
+    d->text = text;
+    d->before = before;
+    d->whole = text.len == 0;
+    d->closed = d->anew = d->accepted = false;
+    d->typed = (struct typed){0};
+    d->known = (struct typed_value){0};
+    d->why = (struct err){0};
+    draft_event(d, DRAFT_REOPEN);
+    return 0;
+}
+
+/*
+ * A program that opens a file begins with what it shows: not with the draft that was accepted, or
+ * refused by a close, whose last release the kernel has perhaps not reported yet.
+ */
+static bool is_over(const struct draft *d)
+{
+    return d->why.code || d->state == DRAFT_SHORT ? d->closed : is_accepted(d);
+}
+
+int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready)
+{
+    assert(lock_held(&l->lock));
+    int r = 0;
+    if (!f->draft)
+        r = begin(l, f, truncate, made, unready);
+    else if (is_key(f) && is_over(f->draft))
+        r = restart(l, f, truncate);
+    if (r < 0)
+        return r;
+    if (truncate)
+        empty(l, f);
+    f->draft->writers++;
+    return 0;
+}
+
+/* Before a draft is written at `off`, or made `off` bytes long: a program that goes beyond the end
+ * of what was accepted has seen the stored text, and means that. */
+static int reach(struct live *l, struct file *f, uint64_t off)
+{
+    bool beyond = is_accepted(f->draft) && off > f->draft->text.len;
+    return beyond && is_key(f) ? restart(l, f, false) : 0;
+}
+
+/* ---- write ---- */
+
+static int refuse(struct live *l, struct file *f, const struct err *e)
+{
+    if (!is_key(f))
+        return e->code;
+    draft_event(f->draft, DRAFT_REFUSE);
+    f->draft->why = *e;
+    return key_refuse(l, f->name, f->draft, e);
+}
+
+/* A text that is written in part is not a value: any failure refuses the whole draft. */
+int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
+                size_t n)
+{
+    struct draft *d = f->draft;
+    struct err e = {0};
+    uint64_t end = UINT64_MAX;
+    assert(lock_held(&l->lock));
+    d->closed = false;
+    if (append)
+        off = d->text.len;
+    (void)add_u64(off, n, &end);
+    int r = reach(l, f, off);
+    d->whole &= off <= d->text.len;
+    draft_event(d, DRAFT_WRITE);
+    if (r == 0)
+        r = check_room(l, f, end);
+    if (r == 0 && end > d->text.len)
+        r = set_length(l, f, end);
+    if (r == 0 && n)
+        memcpy(d->text.data + off, bytes, n);
+    if (r < 0)
+        (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
+    else if (is_key(f) && (d->whole || append)) /* an append keeps the rest */
+        r = key_written(l, f->name, d, d->text.len == n, &e);
+    return r < 0 ? refuse(l, f, &e) : 0;
+}
+
+int draft_truncate(struct live *l, struct file *f, uint64_t size)
+{
+    struct draft *d = f->draft;
+    assert(lock_held(&l->lock));
+    int r = check_room(l, f, size);
+    if (r == 0)
+        r = reach(l, f, size);
+    if (r == 0 && size == 0)
+        empty(l, f);
+    if (r < 0 || size == 0)
+        return r;
+    size_t was = d->text.len;
+    r = set_length(l, f, size);
+    if (r == 0 && size != was)
+        draft_event(d, DRAFT_WRITE);
+    d->whole &= size <= was;
+    return r;
+}
+
+/* ---- from draft to value ---- */
+
+/* A close may come from a fork of another thread, while the text is half written: what may still
+ * become a value is refused to that close only, and dropped by the last one. */
+static int judge_now(struct live *l, struct file *f)
+{
+    struct draft *d = f->draft;
+    struct err e = {0};
+    int r = edits_accept(l, f->name, &d->text, &e);
+    if (r == -EINVAL && key_may_go_on(l, f->name, &d->text)) {
+        draft_event(d, DRAFT_LACK);
+        return key_refuse(l, f->name, d, &e);
+    }
+    if (r < 0)
+        return refuse(l, f, &e);
+    draft_event(d, DRAFT_PASS);
+    d->accepted |= r > 0;
+    d->anew = false;
+    d->typed.set = false; /* the key has the type now */
+    promise_make(&f->promise, f->name->edit);
+    return r;
+}
+
+int draft_settle(struct live *l, struct file *f)
+{
+    struct draft *d = f->draft;
+    assert(lock_held(&l->lock));
+    if (!is_key(f))
+        return 0;
+    if (d->state == DRAFT_SHORT) /* nothing was written since */
+        return -EINVAL;
+    return d->state == DRAFT_WRITTEN && !d->why.code ? judge_now(l, f) : d->why.code;
+}
+
+/* ---- end, and from file to file ---- */
+
+void draft_leave(struct live *l, struct file *f)
+{
+    assert(lock_held(&l->lock));
+    struct draft *d = f->draft;
+    if (--d->writers > 0)
+        return;
+    if (f->kind == FILE_HELPER) {
+        file_free_content(&l->names, f);
+        f->content = d->text;
+        d->text = BUF_INIT;
+    } else if (is_key(f) && !l->ending) {
+        key_end(l, f);
+    }
+    f->draft = NULL;
+    draft_free(d);
+}
+
+void draft_to_key(struct draft *d, struct shown *before, bool emptied)
+{
+    shown_free(&d->before);
+    d->before = *before;
+    *before = SHOWN_NONE;
+    d->accepted = false;
+    d->why = (struct err){0};
+    draft_event(d, DRAFT_EMPTY);
+    if (emptied)
+        return;
+    d->anew = false;
+    draft_event(d, DRAFT_WRITE);
+    draft_event(d, DRAFT_PASS);
+}
+
+void draft_to_helper(struct draft *d, struct buf *text)
+{
+    buf_free(&d->text);
+    d->text = *text;
+    *text = BUF_INIT;
+    d->whole = d->text.len == 0;
+    d->typed.set = false;
+    d->anew = false;
+    d->why = (struct err){0};
+    draft_event(d, DRAFT_EMPTY);
+}
