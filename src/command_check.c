@@ -143,7 +143,7 @@ static void sink(void *arg, const struct check_finding *found)
 static enum check_outcome check_model(struct check *c, const struct model_path *m)
 {
     struct check_finding f = {CHECK_ERROR, CHECK_STRUCTURE, model_label(m), m->why,
-                              m->label ? "store" : "folder"};
+                              m->label ? "store" : "directory"};
     enum check_outcome outcome = CHECK_UNUSABLE;
     c->model = m;
     if (c->json)

@@ -208,51 +208,17 @@ static bool in_mount(const char *path, char **ret)
 
 /* ---- folders of models ---- */
 
-struct found {
-    char *path, *label; /* owned */
-    const char *name;   /* of the label: relative to the folder */
-    int error;
-    char *why; /* owned */
-};
-
-struct list {
-    struct found *of; /* owned */
-    size_t n, cap;
-};
-
-static void list_free(struct list *l)
+/* The name of a model: its label, relative to the folder. */
+static const char *name_in(const struct model_path *m, const char *folder)
 {
-    for (size_t i = 0; i < l->n; i++) {
-        free(l->of[i].path);
-        free(l->of[i].label);
-        free(l->of[i].why);
-    }
-    free(l->of);
-}
-
-static int add_found(struct list *l, const char *folder, const char *path, const char *label,
-                     int error, const char *why)
-{
-    struct found new = {.path = strdup(path),
-                        .label = strdup(label),
-                        .error = error,
-                        .why = why ? strdup(why) : NULL};
-    size_t n = strlen(folder);
-    if (!new.path || !new.label || (why && !new.why) ||
-        array_grow(&l->of, &l->cap, l->n, sizeof(new)) < 0) {
-        free(new.path);
-        free(new.label);
-        free(new.why);
-        return -ENOMEM;
-    }
-    new.name = new.label + (strncmp(new.label, folder, n) == 0 ? n : 0);
-    new.name += strspn(new.name, "/");
-    l->of[l->n++] = new;
-    return 0;
+    const char *name = model_label(m);
+    const size_t n = strlen(folder);
+    name += strncmp(name, folder, n) == 0 ? n : 0;
+    return name + strspn(name, "/");
 }
 
 /* In a mount of a folder of models: folders that are models, at any depth. */
-static int walk_mount(struct list *l, const char *top, const char *folder)
+static int walk_mount(struct models *l, const char *folder)
 {
     DIR *dir = opendir(folder);
     int r = 0;
@@ -260,49 +226,42 @@ static int walk_mount(struct list *l, const char *top, const char *folder)
         char *path, *model;
         if (e->d_name[0] == '.' || (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN))
             continue;
-        if (asprintf(&path, "%s/%s", folder, e->d_name) < 0)
+        if (asprintf(&path, "%s/%s", folder, e->d_name) < 0) {
             r = -ENOMEM;
-        else if (in_mount(path, &model)) {
-            r = add_found(l, top, model, path, 0, NULL);
-            free(model);
-        } else if (is_folder(path)) {
-            r = walk_mount(l, top, path);
+            break;
         }
-        if (r != -ENOMEM)
-            free(path);
+        if (in_mount(path, &model)) {
+            struct model_path new = {.path = model, .label = path};
+            r = models_put(l, &new);
+            continue;
+        }
+        if (is_folder(path))
+            r = walk_mount(l, path);
+        free(path);
     }
     if (dir)
         (void)closedir(dir);
     return r;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name(const void *a, const void *b, void *folder)
 {
-    return strcmp(((const struct found *)a)->name, ((const struct found *)b)->name);
+    return strcmp(name_in(a, folder), name_in(b, folder));
 }
 
-static int list_models(struct list *l, const char *folder)
+static int list_models(struct models *l, const char *folder)
 {
     struct statfs fs;
-    struct models m = MODELS_INIT;
-    int r;
-    if (statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC) {
-        r = walk_mount(l, folder, folder);
-    } else {
-        r = models_add(&m, folder);
-        for (size_t i = 0; r == 0 && i < m.n; i++)
-            r = add_found(l, folder, m.model[i].path, model_label(&m.model[i]), m.model[i].error,
-                          m.model[i].why);
-        models_free(&m);
-    }
+    const bool mount = statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC;
+    int r = mount ? walk_mount(l, folder) : models_add(l, folder);
     if (r == 0 && l->n)
-        qsort(l->of, l->n, sizeof(*l->of), by_name);
+        qsort_r(l->model, l->n, sizeof(*l->model), by_name, (void *)folder);
     return r;
 }
 
 struct folders {
     struct job *job;
-    struct list list[2];
+    struct models list[2];
     struct buf text; /* with --json: what is to be printed next */
     struct json json;
     int status;
@@ -316,22 +275,23 @@ static void print_json(struct folders *f)
 }
 
 /* With --json they are listed at the end. */
-static void add_only(struct folders *f, size_t k, const struct found *m)
+static void add_only(struct folders *f, size_t k, const char *name)
 {
     char shown[SHOW_MAX];
     f->status = worse(f->status, DIFFERENT);
     if (!f->job->json)
-        (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, m->name, strlen(m->name)));
+        (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, name, strlen(name)));
 }
 
-static void add_pair(struct folders *f, const struct found *a, const struct found *b)
+static void add_pair(struct folders *f, const struct model_path *a, const struct model_path *b)
 {
-    const char *const path[2] = {a->path, b->path}, *const label[2] = {a->label, b->label};
-    const struct found *bad = a->error ? a : b->error ? b : NULL;
+    const char *const path[2] = {a->path, b->path}, *const label[2] = {model_label(a),
+                                                                       model_label(b)};
+    const struct model_path *bad = a->error ? a : b->error ? b : NULL;
     if (bad) {
         struct err e = {0};
         (void)err_set(&e, bad->error, "%s", bad->why);
-        f->status = worse(f->status, trouble(bad->label, &e));
+        f->status = worse(f->status, trouble(model_label(bad), &e));
         return;
     }
     if (f->job->json) {
@@ -342,12 +302,14 @@ static void add_pair(struct folders *f, const struct found *a, const struct foun
 }
 
 /* The next name of both lists, with the model of each that has it, or NULL. False: that was all. */
-static bool next_pair(const struct folders *f, size_t at[2], const struct found *ret[2])
+static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
 {
-    const struct list *a = &f->list[0], *b = &f->list[1];
-    ret[0] = at[0] < a->n ? &a->of[at[0]] : NULL;
-    ret[1] = at[1] < b->n ? &b->of[at[1]] : NULL;
-    const int order = ret[0] && ret[1] ? strcmp(ret[0]->name, ret[1]->name) : 0;
+    const char *name[2];
+    for (size_t k = 0; k < 2; k++) {
+        ret[k] = at[k] < f->list[k].n ? &f->list[k].model[at[k]] : NULL;
+        name[k] = ret[k] ? name_in(ret[k], f->job->operand[k]) : NULL;
+    }
+    const int order = ret[0] && ret[1] ? strcmp(name[0], name[1]) : 0;
     if (order != 0)
         ret[order < 0] = NULL;
     at[0] += ret[0] != NULL;
@@ -357,19 +319,19 @@ static bool next_pair(const struct folders *f, size_t at[2], const struct found 
 
 static void pair_models(struct folders *f)
 {
-    const struct found *m[2];
+    const struct model_path *m[2];
     for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
         if (m[0] && m[1])
             add_pair(f, m[0], m[1]);
         else
-            add_only(f, !m[0], m[!m[0]]);
+            add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
 
 /* An object as of two models, with "models" instead of "keys" and "tensors". */
 static void json_models(struct folders *f)
 {
     static const char *const only[] = {"only_a", "only_b"};
-    const struct found *m[2];
+    const struct model_path *m[2];
     json_begin(&f->json, NULL, "{");
     json_text(&f->json, "a", f->job->operand[0]);
     json_text(&f->json, "b", f->job->operand[1]);
@@ -380,7 +342,7 @@ static void json_models(struct folders *f)
         json_begin(&f->json, only[k], "[");
         for (size_t at[2] = {0, 0}; next_pair(f, at, m);)
             if (!m[!k])
-                json_text(&f->json, NULL, m[k]->name);
+                json_text(&f->json, NULL, name_in(m[k], f->job->operand[k]));
         json_end(&f->json);
     }
     buf_str(json_item(&f->json, "same"), f->status == SAME ? "true" : "false");
@@ -403,7 +365,7 @@ static int compare_folders(struct job *j)
     if (buf_error(&f.text))
         r = buf_error(&f.text);
     for (size_t k = 0; k < 2; k++)
-        list_free(&f.list[k]);
+        models_free(&f.list[k]);
     buf_free(&f.text);
     return r < 0 ? no_memory() : f.status;
 }
@@ -421,7 +383,7 @@ static int compare_operands(struct job *j)
         r = compare_folders(j);
     } else if (folder[0] || folder[1]) {
         struct err e = {0};
-        (void)err_set(&e, -EISDIR, "is a folder of models, and the other is a model");
+        (void)err_set(&e, -EISDIR, "is a directory of models, and the other is a model");
         r = trouble(j->operand[folder[1]], &e);
     } else {
         const char *const path[2] = {inside[0] ? inside[0] : j->operand[0],

@@ -86,9 +86,6 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 
 void check_tell_journal(const char *label, check_sink *sink, void *arg)
 {
-    report(
-        &(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
-        CHECK_WARNING, "journal",
-        "an edit was interrupted; the check includes what it still has to write (--recover writes "
-        "it)");
+    report(&(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
+           CHECK_WARNING, "journal", "an interrupted edit counts as written (--recover writes it)");
 }

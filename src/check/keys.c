@@ -30,8 +30,7 @@ int rule_key_syntax(struct checker *c)
             continue;
         (void)where_key(c->g, i, where);
         if (key_valid(key, n))
-            report(c, CHECK_WARNING, where,
-                   "segments must be lower_snake_case: a to z, 0 to 9 and _");
+            report(c, CHECK_WARNING, where, "is not lower_snake_case");
         else if (n > KEY_MAX)
             report(c, CHECK_ERROR, where, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
         else
@@ -259,9 +258,7 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
     if (len == 0 || (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
         return;
     report(c, CHECK_ERROR, "key 'split.no'",
-           "file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
-           "readers will not find the others",
-           no + 1, count, tail);
+           "the name of file %" PRIu64 " of %" PRIu64 " must end in %s", no + 1, count, tail);
 }
 
 /* If the files fit together, file.c reports more about them. */

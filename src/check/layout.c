@@ -35,8 +35,7 @@ int rule_version(struct checker *c)
 int rule_alignment(struct checker *c)
 {
     if (c->g->alignment % 8)
-        report(c, CHECK_WARNING, "key 'general.alignment'",
-               "%" PRIu64 " is not a multiple of 8, which the specification requires",
+        report(c, CHECK_WARNING, "key 'general.alignment'", "must be a multiple of 8, is %" PRIu64,
                c->g->alignment);
     return 0;
 }
@@ -98,8 +97,8 @@ static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gg
     uint64_t padded;
     if (next && align_u64(first, c->g->alignment, &padded) && last > padded)
         report(c, CHECK_ERROR, where_tensor(c->g, (uint32_t)(next - c->g->tensor), where),
-               "its data begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps",
-               last, last - padded);
+               "begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps", last,
+               last - padded);
     return 0;
 }
 

@@ -22,6 +22,7 @@ struct looked {
     uint64_t number;
     bool tell;        /* report what is missing */
     int experts;      /* in this block: 1 yes, 0 no, -1 not known */
+    int recurrent;    /* the same */
     unsigned present; /* tensors that were looked for and are there */
 };
 
@@ -81,16 +82,20 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;
     unsigned most = 0, least = UINT32_MAX, before = b->present;
-    bool tell = b->tell, differ = has(at, end, "_exps"), all = true;
+    bool tell = b->tell, ffn = true, all = true;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= has(p, q, "_exps");
-        differ &= has(p, q, "ffn_"); /* else its layers are of other kinds too */
+        ffn &= has(p, q, "ffn_"); /* else its layers are of other kinds too */
     }
+    const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
+    const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
+    const int recurrent = has(at, end, state) ? b->recurrent : -1;
     b->tell = false;
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
-        if (differ && !all && b->experts >= 0 && has(p, q, "_exps") != (b->experts > 0))
+        if ((experts >= 0 && has(p, q, "_exps") != (experts > 0)) ||
+            (recurrent >= 0 && has(p, q, state) != (recurrent > 0)))
             continue;
         b->present = 0;
         unsigned missing = look_words(b, p, q);
@@ -132,13 +137,34 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
+/* What these read of the block's kind; others go by its tensors. */
+static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
+{
+    struct text arch = fact_text(g, "general.architecture");
+    uint64_t interval = 4, ahead = 0, heads;
+    uint32_t key = fact_arch_key(g, "attention.head_count_kv");
+    if (key == UINT32_MAX)
+        key = fact_arch_key(g, "attention.head_count");
+    if (needs_list("granitehybrid jamba lfm2 lfm2moe plamo2", arch))
+        return fact_layer_uint(g, key, block, &heads) ? heads == 0 : -1;
+    (void)fact_arch_uint(g, "full_attention_interval", &interval);
+    (void)fact_arch_uint(g, "nextn_predict_layers", &ahead);
+    if (!needs_list("qwen3next qwen35 qwen35moe", arch) ||
+        fact_arch_key(g, "attention.recurrent_layers") != UINT32_MAX || interval == 0)
+        return -1;
+    return block + ahead < count && (block + 1) % interval != 0;
+}
+
 /* A block without any tensor is reported by the rule about blocks. */
 static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
                         uint64_t count)
 {
     for (uint64_t i = first; i < count && i - first <= c->g->n_tensors; i++) {
-        struct looked b = {
-            .c = c, .block = row->block, .number = i, .experts = experts_in(c->g, i)};
+        struct looked b = {.c = c,
+                           .block = row->block,
+                           .number = i,
+                           .experts = experts_in(c->g, i),
+                           .recurrent = recurrent_in(c->g, i, count)};
         look(&b, row->tensors);
         b.tell = true;
         if (b.present)
@@ -155,7 +181,7 @@ int rule_tensors(struct checker *c)
     (void)fact_arch_uint(c->g, "block_count", &count);
     for (size_t i = 0; i < need_tensors_len; i++) {
         const struct need_tensors *row = &need_tensors[i];
-        struct looked all = {.c = c, .block = "", .tell = true};
+        struct looked all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
         if (!needs_list(row->archs, arch))
             continue;
         if (row->block[0])

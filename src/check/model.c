@@ -14,12 +14,14 @@ int rule_tokens(struct checker *c)
     char where[WHERE_MAX];
     struct gguf_value tokens, v;
     bool has = fact_value(c->g, "tokenizer.ggml.tokens", &tokens) && tokens.type == GGUF_ARRAY;
+    if (text_is(fact_text(c->g, "tokenizer.ggml.model"), "no_vocab"))
+        return 0;
     for (size_t i = 0; i < COUNT(arrays); i++) {
         if (!fact_value(c->g, arrays[i], &v) || v.type != GGUF_ARRAY)
             continue;
         (void)where_key(c->g, gguf_find_key(c->g, arrays[i], strlen(arrays[i])), where);
         if (!has)
-            report(c, CHECK_ERROR, where, "tokenizer.ggml.tokens, which it describes, is missing");
+            report(c, CHECK_ERROR, where, "tokenizer.ggml.tokens is missing");
         else if (v.count != tokens.count)
             report(c, v.count < tokens.count ? CHECK_ERROR : CHECK_WARNING, where,
                    "%" PRIu64 " elements for %" PRIu64 " tokens", v.count, tokens.count);
@@ -63,7 +65,7 @@ int rule_token_ids(struct checker *c)
         if (kv->key_len > strlen(begin) && memcmp(key, begin, strlen(begin)) == 0 &&
             ends_with(key, kv->key_len, "_token_id") && fact_value_uint(&v, &id) && id >= tokens &&
             id != UINT32_MAX) /* llama.cpp saves those that are absent so */
-            report(c, CHECK_ERROR, where_key(c->g, i, where),
+            report(c, CHECK_WARNING, where_key(c->g, i, where),
                    "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
     }
     return 0;
@@ -135,8 +137,8 @@ static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_k
             return;
         if (heads && kv && heads % kv)
             report(c, CHECK_ERROR, where_key(c->g, kv_key, where),
-                   "%" PRIu64 " heads cannot share %" PRIu64 " key-value heads%s", heads, kv,
-                   n > 1 ? ", in one of the layers" : "");
+                   "%" PRIu64 " heads cannot share %" PRIu64 " KV heads%s", heads, kv,
+                   n > 1 ? ", in a layer" : "");
     }
 }
 
@@ -152,8 +154,7 @@ int rule_heads(struct checker *c)
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
     if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
         report(c, CHECK_ERROR, where_key(c->g, key, where),
-               "%" PRIu64 " heads do not divide an embedding of %" PRIu64
-               ", and attention.key_length is missing",
+               "%" PRIu64 " heads do not divide %" PRIu64 ", and attention.key_length is missing",
                heads, width);
     if (kv != UINT32_MAX)
         heads_of_layers(c, key, kv);
@@ -244,6 +245,10 @@ int rule_values(struct checker *c)
     if (v.type == GGUF_STRING && !needs_list("none linear yarn longrope", type))
         report(c, CHECK_ERROR, where_key(c->g, key, where), "'%s' is not a scaling that is known",
                show(shown, type.at, type.len));
+    uint64_t interval;
+    if (fact_arch_uint(c->g, "full_attention_interval", &interval) && interval == 0)
+        report(c, CHECK_ERROR,
+               where_key(c->g, fact_arch_key(c->g, "full_attention_interval"), where), "is 0");
     check_experts(c);
     check_turned(c);
     check_sections(c);

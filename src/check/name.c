@@ -83,14 +83,10 @@ static bool can_suggest(const struct gguf *g)
 
 static const char suffix[] = ".gguf";
 
-static void suggest(struct checker *c, const char *why)
+static void suggest(struct checker *c)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     char shown[SHOW_MAX];
-    if (!can_suggest(c->g)) {
-        report(c, CHECK_NOTE, "file name", "%s", why);
-        return;
-    }
     file_name_suggest(c->g, &name);
     if (c->shards) {
         name.len -= strlen(suffix);
@@ -99,7 +95,7 @@ static void suggest(struct checker *c, const char *why)
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
-    report(c, CHECK_NOTE, "file name", "%s: the name would be %s", why, shown);
+    report(c, CHECK_NOTE, "file name", "by convention it is %s", shown);
 }
 
 int rule_size_label(struct checker *c)
@@ -135,12 +131,15 @@ int rule_file_name(struct checker *c)
         return 0;
     whole_name(c, name);
     if (!file_name_parse(name, &f)) {
-        suggest(c, "is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf");
+        if (can_suggest(c->g))
+            suggest(c);
+        else
+            report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
         return 0;
     }
     for (int i = 0; i < FILE_PARTS; i++)
         check_part(c, (enum file_part)i, f.part[i]);
     if (c->reported && can_suggest(c->g))
-        suggest(c, "with all that the model says");
+        suggest(c);
     return 0;
 }

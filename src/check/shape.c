@@ -159,6 +159,8 @@ static bool length(const struct layer *t, char letter, uint64_t *ret)
     case 'Y':
         return (has && *ret) || quotient(t, 'F', 'U', ret);
     case 'S':
+        if (needs_list("qwen2moe qwen3next qwen35moe", t->l->arch))
+            return (has && *ret) || length(t, 'F', ret);
         return (has && *ret) || product(t, 'Z', 'Y', ret);
     default:
         return has;
@@ -258,9 +260,8 @@ static void tell(struct checker *c, uint32_t i, const struct dims *d)
         buf_str(&want, k ? " x " : "");
     }
     if (!buf_error(&is) && !buf_error(&want))
-        report(c, CHECK_ERROR, where_tensor(c->g, i, where),
-               "is %.*s, but the model's keys make it %.*s", (int)is.len, (const char *)is.data,
-               (int)want.len, (const char *)want.data);
+        report(c, CHECK_ERROR, where_tensor(c->g, i, where), "is %.*s, keys make it %.*s",
+               (int)is.len, (const char *)is.data, (int)want.len, (const char *)want.data);
 }
 
 /* ---- the rule ---- */

@@ -205,7 +205,7 @@ static void add_datasets(const struct gguf *g, struct buf *out)
         buf_printf(out, " and %" PRIu64 " more", v.count - 4);
 }
 
-/* "adapter, lora, alpha 16", "importance matrix of wiki.train.raw, chunks 125, of 512 tokens" */
+/* "adapter, lora, alpha 16", "importance matrix of wiki.train.raw, chunks 125, chunk size 512" */
 static void type_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
     static const struct named adapter[] = {{"adapter.type", ""}, {"adapter.lora.alpha", "alpha"}};
@@ -213,7 +213,7 @@ static void type_text(const struct summary *s, const struct fact *f, struct buf 
                                              {"clip.vision.projector_type", "vision"},
                                              {"clip.audio.projector_type", "audio"}};
     static const struct named chunks[] = {{"imatrix.chunk_count", "chunks"},
-                                          {"imatrix.chunk_size", "of tokens"}};
+                                          {"imatrix.chunk_size", "chunk size"}};
     CLEANUP(buf_free) struct buf more = BUF_INIT;
     struct text type = fact_text(s->g, f->key);
     const char *name = NULL;

@@ -143,7 +143,7 @@ static void look_at_tokens(struct looked *l, struct text t, const struct gguf_va
             known[i] |= found[i].len == item.len && memcmp(found[i].at, item.data, item.len) == 0;
     for (size_t i = 0; i < n; i++)
         if (!known[i])
-            report(l->c, CHECK_WARNING, l->where, "writes %s, which is not in the vocabulary",
+            report(l->c, CHECK_WARNING, l->where, "writes %s, which is not a token",
                    show(shown, found[i].at, found[i].len));
 }
 

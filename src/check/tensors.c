@@ -73,6 +73,8 @@ int rule_tensor_type(struct checker *c)
         else if (!type)
             report(c, CHECK_ERROR, where_tensor(c->g, i, where), "type %" PRIu32 " is not known",
                    t->stored_id);
+        else if (t->stored_id && t->name_len > 6 && memcmp(gguf_name(c->g, t), "rope_f", 6) == 0)
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where), "is %s, must be F32", type->name);
         else if (type->block_len == 0)
             report(c, CHECK_ERROR, where_tensor(c->g, i, where),
                    "type %" PRIu32 " (%s) is retired: readers refuse it", t->stored_id, type->name);
@@ -92,8 +94,7 @@ int rule_quantization(struct checker *c)
             continue;
         if (!fact_later_shard(c->g))
             report(c, CHECK_WARNING, where_tensor(c->g, i, where),
-                   "is quantised (%s), but the key general.quantization_version is missing",
-                   type->name);
+                   "is %s, without general.quantization_version", type->name);
         break;
     }
     return 0;
@@ -198,8 +199,8 @@ int rule_known_name(struct checker *c)
     }
     if (n)
         report(c, CHECK_NOTE, where_tensor(c->g, first, where),
-               n == 1 ? "the specification does not list this name"
-                      : "the specification does not list this name, nor %" PRIu32 " more",
+               n == 1 ? "the specification lacks it"
+                      : "the specification lacks it, and %" PRIu32 " more",
                n - 1);
     return 0;
 }

@@ -62,7 +62,7 @@ static int check_twice(struct checker *c, const struct gguf_value *tokens)
             (void)show(shown, list[i].at, list[i].len);
     if (twice)
         report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'",
-               "%" PRIu64 " tokens are there twice, the first in order is '%s'", twice, shown);
+               "%" PRIu64 " tokens are there twice, one is '%s'", twice, shown);
     free(list);
     return 0;
 }
@@ -79,6 +79,10 @@ int rule_tokenizer(struct checker *c)
     if (!model.at && (has || needs_know(fact_text(c->g, "general.architecture"))))
         report(c, CHECK_ERROR, "metadata", "the required key %s is missing", model_key);
     uint64_t rows;
+    if (needs_list("bert nomic-bert nomic-bert-moe jina-bert-v3",
+                   fact_text(c->g, "general.architecture")) &&
+        (!fact_uint(c->g, "tokenizer.ggml.token_type_count", &rows) || rows == 0))
+        report(c, CHECK_ERROR, "metadata", "tokenizer.ggml.token_type_count is missing, or 0");
     if (text_is(model, "no_vocab") && !fact_arch_uint(c->g, "vocab_size", &rows))
         report(c, CHECK_ERROR, "metadata", "without a vocabulary the key vocab_size is required");
     if (!model.at || text_is(model, "no_vocab") || text_is(model, "none"))
@@ -90,7 +94,8 @@ int rule_tokenizer(struct checker *c)
         report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.tokens is missing");
     if (text_is(model, "gpt2")) {
         check_pre(c, fact_text(c->g, "tokenizer.ggml.pre"));
-        if (!fact_value(c->g, "tokenizer.ggml.merges", &merges))
+        if (!fact_value(c->g, "tokenizer.ggml.merges", &merges) &&
+            !text_is(fact_text(c->g, "tokenizer.ggml.pre"), "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
     return has && tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING ? check_twice(c, &tokens)

@@ -129,7 +129,7 @@ static int check_backup(const struct edit_file *f, const struct edit_options *o,
     struct stat st;
     int r = edit_backup_name(name, f, o, e);
     if (r == 0 && f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && S_ISDIR(st.st_mode))
-        r = err_set(e, -EISDIR, "%s, which is to be the backup, is a folder",
+        r = err_set(e, -EISDIR, "%s, which is to be the backup, is a directory",
                     show(shown, name, strlen(name)));
     return r;
 }

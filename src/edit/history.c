@@ -99,7 +99,7 @@ static int step(const struct history *h, int dir, const char *name, bool make, s
     if (fd == -ENOENT && make) {
         int r = sys->fstat(sys, dir, &st);
         if (r == 0 && st.st_uid != geteuid() && st.st_uid != 0)
-            r = refuse(h, -EPERM, "the folder above it belongs to another user", e);
+            r = refuse(h, -EPERM, "the directory above it belongs to another user", e);
         else if (r == 0)
             r = sys->mkdirat(sys, dir, name, 0700);
         if (r == 0)
@@ -139,7 +139,7 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
     if (r < 0)
         return r;
     if (st.st_uid != geteuid())
-        return refuse(h, -EPERM, "it, or the folder above it, belongs to another user", e);
+        return refuse(h, -EPERM, "it, or the directory above it, belongs to another user", e);
     if (st.st_mode & others)
         return refuse(h, -EPERM, "other users may enter or write it (chmod 700 allows its use)", e);
     return 0;
@@ -165,7 +165,8 @@ static int open_folder(struct history *h, bool make, struct err *e)
         }
     }
     if (dir == -ELOOP || dir == -ENOTDIR)
-        return refuse(h, dir, "it, or a folder above it, is not a folder: Not a directory", e);
+        return refuse(h, dir, "it, or a directory above it, is not a directory: Not a directory",
+                      e);
     if (dir < 0)
         return why.code ? err_set(e, dir, "%s", why.msg) : refuse(h, dir, strerror(-dir), e);
     h->dir = dir;
@@ -187,7 +188,7 @@ static int lock_open(struct history *h, bool make, unsigned patience, struct err
     }
     if (patience && (r == -EWOULDBLOCK || r == -EINTR))
         return refuse(h, -EAGAIN, "another process has locked it", e);
-    return r < 0 ? failed(h, r, "lock its folder", e) : 0;
+    return r < 0 ? failed(h, r, "lock its directory", e) : 0;
 }
 
 /* A folder that was removed while it was open is left for the one that now has its name. */
@@ -884,7 +885,7 @@ static int prune_all(struct history *h, struct err *e)
         struct census c = {.h = h, .look = look};
         int r = h->sys->list(h->sys, h->dir, count_file, &c);
         if (r < 0)
-            return failed(h, r, "list its folder", e);
+            return failed(h, r, "list its directory", e);
         if (c.bytes <= HISTORY_BYTES_MAX || (look && !c.name[0]))
             return 0;
         r = look ? load_name(h, c.name, NULL, &f, e) : 0;

@@ -249,7 +249,7 @@ int history_job_look(struct history_job *j, struct history *ret, struct err *e)
         r = -EIO;
     lock_drop(&j->lock);
     if (r < 0)
-        return err_set(e, r, "the folder of the history does not answer");
+        return err_set(e, r, "the directory of the history does not answer");
     return history_open(ret, j->h.sys, j->h.home, j->h.model, j->h.keep, e);
 }
 

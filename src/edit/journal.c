@@ -839,7 +839,7 @@ static int sweep(const struct edit_file *f, unsigned *removed, struct err *e)
         r = f->sys->list(f->sys, f->dir, sweep_one, &s);
     }
     *removed = s.removed;
-    return r < 0 ? err_set(e, r, "cannot list the model's folder: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(e, r, "cannot list the model's directory: %s", strerror(-r)) : 0;
 }
 
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)

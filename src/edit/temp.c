@@ -308,7 +308,7 @@ static int check_displaced(const struct edit_file *f, const struct temp *t, stru
 static int sync_folder(const struct edit_file *f, struct err *e)
 {
     int r = sys_sync_dir(f->sys, f->dir);
-    return r < 0 ? err_set(e, r, "cannot sync the model's folder: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(e, r, "cannot sync the model's directory: %s", strerror(-r)) : 0;
 }
 
 /* The new file is the model now: f takes its descriptor. */

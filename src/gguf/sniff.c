@@ -127,7 +127,7 @@ static const struct {
     struct sniffed kind;
 } kinds[] = {
     {is_empty,       {"an empty file", "the download failed or has not begun; " AGAIN}},
-    {is_lfs,         {"a git-lfs pointer", "\"git lfs pull\" in its folder downloads the model"}},
+    {is_lfs,         {"a git-lfs pointer", "\"git lfs pull\" in its directory downloads the model"}},
     {is_html,        {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", by its direct link (.../resolve/..., not .../blob/...)"}},
     {is_safetensors, {"a safetensors file", "convert it with llama.cpp's convert_hf_to_gguf.py, or download the model as GGUF"}},
     {is_json,        {"a JSON text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
@@ -188,5 +188,5 @@ int sniff_folder(struct err *e)
 {
     return err_set(
         e, -EISDIR,
-        "is a folder, not a GGUF file: name a model in it (ggufs --info FOLDER lists them)");
+        "is a directory, not a GGUF file: name a model in it (ggufs --info DIRECTORY lists them)");
 }

@@ -15,7 +15,7 @@
 
 struct sniffed {
     const char *what; /* "a git-lfs pointer" */
-    const char *todo; /* "'git lfs pull' in its folder downloads the model" */
+    const char *todo; /* "'git lfs pull' in its directory downloads the model" */
 };
 
 /* So many bytes are enough to recognise every kind. */

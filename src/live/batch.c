@@ -129,9 +129,16 @@ static void carry(struct live *l, struct name *from, struct name *to)
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     assert(lock_held(&l->lock) && to->key && from->spare);
-    add_step(l, (struct step){from, to, from->file, from->file->drafts});
-    promise_make(&from->file->promise, l->edits);
+    struct file *f = from->file, *before = to->file;
+    const bool again = before && before->steps && before->home == from && !before->opens;
+    add_step(l, (struct step){from, to, f, f->drafts});
+    f->home = from;
+    promise_make(&f->promise, l->edits);
     carry(l, from, to);
+    if (again) { /* the name would get back what was saved last */
+        before->home = NULL;
+        file_free_content(&l->names, before);
+    }
 }
 
 /* It was removed since, or has gone to a backup. */
@@ -165,7 +172,7 @@ static void helper_anew(struct live *l, struct name *x, struct file *f)
 static void play_back(struct live *l, const struct step *s)
 {
     struct file *f = s->file;
-    if (s->from->file || is_taken_away(s->from))
+    if (s->from->file || is_taken_away(s->from) || !f->home)
         return;
     bool helper = !s->from->key;
     if ((!f->name || f->name == s->to) && (!f->draft || f->drafts == s->drafts)) {

@@ -96,7 +96,9 @@ struct file {
     unsigned opens;         /* handles */
     unsigned pins;          /* names that keep it */
     unsigned steps;         /* that may move it back */
-    uint64_t lookups;       /* references of the kernel */
+    const struct name
+        *home;        /* the name that it goes back to with its bytes if its edit fails; or NULL */
+    uint64_t lookups; /* references of the kernel */
 };
 
 struct number {

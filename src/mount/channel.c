@@ -114,7 +114,7 @@ int channel_open(const char *operand, struct channel *c, struct err *e)
     if (r < 0 || c->daemon)
         return r;
     if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
+        return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
     char *real = real_model(operand);
     r = real ? find_by_file(real, c, e) : 0;
     free(real);

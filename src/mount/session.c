@@ -348,7 +348,7 @@ static int check_spot(const struct mnt_options *o, struct shelf *t, struct err *
 {
     if (!shelf_is_folder(t) || !path_below(shelf_path(t), o->mountpoint))
         return 0;
-    return err_set(e, -EINVAL, "the mount would cover the folder; mount it elsewhere, or in it");
+    return err_set(e, -EINVAL, "the mount would cover the directory; mount it elsewhere, or in it");
 }
 
 int mnt_run(struct mnt_options *o, struct err *e)

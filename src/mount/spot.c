@@ -217,5 +217,5 @@ int spot_prepare(char **mountpoint, struct err *e)
         return r;
     if (stat(path, &st) < 0)
         return no_path(path, errno, shown, e);
-    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", shown);
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a directory", shown);
 }

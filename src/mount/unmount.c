@@ -169,7 +169,7 @@ static int busy(const struct target *t, struct err *e)
     buf_char(&users, '\0');
     if (buf_error(&users) || users.len == 1)
         return err_set(e, -EBUSY,
-                       "is in use, by the working folder of this command, or by a process "
+                       "is in use, by the working directory of this command, or by a process "
                        "that cannot be seen");
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }

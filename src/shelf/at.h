@@ -16,6 +16,7 @@ struct shelf {
     struct shelf_options opt;
     struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a folder */
     _Atomic(uint64_t) rights; /* its tree_look() of the last time; 0: never */
+    bool store;               /* the folder is a store when it is mounted */
     struct reach reach;
     struct slots slots;
 };

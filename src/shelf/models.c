@@ -14,64 +14,45 @@
 #include "model/split.h"
 #include "shelf/place.h"
 
-/* ---- sets that grow ---- */
+/* ---- folders and files, each once ---- */
 
-/* Room for number n; the numbers before are hashed anew when the index is replaced. */
-static int growing_room(struct growing *s, size_t n, uint64_t (*hash)(const void *list, size_t i),
-                        const void *list)
-{
-    struct index bigger;
-    size_t room = s->room ? 2 * s->room : 64;
-    if (n < s->room)
-        return 0;
-    if (index_init(&bigger, room) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        index_insert(&bigger, hash(list, i), (uint32_t)i);
-    index_free(&s->index);
-    *s = (struct growing){bigger, room};
-    return 0;
-}
-
-static uint64_t hash_path(const void *list, size_t i)
-{
-    const char *path = ((const struct model_path *)list)[i].path;
-    return hash_name(path, strlen(path));
-}
-
-static uint64_t hash_id(const void *list, size_t i)
-{
-    const struct file_id *id = (const struct file_id *)list + i;
-    uint64_t words[] = {id->dev, id->ino};
-    return hash_name(words, sizeof(words));
-}
+struct file_id {
+    struct link link; /* the first */
+    dev_t dev;
+    ino_t ino;
+    size_t model; /* its number, of a file */
+};
 
 /* 1: it is new, and remembered with the model; 0: it is not, *model is the one that it was; -ENOMEM. */
-static int ids_add(struct file_ids *s, const struct stat *st, size_t *model)
+static int ids_add(struct table *t, const struct stat *st, size_t *model)
 {
-    struct file_id id = {st->st_dev, st->st_ino, *model};
-    uint32_t i;
-    struct probe p;
-    int r = growing_room(&s->by_id, s->n, hash_id, s->id);
-    if (r == 0)
-        r = array_grow(&s->id, &s->cap, s->n, sizeof(id));
-    if (r < 0)
-        return r;
-    for (p = index_probe(&s->by_id.index, hash_id(&id, 0)); index_next(&s->by_id.index, &p, &i);)
-        if (s->id[i].dev == id.dev && s->id[i].ino == id.ino) {
-            *model = s->id[i].model;
+    const uint64_t words[] = {st->st_dev, st->st_ino}, hash = hash_name(words, sizeof(words));
+    struct file_id *id;
+    for (struct link *l = table_first(t, hash); l; l = table_next(l)) {
+        id = (struct file_id *)l;
+        if (id->dev == st->st_dev && id->ino == st->st_ino) {
+            *model = id->model;
             return 0;
         }
-    index_insert(&s->by_id.index, hash_id(&id, 0), (uint32_t)s->n);
-    s->id[s->n++] = id;
+    }
+    id = malloc(sizeof(*id));
+    if (!id || table_add(t, &id->link, hash) < 0) {
+        free(id);
+        return -ENOMEM;
+    }
+    id->dev = st->st_dev;
+    id->ino = st->st_ino;
+    id->model = *model;
     return 1;
 }
 
-static void ids_free(struct file_ids *s)
+static void ids_free(struct table *t)
 {
-    free(s->id);
-    index_free(&s->by_id.index);
-    *s = (struct file_ids){0};
+    for (struct link *l = table_each(t, NULL), *next; l; l = next) {
+        next = table_each(t, l);
+        free(l);
+    }
+    table_free(t);
 }
 
 /* ---- entries ---- */
@@ -84,19 +65,13 @@ static void free_model(struct model_path *m)
     free(m->why);
 }
 
-/* An entry, whose texts pass to the list. 0, -ENOMEM. */
-static int add(struct models *m, struct model_path *new)
+int models_put(struct models *m, struct model_path *new)
 {
-    int r = new->path ? growing_room(&m->by_path, m->n, hash_path, m->model) : -ENOMEM;
-    if (r == 0)
-        r = array_grow(&m->model, &m->cap, m->n, sizeof(*m->model));
-    if (r < 0) {
+    if (!new->path || array_grow(&m->model, &m->cap, m->n, sizeof(*m->model)) < 0) {
         free_model(new);
-        return r;
+        return -ENOMEM;
     }
-    m->model[m->n] = *new;
-    index_insert(&m->by_path.index, hash_path(m->model, m->n), (uint32_t)m->n);
-    m->n++;
+    m->model[m->n++] = *new;
     return 0;
 }
 
@@ -104,21 +79,17 @@ static int add_error(struct models *m, const char *path, int error, const char *
 {
     struct model_path new = {.path = strdup(path), .error = error, .why = strdup(why)};
     if (new.why)
-        return add(m, &new);
+        return models_put(m, &new);
     free(new.path);
     return -ENOMEM;
 }
 
 static bool has(const struct models *m, const char *path)
 {
-    uint32_t i;
-    if (m->n == 0)
-        return false;
-    struct probe p = index_probe(&m->by_path.index, hash_name(path, strlen(path)));
-    while (index_next(&m->by_path.index, &p, &i))
-        if (strcmp(m->model[i].path, path) == 0)
-            return true;
-    return false;
+    size_t i = 0;
+    while (i < m->n && strcmp(m->model[i].path, path) != 0)
+        i++;
+    return i < m->n;
 }
 
 /* A file: if it is of a split model, that model, unless it is in the list. */
@@ -132,7 +103,7 @@ static int add_file(struct models *m, const char *path)
     if (s.n && new.path && has(m, new.path))
         free(new.path);
     else
-        r = add(m, &new);
+        r = models_put(m, &new);
     split_free(&s);
     return r;
 }
@@ -149,7 +120,7 @@ struct visit {
 struct walk {
     struct models *models;
     struct reach reach;
-    struct file_ids folders;
+    struct table folders;
     struct visit *later; /* owned; links to folders */
     size_t n, cap;
 };
@@ -235,7 +206,7 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
         free_model(&new);
         return -ENOMEM;
     }
-    return add(w->models, &new);
+    return models_put(w->models, &new);
 }
 
 /* The label of an entry: a path as long as no store has other names than its folders. */
@@ -333,7 +304,7 @@ static int add_folder(struct models *m, const char *path)
     ids_free(&w.folders);
     reach_end(&w.reach);
     return r == 0 && m->n == before
-               ? add_error(m, path, -ENOENT, "this folder contains no models (files NAME.gguf)")
+               ? add_error(m, path, -ENOENT, "this directory contains no models (files NAME.gguf)")
                : r;
 }
 
@@ -350,7 +321,6 @@ void models_free(struct models *m)
     for (size_t i = 0; i < m->n; i++)
         free_model(&m->model[i]);
     free(m->model);
-    index_free(&m->by_path.index);
     ids_free(&m->files);
     *m = MODELS_INIT;
 }

@@ -38,35 +38,19 @@ static inline const char *model_label(const struct model_path *m)
     return m->label ? m->label : m->path;
 }
 
-/* Numbers by hash, any number of them. */
-struct growing {
-    struct index index;
-    size_t room;
-};
-
-/* Folders or files, each once. */
-struct file_ids {
-    struct file_id {
-        dev_t dev;
-        ino_t ino;
-        size_t model; /* its number, of a file */
-    } * id;           /* owned */
-    size_t n, cap;
-    struct growing by_id;
-};
-
 struct models {
     struct model_path *model; /* owned */
     size_t n, cap;
-    struct growing by_path;
-    struct file_ids files; /* in folders */
-    bool folders;          /* one of the paths was a folder */
+    struct table files; /* in folders, each once */
+    bool folders;       /* one of the paths was a folder */
 };
 
 #define MODELS_INIT ((struct models){0})
 
 /* 0, also if there is nothing at `path` (it is added anyway); -ENOMEM. */
 int models_add(struct models *m, const char *path);
+/* One more, whose texts pass in any case. 0, -ENOMEM. */
+int models_put(struct models *m, struct model_path *new);
 void models_free(struct models *m);
 
 #endif

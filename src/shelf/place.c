@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/path.h"
 #include "model/split.h"
 #include "shelf/folder.h"
@@ -215,7 +216,7 @@ static int make_room(struct listing *l)
     return 0;
 }
 
-size_t listing_find(const struct listing *l, const char *name)
+static size_t listing_find(const struct listing *l, const char *name)
 {
     uint32_t i;
     if (l->n == 0)
@@ -267,21 +268,12 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-/* All are added: sort by name. */
-static int sort(struct listing *l)
+/* All are added, and none is searched for from now on. */
+static void sort(struct listing *l)
 {
-    struct index sorted;
-    if (l->n == 0)
-        return 0;
-    qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
-    if (index_init(&sorted, l->n) < 0)
-        return -ENOMEM;
-    for (size_t i = 0; i < l->n; i++)
-        index_insert(&sorted, hash_text(entry_name(l, i)), (uint32_t)i);
+    if (l->n)
+        qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
     index_free(&l->index);
-    l->index = sorted;
-    l->room = l->n;
-    return 0;
 }
 
 struct ref entry_ref(const struct listing *l, size_t i)
@@ -358,13 +350,30 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
     if (e < 0)
         return e;
     e = list(r, p, &dir, NULL, &l);
-    if (e == 0)
-        e = sort(&l);
+    sort(&l);
     if (e == 0)
         *ret = l;
     else
         listing_free(&l);
     return e;
+}
+
+bool place_is_store(struct reach *r, const struct place *p)
+{
+    static const char *const hub[] = {".", "models--", "datasets--", "spaces--"};
+    struct listing l = LISTING_INIT;
+    bool some = false, others = false;
+    if (place_list(r, p, &l) < 0)
+        return false;
+    for (size_t i = 0; i < l.n; i++) {
+        bool own = l.entry[i].kind > REF_SPLIT;
+        some |= own;
+        for (size_t k = 0; k < COUNT(hub); k++)
+            own |= strncmp(entry_name(&l, i), hub[k], strlen(hub[k])) == 0;
+        others |= !own;
+    }
+    listing_free(&l);
+    return some && !others;
 }
 
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret)

@@ -86,8 +86,8 @@ struct listing {
     struct entry *entry; /* owned; by name, byte by byte */
     size_t n, cap;
     struct buf texts;
-    struct index index; /* by name */
-    size_t room;
+    struct index index; /* by name, while entries are added */
+    size_t room;        /* of that */
 };
 
 #define LISTING_INIT ((struct listing){0})
@@ -116,6 +116,8 @@ bool place_same(const struct place *a, const struct place *b);
 
 /* What it shows now, or may show. 0, -ENOENT (it is gone), -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
+/* True if all that it shows now belongs to a store: nothing in it is edited. */
+bool place_is_store(struct reach *r, const struct place *p);
 /* The same for one name, and what it refers to. -ENOENT, -errno. */
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);
 /* What an entry refers to. 0, -ENOENT if it is gone or not to be shown, -errno. */
@@ -138,8 +140,6 @@ static inline bool entry_is_folder(const struct entry *e)
 {
     return e->kind != REF_TEXT;
 }
-/* The number of an entry; SIZE_MAX: no such entry. */
-size_t listing_find(const struct listing *l, const char *name);
 void listing_free(struct listing *l);
 
 /* ---- for the kinds of stores: folder.h, ollama.h ---- */

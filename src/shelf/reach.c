@@ -14,15 +14,64 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/lock.h"
 #include "base/path.h"
-#include "shelf/mounts.h"
 #include "shelf/names.h"
 
 /* As many as the kernel follows. */
 #define LINKS_MAX 40
 /* What the kernel writes behind the path of a file that has none any more. */
 #define DELETED " (deleted)"
+
+/* ---- other mounts ---- */
+
+/* If the list cannot be read, the old one stays, and counts for nothing until it can be. */
+static int look_at_mounts(struct reach *r)
+{
+    struct mounts now;
+    int e = mounts_load(&now, 0);
+    r->stale = e < 0;
+    mounts_free(e < 0 ? &now : &r->seen);
+    if (e == 0)
+        r->seen = now;
+    return e;
+}
+
+/* Read the list of mounts if it may have changed since it was read. Under the lock. */
+static int see_mounts(struct reach *r)
+{
+    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
+    bool changed = r->mounts < 0 || r->stale || poll(&p, 1, 0) != 0;
+    return changed ? look_at_mounts(r) : 0;
+}
+
+static bool is_ours(const struct reach *r, const struct mount *m)
+{
+    return mount_is_ggufs(m) || (r->own && m->dev == r->own);
+}
+
+bool reach_barred(struct reach *r, dev_t dev)
+{
+    LOCKED(&r->lock);
+    bool is = (r->own && dev == r->own) || see_mounts(r) < 0;
+    for (size_t i = 0; i < r->seen.n && !is; i++)
+        is = r->seen.mount[i].dev == dev && is_ours(r, &r->seen.mount[i]);
+    return is;
+}
+
+int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
+{
+    size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
+    LOCKED(&r->lock);
+    int e = see_mounts(r);
+    for (size_t i = 0; i < r->seen.n && e == 0; i++) {
+        const char *at = r->seen.mount[i].at;
+        if (strncmp(at, path, n) != 0 || at[n] != '/' || !at[n + 1] || strchr(at + n + 1, '/'))
+            continue;
+        buf_char(names, is_ours(r, &r->seen.mount[i]) ? '!' : ' ');
+        buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
+    }
+    return e < 0 ? e : buf_error(names);
+}
 
 /* ---- a walk ---- */
 
@@ -165,6 +214,16 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
     return 1;
 }
 
+/* The end of a search. */
+static int give(int e, struct found *f, struct found *ret)
+{
+    if (e == 0)
+        *ret = *f;
+    else
+        reach_close(f);
+    return e;
+}
+
 static int walk_from(struct reach *r, int fd, const char *path, const char *names,
                      enum reach_flags flags, struct found *ret)
 {
@@ -184,11 +243,7 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
         (void)close(w.fd);
     free(w.path);
     free(w.rest);
-    if (e == 0)
-        *ret = f;
-    else
-        reach_close(&f);
-    return e;
+    return give(e, &f, ret);
 }
 
 /* ---- the calls ---- */
@@ -204,12 +259,7 @@ static int find_at_once(int from, const char *below, uint64_t resolve, struct fo
                            .resolve =
                                resolve | RESOLVE_NO_XDEV | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     struct found f = {.fd = (int)syscall(SYS_openat2, from, below, &how, sizeof(how))};
-    int e = f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0;
-    if (e == 0)
-        *ret = f;
-    else
-        reach_close(&f);
-    return e;
+    return give(f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
 }
 
 /* True if a failure of find_at_once() is that of a walk, too. */
@@ -240,13 +290,8 @@ static int open_linked(struct reach *r, const char *path, struct found *ret)
     f.path = e == 0 ? path_of(&f) : NULL;
     if (e == 0 && !(f.path && reach_holds(r, f.path)))
         e = -EXDEV;
-    if (e < 0) {
-        reach_close(&f);
-        return e;
-    }
-    *ret = f;
-    ret->linked = true;
-    return 0;
+    f.linked = true;
+    return give(e, &f, ret);
 }
 
 /* Without a walk. 1: found; 0: it is to be walked; -errno. */
@@ -290,46 +335,21 @@ bool reach_holds(const struct reach *r, const char *path)
     return path_below(path, r->path);
 }
 
-/*
- * A real path by one call, where no mount and no link is on the way; else -errno, and it is walked.
- */
-static int again_at_once(int dir, const char *below, const char *path, struct found *ret)
-{
-    struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_BENEATH};
-    struct found f = {.fd = (int)syscall(SYS_openat2, dir, below, &how, sizeof(how))};
-    int e = f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : S_ISLNK(f.st.st_mode) ? -ELOOP : 0;
-    if (e == 0 && !(f.path = strdup(path)))
-        e = -ENOMEM;
-    if (e == 0)
-        *ret = f;
-    else
-        reach_close(&f);
-    return e;
-}
-
-/* The reach's own folder, which is open. */
-static int again_at_top(const struct reach *r, struct found *ret)
-{
-    struct found f = {.fd = r->fd, .path = strdup(r->path), .lent = true};
-    int e = !f.path ? -ENOMEM : fstat(f.fd, &f.st) < 0 ? -errno : 0;
-    if (e == 0)
-        *ret = f;
-    else
-        reach_close(&f);
-    return e;
-}
-
 int reach_again(struct reach *r, const char *path, struct found *ret)
 {
-    if (strcmp(path, r->path) == 0)
-        return again_at_top(r, ret);
+    struct found f = FOUND_NONE;
+    if (strcmp(path, r->path) == 0) { /* which is open */
+        f = (struct found){.fd = r->fd, .path = strdup(path), .lent = true};
+        return give(!f.path ? -ENOMEM : fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
+    }
     if (reach_holds(r, path)) {
         const char *below = path + strlen(r->path);
         below += strspn(below, "/");
-        return again_at_once(r->fd, below, path, ret) == 0
-                   ? 0
-                   : walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, ret);
+        if (find_at_once(r->fd, below, RESOLVE_NO_SYMLINKS, &f) == 0 && !S_ISLNK(f.st.st_mode) &&
+            (f.path = strdup(path)))
+            return give(0, &f, ret);
+        reach_close(&f);
+        return walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, ret);
     }
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
@@ -376,83 +396,6 @@ void reach_close(struct found *f)
     *f = FOUND_NONE;
 }
 
-/* ---- other mounts ---- */
-
-static void free_seen(struct seen_mount *seen, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        free(seen[i].at);
-    free(seen);
-}
-
-static void forget_mounts(struct reach *r)
-{
-    free_seen(r->seen, r->n_seen);
-    r->seen = NULL;
-    r->n_seen = 0;
-}
-
-/* If the list cannot be read, the old one stays, and counts for nothing until it can be. */
-static int look_at_mounts(struct reach *r)
-{
-    struct mounts ms;
-    size_t n = 0;
-    int e = mounts_load(&ms, 0);
-    struct seen_mount *seen = e == 0 ? calloc(ms.n + 1, sizeof(*seen)) : NULL;
-    if (e == 0 && !seen)
-        e = -ENOMEM;
-    for (; e == 0 && n < ms.n; n++) {
-        const struct mount *m = &ms.mount[n];
-        bool ours = mount_is_ggufs(m) || (r->own && m->dev == r->own);
-        seen[n] = (struct seen_mount){m->dev, strdup(m->at), ours};
-        e = seen[n].at ? 0 : -ENOMEM;
-    }
-    mounts_free(&ms);
-    r->stale = e < 0;
-    if (e < 0) {
-        free_seen(seen, n);
-        return e;
-    }
-    forget_mounts(r);
-    r->seen = seen;
-    r->n_seen = n;
-    return 0;
-}
-
-/* Read the list of mounts if it may have changed since it was read. Under the lock. */
-static int see_mounts(struct reach *r)
-{
-    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
-    bool changed = r->mounts < 0 || r->stale || poll(&p, 1, 0) != 0;
-    return changed ? look_at_mounts(r) : 0;
-}
-
-bool reach_barred(struct reach *r, dev_t dev)
-{
-    lock_take(&r->lock);
-    bool barred = (r->own && dev == r->own) || see_mounts(r) < 0;
-    for (size_t i = 0; i < r->n_seen && !barred; i++)
-        barred = r->seen[i].ours && r->seen[i].dev == dev;
-    lock_drop(&r->lock);
-    return barred;
-}
-
-int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
-{
-    size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
-    lock_take(&r->lock);
-    int e = see_mounts(r);
-    for (size_t i = 0; i < r->n_seen && e == 0; i++) {
-        const char *at = r->seen[i].at;
-        if (strncmp(at, path, n) != 0 || at[n] != '/' || !at[n + 1] || strchr(at + n + 1, '/'))
-            continue;
-        buf_char(names, r->seen[i].ours ? '!' : ' ');
-        buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
-    }
-    lock_drop(&r->lock);
-    return e < 0 ? e : buf_error(names);
-}
-
 /* ---- the beginning ---- */
 
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
@@ -465,9 +408,9 @@ int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
         return err_set(e, -errno, "%s", strerror(errno));
     r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r->fd < 0 || fstat(r->fd, &st) < 0)
-        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
+        return err_set(e, -errno, "cannot open the directory: %s", strerror(errno));
     if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
-        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
+        return err_set(e, -errno, "cannot read the directory: %s", strerror(errno));
     r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     return look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
 }
@@ -479,7 +422,7 @@ void reach_end(struct reach *r)
     if (r->mounts >= 0)
         (void)close(r->mounts);
     free(r->path);
-    forget_mounts(r);
+    mounts_free(&r->seen);
     for (size_t i = 0; i < KEPT_MAX; i++)
         names_free(&(const struct names *){r->kept[i].names});
     lock_destroy(&r->lock);

@@ -23,8 +23,8 @@
 #include <sys/stat.h>
 
 #include "base/lock.h"
-#include "base/buf.h"
 #include "base/err.h"
+#include "shelf/mounts.h"
 
 /* Folders whose names are kept, and bytes of them. */
 #define KEPT_MAX 16
@@ -48,14 +48,9 @@ struct reach {
     bool strict; /* other users may look into the mount */
     dev_t own;   /* the device of the shelf's own mount; 0: none */
     struct lock lock;
-    int mounts; /* owned; /proc/self/mountinfo, which reports changes to poll(2); -1 */
-    struct seen_mount {
-        dev_t dev;
-        char *at;  /* owned */
-        bool ours; /* of ggufs */
-    } * seen;      /* owned; as of the last look; protected by lock */
-    size_t n_seen;
-    bool stale;                       /* the last look failed; protected by lock */
+    int mounts;         /* owned; /proc/self/mountinfo, which reports changes to poll(2); -1 */
+    struct mounts seen; /* as of the last look; protected by lock */
+    bool stale;         /* the last look failed; protected by lock */
     struct kept_names kept[KEPT_MAX]; /* names.c; protected by lock */
     unsigned uses;
 };

@@ -22,7 +22,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     struct item top = {.kind = ITEM_FOLDER};
     uint64_t root;
     if (s->opt.tree.backup)
-        return err_set(e, -EINVAL, "is a folder: -o backup is for a mount of one model");
+        return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
@@ -32,6 +32,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     top.real = strdup(s->reach.path);
     top.above = strlen(s->reach.path);
     r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
+    s->store = r == 0 && place_is_store(&s->reach, &top.place);
     if (r == 0)
         r = slot_of(&s->slots, &top, 0, &root);
     item_free(&top);
@@ -140,7 +141,7 @@ static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err
 {
     CLEANUP(at_leave) struct at at = at_node(s, node);
     if (s->one ? node != INO_ROOT : !at.model)
-        return err_set(e, -EINVAL, "it is a folder, and not a mount of a model");
+        return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
     int r = s->one ? 0 : slot_use(&s->slots, at.node, &at.use, e);
     return r < 0 ? r : w->fn(at.use.tree, w->arg);
 }
@@ -235,12 +236,15 @@ bool shelf_is_folder(const struct shelf *s)
 
 bool shelf_writable(const struct shelf *s)
 {
-    return s->one ? tree_writable(s->one) : !s->opt.tree.read_only;
+    return s->one ? tree_writable(s->one) : !s->opt.tree.read_only && !s->store;
 }
 
 const char *shelf_why_not(const struct shelf *s)
 {
-    return s->one ? tree_why_not(s->one) : "asked for by -o ro";
+    return s->one ? tree_why_not(s->one)
+           : s->opt.tree.read_only
+               ? "asked for by -o ro"
+               : "it is a store of models: copy model.gguf out of the mount to edit one";
 }
 
 const char *shelf_path(const struct shelf *s)

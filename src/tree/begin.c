@@ -27,9 +27,9 @@ static const char *reason(const struct tree *t, const struct model_file *m)
     if (file_name_is_hash(m->name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
-        return "its folder is not writable";
+        return "its directory is not writable";
     if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
-        return "its folder is not readable";
+        return "its directory is not readable";
     return NULL;
 }
 

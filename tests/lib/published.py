@@ -4,7 +4,8 @@
     LETTERS   what a letter of the numbers is called as a key; tensors' dimensions are sums of products of them
     MODELS    the models
     header()  one of them as a file, whose data is a hole
-    small()   the same with other numbers, and with data
+    small()   the same with small numbers: keys and tensors
+    write()   them as such a file
 """
 import re
 from typing import NamedTuple
@@ -22,6 +23,8 @@ LETTERS = {
     'g': 'ssm.group_count', 't': 'ssm.time_step_rank', 'i': 'ssm.inner_size', 'l': 'shortconv.l_cache',
     'f': 'full_attention_interval', 'o': 'nextn_predict_layers',
 }
+SMALL = dict(L=6, C=128, E=128, F=192, H=8, G=2, K=16, R=16, X=16, U=2, Y=64, S=64, W=32, q=32, r=16, k=32, v=16, c=4, s=16, g=2, t=8,
+             i=128, l=3, N=300)
 NORM, FFN = 'attn_norm=E ffn_norm=E ', 'ffn_gate=E,F ffn_up=E,F ffn_down=F,E '
 ATTN, QKN = 'attn_q=E,HK attn_k=E,GK attn_v=E,GV attn_output=HV,E ', 'attn_q_norm=K attn_k_norm=K '
 BIAS = 'attn_q.bias=HK attn_k.bias=GK attn_v.bias=GV '
@@ -78,11 +81,12 @@ def numbers(model, **other):
 
 
 def lengths(text, of):
-    """'HK+2GV,E' -> (.., ..)"""
+    """'HK+2GV,R/2' -> (.., ..)"""
     def part(term):
         out = 1
-        for factor in re.findall(r'\d+|\w', term):
-            out *= int(factor) if factor.isdigit() else of[factor]
+        for over, factor in re.findall(r'(/?)(\d+|\w)', term):
+            number = int(factor) if factor.isdigit() else of[factor]
+            out = out // number if over else out * number
         return out
     return tuple(sum((-1 if term[0] == '-' else 1) * part(term.lstrip('+-')) for term in re.findall('[+-]?[^+-]+', dim))
                  for dim in text.split(','))
@@ -91,7 +95,8 @@ def lengths(text, of):
 def vocabulary(model, count, template):
     kind, _, pre = model.words.partition(' ')
     special = sorted(set(re.findall(r'<[^<> %{}]+>', template)))
-    words = [b't%d' % at for at in range(count - len(special))] + [word.encode() for word in special]
+    words = [b'<0x%02X>' % at for at in range(256)] if kind == 'llama' else []
+    words += [b't%d' % at for at in range(len(words), count - len(special))] + [word.encode() for word in special]
     yield 'tokenizer.ggml.model', value(kind)
     if pre:
         yield 'tokenizer.ggml.pre', value(pre)
@@ -151,10 +156,8 @@ def make(model, **other):
     return kv, [(name.encode(), kind, dims) for name, kind, dims in tensors(model, of)]
 
 
-def header(model, file):
+def write(kv, rows, file):
     """The file: its data is a hole."""
-    kv, rows = make(model)
-    rows = [Tensor(*row) for row in rows]
     offsets, end = gguf.place([gguf.nbytes(row.type_id, row.dims) for row in rows], range(len(rows)), 32, 0)
     head = gguf.header(kv, rows, offsets)
     with open(file, 'wb') as out:
@@ -162,10 +165,15 @@ def header(model, file):
         out.truncate(len(head) + (gguf.pad(len(head), 32) + end if rows else 0))
 
 
+def header(model, file):
+    kv, rows = make(model)
+    write(kv, [Tensor(*row) for row in rows], file)
+
+
 def small(model, **other):
-    """(keys, tensors) with other numbers, all of zeros."""
-    kv, rows = make(model, **other)
-    return kv, [Tensor(name, kind, dims, bytes(gguf.nbytes(kind, dims))) for name, kind, dims in rows]
+    """(keys, tensors) with other numbers, SMALL where none is given."""
+    kv, rows = make(model, **{letter: n for letter, n in SMALL.items() if re.search(letter + r'\d', model.numbers)} | other)
+    return kv, [Tensor(*row) for row in rows]
 
 
 RMS, EPS = {'.attention.layer_norm_rms_epsilon': 1e-6}, {'.attention.layer_norm_epsilon': 1e-5}
@@ -224,14 +232,14 @@ MODELS = [Model(*row) for row in (
     ('Qwen3VL-8B-Instruct-F16', 'qwen3vl', '8B', 'F16', 'L36 C262144 E4096 F12288 H32 G8 K128 N151936', UNTIED, QWEN3,
      'gpt2 qwen2', {**CHAT, '.rope.dimension_sections': [24, 20, 20, 0], '.n_deepstack_layers': 3}),
     ('Llama-3.2-3B-Instruct-IQ4_XS', 'llama', '3B', 'IQ4_XS', 'L28 C131072 E3072 F8192 H24 G8 K128 R128 N128256',
-     TIED + 'rope_freqs=64 ', NORM + ATTN + FFN, 'gpt2 llama-bpe',
+     TIED + 'rope_freqs=R/2 ', NORM + ATTN + FFN, 'gpt2 llama-bpe',
      {**RMS, **IMATRIX, '.vocab_size': 128256, '.rope.freq_base': 500000.0,
       'template': '{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>{{ m.content }}<|eot_id|>{% endfor %}'}),
     ('mistralai_Mistral-Small-3.2-24B-Instruct-2506-Q5_K_M', 'llama', '24B', 'Q5_K_M',
      'L40 C131072 E5120 F32768 H32 G8 K128 R128 N131072', UNTIED, NORM + ATTN + FFN, 'gpt2 tekken',
      {**RMS, **IMATRIX, '.rope.freq_base': 1e9, 'template': '[INST]{{ messages[0].content }}[/INST]{{ eos_token }}'}),
     ('Llama-4-Scout-17B-16E-Instruct-Q4_K_M', 'llama4', '', 'Q4_K_M',
-     'L48 C10485760 E5120 F16384 H40 G8 K128 R128 X16 U1 Y8192 N202048', UNTIED + 'rope_freqs=64 ',
+     'L48 C10485760 E5120 F16384 H40 G8 K128 R128 X16 U1 Y8192 N202048', UNTIED + 'rope_freqs=R/2 ',
      NORM + ATTN + MOE + 'ffn_gate_shexp=E,Y ffn_up_shexp=E,Y ffn_down_shexp=Y,E ', 'gpt2 llama4',
      {**RMS, '.interleave_moe_layer_step': 1, '.rope.freq_base': 500000.0}),
     ('gemma-3-4b-it-qat-q4_0', 'gemma3', '4B', 'Q4_0', 'L34 C131072 E2560 F10240 H8 G4 K256 W1024 N262144', TIED,
@@ -245,7 +253,7 @@ MODELS = [Model(*row) for row in (
      {**RMS, '.rope.scaling.type': 'yarn', '.rope.scaling.factor': 32.0, '.rope.scaling.original_context_length': 4096,
       'template': '{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}'}),
     ('Phi-4-mini-instruct-Q4_K_M', 'phi3', '3.8B', 'Q4_K_M', 'L32 C131072 E3072 F8192 H24 G8 R96 N200064',
-     TIED + 'rope_factors_long=48 rope_factors_short=48 ',
+     TIED + 'rope_factors_long=R/2 rope_factors_short=R/2 ',
      NORM + 'attn_qkv=E,E+2GK attn_output=E,E ffn_up=E,2F ffn_down=F,E ', 'gpt2 gpt-4o',
      {**RMS, '.rope.scaling.original_context_length': 4096, '.rope.scaling.attn_factor': 1.19, '.attention.sliding_window': 262144}),
     ('DeepSeek-V2-Lite-Chat.Q4_K_M', 'deepseek2', '', 'Q4_K_M',
@@ -267,7 +275,7 @@ MODELS = [Model(*row) for row in (
      NORM + ATTN + POST + 'ffn_up=E,2F ffn_down=F,E ', 'gpt2 glm4', GLM_KEYS),
     ('granite-4.0-h-tiny-Q4_K_M', 'granitehybrid', '', 'Q4_K_M',
      'L40 C131072 E1536 F512 H12 K128 X64 U6 S1024 c4 s128 g1 t48 i3072 N100352', TIED,
-     lambda at: NORM + (ATTN.replace('G', '4') if at in GRANITE else SSM + 'ssm_norm=i,g ') + MOE.replace('Y', 'F') + SHARED,
+     lambda at: NORM + (ATTN.replace('G', '4') if at in GRANITE else SSM + 'ssm_norm=i/g,g ') + MOE.replace('Y', 'F') + SHARED,
      'gpt2 dbrx', {**RMS, '.attention.head_count_kv': at_layers(GRANITE, 4), '.embedding_scale': 12.0, '.residual_scale': 0.22,
                    '.logit_scale': 6.0, '.attention.scale': 0.0078125}),
     ('granite-3.3-2b-instruct-Q3_K_M', 'granite', '2B', 'Q3_K_M', 'L40 C131072 E2048 F8192 H32 G8 R64 N49159', TIED,
@@ -290,7 +298,7 @@ MODELS = [Model(*row) for row in (
      'attn_norm=E ffn_norm~=E ' + ATTN + SSM + FFN, 'gpt2 falcon-h1', CHAT),
     ('NVIDIA-Nemotron-Nano-9B-v2-Q4_K_M', 'nemotron_h', '9B', 'Q4_K_M',
      'L56 C131072 E4480 H40 K128 c4 s128 g8 t128 i10240 N131072', UNTIED,
-     lambda at: 'attn_norm=E ' + {'M': SSM + 'ssm_norm=1280,g ', '*': ATTN.replace('G', '8'),
+     lambda at: 'attn_norm=E ' + {'M': SSM + 'ssm_norm=i/g,g ', '*': ATTN.replace('G', '8'),
                                   '-': 'ffn_up=E,15680 ffn_down=15680,E '}[NEMOTRON[at]],
      'gpt2 tekken', {**EPS, **RMS,
                      '.attention.head_count_kv': lambda layers: [8 * (kind == '*') for kind in NEMOTRON[:layers]],
@@ -298,7 +306,7 @@ MODELS = [Model(*row) for row in (
     ('Nemotron-3-Nano-30B-A3B-Q4_K_M', 'nemotron_h_moe', '30B-A3B', 'Q4_K_M',
      'L52 C1048576 E2688 H32 K128 X128 U6 Y1856 S3712 Z1 c4 s128 g8 t64 i4096 N131072', UNTIED,
      lambda at: 'attn_norm=E ' + {
-         'M': SSM + 'ssm_norm=512,g ', '*': ATTN.replace('G', '2'),
+         'M': SSM + 'ssm_norm=i/g,g ', '*': ATTN.replace('G', '2'),
          'E': MOE.replace('ffn_gate_exps=E,Y,X ', '') + 'exp_probs_b.bias=X ffn_up_shexp=E,S ffn_down_shexp=S,E '}[NANO[at]],
      'gpt2 pixtral', {**EPS, **RMS, **SIGMOID,
                       '.attention.head_count_kv': lambda layers: [2 * (kind == '*') for kind in NANO[:layers]],

@@ -69,6 +69,7 @@
  *     many NAME TIMES BYTES  put texts of so many bytes, each another
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
  *     heap KIB               no more memory is in use than at the beginning and this
+ *     helpers N                       bytes that helpers hold, also those of keys that are not written yet
  *     edits changed; edits same       the model's file is edited, and was changed by others, or not
  *     hurry                  what is pending is written now; no edit comes after it
  *     finish; reopen         the end of the mount (as at the end of each script); and another one

@@ -2,14 +2,18 @@
 /* What scripts wait for, the faults that they arm, and the log: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "live/core.h"
+#include "tree/internal.h"
 #include "script_run.h"
 
 /* ---- the time ---- */
@@ -258,6 +262,17 @@ static int op_edits(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+/* Bytes that helpers hold, also those that are a key's text now and may have to go back. */
+static int op_helpers(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    struct live *l = atomic_load(&r->t->live);
+    uint64_t n = l->names.helper_bytes;
+    if (n != strtoull(arg[0], NULL, 10))
+        script_fail(r, "helpers hold %" PRIu64 " bytes, not %s", n, arg[0]);
+    return 0;
+}
+
 static int op_hurry(struct run *r, char **arg, struct waiter *w)
 {
     (void)arg;
@@ -267,14 +282,25 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_faults[] = {
-    {"wait", op_wait, 0, 0, false},       {"later", op_later, 1, 1, false},
-    {"hasty", op_hasty, 0, 0, false},     {"behind", op_behind, 1, 1, false},
-    {"still", op_still, 0, 0, false},     {"interrupt", op_interrupt, 0, 1, false},
-    {"hold", op_hold, 0, 0, false},       {"full", op_full, 0, 1, false},
-    {"held", op_held, 0, 0, false},       {"go", op_go, 0, 1, false},
-    {"fail", op_fail, 0, 1, false},       {"alter", op_alter, 0, 0, false},
-    {"restore", op_restore, 0, 0, false}, {"edits", op_edits, 1, 1, false},
-    {"hurry", op_hurry, 0, 0, false},     {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},   {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false},     {0},
+    {"wait", op_wait, 0, 0, false},
+    {"later", op_later, 1, 1, false},
+    {"hasty", op_hasty, 0, 0, false},
+    {"behind", op_behind, 1, 1, false},
+    {"still", op_still, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 1, false},
+    {"hold", op_hold, 0, 0, false},
+    {"full", op_full, 0, 1, false},
+    {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 1, false},
+    {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false},
+    {"edits", op_edits, 1, 1, false},
+    {"hurry", op_hurry, 0, 0, false},
+    {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},
+    {"logged", op_logged, 1, 1, false},
+    {"helpers", op_helpers, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},
+    {0},
 };

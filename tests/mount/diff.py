@@ -347,8 +347,8 @@ class Operands(unittest.TestCase):
     def test_wrong(self):
         a = model('a.gguf', [])
         for arguments, line in (
-                ((a,), 'takes two models, or two folders'),
-                ((a, a, a), 'takes two models, or two folders'),
+                ((a,), 'takes two models, or two directories'),
+                ((a, a, a), 'takes two models, or two directories'),
                 (('--only=all', a, a), "--only must be keys or tensors, not 'all'"),
                 (('--tolerance=x', a, a), '--tolerance=x: is not a number of at least 0'),
                 (('--tolerance=-1', a, a), '--tolerance=-1: is not a number'),
@@ -358,7 +358,7 @@ class Operands(unittest.TestCase):
                 (('--quik', a, a), "did you mean '--quick'?"),
                 ((a, path('none.gguf')), 'none.gguf: '),
                 ((put('text.gguf', b'text'), a), 'text.gguf: '),
-                ((a, mountlib.folder), 'is a folder of models, and the other is a model')):
+                ((a, mountlib.folder), 'is a directory of models, and the other is a model')):
             err = diff(*arguments, status=2)
             self.assertIn(line, err)
             self.assertEqual(err.count('\n'), 1, err)

@@ -64,7 +64,7 @@ class Homes(Case):
         os.makedirs(home + '/elsewhere')
         self.addCleanup(shutil.rmtree, home)
         os.symlink('elsewhere', home + '/ggufs')
-        self.edit(home, 'is not a folder')
+        self.edit(home, 'is not a directory')
         self.assertEqual(os.listdir(home + '/elsewhere'), [])
 
     def test_read_only(self):

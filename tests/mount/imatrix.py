@@ -208,7 +208,7 @@ class Imatrix(Case):
                 self.assertTrue(done.err.startswith('ggufs: option imatrix: ' + file), done.err)
                 self.assertEqual(done.err.count('\n'), 1)
         for option, line in (('tensors=edit,imatrix=/no/such', 'No such file'), ('imatrix=' + self.good, 'tensors=edit'),
-                             ('tensors=edit,imatrix=/dev/null', 'not a regular file'), ('tensors=edit,imatrix=/', 'folder')):
+                             ('tensors=edit,imatrix=/dev/null', 'not a regular file'), ('tensors=edit,imatrix=/', 'directory')):
             done = run(GGUFS, '-o', option, self.model, at)
             self.assertEqual(done.returncode, 2)
             self.assertIn(line, done.err)

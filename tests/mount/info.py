@@ -293,7 +293,7 @@ class Command(unittest.TestCase):
             self.assertEqual((done.returncode, done.out, done.err.count('\n')), (2, '', 1))
         done = info(top + '/none')
         self.assertEqual(done.returncode, 1)
-        self.assertIn('/none  error: this folder contains no models', done.out)
+        self.assertIn('/none  error: this directory contains no models', done.out)
 
 
 if __name__ == '__main__':

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // node llama_cpp.mjs MODULES TEXT MODEL...: load each model with the llama.cpp that node-llama-cpp in the
 // folder MODULES brings, and evaluate the text on the processor. Prints a list of what came out: of each
-// model its tokens and the logits after each of them, or an error; without a text whether it loads. Exit status 77:
-// cannot be done here.
+// model its tokens and the logits after each of them, or an error. Exit status 77: cannot be done here.
+// node llama_cpp.mjs MODULES: load each model that a line of standard input names, and print a line of each: true or false.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 
 const [modules, text, ...files] = process.argv.slice(2);
@@ -25,10 +26,6 @@ try {
 
 async function evaluate(file) {
     const model = await llama.loadModel({ modelPath: resolve(file) });
-    if (text === '') {
-        await model.dispose();
-        return {};
-    }
     const context = await model.createContext({ contextSize: 64, threads: 1, ignoreMemorySafetyChecks: true });
     const tokens = [model.tokens.bos, ...model.tokenize(text)];
     const wanted = { generateNext: { options: { temperature: 0 }, logits: true } };
@@ -37,6 +34,15 @@ async function evaluate(file) {
     await model.dispose();
     // The map is in the order of the logits.
     return { tokens, logits: out.map(({ next }) => [...next.logits].sort(([a], [b]) => a - b).map((pair) => pair[1])) };
+}
+
+if (text === undefined) {
+    for await (const file of createInterface({ input: process.stdin })) {
+        const model = await llama.loadModel({ modelPath: resolve(file) }).catch(() => null);
+        await model?.dispose();
+        console.log(model !== null);
+    }
+    process.exit(0);
 }
 
 const results = [];

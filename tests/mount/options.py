@@ -75,7 +75,7 @@ class Options(unittest.TestCase):
         for suffix in ('~', '.old'):
             os.unlink(self.model + suffix)
         self.refused(2, '-o', 'backup=a/b', self.model, self.folder(), names=['backup', "'a/b'"])
-        self.refused(1, '-o', 'backup', mountlib.folder, self.folder(), names=['folder', '-o backup'])
+        self.refused(1, '-o', 'backup', mountlib.folder, self.folder(), names=['directory', '-o backup'])
 
     def test_wrong_options(self):
         at = self.folder()

@@ -20,11 +20,18 @@ from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descrip
                       manifest, shards, value)
 
 
+STORE = 'it is a store of models: copy model.gguf out of the mount to edit one'
+
+
 class Stores(Shelf):
     def same(self, at, name, model, *options):
         """A model's tree is that of its own mount, byte for byte."""
         with Mount(os.path.join(self.top, model), *options) as alone:
             self.assertEqual(contents(os.path.join(at, name), model), contents(alone, model))
+
+    def listed(self, at, mode, reason):
+        found = [row for row in json.loads(run(GGUFS, '--list', '--json').out) if row['mountpoint'] == at]
+        self.assertEqual([(row['model'], row['mode'], row['reason']) for row in found], [(self.top, mode, reason)])
 
     @unittest.skipIf(os.getuid() == 0, 'root may read all')
     def test_not_to_be_read(self):
@@ -126,8 +133,12 @@ class Stores(Shelf):
         self.put(f'{hub}snapshots/{OTHER}/old.gguf')
         self.put(hub + 'refs/main', COMMIT.encode())
         self.put(f'{hub}.no_exist/{COMMIT}/x.gguf', b'')
+        self.put('.locks/x', b'')
+        self.put('datasets--org--data/refs/main', b'')
         with Mount(self.top) as at:
-            self.assertEqual(listing(at), ['org', 'org/name', 'org/name/m.gguf', f'org/name@{OTHER}',
+            self.listed(at, 'ro', STORE)
+            self.assertEqual(listing(at), ['datasets--org--data', 'datasets--org--data/refs', 'org', 'org/name',
+                                           'org/name/m.gguf', f'org/name@{OTHER}',
                                            f'org/name@{OTHER}/old.gguf'])
             self.assertEqual(os.readlink(at + '/org/name/m.gguf/source'),
                              f'{self.top}/{hub}blobs/{A64}')
@@ -136,9 +147,20 @@ class Stores(Shelf):
             self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
             self.refused(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
                          os.O_RDONLY | os.O_TRUNC)
+            self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), STORE.encode())
             self.put(hub + 'refs/main', OTHER.encode())  # another revision is pulled
             editlib.until(lambda: os.listdir(at + '/org/name') == ['old.gguf'])  # within a second
         self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
+
+    def test_store_among_others(self):
+        """What lies beside it is edited."""
+        self.put(f'models--org--name/snapshots/{COMMIT}/m.gguf')
+        self.put('own/m.gguf')
+        with Mount(self.top) as at:
+            self.listed(at, 'rw', None)
+            editlib.write(at + '/own/m.gguf', 'general.name', 'edited')
+            self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
+                             b'it lies in a store of models: copy model.gguf out of the mount to edit it')
 
     def test_ollama(self):
         self.put('blobs/sha256-' + A64)
@@ -154,6 +176,7 @@ class Stores(Shelf):
                       'tiny:1k/adapter~2', 'me/mine:latest/model', 'example.org/library/far:q4/model'}
             above = {'tiny:1k', 'me', 'me/mine:latest', 'example.org', 'example.org/library',
                      'example.org/library/far:q4', 'tiny:1k/template'}
+            self.listed(at, 'ro', STORE)
             self.assertEqual(listing(at), sorted(models | above))
             self.assertEqual(mountlib.get(at + '/tiny:1k/template'), b'{{ .Prompt }}')
             self.assertEqual(os.stat(at + '/tiny:1k/template').st_size, 13)
@@ -204,14 +227,12 @@ class Stores(Shelf):
         for at in (self.top, os.path.join(self.top, 'a')):
             done = run(GGUFS, os.path.join(self.top, 'a'), at)
             self.assertEqual(done.returncode, 1)
-            self.assertIn('would cover the folder', done.err)
+            self.assertIn('would cover the directory', done.err)
 
     def test_commands(self):
         self.put('m.gguf')
         with Mount(self.top, '-o', 'ro') as at:
-            found = [row for row in json.loads(run(GGUFS, '--list', '--json').out)
-                     if row['mountpoint'] == at]
-            self.assertEqual([(row['model'], row['mode']) for row in found], [(self.top, 'ro')])
+            self.listed(at, 'ro', 'asked for by -o ro')
             self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), b'asked for by -o ro')
             self.assertEqual(mountlib.mount_of(at)[2], os.fsencode(self.top))
             self.assertEqual(os.statvfs(at).f_blocks, os.statvfs(self.top).f_blocks)

@@ -54,7 +54,7 @@ class Table(unittest.TestCase):
         self.assertEqual(set(re.findall(r'(?<!\w)--[\w-]+', text)) - {'--COMMAND'}, names('command') - {'--help', '--version'})
         for row in ROWS:
             if row.screen:
-                self.assertIn(f'  {row.screen:25}{row.help}', lines)
+                self.assertIn(f'  {row.screen:28}{row.help}', lines)
 
     def test_used(self):
         """What the program parses it also looks at."""

@@ -57,8 +57,7 @@ static char *shown(const struct fixture *x)
 static void test_journal(void)
 {
     static const char want[] =
-        NAME ": warning: an edit was interrupted; the check includes what it still has to write "
-             "(--recover writes it) (journal)\n";
+        NAME ": warning: an interrupted edit counts as written (--recover writes it) (journal)\n";
     struct fixture x;
     struct edit d;
     enum check_outcome outcome;
@@ -66,6 +65,10 @@ static void test_journal(void)
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
+    char *live = told(&x, &outcome);
+    CU_ASSERT_PTR_NULL(strstr(live, "interrupted")); /* f has the lock */
+    free(live);
+    edit_file_unlock(&f);
     char *file = told(&x, &outcome), *tree = shown(&x);
     CU_ASSERT_EQUAL(outcome, CHECK_WARNINGS);
     CU_ASSERT_EQUAL(strncmp(file, want, strlen(want)), 0);

@@ -642,7 +642,7 @@ static void test_no_lock(void)
     fs.sys.flock = no_lock;
     h->sys = &fs.sys;
     CU_ASSERT_EQUAL(save(h, t.a, t.b, 1000, 0, &e), -ENOLCK);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot lock its folder: "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot lock its directory: "));
     CU_ASSERT_EQUAL(home_files(&t.x), 0);
     three_free(&t);
 }
@@ -798,7 +798,7 @@ static void test_links(void)
         }
         int r = (int)save(h, t.a, t.b, 1000, 0, &e);
         CU_ASSERT_TRUE(r == -ENOTDIR || r == -ELOOP);
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "it, or a folder above it, is not a folder"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "it, or a directory above it, is not a directory"));
         three_free(&t);
     }
 }

@@ -140,6 +140,11 @@ static const struct script scripts[] = {
      "put .c '12'; mv .c a.count; hold; & fsync; held; put .d '13'; mv .d a.other; go EIO;"
      "wait =EIO; text .c '12'; text .d '13'; text a.count '7\n'; text a.other '8\n'; fsync",
      UNCHANGED},
+    {"saves by rename hold one text each, and the last is back if they fail", "sync",
+     "put .c '12'; mv .c a.count; put .c '13'; mv .c a.count; put .c '14'; mv .c a.count; helpers "
+     "2;"
+     "fail EIO; fsync =EIO; fail; text .c '14'; text a.count '7\n'; helpers 2; rm .c; helpers 0",
+     UNCHANGED},
     {"a rename that fails while another waits", "close",
      "put .c '12'; put .d '13'; hold; & mv .c a.count; held; & mv .d a.other; go EIO; wait =EIO;"
      "wait =EIO; text .c '12'; text .d '13'; text a.count '7\n'; fsync",

@@ -433,7 +433,7 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(mkfifo(pipe, 0600), 0);
     CU_ASSERT_EQUAL(tree_open("/nowhere/at/all", &plain, &t, &e), -ENOENT);
     CU_ASSERT_EQUAL(tree_open(path, &plain, &t, &e), -EISDIR);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is a folder, not a GGUF file: name a model in it"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "is a directory, not a GGUF file: name a model in it"));
     CU_ASSERT_EQUAL(tree_open(pipe, &plain, &t, &e), -EINVAL);
     CU_ASSERT_EQUAL(tree_open("hf://org/name", &plain, &t, &e), -ENOENT);
     CU_ASSERT_STRING_EQUAL(e.msg, "is a URL of Hugging Face, not a file: download the model first, "
