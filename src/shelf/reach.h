@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How a shelf reaches the files below its folder: one name at a time, by handles, so that the rules
- * hold whatever others change meanwhile.
+ * hold whatever others change meanwhile. And the names in folders, which are kept as long as the folders' times say that
+ * nothing was changed.
  *
  *     r = reach_begin(&reach, "/srv/models", false, &e);
  *     r = reach_open(&reach, NULL, "sub/x.gguf", REACH_LINKS, &f);     from the shelf's folder
@@ -20,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/lock.h"
@@ -80,6 +82,8 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
                struct found *ret);
 /* A real path that was found before; -ELOOP if a link is on the way now. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
+/* The folder that such a path is in. */
+int reach_around(struct reach *r, const char *path, struct found *ret);
 /* Attributes of a file that was found by `path` at the real path `real`, which is still so. 0; -errno: it is to be found
  * again. */
 int reach_stat(struct reach *r, const char *path, const char *real, struct stat *ret);
@@ -94,5 +98,52 @@ bool reach_barred(struct reach *r, dev_t dev);
 /* Names of the mount points in the folder with this real path, each with its end and, before it, '!'
  * for a mount of ggufs, else ' '. 0, -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
+
+/* ---- names of folders ---- */
+
+/* Names of a folder but those of hidden files, and their types; DT_UNKNOWN: not to be looked at. */
+struct names {
+    struct buf texts;
+    struct name {
+        uint32_t text;
+        uint8_t type;
+    } * name; /* owned; sorted */
+    size_t n, cap;
+    struct reach *reach;
+    unsigned refs; /* protected by the reach's lock */
+};
+
+/*
+ * A reference to the names as they are now; those of the folders that were looked at last are kept,
+ * and used again as long as the folder's times say that nothing was changed; of another machine's, within a
+ * second. 0, -errno (*ret is NULL).
+ */
+int names_load(struct reach *r, const struct found *dir, const struct names **ret);
+void names_free(const struct names *const *n); /* may be of NULL */
+static inline bool is_hidden(const char *name)
+{
+    return name[0] == '.';
+}
+/* The number of the first name that is not before `text`. */
+size_t names_from(const struct names *n, const char *text);
+static inline const char *name_at(const struct names *n, size_t i)
+{
+    return (const char *)n->texts.data + n->name[i].text;
+}
+/* True if there is such a number, and the name begins so. */
+static inline bool name_begins(const struct names *n, size_t i, const char *start)
+{
+    return i < n->n && strncmp(name_at(n, i), start, strlen(start)) == 0;
+}
+/* The type of a name; DT_UNKNOWN: it is not there. */
+uint8_t names_type(const struct names *n, const char *text);
+
+/* True if `name` in a folder is a folder; with links also a link to one. */
+bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags);
+/* A small file of a store, whole. 0, -EFBIG, -EINVAL (not a regular file), -errno. */
+int read_small(const struct found *f, size_t most, struct buf *ret);
+/* True if the process lacks memory or descriptors. Any other error of what is in a store leaves that
+ * out of a listing, and nothing else. */
+bool is_shortage(int e);
 
 #endif

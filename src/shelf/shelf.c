@@ -380,17 +380,15 @@ static int source_target(struct shelf *s, const struct slot *slot, uint32_t extr
         buf_str(out, slot->real ? slot->real : slot->path);
         return buf_error(out);
     }
-    const char *path = slot_files(slot), *slash = strrchr(path, '/');
-    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    const char *path = slot_files(slot);
     char *name = shard_name(slot, extra - EXTRA_SHARDS);
-    int r = !folder || !name ? -ENOMEM : reach_again(&s->reach, folder, &dir);
+    int r = name ? reach_around(&s->reach, path, &dir) : -ENOMEM;
     if (r == 0)
         r = reach_open(&s->reach, &dir, name, REACH_LINKS, &f);
     if (r == 0)
         buf_str(out, f.path);
     else if (r != -ENOMEM)
-        buf_printf(out, "%s/%s", slash == path ? "" : folder, name);
-    free(folder);
+        buf_printf(out, "%.*s/%s", (int)(strrchr(path, '/') - path), path, name);
     free(name);
     return r == -ENOMEM ? r : buf_error(out);
 }

@@ -60,7 +60,7 @@ static struct slot *find(const struct slots *s, const struct item *i, uint64_t k
     return NULL;
 }
 
-void slot_free(struct slot *slot)
+static void slot_free(struct slot *slot)
 {
     place_free(&slot->place);
     free(slot->path);
@@ -797,16 +797,22 @@ static void tell_open(const struct use *u, void *arg)
     add_notes(t->slots, u->slot, &notes, t->out);
 }
 
+/* Notes of those that are closed. Under the lock. */
+static void add_closed(const struct slots *s, struct buf *out)
+{
+    for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
+        if (!SLOT_OF(l, by_node)->tree)
+            add_notes(s, SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
+}
+
 void slots_unsaved(struct slots *s, struct buf *out)
 {
     struct telling t = {s, out};
     lock_take(&s->lock);
     const bool finished = s->finished;
     buf_add(out, s->unsaved.data, s->unsaved.len);
-    for (size_t i = 0; i < s->by_node.room && !finished; i++)
-        for (struct link *l = s->by_node.bucket[i]; l; l = l->next)
-            if (!SLOT_OF(l, by_node)->tree)
-                add_notes(s, SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, out);
+    if (!finished)
+        add_closed(s, out);
     lock_drop(&s->lock);
     if (!finished)
         (void)slots_each(s, tell_open, &t);
@@ -839,9 +845,8 @@ int slots_finish(struct slots *s)
         close_slot(s, slot);
         lock_take(&s->lock);
     }
-    for (size_t i = 0; i < s->by_node.room && !s->finished; i++)
-        for (struct link *l = s->by_node.bucket[i]; l; l = l->next)
-            add_notes(s, SLOT_OF(l, by_node), &SLOT_OF(l, by_node)->notes, &s->unsaved);
+    if (!s->finished)
+        add_closed(s, &s->unsaved);
     s->finished = true;
     int failed = s->failed;
     lock_drop(&s->lock);
@@ -851,11 +856,10 @@ int slots_finish(struct slots *s)
 void slots_free(struct slots *s)
 {
     (void)slots_finish(s);
-    for (size_t i = 0; i < s->by_node.room; i++)
-        for (struct link *l = s->by_node.bucket[i], *next; l; l = next) {
-            next = l->next;
-            slot_free(SLOT_OF(l, by_node));
-        }
+    for (struct link *l = table_each(&s->by_node, NULL), *next; l; l = next) {
+        next = table_each(&s->by_node, l);
+        slot_free(SLOT_OF(l, by_node));
+    }
     table_free(&s->by_node);
     table_free(&s->by_key);
     table_free(&s->by_way);

@@ -18,7 +18,7 @@
 
 #include "base/crew.h"
 #include "base/lock.h"
-#include "shelf/identity.h"
+#include "shelf/place.h"
 #include "shelf/renumber.h"
 #include "shelf/shelf.h"
 #include "base/hash.h"
@@ -168,7 +168,6 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 #define LOOK_AGAIN 1
 /* By its own node. Under the lock. */
 struct slot *slots_at(const struct slots *s, uint64_t node);
-void slot_free(struct slot *slot);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 
 #endif

@@ -16,7 +16,6 @@
 
 #include "alloc.h"
 #include "shelf/place.h"
-#include "shelf/names.h"
 #include "shelf_shows.h"
 #include "shelf_top.h"
 
