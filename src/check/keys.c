@@ -14,7 +14,7 @@
 #include "check/needs.h"
 #include "model/split.h"
 
-int rule_key_syntax(struct checker *c)
+static int rule_key_syntax(struct checker *c)
 {
     char where[WHERE_MAX];
     struct text arch = fact_text(c->g, "general.architecture");
@@ -52,7 +52,7 @@ static const char *wanted_type(const struct key_row *row, char dst[64])
     return dst;
 }
 
-int rule_key_type(struct checker *c)
+static int rule_key_type(struct checker *c)
 {
     char where[WHERE_MAX], name[GGUF_TYPE_NAME_MAX], want[64];
     struct key_index index;
@@ -100,7 +100,7 @@ static bool other_bool(const struct gguf_value *v)
 }
 
 /* Tokens may be any bytes; all other text is read by people. */
-int rule_utf8(struct checker *c)
+static int rule_utf8(struct checker *c)
 {
     static const char tokenizer[] = "tokenizer.";
     char where[WHERE_MAX];
@@ -119,7 +119,7 @@ int rule_utf8(struct checker *c)
     return 0;
 }
 
-int rule_bool(struct checker *c)
+static int rule_bool(struct checker *c)
 {
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
@@ -132,7 +132,7 @@ int rule_bool(struct checker *c)
     return 0;
 }
 
-int rule_nested(struct checker *c)
+static int rule_nested(struct checker *c)
 {
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
@@ -162,7 +162,7 @@ static bool is_other(const struct gguf *g, struct text *ret)
     return false;
 }
 
-int rule_architecture(struct checker *c)
+static int rule_architecture(struct checker *c)
 {
     struct text arch = fact_text(c->g, "general.architecture");
     char shown[SHOW_MAX], others[SHOW_MAX];
@@ -222,7 +222,7 @@ static bool is_needless(const struct gguf *g, const struct need_key *row)
     char name[96];
     if (!row->unless)
         return false;
-    (void)snprintf(name, sizeof(name), "blk.%" PRIu64 ".%s.weight", model_first_block(g),
+    (void)snprintf(name, sizeof(name), "blk.%" PRIu64 ".%s.weight", needs_first_block(g),
                    row->unless);
     return gguf_find_tensor(g, name, strlen(name)) != UINT32_MAX;
 }
@@ -240,7 +240,7 @@ static void require(struct checker *c, const struct need_key *row, size_t n, boo
     }
 }
 
-int rule_required(struct checker *c)
+static int rule_required(struct checker *c)
 {
     if (fact_later_shard(c->g) || !fact_is_model(c->g))
         return 0;
@@ -262,7 +262,7 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 }
 
 /* If the files fit together, file.c reports more about them. */
-int rule_split(struct checker *c)
+static int rule_split(struct checker *c)
 {
     static const char tensors[] = "split.tensors.count";
     uint64_t no, count;
@@ -282,3 +282,15 @@ int rule_split(struct checker *c)
         check_shard_name(c, no, count);
     return 0;
 }
+
+const struct rule keys_rules[] = {
+    {"key-syntax", rule_key_syntax, CHECK_FILE},
+    {"key-type", rule_key_type, CHECK_FILE},
+    {"utf8", rule_utf8, CHECK_FILE},
+    {"bool", rule_bool, CHECK_FILE},
+    {"nested", rule_nested, CHECK_FILE},
+    {"architecture", rule_architecture, CHECK_WHOLE},
+    {"required", rule_required, CHECK_WHOLE},
+    {"split", rule_split, CHECK_FILE},
+    {0},
+};

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "check/rule.h"
 
-int rule_missing(struct checker *c)
+static int rule_missing(struct checker *c)
 {
     const struct gguf *g = c->g;
     if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->faults_reported)
@@ -19,7 +19,7 @@ int rule_missing(struct checker *c)
     return 0;
 }
 
-int rule_version(struct checker *c)
+static int rule_version(struct checker *c)
 {
     const struct gguf_format *f = &c->g->fmt;
     if (f->version == 1)
@@ -32,7 +32,7 @@ int rule_version(struct checker *c)
     return 0;
 }
 
-int rule_alignment(struct checker *c)
+static int rule_alignment(struct checker *c)
 {
     if (c->g->alignment % 8)
         report(c, CHECK_WARNING, "key 'general.alignment'", "must be a multiple of 8, is %" PRIu64,
@@ -40,7 +40,7 @@ int rule_alignment(struct checker *c)
     return 0;
 }
 
-int rule_order(struct checker *c)
+static int rule_order(struct checker *c)
 {
     if (c->g->anomalies & GGUF_ANOMALY_ORDER)
         report(c, CHECK_ERROR, "data section",
@@ -102,12 +102,12 @@ static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gg
     return 0;
 }
 
-int rule_gaps(struct checker *c)
+static int rule_gaps(struct checker *c)
 {
     return each_stretch(c, gap);
 }
 
-int rule_tail(struct checker *c)
+static int rule_tail(struct checker *c)
 {
     if (c->g->anomalies & GGUF_ANOMALY_NO_TAIL && !(c->g->anomalies & GGUF_ANOMALY_PARTIAL))
         report(c, CHECK_WARNING, "end of file",
@@ -115,7 +115,7 @@ int rule_tail(struct checker *c)
     return 0;
 }
 
-int rule_trailing(struct checker *c)
+static int rule_trailing(struct checker *c)
 {
     const struct gguf *g = c->g;
     char where[WHERE_MAX];
@@ -191,10 +191,22 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
     return r;
 }
 
-int rule_padding(struct checker *c)
+static int rule_padding(struct checker *c)
 {
     int r = c->src ? each_stretch(c, zero) : 0;
     if (r == 0 && c->padding_cut)
         report(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
     return r;
 }
+
+const struct rule layout_rules[] = {
+    {"missing", rule_missing, CHECK_FILE},
+    {"version", rule_version, CHECK_FILE},
+    {"alignment", rule_alignment, CHECK_FILE},
+    {"order", rule_order, CHECK_FILE},
+    {"gaps", rule_gaps, CHECK_FILE},
+    {"tail", rule_tail, CHECK_FILE},
+    {"trailing", rule_trailing, CHECK_FILE},
+    {"padding", rule_padding, CHECK_FILE},
+    {0},
+};

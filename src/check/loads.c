@@ -172,10 +172,10 @@ static void look_blocks(struct checker *c, const struct need_tensors *row, uint6
     }
 }
 
-int rule_tensors(struct checker *c)
+static int rule_tensors(struct checker *c)
 {
     struct text arch = fact_text(c->g, "general.architecture");
-    uint64_t count = 0, first = model_first_block(c->g);
+    uint64_t count = 0, first = needs_first_block(c->g);
     if (!needs_apply(c->g))
         return 0;
     (void)fact_arch_uint(c->g, "block_count", &count);
@@ -191,3 +191,8 @@ int rule_tensors(struct checker *c)
     }
     return 0;
 }
+
+const struct rule loads_rules[] = {
+    {"tensor-missing", rule_tensors, CHECK_WHOLE},
+    {0},
+};

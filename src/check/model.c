@@ -8,7 +8,7 @@
 #include "check/needs.h"
 #include "gguf/keys.h"
 
-int rule_tokens(struct checker *c)
+static int rule_tokens(struct checker *c)
 {
     static const char *const arrays[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"};
     char where[WHERE_MAX];
@@ -30,7 +30,7 @@ int rule_tokens(struct checker *c)
 }
 
 /* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also use 0. */
-int rule_token_types(struct checker *c)
+static int rule_token_types(struct checker *c)
 {
     struct gguf_value v, item;
     uint64_t n = 0, type;
@@ -51,7 +51,7 @@ static bool ends_with(const char *s, size_t n, const char *end)
     return n >= strlen(end) && memcmp(s + n - strlen(end), end, strlen(end)) == 0;
 }
 
-int rule_token_ids(struct checker *c)
+static int rule_token_ids(struct checker *c)
 {
     static const char begin[] = "tokenizer.ggml.";
     char where[WHERE_MAX];
@@ -71,7 +71,7 @@ int rule_token_ids(struct checker *c)
     return 0;
 }
 
-int rule_vocabulary(struct checker *c)
+static int rule_vocabulary(struct checker *c)
 {
     static const char *const a_row_each[] = {"token_embd.weight", "output.weight"};
     char where[WHERE_MAX];
@@ -93,17 +93,6 @@ int rule_vocabulary(struct checker *c)
                    "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
     }
     return 0;
-}
-
-uint64_t model_first_block(const struct gguf *g)
-{
-    uint64_t count, nextn;
-    static const char first[] = "blk.0.attn_norm.weight";
-    if (!fact_arch_uint(g, "block_count", &count) ||
-        !fact_arch_uint(g, "nextn_predict_layers", &nextn) || nextn == 0 || nextn >= count ||
-        gguf_find_tensor(g, first, strlen(first)) != UINT32_MAX)
-        return 0;
-    return count - nextn;
 }
 
 /* ---- heads ---- */
@@ -142,7 +131,7 @@ static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_k
     }
 }
 
-int rule_heads(struct checker *c)
+static int rule_heads(struct checker *c)
 {
     char where[WHERE_MAX];
     uint64_t heads, width, length;
@@ -161,7 +150,7 @@ int rule_heads(struct checker *c)
     return 0;
 }
 
-int rule_per_layer(struct checker *c)
+static int rule_per_layer(struct checker *c)
 {
     char where[WHERE_MAX];
     uint64_t blocks;
@@ -232,7 +221,7 @@ static void check_sections(struct checker *c)
         report(c, CHECK_ERROR, where_key(c->g, key, where), "%" PRIu64 " elements, not 4", v.count);
 }
 
-int rule_values(struct checker *c)
+static int rule_values(struct checker *c)
 {
     char where[WHERE_MAX], shown[SHOW_MAX];
     uint32_t key = fact_arch_key(c->g, "rope.scaling.type");
@@ -254,3 +243,14 @@ int rule_values(struct checker *c)
     check_sections(c);
     return 0;
 }
+
+const struct rule model_rules[] = {
+    {"tokenizer-arrays", rule_tokens, CHECK_WHOLE},
+    {"token-types", rule_token_types, CHECK_WHOLE},
+    {"token-ids", rule_token_ids, CHECK_WHOLE},
+    {"vocabulary", rule_vocabulary, CHECK_WHOLE},
+    {"heads", rule_heads, CHECK_WHOLE},
+    {"key-value", rule_values, CHECK_WHOLE},
+    {"per-layer", rule_per_layer, CHECK_WHOLE},
+    {0},
+};

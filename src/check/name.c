@@ -98,7 +98,7 @@ static void suggest(struct checker *c)
     report(c, CHECK_NOTE, "file name", "by convention it is %s", shown);
 }
 
-int rule_size_label(struct checker *c)
+static int rule_size_label(struct checker *c)
 {
     static const char key[] = "general.size_label";
     char label[SIZE_LABEL_MAX], shown[SHOW_MAX];
@@ -123,7 +123,7 @@ static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
     (void)snprintf(dst, NAME_MAX + 1, "%.*s%s", (int)(n - tail), c->file, tail ? suffix : "");
 }
 
-int rule_file_name(struct checker *c)
+static int rule_file_name(struct checker *c)
 {
     struct file_name f;
     char name[NAME_MAX + 1];
@@ -143,3 +143,9 @@ int rule_file_name(struct checker *c)
         suggest(c);
     return 0;
 }
+
+const struct rule name_rules[] = {
+    {"size-label", rule_size_label, CHECK_WHOLE},
+    {"file-name", rule_file_name, CHECK_WHOLE},
+    {0},
+};

@@ -51,6 +51,17 @@ bool needs_apply(const struct gguf *g)
            needs_know(fact_text(g, "general.architecture"));
 }
 
+uint64_t needs_first_block(const struct gguf *g)
+{
+    uint64_t count, nextn;
+    static const char first[] = "blk.0.attn_norm.weight";
+    if (!fact_arch_uint(g, "block_count", &count) ||
+        !fact_arch_uint(g, "nextn_predict_layers", &nextn) || nextn == 0 || nextn >= count ||
+        gguf_find_tensor(g, first, strlen(first)) != UINT32_MAX)
+        return 0;
+    return count - nextn;
+}
+
 static bool ends(const char *name, size_t n, const char *tail)
 {
     size_t len = strlen(tail);

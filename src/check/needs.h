@@ -55,6 +55,8 @@ bool needs_list(const char *list, struct text word);
 bool needs_know(struct text arch);
 /* True if they say something about the tensors of this model. */
 bool needs_apply(const struct gguf *g);
+/* The first block that the model has: not 0 of a file with nothing but blocks that predict tokens. */
+uint64_t needs_first_block(const struct gguf *g);
 /* The name of a tensor as in struct need_shape, and its block. False: too long for the table. */
 #define NEED_NAME_MAX 80
 bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX]);

@@ -318,7 +318,7 @@ static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
     tell(c, i, &first);
 }
 
-int rule_shape(struct checker *c)
+static int rule_shape(struct checker *c)
 {
     struct lengths l;
     if (!needs_apply(c->g))
@@ -328,3 +328,8 @@ int rule_shape(struct checker *c)
         check_shape(c, &l, i);
     return 0;
 }
+
+const struct rule shape_rules[] = {
+    {"tensor-shape", rule_shape, CHECK_WHOLE},
+    {0},
+};

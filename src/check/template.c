@@ -187,7 +187,7 @@ static void look_at_end(struct looked *l, struct text t, const struct gguf_value
         report(l->c, CHECK_WARNING, l->where, "never writes a token that ends a turn");
 }
 
-int rule_template(struct checker *c)
+static int rule_template(struct checker *c)
 {
     static const char key[] = "tokenizer.chat_template";
     char where[WHERE_MAX];
@@ -210,3 +210,8 @@ int rule_template(struct checker *c)
     }
     return 0;
 }
+
+const struct rule template_rules[] = {
+    {"chat-template", rule_template, CHECK_WHOLE},
+    {0},
+};

@@ -23,7 +23,7 @@ static bool all_utf8(const void *bytes, size_t n)
     return true;
 }
 
-int rule_tensor_name(struct checker *c)
+static int rule_tensor_name(struct checker *c)
 {
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_tensors; i++) {
@@ -46,7 +46,7 @@ int rule_tensor_name(struct checker *c)
     return 0;
 }
 
-int rule_tensor_dims(struct checker *c)
+static int rule_tensor_dims(struct checker *c)
 {
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_tensors; i++)
@@ -60,7 +60,7 @@ int rule_tensor_dims(struct checker *c)
 /* Types that a known fork has added. */
 enum { FORK_FIRST = 97, FORK_LAST = 399 };
 
-int rule_tensor_type(struct checker *c)
+static int rule_tensor_type(struct checker *c)
 {
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_tensors; i++) {
@@ -82,7 +82,7 @@ int rule_tensor_type(struct checker *c)
     return 0;
 }
 
-int rule_quantization(struct checker *c)
+static int rule_quantization(struct checker *c)
 {
     char where[WHERE_MAX];
     uint64_t version;
@@ -123,10 +123,10 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, b
     return last;
 }
 
-int rule_blocks(struct checker *c)
+static int rule_blocks(struct checker *c)
 {
     char where[WHERE_MAX];
-    uint64_t count, missing = 0, first = 0, begin = model_first_block(c->g);
+    uint64_t count, missing = 0, first = 0, begin = needs_first_block(c->g);
     if (!fact_arch_uint(c->g, "block_count", &count) || c->g->n_tensors == 0)
         return 0;
     const uint64_t blocks = count - begin;
@@ -186,7 +186,7 @@ static bool is_known(const char *name, size_t n)
     return is_layer(name, n, base_layers, COUNT(base_layers));
 }
 
-int rule_known_name(struct checker *c)
+static int rule_known_name(struct checker *c)
 {
     char where[WHERE_MAX];
     uint32_t n = 0, first = 0;
@@ -204,3 +204,13 @@ int rule_known_name(struct checker *c)
                n - 1);
     return 0;
 }
+
+const struct rule tensors_rules[] = {
+    {"tensor-name", rule_tensor_name, CHECK_FILE},
+    {"tensor-dims", rule_tensor_dims, CHECK_FILE},
+    {"tensor-type", rule_tensor_type, CHECK_FILE},
+    {"quantization-version", rule_quantization, CHECK_WHOLE},
+    {"blocks", rule_blocks, CHECK_WHOLE},
+    {"tensor-known", rule_known_name, CHECK_WHOLE},
+    {0},
+};

@@ -67,7 +67,7 @@ static int check_twice(struct checker *c, const struct gguf_value *tokens)
     return 0;
 }
 
-int rule_tokenizer(struct checker *c)
+static int rule_tokenizer(struct checker *c)
 {
     static const char model_key[] = "tokenizer.ggml.model";
     struct text model = fact_text(c->g, model_key);
@@ -101,3 +101,8 @@ int rule_tokenizer(struct checker *c)
     return has && tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING ? check_twice(c, &tokens)
                                                                           : 0;
 }
+
+const struct rule tokenizer_rules[] = {
+    {"tokenizer", rule_tokenizer, CHECK_WHOLE},
+    {0},
+};

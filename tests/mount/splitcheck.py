@@ -121,9 +121,9 @@ class Whole(Set):
         a, _ = names()
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
-        self.tells(1, f'{a}: error: the required key llama.context_length is missing (metadata)',
-                   f'{a}: warning: is Q8_0, without general.quantization_version',
-                   f'{a}: error: 1 of 2 blocks have no tensor, the first is blk.1')
+        self.tells(1, f'{a}: warning: is Q8_0, without general.quantization_version',
+                   f'{a}: error: 1 of 2 blocks have no tensor, the first is blk.1',
+                   f'{a}: error: the required key llama.context_length is missing (metadata)')
         self.assertEqual(self.mounted().count('\n'), 3)
 
     def test_files(self):
