@@ -78,8 +78,7 @@ int batch_room(struct live *l)
 {
     assert(lock_held(&l->lock));
     struct batch *b = &l->next;
-    int r = array_grow(&l->heard, &l->cap_heard, (size_t)(l->edits - l->settled) / 8 + 1, 1);
-    return r < 0 ? r : array_grow(&b->step, &b->cap_step, b->n_step + 1, sizeof(*b->step));
+    return array_grow(&b->step, &b->cap_step, b->n_step + 1, sizeof(*b->step));
 }
 
 void batch_touch(struct live *l)
@@ -613,64 +612,47 @@ void batch_drop(struct live *l, struct batch *failed)
 
 /* ---- promises ---- */
 
-/* Of the edits that are lost those for which some request waits, and gets the error. */
-struct heard {
-    uint64_t after;
-    uint8_t *bit;
-};
-
-static void hear(struct heard *h, const struct live_wait *waits, uint64_t last)
+/* An edit is lost, and no request waits for it that gets the error. */
+static bool is_silent(const struct live *l, uint64_t edit)
 {
-    if (last > h->after)
-        memset(h->bit, 0, (size_t)(last - h->after) / 8 + 1);
-    for (const struct live_wait *w = waits; w; w = w->next) {
-        const uint64_t i = w->edit - h->after;
-        if (w->needs == LIVE_DURABLE && w->edit > h->after && w->edit <= last)
-            h->bit[i / 8] |= (uint8_t)(1u << i % 8);
-    }
+    const struct live_wait *w = l->waits.first;
+    while (edit > l->settled && w && (w->needs != LIVE_DURABLE || w->edit != edit))
+        w = w->next;
+    return edit > l->settled && !w;
 }
 
-/* An edit is lost, and nobody waits for it. */
-static bool is_silent(const struct heard *h, uint64_t edit)
-{
-    const uint64_t i = edit - h->after;
-    return edit > h->after && !(h->bit && h->bit[i / 8] >> i % 8 & 1);
-}
-
-static bool break_keys(struct live *l, const struct heard *h, int r)
+static bool break_keys(struct live *l, int r)
 {
     bool silent = false;
     for (const struct name *x = l->names.oldest; x; x = x->newer)
-        silent |= is_silent(h, x->edit);
+        silent = silent || is_silent(l, x->edit);
     for (uint32_t i = 0; i < l->names.numbers.given; i++) {
         struct file *f = names_file(&l->names, i);
-        if (!f || f->promise.edit <= h->after)
+        if (!f || f->promise.edit <= l->settled)
             continue;
-        promise_break(&f->promise, h->after, r);
+        promise_break(&f->promise, l->settled, r);
         if (f->draft) /* there is nothing to be put back */
             f->draft->accepted = false;
     }
     return silent;
 }
 
-static bool break_tensors(struct live *l, const struct heard *h, int r)
+static bool break_tensors(struct live *l, int r)
 {
     bool silent = false;
     for (struct folder *f = l->folders.first; f; f = f->next) {
-        silent |= is_silent(h, f->promise.edit);
-        promise_break(&f->promise, h->after, r);
+        silent = silent || is_silent(l, f->promise.edit);
+        promise_break(&f->promise, l->settled, r);
         for (struct draft *d = f->drafts; d; d = d->inside)
-            promise_break(&d->promise, h->after, r);
+            promise_break(&d->promise, l->settled, r);
     }
     return silent;
 }
 
 bool batch_break(struct live *l, int r)
 {
-    struct heard h = {.after = l->settled, .bit = l->heard};
     assert(lock_held(&l->lock));
-    hear(&h, l->waits.first, l->edits);
-    bool keys = break_keys(l, &h, r), tensors = break_tensors(l, &h, r);
+    const bool keys = break_keys(l, r), tensors = break_tensors(l, r);
     return keys || tensors;
 }
 

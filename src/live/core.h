@@ -48,6 +48,8 @@ struct batch {
     size_t n_step, cap_step;
     uint64_t last;     /* in flight: its last edit */
     uint64_t restored; /* it is an undo: the state that it goes back to; else 0 */
+    char undone[512];  /* the same: what is said of it once it is written */
+    size_t n_edits;    /* in flight: keys and tensors that it changes */
     bool slow;         /* in flight: it may be a copy of a large model */
     struct buf notes;  /* owned; in flight: what is done to each key and tensor, for the log */
     struct err why;    /* it was not written: why; else code 0 */
@@ -100,29 +102,27 @@ struct live {
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */
     struct batch next;
     struct batch flight; /* if `flying` is set; its plan as it was taken */
-    size_t flight_edits; /* keys that it changes */
     struct waits waits;
     uint64_t edits;   /* the number of the last one that was accepted */
     uint64_t settled; /* that of the last one which is on the disk, or lost */
-    uint8_t *heard; /* owned: room for a bit of each edit that is not settled: see batch_break() */
-    size_t cap_heard;
-    int failed;   /* 0, or why edits were lost whose error no request got; reported once */
-    bool freeing; /* the file that was replaced last still takes its room */
+    int failed;       /* 0, or why edits were lost whose error no request got; reported once */
+    bool freeing;     /* the file that was replaced last still takes its room */
     struct edit_disk
         room; /* of the file with the keys, as it was seen last; not known since a write has begun, ... */
     struct timespec room_until; /* ... nor from then on: CLOCK_MONOTONIC */
     char undo[512];             /* about the last undo: as long as a line of struct err */
-    char undone[512];           /* the same, once it is written */
     /* Turns of the writer's thread: */
     struct crew *crew;     /* not owned; set once it has started */
     struct crew *own_crew; /* owned; NULL: it is that of the options */
     struct crew_job job;
     bool started, stop;
-    struct live_file *made_file; /* owned: what mknod made last, open; or NULL */
-    struct timespec made_due;    /* CLOCK_MONOTONIC: when it is closed */
-    bool due_set;
-    struct timespec first; /* CLOCK_MONOTONIC: the first edit that waits for due */
-    struct timespec due;   /* the same: when to write what no request waits for */
+    struct {
+        struct live_file *file; /* owned; or NULL */
+        struct timespec due;    /* CLOCK_MONOTONIC: when it is closed */
+    } made;                     /* what mknod made last, open */
+    struct timespec first;      /* CLOCK_MONOTONIC: the first edit that waits for due */
+    struct timespec
+        due; /* the same: when to write what no request waits for; tv_sec 0: nothing is */
 };
 
 /* What an edit that is made now is based on. */

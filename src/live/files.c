@@ -78,9 +78,9 @@ void live_release(struct live *l, struct live_file *h)
 
 void files_end_made(struct live *l)
 {
-    struct live_file *h = l->made_file;
+    struct live_file *h = l->made.file;
     assert(lock_held(&l->lock));
-    l->made_file = NULL;
+    l->made.file = NULL;
     if (h)
         release_locked(l, h);
     free(h);
@@ -94,10 +94,10 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
         return r;
     LOCKED(&l->lock);
     files_end_made(l);
-    l->made_file = h;
-    l->made_due = when_now();
-    l->made_due.tv_sec += LIVE_MADE;
-    crew_call_at(l->crew, &l->job, &l->made_due);
+    l->made.file = h;
+    l->made.due = when_now();
+    l->made.due.tv_sec += LIVE_MADE;
+    crew_call_at(l->crew, &l->job, &l->made.due);
     return 0;
 }
 

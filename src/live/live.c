@@ -74,7 +74,6 @@ void live_close(struct live *l)
     store_unref(l->store);
     logs_free(&l->logs);
     lock_destroy(&l->lock);
-    free(l->heard);
     free(l);
 }
 
@@ -272,7 +271,7 @@ static bool is_changed(struct live *l)
 static size_t accepted(const struct live *l)
 {
     return edit_change_count(&l->next.change, LIVE_COUNT_MOST) + l->names.n_doomed +
-           l->folders.n_doomed + l->flight_edits;
+           l->folders.n_doomed + l->flight.n_edits;
 }
 
 size_t live_accepted(struct live *l)
@@ -602,7 +601,7 @@ static void say_begun(struct live *l, const struct history_pick *p, const struct
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;
     history_describe(from, p->keys, &what);
-    (void)snprintf(l->undone, sizeof(l->undone), "back to state %llu: %.*s%s%s",
+    (void)snprintf(l->next.undone, sizeof(l->next.undone), "back to state %llu: %.*s%s%s",
                    (unsigned long long)p->rec.number, (int)what.len,
                    what.data ? (const char *)what.data : "", p->fits ? "" : " (",
                    p->fits ? "" : HISTORY_FOREIGN ")");

@@ -122,7 +122,7 @@ static void failed(struct live *l)
     report_lost(l, &e);
     l->flying = NULL;
     l->flying_store = NULL;
-    l->due_set = false;
+    l->due.tv_sec = 0;
     batch_drop(l, &l->flight);
     snapshot_unref(flying);
     store_unref(store);
@@ -223,12 +223,12 @@ static void take(struct live *l, struct job *job)
     struct batch *b = &l->next;
     b->last = l->edits;
     b->slow = batch_is_slow(l);
-    l->flight_edits = edit_change_count(&b->change, SIZE_MAX);
+    b->n_edits = edit_change_count(&b->change, SIZE_MAX);
     l->room.known = false;
     *job = (struct job){.base = snapshot_ref(base_snapshot(l))};
     notes_all(&b->change, &b->notes);
     edit_change_drop_values(&b->change);
-    l->due_set = false;
+    l->due.tv_sec = 0;
     l->flight = *b;
     l->flying = snapshot_ref(l->newest->view.snap);
     l->flying_store = store_ref(l->newest->view.store);
@@ -238,7 +238,7 @@ static void take(struct live *l, struct job *job)
 /* Nothing is to be written: it was taken back, or undid itself; or it is lost: why. */
 static void answer_without(struct live *l, int r)
 {
-    l->due_set = false;
+    l->due.tv_sec = 0;
     struct live_wait *waits = waits_end(l, l->next.number, r, true);
     l->settled = l->edits;
     batch_end_steps(l, &l->next);
@@ -253,7 +253,7 @@ static void undo_end(struct live *l, const struct batch *b, const struct err *wh
     assert(lock_held(&l->lock));
     if (!b->restored)
         return;
-    (void)snprintf(l->undo, sizeof(l->undo), "%s", why ? why->msg : l->undone);
+    (void)snprintf(l->undo, sizeof(l->undo), "%s", why ? why->msg : b->undone);
     if (!why)
         live_log(l, LOG_NOTICE, "undo, %s", l->undo);
 }
@@ -284,7 +284,6 @@ static void finish(struct live *l, struct job *job, int r)
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
     l->flight = (struct batch){0};
-    l->flight_edits = 0;
     lock_drop(&l->lock);
     if (!freeing)
         retire(job);
@@ -346,15 +345,15 @@ void writer_later(struct live *l, unsigned seconds)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC)
         return;
+    const bool first = l->due.tv_sec == 0;
     l->due = when_now();
-    if (!l->due_set)
+    if (first)
         l->first = l->due;
     struct timespec latest = l->first;
     latest.tv_sec += WRITER_LATEST;
     l->due.tv_sec += (time_t)seconds;
     if (when_before(&latest, &l->due))
         l->due = latest;
-    l->due_set = true;
     crew_call_at(l->crew, &l->job, &l->due);
 }
 
@@ -516,7 +515,7 @@ int writer_accepted(struct live *l, struct live_wait *w)
 
 static bool is_due(const struct live *l)
 {
-    return l->due_set && when_past(&l->due, 0);
+    return l->due.tv_sec && when_past(&l->due, 0);
 }
 
 static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
@@ -528,8 +527,8 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
 static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->folders.doomed ? &l->folders.due : NULL;
-    const struct timespec *made = l->made_file ? &l->made_due : NULL;
-    const struct timespec *first = sooner(l->due_set ? &l->due : NULL, removed);
+    const struct timespec *made = l->made.file ? &l->made.due : NULL;
+    const struct timespec *first = sooner(l->due.tv_sec ? &l->due : NULL, removed);
     return sooner(sooner(first, made), sooner(waits_released_at(l), makings_due_at(l)));
 }
 
@@ -557,7 +556,7 @@ static bool turn(struct crew_job *j, struct timespec *again)
     struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
     begin_syncs(l);
-    if (l->made_file && when_past(&l->made_due, 0))
+    if (l->made.file && when_past(&l->made.due, 0))
         files_end_made(l);
     if (wants_write(l))
         write_pending(l);
