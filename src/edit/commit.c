@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "edit/journal.h"
-#include "edit/move.h"
 #include "edit/temp.h"
 
 /* Room left for what the file system itself needs for a new file of this size. */
@@ -216,7 +215,7 @@ static int inplace_applies(struct job *j, uint64_t *fresh, struct err *e)
                        (unsigned long long)JOURNAL_MAX_ROWS);
     if (r < 0)
         return err_set(e, r, "no memory for the journal");
-    return move_check_padding(j->f->sys, p, j->f->fd, e);
+    return temp_check_padding(j->f, p, e);
 }
 
 /* The model could not be written, but the journal has the edit. What was written is this file's own doing. */
@@ -255,26 +254,17 @@ static int write_inplace(struct job *j, struct err *e)
 
 /* ---- a new file ---- */
 
-static int fill_backup(const struct job *j, struct move *m, struct err *e)
-{
-    const struct edit_file *f = j->f;
-    if (f->clone != EDIT_CLONE_NO && f->sys->clone_range(f->sys, f->fd, 0, m->to, 0, 0) == 0)
-        return 0;
-    return move_file(m, f->id.size, e);
-}
-
 /* In the model's place; or, with the name of a backup, the model as it is: that gets its name when it is on the disk, so
  * that it is never there half, and an older one is replaced. */
 static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
 {
     struct temp t = TEMP_INIT;
     int r = temp_create(j->f, &t, e);
-    struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
     t.break_links = j->o->break_hardlinks;
     if (r == 0)
         r = temp_dress(j->f, &t, e);
     if (r == 0)
-        r = backup ? fill_backup(j, &m, e) : move_plan(&m, clone, e);
+        r = backup ? temp_copy(j->f, &t, j->h, e) : temp_fill(j->f, &t, j->p, clone, j->h, e);
     if (r == 0)
         r = temp_sync(j->f, &t, e);
     if (r == 0 && backup) {

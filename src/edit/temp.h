@@ -4,7 +4,7 @@
  *
  *     r = temp_create(f, &t, e);      made, empty, readable by nobody else
  *     r = temp_dress(f, &t, e);       locked, with the model's owner, attributes and mode
- *     ... write t.fd ...
+ *     ... temp_fill(), or write t.fd ...
  *     r = temp_sync(f, &t, e);
  *     r = temp_publish(f, &t, &old, e);
  *     temp_abandon(f, &t);            always; does nothing to a file that was published
@@ -35,7 +35,7 @@
 #ifndef EDIT_TEMP_H
 #define EDIT_TEMP_H
 
-#include "edit/file.h"
+#include "edit/commit.h"
 
 struct temp {
     int fd; /* read and write */
@@ -51,6 +51,17 @@ struct temp {
 int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
 /* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
 int temp_dress(const struct edit_file *f, struct temp *t, struct err *e);
+
+/*
+ * Give a file that is empty its size, the plan's header and all its data; clone: with whole blocks of old data cloned.
+ * Holes of the old file stay holes. 0, -errno; -EOPNOTSUPP: cannot be cloned.
+ */
+int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan, bool clone,
+              const struct edit_hooks *h, struct err *e);
+/* The same of the model as it is, cloned if it can be. */
+int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_hooks *h, struct err *e);
+/* 0 if all padding of the plan is zero in the old file at the same place, else -EOPNOTSUPP. */
+int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, struct err *e);
 
 /* What was written is on the disk. 0, -errno. */
 int temp_sync(const struct edit_file *f, struct temp *t, struct err *e);
