@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes and their attributes: see tree.h, ino.h. */
-#include "tree/editable.h"
+#include "tree/tensors.h"
 
 #include <errno.h>
 

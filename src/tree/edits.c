@@ -9,7 +9,6 @@
 
 #include "check/summary.h"
 #include "edit/commit.h"
-#include "tree/editable.h"
 #include "tree/handle.h"
 
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is

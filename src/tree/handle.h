@@ -8,7 +8,8 @@
  *   handle_computed  the same, of results that a read may have to wait for
  *   handle_key       a file of metadata/ whose draft is read and written: keys.c
  *   handle_key_text  the same, opened to be read: its text was rendered
- *   handle_view      a tensor's view that is written: written.c
+ *
+ * A view of a tensor that is written has a kind of its own in tensors.c.
  */
 #ifndef TREE_HANDLE_H
 #define TREE_HANDLE_H
@@ -28,7 +29,7 @@ struct handle_ops {
 };
 
 extern const struct handle_ops handle_text, handle_row, handle_computed, handle_key,
-    handle_key_text, handle_view;
+    handle_key_text;
 
 struct tree_file {
     const struct handle_ops *ops; /* handle_text until it is open */
@@ -59,7 +60,5 @@ int handle_read_text(struct tree *t, struct tree_file *f, uint64_t off, size_t n
 
 /* One that nothing is known of but its node; tree_release() it. NULL: no memory. */
 struct tree_file *handle_new(struct tree *t, struct node node);
-/* It is an open view from here on, of f->row, and owns that. */
-void handle_take_view(struct tree_file *f, struct live_view *view);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "base/lock.h"
 #include "edit/history.h"
-#include "tree/editable.h"
+#include "tree/tensors.h"
 #include "tree/state.h"
 
 /* How often an undo waits for edits that other programs make meanwhile. */

@@ -10,6 +10,102 @@
 #include "base/count.h"
 #include "tree/handle.h"
 
+/* ---- whether it can be edited ---- */
+
+bool tensors_has(const struct tree *t, const struct node *dir)
+{
+    return t->opt.tensors && t->writable &&
+           ((dir->kind == NODE_DIR && dir->row == ROOT_TENSORS) || dir->kind == NODE_TENSOR);
+}
+
+bool tensors_fixed(const struct tree *t, const struct node *n)
+{
+    bool in = (n->kind == NODE_DIR && n->row == ROOT_TENSORS) || n->kind == NODE_TENSOR ||
+              n->kind == NODE_TENSOR_FILE;
+    return in && t->writable && !t->opt.tensors;
+}
+
+struct live *tensors_live(const struct tree *t)
+{
+    return t->opt.tensors ? atomic_load(&t->live) : NULL;
+}
+
+int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n, bool fresh,
+                  struct live_folder *ret)
+{
+    struct live *l = tensors_live(t);
+    *ret = (struct live_folder){0};
+    if (!l || (n->kind != NODE_TENSOR && n->kind != NODE_TENSOR_FILE))
+        return 0;
+    uint32_t number = n->number;
+    if (n->kind == NODE_TENSOR_FILE) {
+        const struct gguf_tensor *tensor = node_tensor(g, n);
+        if (!tensor)
+            return 0;
+        number = ids_of(g->ids, snapshot_tensor_no(g, tensor)).number;
+    }
+    return live_tensor_folder(l, number, fresh, ret);
+}
+
+/* ---- open views ---- */
+
+static int read_view(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    r->bytes = r->scratch;
+    return live_view_read(t->live, f->view, off, r->scratch, n, &r->len);
+}
+
+static int write_view(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes,
+                      size_t n, struct live_wait *w)
+{
+    return live_view_write(t->live, f->view, off, bytes, n, w);
+}
+
+static int truncate_view(struct tree *t, struct tree_file *f, uint64_t size, struct live_wait *w)
+{
+    (void)w;
+    return live_view_truncate(t->live, f->view, size);
+}
+
+static int allocate_view(struct tree *t, struct tree_file *f, uint64_t off, uint64_t n,
+                         bool keep_size)
+{
+    return live_view_allocate(t->live, f->view, off, n, keep_size);
+}
+
+static int flush_view(struct tree *t, struct tree_file *f, struct live_wait *w)
+{
+    return live_view_flush(t->live, f->view, w);
+}
+
+static int fsync_view(struct tree *t, struct tree_file *f, struct live_wait *w)
+{
+    return live_view_fsync(t->live, f->view, w);
+}
+
+static void release_view(struct tree *t, struct tree_file *f)
+{
+    live_view_release(t->live, f->view);
+}
+
+static const struct handle_ops handle_view = {.read = read_view,
+                                              .write = write_view,
+                                              .truncate = truncate_view,
+                                              .allocate = allocate_view,
+                                              .flush = flush_view,
+                                              .fsync = fsync_view,
+                                              .release = release_view};
+
+/* It is an open view from here on, of f->row, and owns that. */
+static void take_view(struct tree_file *f, struct live_view *view)
+{
+    f->ops = &handle_view;
+    f->view = view;
+    f->converts = f->row->text != NULL;
+}
+
+/* ---- folders ---- */
+
 /* tensors/ itself. */
 static bool is_top(const struct node *dir)
 {
@@ -217,7 +313,7 @@ static int open_view(struct tree *t, struct tree_file *f, int flags)
         return r;
     f->row = node_row(n);
     f->cacheable = kind != LIVE_ASIDE;
-    handle_take_view(f, h);
+    take_view(f, h);
     node_written(t, n);
     return 1;
 }
@@ -245,7 +341,7 @@ int tensors_join(struct tree *t, struct tree_file *f)
     f->held = NULL;
     f->row = node_row(&f->node);
     f->cacheable = true;
-    handle_take_view(f, h);
+    take_view(f, h);
     return 0;
 }
 
@@ -320,7 +416,7 @@ static int create_view(struct tree *t, struct live *l, const struct node *dir, s
     if (r < 0)
         return r;
     f->cacheable = true;
-    handle_take_view(f, h);
+    take_view(f, h);
     node_written(t, &f->node);
     live_view_show(l, dir->number, f->node.row);
     r = tensors_draft(t, &f->node, ret);
@@ -346,7 +442,7 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
                            &f->cold);
     if (r < 0)
         return r;
-    handle_take_view(f, h);
+    take_view(f, h);
     return making ? making_view(t, dir, f->node.row, ret) : node_entry(t, &v, &f->node, ret);
 }
 
@@ -376,7 +472,7 @@ static int create_helper(struct tree *t, struct live *l, const struct node *dir,
     int r = live_helper_create(l, dir->number, name, flags, &h, &f->node.number);
     if (r < 0)
         return r;
-    handle_take_view(f, h);
+    take_view(f, h);
     r = tensors_draft(t, &f->node, ret);
     return r > 0 ? 0 : r < 0 ? r : -ESTALE;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Extended attributes: see tree.h. */
-#include "tree/editable.h"
+#include "tree/tensors.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests of two programs at the same moment: both wait for one edit, and one gets a signal; one opens a
- * key while an edit of the other replaces the file.
+ * Requests of two programs at the same moment: both wait for one edit, and one gets a signal; one closes a view while
+ * the other does; one opens a key while an edit of the other replaces the file.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -50,6 +50,58 @@ static void test_signal(void)
     script_model_drop(&r.m);
 }
 
+/* A close of A, during whose judgement one of B comes, which has the same draft. */
+static struct {
+    struct tree *t;
+    struct tree_file *b;
+    struct live_wait wait[2];
+    int answered, judged;
+} closes;
+
+static void on_answer(struct live_wait *w, int result)
+{
+    CU_ASSERT_EQUAL(result, 0);
+    CU_ASSERT_PTR_EQUAL(w, &closes.wait[closes.answered++]);
+}
+
+static int judge_both(struct live *l, struct draft *d, bool end, struct live_wait *w)
+{
+    (void)l;
+    (void)d;
+    (void)end;
+    CU_ASSERT_PTR_EQUAL(w, &closes.wait[closes.judged]);
+    CU_ASSERT_EQUAL(closes.answered, closes.judged);
+    if (closes.judged++ == 0)
+        CU_ASSERT_EQUAL(tree_flush(closes.t, closes.b, &closes.wait[1]), LIVE_PARKED);
+    return 0;
+}
+
+/* It is answered before that one is judged. */
+static void test_behind(void)
+{
+    static const struct script s = {"a close comes while another one is judged", NULL, "", ""};
+    static const struct draft_kind both = {.judge = judge_both};
+    struct run r = {.s = &s, .mode = "close"};
+    r.opt = (struct tree_options){.commit = LIVE_COMMIT_CLOSE, .tensors = true};
+    script_model_make(&r.m, SCRIPT_TENSORS);
+    script_start(&r);
+    script_one(&r, "topen A a/raw rw");
+    script_one(&r, "topen B a/raw rw");
+    closes.t = r.t;
+    closes.b = script_handle(&r, "B")->f;
+    closes.wait[0].done = closes.wait[1].done = on_answer;
+    struct draft *d = closes.b->view->d;
+    const struct draft_kind *of = d->of;
+    d->of = &both;
+    CU_ASSERT_EQUAL(tree_flush(r.t, script_handle(&r, "A")->f, &closes.wait[0]), LIVE_PARKED);
+    CU_ASSERT_EQUAL(closes.answered, 2);
+    d->of = of;
+    script_one(&r, "release A");
+    script_one(&r, "release B");
+    CU_ASSERT_EQUAL(script_finish(&r), 0);
+    script_model_drop(&r.m);
+}
+
 /* The run whose next look at the model's name comes behind an edit of another program. */
 static struct run *edited;
 
@@ -89,6 +141,7 @@ static void test_replaced(void)
 static CU_TestInfo tests[] = {
     {"a key is opened while an edit replaces the file", test_replaced},
     {"a signal to one of two that wait for an edit", test_signal},
+    {"a close comes while another one is judged", test_behind},
     CU_TEST_INFO_NULL,
 };
 
