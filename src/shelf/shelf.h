@@ -8,10 +8,9 @@
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, with the node numbers of the mount: slot 0 is the shelf itself (or
- * the model, if it is mounted alone), each other slot one state of one model's file. A slot is
- * opened when something in it is asked for, for editing with the first edit, and closed when nothing
- * in it was used for a minute. Slots are not used again: a file that was changed gets a new one.
+ * The calls are those of a tree, with the node numbers of the mount: slot 0 has the folders and texts of the shelf itself (or
+ * the model, if it is mounted alone), each other slot is one state of one model's file (slots.h). It is opened when something
+ * in it is asked for, for editing with the first edit, and closed when nothing in it was used for a minute.
  *
  * Threads: any. No lock is held while the disk is asked.
  */
