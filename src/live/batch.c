@@ -210,7 +210,7 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
     keep_sizes(l->newest->view.snap, g);
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
-    atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->folders.n_doomed > 0);
+    atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->objects.doomed.n > 0);
     atomic_store(&l->hides, false); /* after it: live_freshen() */
     atomic_store(&l->stale, false);
 }
@@ -403,10 +403,10 @@ static void remove_doomed_tensors(struct live *l)
     struct edit_change *c = &l->next.change;
     const size_t mark = edit_mark(c);
     struct edit_tensor t;
-    for (const struct folder *f = l->folders.doomed; f; f = f->next_doomed)
-        if (edit_tensor_numbered(c, f->number, &t))
+    for (const struct object *o = l->objects.doomed.first; o; o = o->next)
+        if (edit_tensor_numbered(c, o->number, &t))
             (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
-    if (l->folders.doomed && !tensors_left(l))
+    if (l->objects.doomed.n && !tensors_left(l))
         edit_undo(c, mark);
 }
 
@@ -432,7 +432,7 @@ int batch_look(struct live *l, struct err *e)
     assert(lock_held(&l->lock));
     if (!atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed))
         return 0;
-    if (l->names.doomed || l->folders.doomed)
+    if (l->names.doomed || l->objects.doomed.n)
         return show_without_doomed(l, e);
     int r = batch_freshen(l, e);
     if (r == 0)
@@ -640,10 +640,11 @@ static bool break_keys(struct live *l, int r)
 static bool break_tensors(struct live *l, int r)
 {
     bool silent = false;
-    for (struct folder *f = l->folders.first; f; f = f->next) {
-        silent = silent || is_silent(l, f->promise.edit);
-        promise_break(&f->promise, l->settled, r);
-        for (struct draft *d = f->drafts; d; d = d->inside)
+    for (struct object *o = object_from(&l->objects, 0); o;
+         o = object_from(&l->objects, o->number + 1ull)) {
+        silent = silent || is_silent(l, o->promise.edit);
+        promise_break(&o->promise, l->settled, r);
+        for (struct draft *d = o->drafts; d; d = d->inside)
             promise_break(&d->promise, l->settled, r);
     }
     return silent;

@@ -2,6 +2,8 @@
 /* Helpers made, found, renamed and removed: see tensors.h. */
 #include "base/lock.h"
 #include "live/helpers.h"
+#include "live/new_tensor.h"
+#include "live/tensor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,10 +29,10 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
 {
     struct draft *d = draft_new();
     char *helper = strdup(name);
-    struct folder *f = tensor_folder(l, tensor);
+    struct object *o = tensor_object(l, tensor);
     if (d)
         d->node = atomic_fetch_add(&l->newest->numbers, 1);
-    int r = !d || !helper || !f ? -ENOMEM : view_draft_add(l, d, f);
+    int r = !d || !helper || !o ? -ENOMEM : view_draft_add(l, d, o);
     if (r < 0) {
         draft_free(d);
         free(helper);
@@ -159,9 +161,8 @@ static int copy(struct live *l, const struct draft *from, struct live_view *to)
 static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
                      struct live_view **ret)
 {
-    const struct making *m = making_of(l, tensor);
     struct draft *d = view_find(l, tensor, row);
-    int r = !m && view_is_busy(l, tensor, row) ? -EBUSY : 0;
+    int r = !new_tensor(l, tensor) && view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = view_make(l, IDS_NONE, tensor, row, kind, &d);
     return r < 0 ? r : view_join(l, d, d->node, O_WRONLY, ret);
@@ -202,7 +203,7 @@ static int replace(struct live *l, struct draft *from, struct live_view *h, bool
         r = d->of->judge(l, d, d->of->ends, w);
     if (r >= 0)
         r = become(l, from, writes, h);
-    if (r < 0 && d->making)
+    if (r < 0 && d->made)
         (void)live_view_truncate(l, h, 0); /* nothing of it counts */
     return r;
 }
@@ -214,7 +215,7 @@ static void renamed(struct live *l, struct live_view *own, uint32_t row, bool un
     lock_take(&l->lock);
     d->unlinked = r >= 0 || find(l, d->tensor, d->helper);
     if (!d->unlinked && unhid)
-        folder_hide(d->folder, row);
+        object_hide(d->object, row);
     lock_drop(&l->lock);
     live_view_release(l, own);
 }
@@ -244,10 +245,10 @@ static int rename_over(struct live *l, struct live_view *own, uint32_t row,
 {
     struct draft *d = own->d;
     struct live_view *h = NULL;
-    bool hidden = folder_hidden(d->folder) >> row & 1;
+    bool hidden = object_hidden(d->object) >> row & 1;
     d->unlinked = true;
     if (hidden)
-        folder_unhide(d->folder, row);
+        object_unhide(d->object, row);
     lock_drop(&l->lock);
     int r = 0;
     if (kind != LIVE_ASIDE && !live_making_leaves(l, d->tensor, row, kind)) {

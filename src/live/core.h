@@ -24,10 +24,10 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "edit/commit.h"
-#include "live/folders.h"
 #include "live/live.h"
 #include "live/logs.h"
 #include "live/names.h"
+#include "live/objects.h"
 #include "live/waits.h"
 
 /* With an edit a file moved from one name to another. */
@@ -56,7 +56,6 @@ struct batch {
 };
 
 struct draft;
-struct making;
 
 /* Of the last so many versions of tensors something is known that the kernel may still ask for. */
 enum { LIVE_KNOWN = 1024 };
@@ -78,26 +77,16 @@ struct live {
     uint64_t ranks;          /* given to keys: the next new one's */
     uint64_t tensor_ranks;   /* the same of tensors */
     struct names names;
-    struct snapshot *disk;      /* a reference: what the model file holds */
-    struct snapshot *flying;    /* a reference: what is being written, or NULL */
-    struct store *store;        /* a reference: of the tensors of `disk` */
-    struct store *flying_store; /* a reference: of those of `flying`; or NULL */
-    struct logs logs;           /* of drafts of tensors */
-    struct folders folders;
-    struct table places;     /* of tensors that were removed in this mount */
-    struct making **makings; /* owned: tensors that are not whole yet, in the order in which they
-                                were made; NULL: it is no more */
-    size_t n_makings, cap_makings, makings_left; /* left: those that are not NULL */
-    struct making *makings_added;                /* owned list: tensors by now, not on the disk */
-    struct making *makings_gone;                 /* owned list: those that were */
-    struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
-    size_t closing;               /* those whose writers have closed, and are not released yet */
-    const struct making *judging; /* its drafts stay meanwhile */
-    struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
-    struct making *made_lost[LIVE_KNOWN]; /* those that were lost by that of the folder's name */
-    struct draft *views;                  /* owned list: of tensors, that are open for writing */
-    struct table nodes;                   /* the same by their nodes */
-    struct table shared;                  /* handles, by other nodes than their drafts' */
+    struct snapshot *disk;              /* a reference: what the model file holds */
+    struct snapshot *flying;            /* a reference: what is being written, or NULL */
+    struct store *store;                /* a reference: of the tensors of `disk` */
+    struct store *flying_store;         /* a reference: of those of `flying`; or NULL */
+    struct logs logs;                   /* of drafts of tensors */
+    struct objects objects;             /* tensors */
+    const struct object *judging;       /* a new one: its drafts stay meanwhile */
+    struct draft *views;                /* owned list: of tensors, that are open for writing */
+    struct table nodes;                 /* the same by their nodes */
+    struct table shared;                /* handles, by other nodes than their drafts' */
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */
     struct batch next;

@@ -22,9 +22,8 @@
 #include "live/tensor_base.h"
 #include "live/tensors.h"
 
-struct folder;
+struct object;
 struct live_view;
-struct making;
 
 /*
  * Whether what was written is judged. A view's draft may be written while it is judged: that is part of the next
@@ -126,20 +125,20 @@ struct draft {
     /* ---- of a view, or of a helper beside it ---- */
     struct live *live;        /* constant */
     struct draft *next, **at; /* in live.views */
-    struct draft *inside;     /* in the drafts of its folder */
+    struct draft *inside;     /* in the drafts of its object */
     struct link link;         /* in live.nodes */
     /* Of its node: the version of the tensor that showed there when it was begun. Of a helper, and in the making: of
      * the counter that gives numbers to versions. */
     uint32_t node;
     uint32_t tensor, row;
-    struct folder *folder; /* of the tensor: there as long as the live state */
+    struct object *object; /* of the tensor: there as long as the draft */
     enum live_view_kind kind;
-    struct making *making; /* of a tensor in the making; NULL: of a tensor */
-    bool unlinked;         /* of such a one: its name is gone */
-    char *helper;          /* owned: the name of a helper; NULL: it is a view */
-    int fd;                /* owned: a helper's content */
-    uint64_t writes;       /* how often that was changed; protected by `io` */
-    uint64_t n_elem;       /* of the tensor, when it was begun */
+    bool made;       /* begun when the tensor was a new one: objects.h */
+    bool unlinked;   /* of such a one: its name is gone */
+    char *helper;    /* owned: the name of a helper; NULL: it is a view */
+    int fd;          /* owned: a helper's content */
+    uint64_t writes; /* how often that was changed; protected by `io` */
+    uint64_t n_elem; /* of the tensor, when it was begun */
     /* Owned, of a helper that was renamed over a view: by it that view is written now. Set with both
      * locks; there until its last handle goes. NULL: it has its own content. */
     struct live_view *into;
@@ -151,8 +150,8 @@ struct draft {
      * program that opens it goes on with it. */
     time_t begun;
     bool unclosed;       /* some writer went without a flush */
-    unsigned edits;      /* of the folder, when it was begun or passed */
-    unsigned losses;     /* of the folder, the same */
+    unsigned edits;      /* of the object, when it was begun or passed */
+    unsigned losses;     /* of the object, the same */
     bool asked;          /* requests are carried out: waits.h ... */
     struct crew_job job; /* ... by this turn */
 

@@ -316,13 +316,13 @@ static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 static int fsync_folder(struct live *l, struct live_wait *w)
 {
     files_end_made(l);
-    if (l->closing)
+    if (l->objects.closing)
         return writer_sync_released(l, w);
-    if (l->folders.doomed || l->makings_left)
-        folders_sync(&l->folders);
+    if (l->objects.doomed.n || l->objects.n_new)
+        objects_sync(&l->objects);
     int r = writer_sync_all(l, w);
     if (r != LIVE_PARKED || !writer_has_work(l)) /* the write that it waits for has begun */
-        l->folders.now = false;
+        l->objects.now = false;
     return r;
 }
 

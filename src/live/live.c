@@ -14,7 +14,7 @@
 #include "edit/history.h"
 #include "edit/restore.h"
 #include "live/edits.h"
-#include "live/makings.h"
+#include "live/new_tensor.h"
 #include "live/unsaved.h"
 #include "live/view.h"
 #include "live/writer.h"
@@ -59,17 +59,15 @@ void live_close(struct live *l)
     if (!l)
         return;
     views_close(l);
-    makings_free(l);
     waits_free(&l->waits);
     lock_take(&l->lock);
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
     batch_free(&l->next);
     names_close(&l->names);
-    folders_free(&l->folders);
+    objects_free(&l->objects);
     table_free(&l->nodes);
     table_free(&l->shared);
-    places_free(&l->places);
     snapshot_unref(l->disk);
     store_unref(l->store);
     logs_free(&l->logs);
@@ -102,7 +100,7 @@ void live_hurry(struct live *l)
     lock_take(&l->lock);
     files_end_made(l);
     l->stop = true;
-    makings_hurry(l);
+    new_tensors_hurry(l);
     crew_call(l->crew, &l->job);
     lock_drop(&l->lock);
 }
@@ -138,14 +136,34 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
     return stray ? LOOK_STRAY : NULL;
 }
 
-static void unsaved_tensor(const struct live *l, const struct folder *f, struct buf *out)
+/* The same of a tensor. refused: an edit of it was. */
+static const char *why_not_saved(const struct object *o, bool refused)
 {
-    struct edit_tensor t;
+    switch (o->state) {
+    case OBJECT_STORED:
+    case OBJECT_DOOMED:
+        return o->error;
+    case OBJECT_NEW:
+        return refused ? NULL : o->error ? o->error : "a new tensor: nothing was written";
+    case OBJECT_LOST:
+        return refused ? NULL : o->error;
+    default:
+        return NULL;
+    }
+}
+
+static void unsaved_tensors(const struct live *l, bool refused, struct buf *out)
+{
+    const struct objects *s = &l->objects;
     char name[TREE_NAME_MAX + 1];
-    if (!edit_tensor_numbered(&l->next.change, f->number, &t))
-        return;
-    (void)name_encode(t.name, t.name_len, name);
-    unsaved_add(out, UNSAVED_TENSOR, name, f->error);
+    for (struct object *o = object_from(s, 0); o; o = object_from(s, o->number + 1ull)) {
+        struct edit_tensor t = {.name = o->name, .name_len = o->name_len};
+        const char *why = why_not_saved(o, refused);
+        if (!why || (!o->name && !edit_tensor_numbered(&l->next.change, o->number, &t)))
+            continue;
+        (void)name_encode(t.name, t.name_len, name);
+        unsaved_add(out, UNSAVED_TENSOR, name, why);
+    }
 }
 
 void live_unsaved(struct live *l, struct buf *out)
@@ -156,18 +174,7 @@ void live_unsaved(struct live *l, struct buf *out)
         if (why)
             unsaved_add(out, "", x->text, why);
     }
-    for (const struct folder *f = l->folders.first; f; f = f->next)
-        if (f->error)
-            unsaved_tensor(l, f, out);
-    for (size_t i = 0; i < l->n_makings; i++) {
-        const struct making *m = l->makings[i];
-        if (m)
-            unsaved_add(out, UNSAVED_TENSOR, m->file,
-                        m->why.code ? m->why.msg : "a new tensor: nothing was written");
-    }
-    for (const struct making *m = l->makings_gone; m; m = m->next)
-        if (m->lost)
-            unsaved_add(out, UNSAVED_TENSOR, m->file, m->why.msg);
+    unsaved_tensors(l, false, out);
 }
 
 void live_refused(struct live *l, struct buf *out)
@@ -176,18 +183,17 @@ void live_refused(struct live *l, struct buf *out)
     for (const struct name *x = l->names.oldest; x && l->names.n_errors; x = x->newer)
         if (x->error)
             unsaved_add(out, "", x->text, x->error);
-    for (const struct folder *f = l->folders.first; f && l->folders.n_errors; f = f->next)
-        if (f->error)
-            unsaved_tensor(l, f, out);
+    if (l->objects.n_errors)
+        unsaved_tensors(l, true, out);
 }
 
 static bool recall_tensor(struct live *l, const char *file, const char *why)
 {
     struct edit_tensor t;
-    struct folder *f = tensor_find(l, file, &t) == 0 ? tensor_folder(l, t.id.number) : NULL;
-    if (f)
-        folder_set_error(&l->folders, f, why);
-    return f && f->error;
+    struct object *o = tensor_find(l, file, &t) == 0 ? tensor_object(l, t.id.number) : NULL;
+    if (o)
+        object_set_error(&l->objects, o, why);
+    return o && o->error;
 }
 
 static bool recall_name(struct live *l, const char *text, const char *why)
@@ -234,7 +240,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     }
     /* What is written shows what was removed, too: the view is taken before another one takes its place. */
     LOCKED(&l->lock);
-    if (whole || !l->folders.doomed)
+    if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);
     else if (atomic_load(&l->stale))
         r = batch_freshen(l, &e);
@@ -246,9 +252,9 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 /* Tensors in the making, and drafts and helpers of tensors: they end with the mount. */
 static size_t unfinished(const struct live *l)
 {
-    size_t n = l->makings_left;
+    size_t n = l->objects.n_new;
     for (const struct draft *d = l->views; d; d = d->next)
-        n += !d->making && (d->helper || d->writers);
+        n += !d->made && (d->helper || d->writers);
     return n;
 }
 
@@ -271,7 +277,7 @@ static bool is_changed(struct live *l)
 static size_t accepted(const struct live *l)
 {
     return edit_change_count(&l->next.change, LIVE_COUNT_MOST) + l->names.n_doomed +
-           l->folders.n_doomed + l->flight.n_edits;
+           l->objects.doomed.n + l->flight.n_edits;
 }
 
 size_t live_accepted(struct live *l)
@@ -284,7 +290,7 @@ struct live_counts live_count(struct live *l)
 {
     lock_take(&l->lock);
     struct live_counts c = {.pending = accepted(l) + unfinished(l),
-                            .refused = l->names.n_errors + l->folders.n_errors};
+                            .refused = l->names.n_errors + l->objects.n_errors};
     lock_drop(&l->lock);
     c.changed = is_changed(l);
     return c;
@@ -293,7 +299,7 @@ struct live_counts live_count(struct live *l)
 bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
-    bool kept = l->makings_left || accepted(l);
+    bool kept = l->objects.n_new || accepted(l);
     for (const struct draft *d = l->views; d && !kept; d = d->next)
         kept = d->helper && !helpers;
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tensors the model has now: see tensor.h. */
+#include "base/count.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/makings.h"
+#include "live/new_tensor.h"
+#include "live/tensor.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -34,39 +36,104 @@ int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
     return r == 0 && edit_tensor_find(&l->next.change, p, n, ret) ? 0 : -ENOENT;
 }
 
-int tensor_drop(struct live *l, const char *name, size_t n, struct err *e)
-{
-    struct edit_tensor t;
-    assert(lock_held(&l->lock));
-    if (edit_tensor_find(&l->next.change, name, n, &t))
-        places_note(&l->places, name, n, t.rank);
-    return edit_tensor_remove(&l->next.change, name, n, e);
-}
-
-struct folder *tensor_folder(struct live *l, uint32_t number)
+struct object *tensor_object(struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));
-    struct folder *f = folders_get(&l->folders, number);
-    if (f)
+    struct object *o = object_get(&l->objects, number);
+    if (o)
         atomic_store(&l->touched, true);
-    return f;
+    return o;
 }
 
-int tensor_refused(struct live *l, struct folder *f, const struct err *e)
+/* Where it stood is kept, if there is memory for that. */
+static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
 {
-    struct making *m = making_of(l, f->number);
-    struct edit_tensor t = {0};
+    struct object *o = object_find(&l->objects, t->id.number);
+    if (o && object_set_name(&l->objects, o, t->name, t->name_len) == 0)
+        o->rank = t->rank;
+    return edit_tensor_remove(&l->next.change, t->name, t->name_len, e);
+}
+
+int tensor_clear(struct live *l, const struct edit_tensor *t, struct err *e)
+{
+    struct object *o = object_find(&l->objects, t->id.number);
+    assert(lock_held(&l->lock));
+    if (!o || o->state != OBJECT_DOOMED)
+        return err_set(e, -EEXIST, "a tensor of this name already exists");
+    int r = drop(l, t, e);
+    if (r == 0)
+        object_event(&l->objects, o, OBJECT_REMOVE);
+    return r;
+}
+
+int tensor_refused(struct live *l, struct object *o, const struct err *e)
+{
+    struct edit_tensor t = {.name = o->name, .name_len = o->name_len};
     char shown[SHOW_MAX];
     assert(lock_held(&l->lock));
-    if (m)
-        m->why = *e;
-    else if (edit_tensor_numbered(&l->next.change, f->number, &t))
-        folder_set_error(&l->folders, f, e->msg);
-    else
+    if (o->state != OBJECT_NEW && !edit_tensor_numbered(&l->next.change, o->number, &t))
         return e->code;
-    live_log(l, LOG_WARNING, "tensors/%s: refused: %s",
-             m ? show(shown, m->name, m->len) : show(shown, t.name, t.name_len), e->msg);
+    live_log(l, LOG_WARNING, "tensors/%s: refused: %s", show(shown, t.name, t.name_len), e->msg);
+    object_set_error(&l->objects, o, e->msg);
     return e->code;
+}
+
+int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    batch_note(l, NULL, NULL);
+    promise_make(&o->promise, l->edits);
+    o->mtime = when_date();
+    object_set_error(&l->objects, o, NULL);
+    return writer_accepted(l, w);
+}
+
+/* ---- removals that are due ---- */
+
+bool tensors_left(const struct live *l)
+{
+    struct edit_tensor *all = NULL;
+    size_t n = 1; /* no memory: most probably */
+    if (edit_change_tensors(&l->next.change, &all, &n) == 0)
+        free(all);
+    return n > 0;
+}
+
+int tensors_remove_due(struct live *l)
+{
+    struct objects *s = &l->objects;
+    struct edit_change *c = &l->next.change;
+    struct edit_tensor t;
+    struct err e = {0};
+    struct object *o;
+    assert(lock_held(&l->lock));
+    if (!s->doomed.n || !(l->stop || objects_due(s)))
+        return 0;
+    const size_t mark = edit_mark(c);
+    int r = batch_room(l);
+    for (o = s->doomed.first; o && r == 0; o = o->next)
+        if (edit_tensor_numbered(c, o->number, &t))
+            r = drop(l, &t, &e);
+    if (r == 0 && !tensors_left(l))
+        r = err_set(&e, -EPERM, "nothing was removed: the model would have no tensor left");
+    if (r == 0)
+        r = batch_check(l, &e);
+    if (r == 0)
+        batch_note(l, NULL, NULL);
+    else
+        edit_undo(c, mark);
+    if (r < 0 && !e.code)
+        (void)err_set(&e, r, "nothing was removed: %s", strerror(-r));
+    while ((o = s->doomed.first)) {
+        object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
+        if (r == 0) {
+            promise_make(&o->promise, l->edits);
+        } else { /* it stays, and shows why */
+            atomic_store(&l->names.other_doomed, true);
+            (void)tensor_refused(l, o, &e);
+        }
+    }
+    return r;
 }
 
 /* ---- after a failure ---- */
@@ -75,56 +142,62 @@ void tensors_follow(struct live *l)
 {
     struct edit_tensor t;
     assert(lock_held(&l->lock));
-    for (struct folder *f = l->folders.first; f; f = f->next)
-        if (f->removed && edit_tensor_numbered(&l->next.change, f->number, &t) &&
-            t.old != EDIT_NONE)
-            folder_back(f);
+    for (struct object *o = object_from(&l->objects, 0); o;
+         o = object_from(&l->objects, o->number + 1ull))
+        if (o->state == OBJECT_ABSENT && edit_tensor_numbered(&l->next.change, o->number, &t))
+            object_event(&l->objects, o, OBJECT_BACK);
 }
 
-static void lose(struct live *l, uint32_t number)
+/* The objects of a slot: the tensor that it has, and one that it removed; or NULL. `added`: the first is new. */
+static void objects_of(const struct live *l, const struct edit_change *c, const struct edit_slot *s,
+                       struct object *ret[2], bool *added)
 {
-    struct folder *f = folders_find(&l->folders, number);
-    if (f)
-        f->losses++;
+    *added = s->old == EDIT_NONE || s->again;
+    ret[0] = object_find(&l->objects, s->id.number);
+    ret[1] = s->again ? object_find(&l->objects, ids_of(c->ids, s->old).number) : NULL;
 }
 
 void tensors_lost(struct live *l, const struct batch *b)
 {
-    const struct edit_change *c = &b->change;
+    const struct edit_change *c = b->change.tensors;
+    struct object *of[2];
+    bool added;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        const struct edit_slot *s = &c->tensors->slot[i];
-        lose(l, s->id.number);
-        if (s->again)
-            lose(l, ids_of(c->ids, s->old).number);
+    for (size_t i = 0; c && i < c->n; i++) {
+        objects_of(l, c, &c->slot[i], of, &added);
+        for (size_t k = 0; k < COUNT(of); k++)
+            if (of[k])
+                of[k]->losses++;
     }
-}
-
-static void report(struct live *l, uint32_t number, const struct err *e)
-{
-    struct folder *f = tensor_folder(l, number);
-    if (f)
-        folder_set_error(&l->folders, f, e->msg);
 }
 
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
 {
-    const struct edit_change *c = &b->change;
+    const struct edit_change *c = b->change.tensors;
+    struct object *of[2];
+    bool added;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        const struct edit_slot *s = &c->tensors->slot[i];
-        if (s->old != EDIT_NONE)
-            report(l, ids_of(c->ids, s->old).number, e);
+    for (size_t i = 0; c && i < c->n; i++) {
+        const struct edit_slot *s = &c->slot[i];
+        objects_of(l, c, s, of, &added);
+        if (added && of[0] && !s->gone) {
+            (void)object_set_name(&l->objects, of[0], s->name, s->name_len);
+            object_event(&l->objects, of[0], OBJECT_LOSE);
+            of[0]->lost = e->code;
+        }
+        for (size_t k = 0; k < COUNT(of); k++)
+            if (of[k])
+                object_set_error(&l->objects, of[k], e->msg);
     }
 }
 
 struct draft *tensors_landed(struct live *l, const struct batch *b)
 {
-    const struct edit_change *c = &b->change;
+    const struct edit_change *c = b->change.tensors;
     struct draft *dead = NULL;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        const struct edit_slot *s = &c->tensors->slot[i];
+    for (size_t i = 0; c && i < c->n; i++) {
+        const struct edit_slot *s = &c->slot[i];
         if (s->old != EDIT_NONE && (s->gone || s->again))
             dead = view_helpers_drop(l, ids_of(c->ids, s->old).number, dead);
     }
@@ -142,9 +215,10 @@ void view_draft_end(struct draft *d)
 
 struct draft *view_draft_reap(struct live *l, struct draft *d)
 {
-    struct draft **at = &d->folder->drafts;
-    bool kept = !d->unlinked && (d->helper || d->begun || (d->making && !d->making->gone));
-    bool judged = d->making && d->making == l->judging;
+    struct draft **at = &d->object->drafts;
+    bool kept =
+        !d->unlinked && (d->helper || d->begun || (d->made && d->object->state == OBJECT_NEW));
+    bool judged = d->made && d->object == l->judging;
     assert(lock_held(&l->lock));
     if (d->handles || d->users || judged || kept)
         return NULL;
@@ -180,7 +254,7 @@ void view_drafts_end(struct draft *dead)
     }
 }
 
-int view_draft_add(struct live *l, struct draft *d, struct folder *f)
+int view_draft_add(struct live *l, struct draft *d, struct object *o)
 {
     assert(lock_held(&l->lock));
     int r = table_add(&l->nodes, &d->link, hash_number(d->node));
@@ -191,16 +265,16 @@ int view_draft_add(struct live *l, struct draft *d, struct folder *f)
     if (d->next)
         d->next->at = &d->next;
     l->views = d;
-    d->folder = f;
-    d->inside = f->drafts;
-    f->drafts = d;
+    d->object = o;
+    d->inside = o->drafts;
+    o->drafts = d;
     return 0;
 }
 
 struct draft *view_drafts(const struct live *l, uint32_t tensor)
 {
-    const struct folder *f = folders_find(&l->folders, tensor);
-    return f ? f->drafts : NULL;
+    const struct object *o = object_find(&l->objects, tensor);
+    return o ? o->drafts : NULL;
 }
 
 static struct draft *draft_of(struct link *k)
@@ -232,11 +306,11 @@ struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
     return h ? h->d : NULL;
 }
 
-void view_drafts_reap(struct live *l, const struct making *m)
+void view_drafts_reap(struct live *l, const struct object *o)
 {
-    for (struct draft *d = view_drafts(l, m->number), *next; d; d = next) {
+    for (struct draft *d = o->drafts, *next; d; d = next) {
         next = d->inside;
-        struct draft *dead = d->making == m ? view_draft_reap(l, d) : NULL;
+        struct draft *dead = d->made ? view_draft_reap(l, d) : NULL;
         if (dead)
             view_draft_end(dead);
     }

@@ -12,8 +12,8 @@
 #include "base/lock.h"
 #include "base/when.h"
 #include "live/helpers.h"
-#include "live/makings.h"
-#include "live/tensor_batch.h"
+#include "live/new_tensor.h"
+#include "live/tensor.h"
 #include "live/tensor_encode.h"
 #include "live/tensor_judge.h"
 
@@ -44,7 +44,7 @@ static int refused(struct live *l, struct draft *d, int r, struct err *e)
     bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
     if (!again)
-        (void)tensor_refused(l, d->folder, e);
+        (void)tensor_refused(l, d->object, e);
     lock_drop(&l->lock);
     return r;
 }
@@ -217,9 +217,9 @@ static int judge_shape(struct round *o, bool end)
 /* Whether what it was begun from is still what the model has. */
 static int check_base(const struct draft *d, struct err *e)
 {
-    if (d->losses != d->folder->losses)
+    if (d->losses != d->object->losses)
         return err_set(e, -EIO, "the edit before it failed: open it anew");
-    if (d->edits != d->folder->edits)
+    if (d->edits != d->object->edits)
         return err_set(e, -ESTALE, "the tensor was edited by another file: open it anew");
     return 0;
 }
@@ -251,10 +251,10 @@ static int accept(struct round *o)
     if (draft_is_data(d))
         tensor_draft_passed(d, now);
     tensor_base_unref(now);
-    d->edits = ++d->folder->edits;
-    d->folder->spent = 0;
+    d->edits = ++d->object->edits;
+    d->object->spent = 0;
     d->accepted = true;
-    (void)tensor_accepted(l, d->folder, NULL);
+    (void)tensor_accepted(l, d->object, NULL);
     promise_make(&d->promise, l->edits);
     return 1;
 }
@@ -267,7 +267,7 @@ static int report(struct round *o, int r)
     o->e.code = r;
     if (r != -EINTR && !draft_is_data(o->d)) /* of data it is found again as long as it is so */
         o->d->why = o->e;
-    (void)tensor_refused(o->l, o->d->folder, &o->e);
+    (void)tensor_refused(o->l, o->d->object, &o->e);
     return r;
 }
 
@@ -276,7 +276,7 @@ static int leave_begun(struct round *o)
 {
     struct timespec now = when_now();
     o->d->begun = now.tv_sec;
-    folder_set_error(&o->l->folders, o->d->folder, "of a NumPy array only the header was written");
+    object_set_error(&o->l->objects, o->d->object, "of a NumPy array only the header was written");
     return 0;
 }
 
@@ -286,7 +286,7 @@ static int same(struct round *o)
     struct draft *d = o->d;
     int r = check_base(d, &o->e);
     if (r == 0)
-        promise_make(&d->promise, d->folder->promise.edit);
+        promise_make(&d->promise, d->object->promise.edit);
     else
         (void)report(o, r);
     if (r == -ESTALE) /* as it is whatever is written to it */
@@ -316,7 +316,7 @@ static int settle(struct round *o, int r, bool end)
         return end ? report(o, -EINVAL) : -EINVAL;
     }
     if (r == TENSOR_SAME && !draft_is_data(d))
-        folder_set_error(&o->l->folders, d->folder, NULL);
+        object_set_error(&o->l->objects, d->object, NULL);
     return r == TENSOR_SAME && o->wrote ? same(o) : 0;
 }
 
@@ -335,7 +335,7 @@ static int finish(struct round *o, int r, bool end)
 /* Why a write of it was refused, or the tensor in the making that it was to be lost. With the lock. */
 static int refused_before(const struct draft *d)
 {
-    return d->making && d->making->lost ? d->making->why.code : d->why.code;
+    return d->made && d->object->lost ? d->object->lost : d->why.code;
 }
 
 /* In the making it is judged with the other views, as a whole. */
@@ -348,7 +348,7 @@ static int data_judge(struct live *l, struct draft *d, bool end, struct live_wai
     int r = refused_before(d);
     o.wrote = draft_is_due(d->state);
     lock_drop(&l->lock);
-    if (r < 0 || d->making)
+    if (r < 0 || d->made)
         return r;
     do
         r = tensor_draft_judge(d, &watch, &o.edit, &o.e);
@@ -360,12 +360,12 @@ static int data_judge(struct live *l, struct draft *d, bool end, struct live_wai
 static int judge_new(struct round *o, bool end)
 {
     struct draft *d = o->d;
-    int r = making_text(o->l, d, end, &o->e);
+    int r = new_tensor_text(o->l, d, end, &o->e);
     draft_event(d, r == TENSOR_SHORT ? DRAFT_LEAVE : r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
     if (r >= 0)
         return 0;
     d->why = o->e;
-    (void)tensor_refused(o->l, d->folder, &o->e);
+    (void)tensor_refused(o->l, d->object, &o->e);
     return r;
 }
 
@@ -374,13 +374,13 @@ static int judge_new(struct round *o, bool end)
 static int take_text(struct round *o, bool end)
 {
     struct draft *d = o->d;
-    d->losses = d->folder->losses;
-    d->edits = d->folder->edits;
+    d->losses = d->object->losses;
+    d->edits = d->object->edits;
     int r = refused_before(d);
     if (r < 0 || !draft_is_due(d->state))
         return r;
     draft_event(d, DRAFT_JUDGE);
-    if (d->making)
+    if (d->made)
         return judge_new(o, end);
     o->wrote = true;
     o->taken = view_base(o->l, d->tensor, &o->base);

@@ -42,10 +42,6 @@ void view_text(enum live_view_kind kind, const struct tensor_base *base, struct 
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
-/* A tensor that is in the making still (makings.h); NULL. With the lock. */
-struct making *making_of(const struct live *l, uint32_t number);
-/* What is known of one that was removed goes with its last draft. With the lock. */
-void making_reap(struct live *l, struct making *m);
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
 /* The newest draft of a view that is not outdated. With the lock. */
 struct draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);
@@ -59,8 +55,8 @@ int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct 
  * lock. */
 struct draft *view_at(const struct live *l, uint32_t node, uint32_t row);
 /* Put one into the lists. With the lock. 0, -ENOMEM. */
-int view_draft_add(struct live *l, struct draft *d, struct folder *f);
-/* Those of a folder, by `inside`. With the lock. */
+int view_draft_add(struct live *l, struct draft *d, struct object *o);
+/* Those of a tensor, by `inside`. With the lock. */
 struct draft *view_drafts(const struct live *l, uint32_t tensor);
 /* Take one out that nothing needs any more: for view_draft_end(); or NULL. With the lock. */
 struct draft *view_draft_reap(struct live *l, struct draft *d);
@@ -72,8 +68,8 @@ void view_draft_end(struct draft *d);
 struct draft *view_helpers_drop(struct live *l, uint32_t tensor, struct draft *more);
 /* A list by `next`. */
 void view_drafts_end(struct draft *dead);
-/* All of a tensor in the making that nothing needs any more. With the lock. */
-void view_drafts_reap(struct live *l, const struct making *m);
+/* All that were begun when it was a new one, and nothing needs any more. With the lock. */
+void view_drafts_reap(struct live *l, const struct object *o);
 void views_close(struct live *l);
 
 #endif

@@ -12,8 +12,8 @@
 
 #include "live/batch.h"
 #include "live/helpers.h"
-#include "live/makings.h"
-#include "live/tensor_batch.h"
+#include "live/new_tensor.h"
+#include "live/tensor.h"
 
 /* ---- drafts ---- */
 
@@ -32,11 +32,11 @@ static bool is_left(const struct draft *d)
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
 static bool is_outdated(const struct draft *d)
 {
-    if (d->making)
-        return d->making->gone;
+    if (d->made)
+        return d->object->state != OBJECT_NEW;
     if (d->state == DRAFT_DROPPED || is_left(d))
         return true;
-    return draft_is_data(d) && (d->edits != d->folder->edits || d->losses != d->folder->losses);
+    return draft_is_data(d) && (d->edits != d->object->edits || d->losses != d->object->losses);
 }
 
 struct draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
@@ -53,7 +53,7 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     if (row == VIEW_NO_ROW)
         return false;
     for (const struct draft *d = view_drafts(l, tensor); d; d = d->inside)
-        if (!d->making && d->handles && d->row != row && draft_is_unaccepted(d->state) &&
+        if (!d->made && d->handles && d->row != row && draft_is_unaccepted(d->state) &&
             !is_outdated(d))
             return true;
     return false;
@@ -88,17 +88,17 @@ int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
 {
     struct tensor_base *base = NULL;
     struct draft *d = NULL;
-    struct folder *f = tensor_folder(l, tensor);
-    struct making *m = making_of(l, tensor);
-    int r = !f  ? -ENOMEM
-            : m ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
-                : view_base(l, tensor, &base);
+    struct object *o = tensor_object(l, tensor);
+    const bool new = o && o->state == OBJECT_NEW;
+    int r = !o    ? -ENOMEM
+            : new ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
+                  : view_base(l, tensor, &base);
     if (r == 0)
         r = make(l, base, kind, &d);
     if (r == 0) {
         d->node = node != IDS_NONE ? node : atomic_fetch_add(&l->newest->numbers, 1);
         d->n_elem = base->n_elem;
-        r = view_draft_add(l, d, f);
+        r = view_draft_add(l, d, o);
     }
     tensor_base_unref(base);
     if (r < 0) {
@@ -109,10 +109,10 @@ int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
     d->tensor = tensor;
     d->row = row;
     d->kind = kind;
-    d->making = m;
+    d->made = new;
     d->of = draft_is_data(d) ? &view_data : &view_line;
-    d->edits = f->edits;
-    d->losses = f->losses;
+    d->edits = o->edits;
+    d->losses = o->losses;
     *ret = d;
     return 0;
 }
@@ -139,11 +139,11 @@ int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct 
     d->unflushed += d->helper && h->writes;
     if (h->writes)
         d->begun = 0;
-    if (d->making) {
+    if (d->made) {
         const bool writes = h->writes || flags & O_TRUNC; /* see empty() */
-        d->making->open += writes;
-        d->making->unclosed += writes;
-        making_queue(l, d->making);
+        d->object->open += writes;
+        d->object->unclosed += writes;
+        new_tensor_queue(l, d->object);
     }
     *ret = h;
     return 0;
@@ -152,25 +152,24 @@ int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct 
 /* It was closed, or is written: of several threads one notes that. */
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
-    struct making *m = h->d->making;
+    struct draft *d = h->d;
     if (atomic_exchange(&h->closed, closed) == closed || !h->writes)
         return;
     lock_take(&l->lock);
-    h->d->unsettled += closed ? -1U : 1U;
-    if (m)
-        making_closed(l, m, closed);
+    d->unsettled += closed ? -1U : 1U;
+    if (d->made)
+        new_tensor_closed(l, d->object, closed);
     lock_drop(&l->lock);
 }
 
 /* A handle that was opened so; if it fails it is released. One that only reads wrote until here. */
 static int empty(struct live *l, struct live_view *h)
 {
-    struct making *m = h->d->making;
     int r = live_view_truncate(l, h, 0);
     note_closed(l, h, false);
-    if (m && !h->writes) {
+    if (h->d->made && !h->writes) {
         lock_take(&l->lock);
-        making_released(l, m, false);
+        new_tensor_released(l, h->d->object, false);
         lock_drop(&l->lock);
     }
     if (r < 0)
@@ -220,10 +219,10 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
         r = view_make(l, node, tensor, row, kind, ret);
     if (r < 0)
         return r;
-    struct folder *f = (*ret)->folder;
-    *cold = (*ret)->cold = !current || f->spent >> row & 1;
+    struct object *o = (*ret)->object;
+    *cold = (*ret)->cold = !current || o->spent >> row & 1;
     if (current)
-        f->spent |= (uint32_t)1 << row;
+        o->spent |= (uint32_t)1 << row;
     return 0;
 }
 
@@ -233,7 +232,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum liv
                          uint32_t node, struct draft **ret, bool *cold)
 {
     struct draft *d = *ret = draft_at(l, node, row);
-    struct draft *other = d && (d->helper || d->making) ? NULL : in_work(l, tensor, row);
+    struct draft *other = d && (d->helper || d->made) ? NULL : in_work(l, tensor, row);
     bool current;
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
         d = *ret = NULL; /* another one begins */
@@ -246,7 +245,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum liv
         return begin_draft(l, tensor, node, row, kind, ret, cold);
     int r = is_current(l, tensor, node, &current);
     if (r == 0 && current)
-        other->folder->spent |= (uint32_t)1 << row;
+        other->object->spent |= (uint32_t)1 << row;
     *ret = other;
     return r;
 }
@@ -304,10 +303,10 @@ bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
     if (!atomic_load_explicit(&l->touched, memory_order_acquire))
         return false;
     LOCKED(&l->lock);
-    const struct folder *f = folders_find(&l->folders, tensor);
+    const struct object *o = object_find(&l->objects, tensor);
     const struct draft *d = view_at(l, node, row);
     const bool shown = is_shown(d);
-    *cold = shown ? d->cold : f && f->spent >> row & 1;
+    *cold = shown ? d->cold : o && o->spent >> row & 1;
     return shown;
 }
 
@@ -474,14 +473,14 @@ static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
     if (stopped)
         return -EINTR;
     lock_take(&l->lock);
-    const bool judged = d->writers || d->making;
+    const bool judged = d->writers || d->made;
     lock_drop(&l->lock);
-    int r = judged ? d->of->judge(l, d, d->of->ends || d->making, w) : 0;
-    if (r < 0 || d->making)
+    int r = judged ? d->of->judge(l, d, d->of->ends || d->made, w) : 0;
+    if (r < 0 || d->made)
         return r;
     note_closed(l, h, true); /* before it is answered: its program may write then */
     lock_take(&l->lock);
-    const struct promise *p = d->promise.edit ? &d->promise : &d->folder->promise;
+    const struct promise *p = d->promise.edit ? &d->promise : &d->object->promise;
     r = writer_sync(l, p, p->edit, w);
     lock_drop(&l->lock);
     return r;
@@ -503,7 +502,7 @@ static void drop(struct live *l, struct draft *d)
     struct err e = {0};
     (void)err_set(&e, -ECANCELED, "what was written was not closed");
     if (draft_is_unaccepted(d->state))
-        (void)tensor_refused(l, d->folder, &e);
+        (void)tensor_refused(l, d->object, &e);
 }
 
 /* The last judgement, but of what a close has reported as refused. What was accepted stays. */
@@ -517,7 +516,7 @@ static void end_writing(struct live *l, struct draft *d)
     lock_take(&l->lock);
     if (d->writers == 0)
         d->accepted = false;
-    if (d->writers == 0 && refused && !d->making)
+    if (d->writers == 0 && refused && !d->made)
         view_drop(d);
     lock_drop(&l->lock);
 }
@@ -549,7 +548,7 @@ void view_release(struct live *l, struct live_view *h)
     if (h->node != d->node)
         table_remove(&l->shared, &h->link);
     bool last = h->writes && d->writers == 0 && d->of->judge, ending = l->ending;
-    if (last && ending && d->unclosed && !d->making)
+    if (last && ending && d->unclosed && !d->made)
         drop(l, d);
     bool judged = last && !(ending && d->unclosed);
     lock_drop(&l->lock);
@@ -557,8 +556,8 @@ void view_release(struct live *l, struct live_view *h)
         end_writing(l, d);
     lock_take(&l->lock);
     d->handles--;
-    if (d->making && h->writes)
-        making_released(l, d->making, h->closed);
+    if (d->made && h->writes)
+        new_tensor_released(l, d->object, h->closed);
     if (d->helper)
         into = helper_released(d, h);
     if (d->begun) /* it may be among them */

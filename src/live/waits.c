@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/makings.h"
+#include "live/new_tensor.h"
 #include "live/tensor_encode.h"
 #include "live/view.h"
 #include "live/writer.h"
@@ -239,7 +239,7 @@ bool waits_judged_by(const struct live *l, const struct draft *d,
 static bool is_due(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
-    if (d->making)
+    if (d->made)
         return false;                                        /* its texts are short */
     if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge it again */
         return false;
@@ -262,8 +262,8 @@ static struct draft *rest(struct live *l, struct draft *d)
     d->asked = false;
     d->users--;
     struct draft *dead = view_draft_reap(l, d);
-    if (dead && dead->folder->making)
-        making_reap(l, dead->folder->making);
+    if (dead)
+        new_tensor_reap(l, dead->object);
     return dead;
 }
 

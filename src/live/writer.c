@@ -22,8 +22,8 @@
 #include "base/count.h"
 #include "base/when.h"
 #include "live/edits.h"
-#include "live/makings.h"
-#include "live/tensor_batch.h"
+#include "live/new_tensor.h"
+#include "live/tensor.h"
 
 /* Seconds without another edit after which what no request waits for is written. */
 #define LATER 2
@@ -262,7 +262,6 @@ static void undo_end(struct live *l, const struct batch *b, const struct err *wh
 static void give_up(struct live *l, const struct err *e)
 {
     report_lost(l, e);
-    makings_settle(l, e);
     undo_end(l, &l->next, e);
     batch_drop(l, NULL);
     answer_without(l, e->code);
@@ -275,7 +274,6 @@ static void finish(struct live *l, struct job *job, int r)
     const bool lost = r < 0 && !job->result.unfinished;
     if (lost)
         failed(l);
-    makings_settle(l, lost ? &l->flight.why : NULL);
     struct draft *dead = lost ? NULL : tensors_landed(l, &l->flight);
     undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
     struct live_wait *waits = waits_end(l, lost ? l->next.number : l->flight.number, r, lost);
@@ -309,12 +307,12 @@ static void collect(struct live *l)
 {
     unsigned syncs;
     do {
-        syncs = l->folders.syncs;
+        syncs = l->objects.syncs;
         note_failure(l, edits_remove_due(l));
-        note_failure(l, makings_judge(l));
+        note_failure(l, new_tensors_judge(l));
         note_failure(l, tensors_remove_due(l));
-    } while (l->folders.syncs != syncs);
-    l->folders.now = false;
+    } while (l->objects.syncs != syncs);
+    l->objects.now = false;
 }
 
 /* Write all that is pending. The lock is given up meanwhile. */
@@ -324,7 +322,6 @@ static void write_pending(struct live *l)
     struct err e = {0};
     collect(l);
     if (edit_change_is_empty(&l->next.change)) {
-        makings_settle(l, NULL);
         answer_without(l, 0);
         return;
     }
@@ -369,8 +366,8 @@ int writer_take_failure(struct live *l)
 bool writer_has_work(const struct live *l)
 {
     assert(lock_held(&l->lock));
-    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->folders.doomed ||
-           l->judging || makings_due(l);
+    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->objects.doomed.n ||
+           l->judging || new_tensors_due(l);
 }
 
 static bool is_in_flight(const struct live *l, uint64_t edit)
@@ -409,7 +406,7 @@ int writer_sync_released(struct live *l, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     const struct timespec *first = waits_released_at(l);
-    const struct timespec until = first ? *first : when_after(MAKING_RELEASE);
+    const struct timespec until = first ? *first : when_after(NEW_RELEASE);
     w->edit = WAITS_ALL;
     crew_call_at(l->crew, &l->job, &until);
     return waits_release(l, w, &until);
@@ -526,16 +523,16 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
 /* When something is due; NULL: nothing is. */
 static const struct timespec *next_due(const struct live *l)
 {
-    const struct timespec *removed = l->folders.doomed ? &l->folders.due : NULL;
+    const struct timespec *removed = l->objects.doomed.n ? &l->objects.removal : NULL;
     const struct timespec *made = l->made.file ? &l->made.due : NULL;
     const struct timespec *first = sooner(l->due.tv_sec ? &l->due : NULL, removed);
-    return sooner(sooner(first, made), sooner(waits_released_at(l), makings_due_at(l)));
+    return sooner(sooner(first, made), sooner(waits_released_at(l), new_tensors_due_at(l)));
 }
 
 static bool wants_write(const struct live *l)
 {
-    return waits_for(l, l->next.number) || is_due(l) || folders_due(&l->folders) ||
-           makings_due(l) || (l->stop && writer_has_work(l));
+    return waits_for(l, l->next.number) || is_due(l) || objects_due(&l->objects) ||
+           new_tensors_due(l) || (l->stop && writer_has_work(l));
 }
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
@@ -544,9 +541,9 @@ static bool wants_write(const struct live *l)
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);
-    if (!until || (l->closing && !l->stop && !when_past(until, 0)))
+    if (!until || (l->objects.closing && !l->stop && !when_past(until, 0)))
         return;
-    folders_sync(&l->folders);
+    objects_sync(&l->objects);
     waits_released(l, l->next.number);
 }
 

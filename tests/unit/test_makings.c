@@ -15,7 +15,7 @@
 
 #include "base/count.h"
 #include "faultsys.h"
-#include "live/makings.h"
+#include "live/new_tensor.h"
 #include "model_dir.h"
 #include "place.h"
 #include "quant/types.h"
@@ -367,14 +367,13 @@ static void test_helpers(void)
     }
 }
 
-static unsigned folders_known(struct tree *t)
+static unsigned objects_known(struct tree *t)
 {
     struct live *l = t->live;
     unsigned n = 0;
     lock_take(&l->lock);
-    for (const struct folder *f = l->folders.first; f; f = f->next)
-        n++;
-    for (const struct making *m = l->makings_gone; m; m = m->next)
+    for (const struct object *o = object_from(&l->objects, 0); o;
+         o = object_from(&l->objects, o->number + 1ull))
         n++;
     lock_drop(&l->lock);
     return n;
@@ -386,7 +385,7 @@ static void test_forgotten(void)
     struct room x;
     struct viewfile v[2];
     begin(&x);
-    const unsigned before = folders_known(x.t);
+    const unsigned before = objects_known(x.t);
     for (int i = 0; i < 10; i++) {
         make(x.t, "another");
         CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "another", "raw", O_RDWR, &v[0]), 0);
@@ -394,13 +393,13 @@ static void test_forgotten(void)
         CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "another"), 0);
         CU_ASSERT_EQUAL(viewfile_pwrite(&v[0], 0, "789", 3), 0);
         viewfile_release(&v[i % 2]);
-        CU_ASSERT_TRUE(folders_known(x.t) > before);
+        CU_ASSERT_TRUE(objects_known(x.t) > before);
         viewfile_release(&v[!(i % 2)]);
-        CU_ASSERT_EQUAL(folders_known(x.t), before);
+        CU_ASSERT_EQUAL(objects_known(x.t), before);
     }
     CU_ASSERT_EQUAL(do_mkdir_tensor(x.t, "another"), 0);
     CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "another"), 0);
-    CU_ASSERT_EQUAL(folders_known(x.t), before);
+    CU_ASSERT_EQUAL(objects_known(x.t), before);
     end(&x);
 }
 

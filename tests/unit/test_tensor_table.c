@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "faultsys.h"
-#include "live/makings.h"
+#include "live/new_tensor.h"
 #include "model_dir.h"
 #include "place.h"
 #include "tree/internal.h"
@@ -401,17 +401,6 @@ static void test_open_after_refusal(void)
     end(&x);
 }
 
-/* The numbers of the list of those to be judged. */
-static unsigned due_now(const struct live *l)
-{
-    unsigned n = 0;
-    const struct making *last = NULL;
-    for (const struct making *m = l->due_making; m; last = m, m = m->due_next, n++)
-        CU_ASSERT_PTR_EQUAL(m->due_before, last);
-    CU_ASSERT_PTR_EQUAL(l->due_last, last);
-    return n;
-}
-
 /* What is a tensor, or removed, is in no list that is walked; what is judged, and not whole, not in that of
  * those to be judged. */
 static void test_makings_end(void)
@@ -425,28 +414,28 @@ static void test_makings_end(void)
     make(&x, "three", true);
     make(&x, "four", true);
     const struct live *l = atomic_load(&x.t->live);
-    CU_ASSERT_EQUAL(l->makings_left, 4);
-    CU_ASSERT_EQUAL(due_now(l), 4);
+    CU_ASSERT_EQUAL(l->objects.n_new, 4);
+    CU_ASSERT_EQUAL(l->objects.due.n, 4);
     CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "three"), 0);
-    CU_ASSERT_EQUAL(due_now(l), 3);
+    CU_ASSERT_EQUAL(l->objects.due.n, 3);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "one", "raw", O_WRONLY, &v), 0);
-    CU_ASSERT_EQUAL(due_now(l), 2);
+    CU_ASSERT_EQUAL(l->objects.due.n, 2);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    CU_ASSERT_EQUAL(due_now(l), 3);
+    CU_ASSERT_EQUAL(l->objects.due.n, 3);
     char *names = image_list(&m, "tensors");
     CU_ASSERT_STRING_EQUAL(names, "b\none\ntwo\nfour\n");
     free(names);
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    CU_ASSERT_EQUAL(l->makings_left, 1);
-    CU_ASSERT_EQUAL(due_now(l), 0);
+    CU_ASSERT_EQUAL(l->objects.n_new, 1);
+    CU_ASSERT_EQUAL(l->objects.due.n, 0);
     names = image_list(&m, "tensors");
     CU_ASSERT_STRING_EQUAL(names, "b\nfour\none\ntwo\n");
     free(names);
     CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "two"), 0);
-    CU_ASSERT_EQUAL(l->n_makings, 0);
+    CU_ASSERT_EQUAL(l->objects.n_new, 0);
     make(&x, "two", true);
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    CU_ASSERT_EQUAL(l->n_makings, 0);
+    CU_ASSERT_EQUAL(l->objects.n_new, 0);
     end(&x);
 }
 
@@ -459,10 +448,10 @@ static void test_makings_at_the_end(void)
     make(&x, "one", true);
     const struct live *l = atomic_load(&x.t->live);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "one", "raw", O_WRONLY, &v), 0);
-    CU_ASSERT_EQUAL(due_now(l), 0);
+    CU_ASSERT_EQUAL(l->objects.due.n, 0);
     tree_hurry(x.t);
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    CU_ASSERT_EQUAL(l->makings_left, 0);
+    CU_ASSERT_EQUAL(l->objects.n_new, 0);
     viewfile_release(&v);
     end(&x);
 }

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* What is known of tensors: objects, by number and by name, their states and lists. */
+#include "cu_main.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "live/core.h"
+#include "live/new_tensor.h"
+
+enum { MANY = 1000, NAMES = 700 };
+
+static void test_found(void)
+{
+    struct objects s = {0};
+    uint32_t n = 0;
+    CU_ASSERT_PTR_NULL(object_find(&s, 5));
+    CU_ASSERT_PTR_NULL(object_from(&s, 0));
+    for (uint32_t i = 0; i < MANY; i++)
+        CU_ASSERT_PTR_NOT_NULL_FATAL(object_get(&s, 7 * i));
+    for (uint32_t i = 0; i < 7 * MANY; i++) {
+        const struct object *o = object_find(&s, i);
+        CU_ASSERT(i % 7 ? !o : o && o->number == i);
+    }
+    for (const struct object *o = object_from(&s, 0); o; o = object_from(&s, o->number + 1ull))
+        CU_ASSERT_EQUAL(o->number, 7 * n++);
+    CU_ASSERT_EQUAL(n, MANY);
+    CU_ASSERT_PTR_NULL(object_find(&s, UINT32_MAX));
+    object_drop(&s, object_find(&s, 7));
+    CU_ASSERT_PTR_NULL(object_find(&s, 7));
+    objects_free(&s);
+}
+
+/* A list of objects, by their numbers. */
+static bool is_list(const struct object_list *list, const char *want)
+{
+    char got[64] = "";
+    size_t n = 0;
+    const struct object *last = NULL;
+    for (const struct object *o = list->first; o; last = o, o = o->next, n++) {
+        CU_ASSERT(o->in == list && o->before == last);
+        (void)snprintf(got + strlen(got), 8, "%u ", o->number);
+    }
+    CU_ASSERT(list->last == last && list->n == n);
+    return strcmp(got, want) == 0;
+}
+
+static void test_removed(void)
+{
+    struct objects s = {0};
+    struct object *a = object_get(&s, 1), *b = object_get(&s, 2), *c = object_get(&s, 3);
+    CU_ASSERT_FATAL(a && b && c);
+    object_event(&s, a, OBJECT_DOOM);
+    object_event(&s, b, OBJECT_DOOM);
+    object_event(&s, c, OBJECT_DOOM);
+    object_event(&s, a, OBJECT_DOOM);
+    CU_ASSERT(is_list(&s.doomed, "1 2 3 "));
+    CU_ASSERT_FALSE(objects_due(&s)); /* not before two quiet seconds */
+    objects_sync(&s);
+    CU_ASSERT(objects_due(&s));
+    object_event(&s, b, OBJECT_REMOVE);
+    CU_ASSERT(b->state == OBJECT_ABSENT && is_list(&s.doomed, "1 3 "));
+    object_hide(a, 3);
+    object_event(&s, a, OBJECT_BACK);
+    CU_ASSERT(a->generation == 1 && !object_hidden(a) && a->state == OBJECT_STORED);
+    object_event(&s, c, OBJECT_BACK);
+    object_event(&s, b, OBJECT_BACK);
+    CU_ASSERT(is_list(&s.doomed, "") && !objects_due(&s));
+    objects_free(&s);
+}
+
+static void test_hidden(void)
+{
+    struct objects s = {0};
+    struct object *o = object_get(&s, 1);
+    CU_ASSERT_FATAL(o != NULL);
+    object_hide(o, 0);
+    object_hide(o, 5);
+    CU_ASSERT_EQUAL(object_hidden(o), 1 << 0 | 1 << 5);
+    object_unhide(o, 0);
+    CU_ASSERT_EQUAL(object_hidden(o), 1 << 5);
+    o->hidden_at.tv_sec -= OBJECTS_VIEWS; /* as if so long ago */
+    CU_ASSERT_EQUAL(object_hidden(o), 0);
+    objects_free(&s);
+}
+
+/* Errors count of tensors that the model has. */
+static void test_errors(void)
+{
+    struct objects s = {0};
+    struct object *o = object_get(&s, 1);
+    CU_ASSERT_FATAL(o != NULL);
+    object_set_error(&s, o, "why");
+    object_set_error(&s, o, "another");
+    CU_ASSERT(s.n_errors == 1 && strcmp(o->error, "another") == 0);
+    object_event(&s, o, OBJECT_DOOM);
+    CU_ASSERT_EQUAL(s.n_errors, 1);
+    object_event(&s, o, OBJECT_REMOVE);
+    CU_ASSERT_EQUAL(s.n_errors, 0);
+    object_event(&s, o, OBJECT_BACK);
+    CU_ASSERT_EQUAL(s.n_errors, 1);
+    object_set_error(&s, o, NULL);
+    CU_ASSERT(s.n_errors == 0 && !o->error);
+    object_event(&s, o, OBJECT_MAKE);
+    object_set_error(&s, o, "lacks type");
+    CU_ASSERT(s.n_errors == 0 && s.n_new == 1);
+    object_event(&s, o, OBJECT_ADD);
+    CU_ASSERT(s.n_errors == 1 && s.n_new == 0);
+    object_event(&s, o, OBJECT_LOSE);
+    CU_ASSERT_EQUAL(s.n_errors, 0);
+    objects_free(&s);
+}
+
+static void name_of(size_t which, char name[16])
+{
+    (void)snprintf(name, 16, "t.%zu", which);
+}
+
+/* Names that come and go, against a plain array of which object has one. */
+static void test_random_names(void)
+{
+    static uint32_t want[NAMES]; /* 0: none has it */
+    struct objects s = {0};
+    uint64_t state = 1;
+    for (uint32_t i = 0; i < NAMES; i++)
+        CU_ASSERT_PTR_NOT_NULL_FATAL(object_get(&s, i + 1));
+    for (int i = 0; i < 20000; i++) {
+        char name[16];
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const size_t which = (size_t)(state >> 33) % NAMES;
+        struct object *o = object_find(&s, 1 + (uint32_t)(state >> 45) % NAMES);
+        name_of(which, name);
+        struct object *has = object_named(&s, name, strlen(name), OBJECT_STORED);
+        CU_ASSERT_EQUAL(has ? has->number : 0, want[which]);
+        for (size_t k = 0; k < NAMES; k++)
+            want[k] = want[k] == o->number ? 0 : want[k];
+        if (state >> 63) {
+            if (has)
+                object_clear_name(&s, has);
+            CU_ASSERT_EQUAL(object_set_name(&s, o, name, strlen(name)), 0);
+            want[which] = o->number;
+        } else {
+            object_clear_name(&s, o);
+        }
+    }
+    objects_free(&s);
+}
+
+/* Names are bytes of a length, and of objects in a state. */
+static void test_names(void)
+{
+    struct objects s = {0};
+    struct object *a = object_get(&s, 1), *b = object_get(&s, 2);
+    CU_ASSERT_FATAL(a && b);
+    CU_ASSERT_EQUAL(object_set_name(&s, a, "a\0b", 3), 0);
+    CU_ASSERT_EQUAL(object_set_name(&s, b, "a\0b", 3), 0);
+    object_event(&s, b, OBJECT_REMOVE);
+    CU_ASSERT_PTR_EQUAL(object_named(&s, "a\0b", 3, OBJECT_STORED), a);
+    CU_ASSERT_PTR_EQUAL(object_named(&s, "a\0b", 3, OBJECT_ABSENT), b);
+    CU_ASSERT_PTR_NULL(object_named(&s, "a\0c", 3, OBJECT_STORED));
+    CU_ASSERT_PTR_NULL(object_named(&s, "a", 1, OBJECT_STORED));
+    objects_free(&s);
+}
+
+/* A new one, as its folder was written last. */
+static struct object *make(struct live *l, uint32_t number, bool dirty, struct timespec last)
+{
+    struct object *o = object_get(&l->objects, number);
+    CU_ASSERT_FATAL(o != NULL);
+    object_event(&l->objects, o, OBJECT_MAKE);
+    o->dirty = dirty;
+    o->last = last;
+    return o;
+}
+
+/* New tensors are judged two quiet seconds after the first of those that wait, rounded up. */
+static void test_due(void)
+{
+    static struct live l;
+    lock_init(&l.lock);
+    lock_take(&l.lock);
+    CU_ASSERT_PTR_NULL(new_tensors_due_at(&l));
+    struct object *o[5] = {make(&l, 0, true, (struct timespec){0}),
+                           make(&l, 1, true, (struct timespec){0}),
+                           make(&l, 2, false, (struct timespec){0}),
+                           make(&l, 3, true, (struct timespec){100, 999999999}),
+                           make(&l, 4, true, (struct timespec){200, 5})};
+    object_event(&l.objects, o[0], OBJECT_REMOVE);
+    o[1]->open = 1;
+    for (size_t i = 0; i < 5; i++) {
+        new_tensor_queue(&l, o[i]);
+        const struct timespec *due = new_tensors_due_at(&l);
+        CU_ASSERT_EQUAL(due != NULL, i >= 3);
+        CU_ASSERT(i < 3 || (due->tv_sec == 103 && due->tv_nsec == 0));
+    }
+    CU_ASSERT(is_list(&l.objects.due, "3 4 "));
+    object_event(&l.objects, o[4], OBJECT_REMOVE);
+    l.judging = o[3];
+    CU_ASSERT_FALSE(new_tensors_due(&l));
+    l.judging = NULL;
+    CU_ASSERT_TRUE(new_tensors_due(&l)); /* that was long ago */
+    o[3]->open = 1;
+    new_tensor_queue(&l, o[3]);
+    l.objects.now = true;
+    CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while it is written */
+    l.stop = true;
+    new_tensor_queue(&l, o[3]);
+    CU_ASSERT_TRUE(new_tensors_due(&l));
+    l.stop = false;
+    o[3]->open = 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &o[3]->last);
+    o[3]->last.tv_sec += 1000;
+    CU_ASSERT_TRUE(new_tensors_due(&l)); /* a sync of the folder does not wait */
+    l.objects.now = false;
+    CU_ASSERT_FALSE(new_tensors_due(&l));
+    lock_drop(&l.lock);
+    lock_destroy(&l.lock);
+    objects_free(&l.objects);
+}
+
+static CU_TestInfo tests[] = {
+    {"objects are found by number", test_found},
+    {"removed ones wait, and come back as others", test_removed},
+    {"views that were unlinked", test_hidden},
+    {"errors", test_errors},
+    {"random names", test_random_names},
+    {"names", test_names},
+    {"when new tensors are judged", test_due},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("objects", tests)
