@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/helpers.h"
+#include "live/tensor_helpers.h"
 #include "live/new_tensor.h"
 #include "live/tensor.h"
 #include "live/tensor_encode.h"

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "live/batch.h"
-#include "live/helpers.h"
+#include "live/tensor_helpers.h"
 #include "live/new_tensor.h"
 #include "live/tensor.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Helpers made, found, renamed and removed: see tensors.h. */
-#include "base/lock.h"
-#include "live/helpers.h"
-#include "live/new_tensor.h"
-#include "live/tensor.h"
+/* Helpers beside views: their content (tensor_helpers.h); and made, found, renamed and removed (tensors.h). */
+#include "live/tensor_helpers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +8,105 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/lock.h"
+#include "base/sys.h"
 #include "edit/temp.h"
+#include "live/new_tensor.h"
+#include "live/tensor.h"
 
 /* Bytes that are copied at a time. */
 #define COPY_ROOM ((size_t)1 << 20)
+
+/* ---- content ---- */
+
+/* Its own content, without the lock. As helper_read(). */
+static int read_own(const struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
+{
+    *got = 0;
+    while (*got < n) {
+        ssize_t k = sys_libc.pread(&sys_libc, d->fd, (uint8_t *)dst + *got, n - *got, off + *got);
+        if (k == -EINTR)
+            continue;
+        if (k <= 0)
+            return (int)k;
+        *got += (size_t)k;
+    }
+    return 0;
+}
+
+int helper_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
+{
+    lock_take(&l->lock);
+    bool into = d->into;
+    lock_drop(&l->lock);
+    return into ? VIEW_INTO : read_own(d, off, dst, n, got);
+}
+
+static int write_own(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n)
+{
+    uint64_t size = atomic_load(&d->size);
+    if (append)
+        off = size;
+    if (off > INT64_MAX || n > INT64_MAX - off)
+        return -EFBIG;
+    d->writes++;
+    int r = sys_write_all(&sys_libc, d->fd, bytes, n, off);
+    if (r == 0)
+        atomic_store(&d->size, max_u64(size, off + n));
+    return r;
+}
+
+int helper_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
+                 size_t n)
+{
+    (void)l;
+    lock_take(&d->io);
+    int r = d->into ? VIEW_INTO : write_own(d, append, off, bytes, n);
+    lock_drop(&d->io);
+    return r;
+}
+
+static int truncate_own(struct draft *d, uint64_t size)
+{
+    int r = size > INT64_MAX ? -EFBIG : sys_libc.ftruncate(&sys_libc, d->fd, size);
+    d->writes++;
+    if (r == 0)
+        atomic_store(&d->size, size);
+    return r;
+}
+
+int helper_truncate(struct live *l, struct draft *d, uint64_t size)
+{
+    (void)l;
+    lock_take(&d->io);
+    int r = d->into ? VIEW_INTO : truncate_own(d, size);
+    lock_drop(&d->io);
+    return r;
+}
+
+struct live_view *helper_flushed(struct live *l, struct live_view *h)
+{
+    lock_take(&l->lock);
+    h->d->unflushed -= h->writes && !h->flushed;
+    h->flushed = true;
+    struct live_view *into = h->d->into;
+    lock_drop(&l->lock);
+    return into;
+}
+
+struct live_view *helper_released(struct draft *d, const struct live_view *h)
+{
+    struct live_view *into = d->handles ? NULL : d->into;
+    d->unflushed -= h->writes && !h->flushed;
+    if (into) {
+        atomic_store(&d->size, draft_size(into->d));
+        d->into = NULL;
+    }
+    return into;
+}
+
+/* ---- names ---- */
 
 static struct draft *find(const struct live *l, uint32_t tensor, const char *name)
 {
@@ -111,18 +203,13 @@ static struct draft *forget(struct live *l, struct draft *d)
     return view_draft_reap(l, d);
 }
 
-static void end(struct draft *d)
-{
-    if (d)
-        view_draft_end(d);
-}
-
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
 {
     lock_take(&l->lock);
     struct draft *d = find(l, tensor, name), *dead = d ? forget(l, d) : NULL;
     lock_drop(&l->lock);
-    end(dead);
+    if (dead)
+        view_draft_end(dead);
     return d ? 0 : -ENOENT;
 }
 
@@ -148,7 +235,7 @@ static int copy(struct live *l, const struct draft *from, struct live_view *to)
     size_t got = 1;
     int r = room ? live_view_truncate(l, to, 0) : -ENOMEM;
     while (r == 0 && got > 0) {
-        r = helper_read_own(from, at, room, COPY_ROOM, &got);
+        r = read_own(from, at, room, COPY_ROOM, &got);
         if (r == 0 && got > 0)
             r = live_view_write(l, to, at, room, got, NULL);
         at += got;
@@ -278,6 +365,7 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
     if (own)
         return rename_over(l, own, row, kind, w);
     lock_drop(&l->lock);
-    end(dead);
+    if (dead)
+        view_draft_end(dead);
     return r;
 }

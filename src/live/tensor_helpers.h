@@ -6,8 +6,8 @@
  *
  * Threads: any.
  */
-#ifndef LIVE_HELPERS_H
-#define LIVE_HELPERS_H
+#ifndef LIVE_TENSOR_HELPERS_H
+#define LIVE_TENSOR_HELPERS_H
 
 #include "live/view.h"
 
@@ -17,8 +17,6 @@ int helper_write(struct live *l, struct draft *d, bool append, uint64_t off, con
                  size_t n);
 int helper_truncate(struct live *l, struct draft *d, uint64_t size);
 
-/* Its own content, without the lock. As helper_read(). */
-int helper_read_own(const struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 /* A handle was flushed, or synced. Returns the handle of the view that has its bytes, or NULL. */
 struct live_view *helper_flushed(struct live *l, struct live_view *h);
 /* A handle is gone. Returns that of the view, if it was the last one: for live_view_release(). With the lock. */
