@@ -704,8 +704,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
         last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
-    bool judges =
-        h->wrote || h->truncated || h->floats; /* else what is written is another program's */
+    /* A close by who wrote nothing leaves what is written to those who wrote it. */
+    bool judges = h->writes && (sync || h->wrote || h->truncated || h->floats);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
     bool twin = has_twin(k, o), cut = o->name >= 0 && k->cutting[o->name];
