@@ -16,6 +16,9 @@
 #include "base/units.h"
 #include "live/tensor_draft.h"
 
+/* Values of a unit of work: whole blocks of any type. */
+#define TENSOR_STRETCH 65536
+
 /*
  * Judge what was written since it was begun or passed. enum tensor_verdict:
  *
@@ -32,7 +35,16 @@
  */
 int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
                        struct err *e);
-/* ---- tensors in the making ---- */
+/*
+ * The values of a tensor that exists, whatever its bytes are made of, as another type, as by
+ * quant_convert(). Errors as above, and -EINVAL (its rows are not whole blocks of that type, or over
+ * 4 dimensions), -EOPNOTSUPP (values that cannot be shown, or stored in that type). TENSOR_SAME: it
+ * has that type.
+ */
+int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
+                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
+
+/* ---- new tensors ---- */
 
 struct tensor_new {
     bool big; /* the model's byte order */

@@ -14,7 +14,6 @@
 #include "live/tensor_helpers.h"
 #include "live/new_tensor.h"
 #include "live/tensor.h"
-#include "live/tensor_encode.h"
 #include "live/tensor_judge.h"
 
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)

@@ -9,7 +9,7 @@
 #include "base/lock.h"
 #include "base/when.h"
 #include "live/new_tensor.h"
-#include "live/tensor_encode.h"
+#include "live/tensor_judge.h"
 #include "live/view.h"
 #include "live/writer.h"
 

@@ -13,7 +13,6 @@
 #include "alloc.h"
 #include "base/count.h"
 #include "live/tensor_judge.h"
-#include "live/tensor_encode.h"
 #include "quant/types.h"
 #include "tensor_dir.h"
 

@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
-#include "live/tensor_encode.h"
 #include "live/tensor_judge.h"
 #include "live/tensor_base.h"
 #include "quant/convert.h"
