@@ -91,9 +91,8 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
     lock_take(&k->lock);
     bool busy = q->busy;
     if (busy)
-        q->stop = true;
+        q->stop = k->program[program].signalled = true;
     lock_drop(&k->lock);
-    k->program[program].signalled |= busy;
     if (busy && told)
         tree_interrupt(k->t, q);
 }
