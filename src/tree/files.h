@@ -16,8 +16,23 @@
 #include "base/buf.h"
 #include "derive/safetensors.h"
 #include "derive/work.h"
+#include "live/live.h"
 #include "model/snapshot.h"
-#include "tree/reply.h"
+#include "model/store.h"
+
+/* The answer to a read: its bytes, or where they are. It belongs to one thread. */
+struct reply {
+    const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
+    size_t len;
+    uint8_t *scratch;       /* given by the caller: room for as many bytes as were asked for */
+    struct mapped *mapped;  /* owned reference; NULL if the bytes are elsewhere */
+    uint64_t end;           /* of the bytes in `mapped` */
+    struct work *work;      /* by the tree: what is computed of the model */
+    struct live_wait *wait; /* by the caller: a read may wait until what it shows is computed */
+};
+
+/* n more bytes of it, copied. */
+void reply_copy(struct reply *r, const void *p, size_t n);
 
 enum files_where { FILES_ROOT, FILES_TENSOR };
 
@@ -53,6 +68,7 @@ struct row {
     const struct form *form;      /* of value views */
     enum derived what;            /* of computed files */
     enum safetensors_as as;       /* of safetensors */
+    bool decodes;                 /* piecewise: of values; `form` says so itself */
     /* False: there can be no such file of this model. Measures once. NULL: there always can. */
     bool (*possible)(struct snapshot *g, const struct row *row);
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
@@ -92,53 +108,5 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
 /* True if the folder lists it. */
 bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views);
-
-/* The piecewise rows: values.c. */
-uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
-             size_t n, struct reply *r);
-uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-               uint64_t off, size_t n, struct reply *r);
-uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-void npy_head(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-              struct buf *out);
-uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-               uint64_t off, size_t n, struct reply *r);
-
-/* The rows that are computed: derived.c. */
-uint64_t part_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-              uint64_t off, size_t n, struct reply *r);
-void part_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-               uint64_t off, size_t n, struct need *ret);
-uint64_t lines_row_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-int lines_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                   uint64_t off, size_t n, struct reply *r);
-void lines_row_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                    uint64_t off, size_t n, struct need *ret);
-
-/* The model for other programs: values.c. */
-bool safetensors_row_possible(struct snapshot *g, const struct row *row);
-uint64_t safetensors_row_size(const struct view *v, const struct row *row,
-                              const struct gguf_tensor *t);
-int model_row_image(const struct view *v, const struct row *row, struct image **ret);
-int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret);
-int safetensors_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                         uint64_t off, size_t n, struct reply *r);
-
-/* The rendered rows: views.c. */
-void shape_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-void type_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-void offset_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-void shard_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-void metadata_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-void tensors_txt(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-
-/* The rows about the model, whose file's name is given: findings.c. */
-void info_text(const struct view *v, const char *file, struct buf *out);
-void check_text(const struct view *v, const char *file, struct buf *out);
 
 #endif

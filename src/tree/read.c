@@ -80,8 +80,7 @@ static int open_pieces(struct tree_file *f, const struct view *v)
 {
     const struct row *row = f->row;
     const struct gguf_tensor *tensor = node_tensor(v->snap, &f->node);
-    f->decodes = row->read == safetensors_row_read ||
-                 (row->form && form_decodes(row->form, v->snap->gguf, tensor));
+    f->decodes = row->decodes || (row->form && form_decodes(row->form, v->snap->gguf, tensor));
     f->size = row->size(v, row, tensor);
     if (row->head)
         row->head(v, row, tensor, &f->text);

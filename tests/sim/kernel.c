@@ -13,7 +13,7 @@
 #include "live/tensors.h"
 #include "hooks.h"
 #include "tensors.h"
-#include "tree/reply.h"
+#include "tree/files.h"
 #include "tree/history.h"
 
 #define METADATA ino_row(0)
