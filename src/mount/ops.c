@@ -7,12 +7,94 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/order.h"
-#include "mount/answer.h"
-#include "mount/log.h"
-#include "mount/ops_edit.h"
-#include "shelf/shelf.h"
+#include "mount/processes.h"
+#include "shelf/shelf_file.h"
+
+/* Seconds for which the kernel caches what never changes: longer than any mount lives. */
+#define FOREVER 1e9
+
+static struct mnt *mnt_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+static struct shelf *shelf_of(fuse_req_t req)
+{
+    return mnt_of(req)->shelf;
+}
+
+/* The handle of a request, complete since the reply to its opening. */
+static struct handle *handle_of(const struct fuse_file_info *fi)
+{
+    struct handle *h = (struct handle *)(uintptr_t)fi->fh;
+    order_after(h);
+    return h;
+}
+
+static struct reader *reader_of(const struct fuse_file_info *fi)
+{
+    return handle_of(fi)->reader;
+}
+
+static struct shelf_file *file_of(const struct fuse_file_info *fi)
+{
+    return reader_file(reader_of(fi));
+}
+
+/* How long attributes are cached. */
+static double timeout_of(const struct tree_entry *e)
+{
+    return e->lasting ? FOREVER : e->steady ? 1 : 0;
+}
+
+static struct fuse_entry_param entry_param(const struct tree_entry *e)
+{
+    return (struct fuse_entry_param){.ino = e->node,
+                                     .generation = e->generation,
+                                     .attr = e->attr,
+                                     .attr_timeout = timeout_of(e),
+                                     .entry_timeout = e->fixed  ? FOREVER
+                                                      : e->slow ? 1
+                                                                : 0};
+}
+
+/* Reply with an entry, or with -r. */
+static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
+{
+    if (r < 0) {
+        (void)fuse_reply_err(req, -r);
+        return;
+    }
+    struct fuse_entry_param p = entry_param(e);
+    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel did not get it */
+        shelf_forget(shelf_of(req), e->node, 1);
+}
+
+/* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`, and of an
+ * edit if it writes: on -ENOMEM they are released. */
+static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f, bool writes)
+{
+    bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
+    struct reader *r = reader_open(f);
+    if (!r) {
+        (void)shelf_release(f);
+        if (writes)
+            handles_edited(&m->handles);
+        return -ENOMEM;
+    }
+    struct handle *h = handle_open(&m->handles, r, NULL, writes);
+    if (!h)
+        return -ENOMEM;
+    fi->fh = (uint64_t)(uintptr_t)h;
+    fi->keep_cache = keep;      /* the node's content never changes */
+    fi->direct_io = !cacheable; /* each reader sees what it opened */
+    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
+    order_before(h);
+    return 0;
+}
+
+/* ---- files ---- */
 
 static void op_init(void *m, struct fuse_conn_info *conn)
 {
@@ -31,7 +113,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     if (r == -ENOENT && shelf_never(shelf_of(req), parent)) /* a read-only tree gets no new names */
         (void)fuse_reply_entry(req, &none);
     else
-        mnt_reply_entry(req, r, &e);
+        reply_entry(req, r, &e);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
@@ -58,7 +140,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
-        (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
+        (void)fuse_reply_attr(req, &e.attr, timeout_of(&e));
 }
 
 /* The permission bits that an open needs. */
@@ -80,7 +162,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     else if (r == 0 && (r = shelf_open_file(m->shelf, ino, fi->flags, &f)) < 0 && writes)
         handles_edited(&m->handles);
     if (r == 0)
-        r = mnt_fill_open(m, fi, f, writes);
+        r = fill_open(m, fi, f, writes);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
@@ -129,7 +211,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static size_t add_entry(fuse_req_t req, char *at, size_t size, const char *name,
                         const struct tree_entry *e, uint64_t cookie, bool plus)
 {
-    struct fuse_entry_param p = mnt_entry(e);
+    struct fuse_entry_param p = entry_param(e);
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         p.ino = 0; /* not looked up: the kernel has these already */
     if (plus)
@@ -223,6 +305,295 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     if (r == 0)
         r = buf_error(&b);
     reply_xattr(req, r, &b, size);
+}
+
+/* ---- edits ---- */
+
+/*
+ * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
+ * writer's thread replies. A signal that is to stop the waiting program ends the wait, not the edit.
+ */
+struct parked {
+    struct live_wait wait; /* first: done() gets its address */
+    fuse_req_t req;
+    struct shelf_file *file; /* of its handle, or NULL */
+    size_t written;          /* of a write */
+    /* Of a setattr, else 0: the reply has the file's attributes. They are asked for by the writer's thread, which
+     * waits for nothing that waits for it: the model stays open until then. */
+    fuse_ino_t ino;
+    struct shelf_file *unopened; /* owned: of a truncation without a handle, or NULL */
+};
+
+static void on_done(struct live_wait *w, int result)
+{
+    struct parked *p = (struct parked *)w;
+    const fuse_req_t req = p->req;
+    const size_t written = p->written;
+    const bool attributes = p->ino;
+    struct tree_entry e;
+    if (result == 0 && attributes)
+        result = shelf_getattr(shelf_of(req), p->ino, p->unopened, &e);
+    order_before(p->file);
+    if (p->unopened)
+        (void)shelf_release(p->unopened);
+    free(p);
+    if (result < 0 || !(attributes || written))
+        (void)fuse_reply_err(req, -result);
+    else if (attributes)
+        (void)fuse_reply_attr(req, &e.attr, timeout_of(&e));
+    else
+        (void)fuse_reply_write(req, written);
+}
+
+/* True if the program is to stop. */
+static bool is_to_stop(fuse_req_t req)
+{
+    return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
+}
+
+static bool is_stopped(struct live_wait *w)
+{
+    return is_to_stop(((struct parked *)w)->req);
+}
+
+/* Reached by the first signal only: is_stopped() knows of all. */
+static void on_signal(fuse_req_t req, void *shelf)
+{
+    if (is_to_stop(req))
+        shelf_interrupt(shelf, req);
+}
+
+/* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
+static struct parked *park(fuse_req_t req, struct shelf_file *file)
+{
+    struct parked *p = calloc(1, sizeof(*p));
+    if (!p) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return NULL;
+    }
+    *p = (struct parked){
+        .wait = {.done = on_done, .request = req, .stopped = is_stopped}, .req = req, .file = file};
+    fuse_req_interrupt_func(req, on_signal, shelf_of(req));
+    return p;
+}
+
+/* An edit that has begun; NULL: there are to be none any more, and that was replied. */
+static struct handles *begin_edit(fuse_req_t req)
+{
+    struct handles *l = &mnt_of(req)->handles;
+    if (handles_edit(l))
+        return l;
+    (void)fuse_reply_err(req, EROFS);
+    return NULL;
+}
+
+static void end_edit(struct handles **l)
+{
+    if (*l)
+        handles_edited(*l);
+}
+
+/* It ends with the block: what waits to be written is written before the model is let go of. */
+#define EDIT(req, name)                                       \
+    CLEANUP(end_edit) struct handles *name = begin_edit(req); \
+    if (!name)                                                \
+    return
+
+/* After a call with a wait: the request is parked (and the tree owns p), or is answered now. */
+static void finish(struct parked *p, int r)
+{
+    if (r != LIVE_PARKED)
+        on_done(&p->wait, r);
+}
+
+static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                      struct fuse_file_info *fi)
+{
+    struct tree_entry e;
+    struct shelf_file *f;
+    (void)mode; /* permissions come from the model */
+    struct handles *edit = begin_edit(req);
+    if (!edit)
+        return;
+    int r = shelf_create(shelf_of(req), parent, name, fi->flags, &e, &f);
+    if (r < 0) {
+        handles_edited(edit);
+        (void)fuse_reply_err(req, -r);
+        return;
+    }
+    struct fuse_entry_param p = entry_param(&e);
+    r = fill_open(mnt_of(req), fi, f, true);
+    if (r == 0 && fuse_reply_create(req, &p, fi) == 0)
+        return;
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        handle_close(&mnt_of(req)->handles, handle_of(fi));
+    shelf_forget(shelf_of(req), e.node, 1);
+}
+
+/* A line of a text is judged before it is answered. */
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
+                     struct fuse_file_info *fi)
+{
+    struct shelf_file *f = file_of(fi);
+    (void)ino;
+    if (shelf_converts(f)) {
+        struct parked *p = park(req, f);
+        if (!p)
+            return;
+        p->written = n;
+        finish(p, shelf_write(f, (uint64_t)off, bytes, n, &p->wait));
+        return;
+    }
+    int r = shelf_write(f, (uint64_t)off, bytes, n, NULL);
+    order_before(f);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        (void)fuse_reply_write(req, n);
+}
+
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t n,
+                         struct fuse_file_info *fi)
+{
+    struct shelf_file *f = file_of(fi);
+    (void)ino;
+    int r = shelf_allocate(f, mode, (uint64_t)off, (uint64_t)n);
+    order_before(f);
+    (void)fuse_reply_err(req, -r);
+}
+
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    struct parked *p = park(req, file_of(fi));
+    if (p)
+        finish(p, shelf_flush(p->file, &p->wait));
+}
+
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)datasync;
+    struct parked *p = park(req, file_of(fi));
+    if (p)
+        finish(p, shelf_fsync(p->file, &p->wait));
+}
+
+static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)datasync;
+    (void)fi;
+    struct parked *p = park(req, NULL);
+    if (p)
+        finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    EDIT(req, edit);
+    (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                      const char *new_name, unsigned flags)
+{
+    EDIT(req, edit);
+    struct parked *p = park(req, NULL);
+    if (p)
+        finish(p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
+}
+
+static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+    EDIT(req, edit);
+    struct tree_entry e;
+    reply_entry(req, shelf_symlink(shelf_of(req), parent, name, target, &e), &e);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    CLEANUP(buf_free) struct buf target = BUF_INIT;
+    int r = shelf_readlink(shelf_of(req), ino, &target);
+    buf_char(&target, '\0');
+    if (r == 0)
+        r = buf_error(&target);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        (void)fuse_reply_readlink(req, (const char *)target.data);
+}
+
+/* ---- attributes ---- */
+
+static int begin_truncate(struct parked *p, uint64_t size)
+{
+    int r = p->file ? 0 : shelf_unopened_file(shelf_of(p->req), p->ino, &p->unopened);
+    return r < 0 ? r : shelf_truncate(p->file ? p->file : p->unopened, p->ino, size, &p->wait);
+}
+
+/* chmod, chown and utimens succeed without effect: cp -p, rsync and install call them. */
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                       struct fuse_file_info *fi)
+{
+    EDIT(req, edit);
+    struct parked *p = park(req, fi ? file_of(fi) : NULL);
+    if (!p)
+        return;
+    p->ino = ino;
+    finish(p, to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                        size_t n, int flags)
+{
+    EDIT(req, edit);
+    (void)flags;
+    struct parked *p = park(req, NULL);
+    if (p)
+        finish(p, shelf_setxattr(shelf_of(req), ino, name, value, n, &p->wait));
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    EDIT(req, edit);
+    (void)fuse_reply_err(req, -shelf_removexattr(shelf_of(req), ino, name));
+}
+
+/* ---- not supported in metadata/ ---- */
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    EDIT(req, edit);
+    struct tree_entry e;
+    (void)mode;
+    reply_entry(req, shelf_mkdir(shelf_of(req), parent, name, &e), &e);
+}
+
+/* tar makes files this way, to set attributes before it writes the content. */
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
+{
+    EDIT(req, edit);
+    struct tree_entry e;
+    (void)dev;
+    int r = S_ISREG(mode) ? shelf_mknod(shelf_of(req), parent, name, &e) : -EPERM;
+    reply_entry(req, r, &e);
+}
+
+static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+    (void)ino;
+    (void)new_parent;
+    (void)new_name;
+    (void)fuse_reply_err(req, EPERM);
+}
+
+static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    EDIT(req, edit);
+    (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
 }
 
 const struct fuse_lowlevel_ops mnt_ops = {

@@ -1,9 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* The FUSE callbacks: each unpacks a request, calls the shelf, and replies exactly once. */
+/*
+ * The FUSE callbacks: each unpacks a request, calls the shelf, and replies exactly once. A struct mnt is the
+ * session's user data, each open file or folder has a struct handle.
+ *
+ * Threads: any.
+ */
 #ifndef MOUNT_OPS_H
 #define MOUNT_OPS_H
 
-#include "mount/mnt.h"
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "mount/control.h"
+#include "mount/handles.h"
+#include "mount/teller.h"
+
+/*
+ * Requests of a mount of a folder at a time: threads, and requests of the kernel ahead of programs. One
+ * for a disk that does not answer keeps its place, and must hold up no others. (libfuse's 10 threads
+ * and the kernel's 12 requests are soon used up.)
+ */
+#define MNT_FOLDER_REQUESTS 1000
+
+struct mnt {
+    struct shelf *shelf;
+    struct handles handles;
+    struct teller teller;
+    struct control *control;
+    int dead; /* to take the place of the session's descriptor: connection.h */
+};
 
 extern const struct fuse_lowlevel_ops mnt_ops;
 
