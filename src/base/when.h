@@ -16,6 +16,12 @@ static inline struct timespec when_now(void)
     return t;
 }
 
+static inline long long when_ms(void)
+{
+    const struct timespec t = when_now();
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
 /* The time of day, which may be set back: for what is shown. */
 static inline struct timespec when_date(void)
 {

@@ -38,12 +38,6 @@ static char *real_model(const char *operand)
     return real;
 }
 
-static int silent(const struct daemon *d, struct err *e)
-{
-    return err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer%s", d->pid,
-                   process_stopped(d->pid) ? ": it is stopped" : "");
-}
-
 static int not_asked(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
@@ -64,11 +58,11 @@ static int find_by_mount(const struct mounts *ms, const char *operand, struct ch
     const struct mount *m = mounts_typed(ms, operand);
     const struct daemon *d = m ? daemons_silent(&c->daemons, m) : NULL;
     if (d) /* nothing in it can be looked at */
-        return silent(d, e);
+        return daemon_no_answer(d, e);
     char *path = mounts_path(operand);
     m = path ? mounts_around(ms, path) : NULL;
     d = m ? daemons_silent(&c->daemons, m) : NULL;
-    int r = d ? silent(d, e) : 0;
+    int r = d ? daemon_no_answer(d, e) : 0;
     c->daemon = m && mount_is_fuse(m) && !d ? daemons_of(&c->daemons, m) : NULL;
     if (r == 0 && m && mount_is_ggufs(m) && !c->daemon)
         r = not_asked(m, e);

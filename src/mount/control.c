@@ -143,7 +143,8 @@ struct task {
     struct crew_job job; /* first */
     struct control *control;
     struct shelf *shelf;
-    struct peer *peer;     /* of a request */
+    struct peer *peer; /* of a request */
+    void (*run)(const struct task *t);
     void (*fn)(void *arg); /* of control_do() */
     void *arg;
 };
@@ -224,26 +225,31 @@ static void add_end(struct buf *out, int r, const struct err *e)
     buf_char(out, '\n');
 }
 
-static bool task_turn(struct crew_job *j, struct timespec *again)
+static void run_request(const struct task *t)
+{
+    struct err e = {0};
+    struct control *c = t->control;
+    int r = work(t, (char *)t->peer->in.data, &t->peer->out, &e);
+    add_end(&t->peer->out, r, &e);
+    LOCKED(&c->lock);
+    t->peer->state = ANSWERS;
+    wake(c);
+}
+
+static bool turn(struct crew_job *j, struct timespec *again)
 {
     struct task t = *(struct task *)j;
-    struct err e = {0};
-    struct control *c = t.control;
     (void)again;
     free(j);
-    int r = work(&t, (char *)t.peer->in.data, &t.peer->out, &e);
-    add_end(&t.peer->out, r, &e);
-    LOCKED(&c->lock);
-    t.peer->state = ANSWERS;
-    c->works--;
-    cond_broadcast(&c->rested);
-    wake(c);
+    t.run(&t);
+    LOCKED(&t.control->lock);
+    t.control->works--;
+    cond_broadcast(&t.control->rested);
     return false;
 }
 
 /* Have something done by another thread. False: no thread can, or nothing is served. Under the lock. */
-static bool begin(struct control *c, struct task what,
-                  bool (*turn)(struct crew_job *j, struct timespec *again))
+static bool begin(struct control *c, struct task what)
 {
     struct task *t = c->shelf ? malloc(sizeof(*t)) : NULL;
     if (!t)
@@ -262,36 +268,19 @@ static bool begin(struct control *c, struct task what,
 static void begin_work(struct control *c, struct peer *p)
 {
     p->state = WORKS;
-    if (begin(c, (struct task){.peer = p}, task_turn))
+    if (begin(c, (struct task){.run = run_request, .peer = p}))
         return;
     p->state = ANSWERS;
     add_end(&p->out, c->shelf ? -ENOMEM : -ESHUTDOWN,
             &(struct err){.msg = "it is not served at the moment"});
 }
 
-static bool do_turn(struct crew_job *j, struct timespec *again)
+static void run_fn(const struct task *t)
 {
-    struct task t = *(struct task *)j;
-    (void)again;
-    free(j);
-    t.fn(t.arg);
-    LOCKED(&t.control->lock);
-    t.control->works--;
-    cond_broadcast(&t.control->rested);
-    return false;
+    t->fn(t->arg);
 }
 
 /* ---- a mount that is gone here ---- */
-
-static bool is_mounted(const struct control *c)
-{
-    struct mounts ms;
-    bool found = mounts_load(&ms, 0) < 0;
-    for (size_t i = 0; i < ms.n && !found; i++)
-        found = ms.mount[i].dev == c->dev;
-    mounts_free(&ms);
-    return found;
-}
 
 static void add_outcome(struct buf *b, const struct buf *lost, const struct buf *backups)
 {
@@ -299,20 +288,17 @@ static void add_outcome(struct buf *b, const struct buf *lost, const struct buf 
     add_lines(b, "backup", backups);
 }
 
-static bool leave_turn(struct crew_job *j, struct timespec *again)
+static void run_leave(const struct task *t)
 {
     CLEANUP(buf_free) struct buf unsaved = BUF_INIT, backups = BUF_INIT;
-    struct task t = *(struct task *)j;
-    struct control *c = t.control;
+    struct control *c = t->control;
     struct buf b = BUF_INIT;
-    (void)again;
-    free(j);
-    int lost = shelf_sync(t.shelf); /* what cannot be written is logged */
+    int lost = shelf_sync(t->shelf); /* what cannot be written is logged */
     bool free_now = handles_no_edits(c->handles);
-    int last = free_now ? shelf_retire(t.shelf) : 0;
+    int last = free_now ? shelf_retire(t->shelf) : 0;
     if (free_now) {
-        shelf_unsaved(t.shelf, &unsaved);
-        shelf_backups(t.shelf, &backups);
+        shelf_unsaved(t->shelf, &unsaved);
+        shelf_backups(t->shelf, &backups);
         add_outcome(&b, &unsaved, &backups);
         buf_str(&b, "read-only " LEFT_ALONE "\nfree\n");
     } else if (c->mounted == GONE)
@@ -322,9 +308,6 @@ static bool leave_turn(struct crew_job *j, struct timespec *again)
     c->mounted = free_now ? FREE : HELD;
     c->lost = lost < 0 ? lost : last < 0 ? last : c->lost;
     c->leaves = false;
-    c->works--;
-    cond_broadcast(&c->rested);
-    return false;
 }
 
 /* Under the lock. */
@@ -333,32 +316,25 @@ static void look_at_mounts(struct control *c, bool changed)
     if (!c->shelf || !c->dev || c->leaves || c->mounted == FREE)
         return;
     if (c->mounted == MOUNTED) {
-        if (!changed || is_mounted(c))
+        if (!changed || mount_is_there(c->dev))
             return;
         c->mounted = GONE;
         add(c, "gone\n", 5);
     }
-    c->leaves = begin(c, (struct task){0}, leave_turn); /* or later */
+    c->leaves = begin(c, (struct task){.run = run_leave}); /* or later */
 }
 
 /* ---- a mount that nobody uses ---- */
 
 /* Another file system may have been mounted over this one since. */
-static bool idle_turn(struct crew_job *j, struct timespec *again)
+static void run_idle(const struct task *t)
 {
-    struct task t = *(struct task *)j;
-    struct control *c = t.control;
+    const struct control *c = t->control;
     struct mounts ms;
-    (void)again;
-    free(j);
     const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->dev, c->at, NULL) : NULL;
     if (m && mount_is_top(&ms, m)) /* the session ends then; it may be in use */
         (void)mount_take_down(c->at, false, NULL);
     mounts_free(&ms);
-    LOCKED(&c->lock);
-    c->works--;
-    cond_broadcast(&c->rested);
-    return false;
 }
 
 /* Look whether it is idle, if it is time. Milliseconds until the next look; -1: none. Under the lock. */
@@ -370,7 +346,7 @@ static int look_if_idle(struct control *c)
     if (when_past(&c->looked, (time_t)c->idle)) {
         c->looked = now;
         if (handles_idle(c->handles, &c->changes))
-            (void)begin(c, (struct task){0}, idle_turn);
+            (void)begin(c, (struct task){.run = run_idle});
     }
     time_t left = c->looked.tv_sec + (time_t)c->idle - now.tv_sec;
     return (left < IDLE_MOST ? (int)left + 1 : IDLE_MOST) * 1000;
@@ -632,7 +608,7 @@ int control_wake_fd(const struct control *c)
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg)
 {
     LOCKED(&c->lock);
-    return begin(c, (struct task){.fn = fn, .arg = arg}, do_turn);
+    return begin(c, (struct task){.run = run_fn, .fn = fn, .arg = arg});
 }
 
 int control_leave(struct control *c)

@@ -277,6 +277,12 @@ struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m)
     return NULL;
 }
 
+int daemon_no_answer(const struct daemon *d, struct err *e)
+{
+    return err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer%s", d->pid,
+                   process_stopped(d->pid) ? ": it is stopped" : "");
+}
+
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d)
 {
     return mounts_of(ms, d->status.dev, d->status.at, d->status.model);
@@ -321,8 +327,7 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
         if (n == 0 || buf_error(said) || said->len - begin > ANSWER_MAX)
             r = take_end(said, begin, e);
         else if (ready == 0 && process_stopped(d->pid))
-            r = err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer: it is stopped",
-                        d->pid);
+            r = daemon_no_answer(d, e);
         else if (ready == 0 && wait)
             wait(arg);
     }

@@ -73,6 +73,8 @@ void daemons_free(struct daemons *ds);
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
 /* One that does not answer, and seems to serve a mount: it says so by the name of its socket. */
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
+/* Say so. -ETIMEDOUT. */
+int daemon_no_answer(const struct daemon *d, struct err *e);
 /* The mount of a daemon; NULL: not in this list. */
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
 /* Wait some milliseconds for more of its status. False: no more will come. */

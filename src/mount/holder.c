@@ -12,7 +12,6 @@
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/when.h"
@@ -25,12 +24,6 @@
 #define LINE_AFTER 1000
 #define PATIENCE 10000
 #define LOOK_AGAIN 100
-
-static long now(void)
-{
-    struct timespec t = when_now();
-    return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* Wait until the process has ended, at most some milliseconds. */
 static void rest(long pid, int ms)
@@ -181,12 +174,13 @@ static enum verdict look_at(int dir, const char *name, bool busy, long *pid, str
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why)
 {
     const char *model = arg;
-    long begin = now(), pid = 0;
+    const long long begin = when_ms();
+    long pid = 0;
     bool said = false;
     for (;;) {
         char shown[SHOW_MAX];
         enum verdict v = look_at(dir, name, busy, &pid, why);
-        long waited = now() - begin;
+        const long long waited = when_ms() - begin;
         if (v == FREE || v == KEEPS)
             return v == FREE;
         if (v == STARTS && !busy) /* nothing is edited yet */

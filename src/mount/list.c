@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/when.h"
 #include "shelf/mounts.h"
@@ -21,17 +20,11 @@ struct entry {
     const char *state;
 };
 
-static long now(void)
-{
-    struct timespec t = when_now();
-    return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-static const char *state_of(const struct mount *m, const struct daemon *d, long until)
+static const char *state_of(const struct mount *m, const struct daemon *d, long long until)
 {
     static const char *const names[] = {
         [MOUNT_ALIVE] = "alive", [MOUNT_DEAD] = "dead", [MOUNT_UNKNOWN] = "unknown"};
-    long left = until - now();
+    long long left = until - when_ms();
     if (d)
         return d->status.state >= DAEMON_LEAVING  ? "ending"
                : d->status.state != DAEMON_SILENT ? "alive"
@@ -40,7 +33,7 @@ static const char *state_of(const struct mount *m, const struct daemon *d, long 
     return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
 }
 
-static struct entry entry_of(const struct mount *m, const struct daemon *d, long until)
+static struct entry entry_of(const struct mount *m, const struct daemon *d, long long until)
 {
     bool known = d && d->status.model;
     return (struct entry){.at = m->at,
@@ -122,7 +115,7 @@ static void add_entry(const struct entry *x, struct json *j, struct buf *out)
 
 static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j, struct buf *out)
 {
-    long until = now() + LIST_ANSWER_MS;
+    long long until = when_ms() + LIST_ANSWER_MS;
     for (size_t i = 0; i < ms->n; i++) {
         const struct mount *m = &ms->mount[i];
         const struct daemon *d = mount_is_fuse(m) ? daemons_of(ds, m) : NULL;

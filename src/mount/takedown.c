@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "mount/log.h"
+#include "shelf/mounts.h"
 
 extern char **environ;
 
@@ -44,6 +45,16 @@ enum mount_life mount_life(const char *at, int ms)
         (void)kill(pid, SIGKILL);
     bool known = pid > 0 && waitpid(pid, &status, ended ? 0 : WNOHANG) == pid && WIFEXITED(status);
     return known ? (enum mount_life)WEXITSTATUS(status) : MOUNT_UNKNOWN;
+}
+
+bool mount_is_there(dev_t dev)
+{
+    struct mounts ms;
+    bool there = mounts_load(&ms, 0) < 0;
+    for (size_t i = 0; i < ms.n && !there; i++)
+        there = ms.mount[i].dev == dev;
+    mounts_free(&ms);
+    return there;
 }
 
 /* Start it, with its standard error in `said`; -1: it stays as it is. 0, -errno. */

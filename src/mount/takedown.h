@@ -8,6 +8,7 @@
 #define MOUNT_TAKEDOWN_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -20,6 +21,9 @@ enum mount_life {
 /* Probe the file system at `at`, for at most some milliseconds. A separate process makes the call,
  * which cannot be abandoned if a daemon hangs. */
 enum mount_life mount_life(const char *at, int ms);
+
+/* True if the list of mounts has this device, or cannot be read. */
+bool mount_is_there(dev_t dev);
 
 /* Unmount the mount at `at`, a real path: as root directly, else by fusermount3. lazy: even if it is in
  * use. 0, -EBUSY, -errno. */

@@ -104,8 +104,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
     }
     const struct daemon *silent = t->daemon ? NULL : daemons_silent(&t->daemons, t->mount);
     if (silent)
-        return err_set(e, -ETIMEDOUT, "its daemon (process %ld) does not answer%s", silent->pid,
-                       process_stopped(silent->pid) ? ": it is stopped" : "");
+        return daemon_no_answer(silent, e);
     return t->daemon ? 0 : without_daemon(t->mount, e);
 }
 
@@ -139,16 +138,6 @@ static int write_pending(struct target *t, struct err *e)
                : r;
 }
 
-static bool is_gone(const struct target *t)
-{
-    struct mounts ms;
-    bool gone = mounts_load(&ms, 0) == 0;
-    for (size_t i = 0; i < ms.n && gone; i++)
-        gone = ms.mount[i].dev != t->mount->dev;
-    mounts_free(&ms);
-    return gone;
-}
-
 /*
  * Another --unmount has the mount open for a moment, which does not count as a use: the mount is
  * tried again for a while, unless another program is seen to use it. 0: unmounted.
@@ -159,7 +148,7 @@ static int busy(const struct target *t, struct err *e)
     bool others = mount_users(&t->mounts, t->mount, &users);
     for (int i = 0; !others && i < BUSY_TRIES; i++) {
         when_sleep(BUSY_MS);
-        if (is_gone(t) || mount_take_down(t->mount->at, !t->daemon, e) == 0) {
+        if (!mount_is_there(t->mount->dev) || mount_take_down(t->mount->at, !t->daemon, e) == 0) {
             *e = (struct err){0};
             return 0;
         }
@@ -178,7 +167,7 @@ static int busy(const struct target *t, struct err *e)
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
-    if (r < 0 && is_gone(t)) { /* another process unmounted it */
+    if (r < 0 && !mount_is_there(t->mount->dev)) { /* another process unmounted it */
         *e = (struct err){0};
         return 0;
     }
@@ -216,7 +205,8 @@ static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
     const struct daemon *d = t->daemon;
-    if (!t->mount || !is_gone(t) || !mount_lives_on(t->mount, t->looks++ > 0, &where))
+    if (!t->mount || mount_is_there(t->mount->dev) ||
+        !mount_lives_on(t->mount, t->looks++ > 0, &where))
         return 0;
     const char *in = where.len ? "; in that namespace: " : "";
     buf_char(&where, '\0');

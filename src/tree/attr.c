@@ -19,10 +19,8 @@ static int measure(struct tree *t, const struct view *v, const struct node *n, u
     int r = row->flags & ROW_KEPT ? render_shared(t, v, n, &text) : 0;
     if (text)
         m.len = text->bytes.len;
-    else if (r == 0 && row->report)
-        row->report(v, t->name, &m);
     else if (r == 0)
-        row->text(v->snap, NULL, &m);
+        render_row(t, v, n, &m);
     rendered_unref(text);
     *ret = m.len;
     return r < 0 ? r : buf_error(&m);
@@ -38,9 +36,7 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
     if (r < 0)
         return r;
     atomic_store_explicit(cache, size + 1, memory_order_relaxed);
-    if (node_row(n)->flags & ROW_STATE)
-        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
-                   n->state, tree_refused(t, n->state), &m);
+    render_state(t, n, &m);
     *ret = size + m.len;
     return 0;
 }
@@ -58,7 +54,7 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     if (row->size)
         m.len = row->size(v, row, node_tensor(g, n));
     else
-        row->text(g, node_tensor(g, n), &m);
+        render_row(t, v, n, &m);
     *ret = m.len;
     return row->size && m.len == UINT64_MAX ? -ENOMEM : buf_error(&m);
 }

@@ -166,6 +166,9 @@ int keys_forgive(struct tree *t, uint32_t number);
 int row_open(struct tree *t, struct tree_file *f, int flags);
 /* The text of a key's value, as the file's shared one. */
 int render_key(struct tree *t, const struct shown *key, struct tree_file *f);
+/* The text of a row, but for the state of the mount, which follows it in some. */
+void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out);
+void render_state(const struct tree *t, const struct node *n, struct buf *out);
 /* The text of a view of the whole that is rendered, and shared: made now if needed. 0 and a
  * reference, or -errno. */
 int render_shared(struct tree *t, const struct view *v, const struct node *n,

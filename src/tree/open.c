@@ -11,6 +11,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "base/when.h"
+#include "live/unsaved.h"
 #include "model/merge.h"
 
 /* g passes. */
@@ -322,4 +324,131 @@ int tree_statfs(struct tree *t, struct statvfs *ret)
         return -errno;
     ret->f_namemax = TREE_NAME_MAX;
     return 0;
+}
+
+/* ---- what is not in the file, from one tree to the next ---- */
+
+/* Of a tree before, or of this one; of a new tensor that was lost not if there is one of its name by now. */
+void tree_notes(struct tree *t, struct buf *out)
+{
+    const size_t tensors = strlen(UNSAVED_TENSOR);
+    struct live *l = atomic_load(&t->live);
+    if (l)
+        live_unsaved(l, out);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    LOCKED(&t->newest.lock);
+    for (struct note n = {0}; unsaved_next(&t->notes, &n);)
+        if (!l || strncmp(n.path, UNSAVED_TENSOR, tensors) != 0 ||
+            snapshot_find_tensor(v.snap, n.path + tensors) == UINT32_MAX)
+            unsaved_add(out, "", n.path, n.why);
+}
+
+void tree_recall(struct tree *t, struct buf *notes)
+{
+    t->notes = *notes;
+    *notes = BUF_INIT;
+}
+
+void tree_unsaved(struct tree *t, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    tree_notes(t, &notes);
+    unsaved_lines(&notes, out);
+}
+
+static void with_path(const char *folder, const char *name, struct buf *ret)
+{
+    buf_str(ret, folder);
+    buf_add(ret, name, strlen(name) + 1);
+}
+
+void note_of(struct tree *t, const char *folder, const char *name, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf path = BUF_INIT;
+    struct note n;
+    with_path(folder, name, &path);
+    LOCKED(&t->newest.lock);
+    if (!buf_error(&path) && unsaved_find(&t->notes, buf_text(&path), &n))
+        buf_str(out, n.why);
+}
+
+void note_forget(struct tree *t, const char *folder, const char *name)
+{
+    CLEANUP(buf_free) struct buf path = BUF_INIT;
+    with_path(folder, name, &path);
+    LOCKED(&t->newest.lock);
+    if (!buf_error(&path))
+        unsaved_drop(&t->notes, buf_text(&path));
+}
+
+/* ---- the rights of the file, which may change while it is open ---- */
+
+#define LOOK_EACH 1000 /* milliseconds */
+
+static int file_of(const void *arg, uint32_t file)
+{
+    const struct view *v = arg;
+    return v->store->file[file]->fd;
+}
+
+static bool is_due(struct tree *t)
+{
+    const long long ms = when_ms();
+    long long last = atomic_load(&t->looked);
+    return ms - last >= LOOK_EACH && atomic_compare_exchange_strong(&t->looked, &last, ms);
+}
+
+static void look(struct tree *t)
+{
+    struct rights now = RIGHTS_INIT;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    if (rights_again(&t->rights, file_of, &v, &now) > 0) {
+        lock_take(&t->newest.lock);
+        const struct rights before = t->rights;
+        t->rights = now;
+        lock_drop(&t->newest.lock);
+        now = before;
+    }
+    rights_free(&now);
+}
+
+uint64_t tree_look(struct tree *t)
+{
+    if (is_due(t) && !atomic_flag_test_and_set(&t->looks)) {
+        look(t);
+        atomic_flag_clear(&t->looks);
+    }
+    LOCKED(&t->newest.lock);
+    return t->rights.hash;
+}
+
+/* Of one tensor. */
+static void tensor_nodes(const struct snapshot *g, uint32_t i, void (*call)(void *, uint64_t),
+                         void *arg)
+{
+    const struct tensor_id id = ids_of(g->ids, i);
+    call(arg, ino_tensor(id.number));
+    for (uint32_t row = 0; row < files_count(FILES_TENSOR); row++)
+        call(arg, ino_tensor_file(id.version, row));
+}
+
+void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg)
+{
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    const struct snapshot *g = v.snap;
+    struct live *l = atomic_load(&t->live);
+    const uint32_t keys = l ? live_given(l).keys : g->gguf->n_kv;
+    call(arg, INO_ROOT);
+    lock_take(&t->newest.lock);
+    const uint32_t state = t->states;
+    lock_drop(&t->newest.lock);
+    for (uint32_t row = 0; row < files_count(FILES_ROOT); row++) {
+        const unsigned flags = files_root[row].flags;
+        call(arg, flags & ROW_DIR ? ino_row(row)
+                                  : ino_whole(flags & ROW_STATE ? state : g->number, row));
+    }
+    for (uint32_t i = 0; i < keys; i++)
+        call(arg, ino_key(i));
+    for (uint32_t i = 0; i < g->gguf->n_tensors; i++)
+        tensor_nodes(g, i, call, arg);
 }

@@ -12,6 +12,22 @@
 #include "tree/tensors.h"
 #include "tree/state.h"
 
+void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out)
+{
+    const struct row *row = node_row(n);
+    if (row->report)
+        row->report(v, t->name, out);
+    else
+        row->text(v->snap, node_tensor(v->snap, n), out);
+}
+
+void render_state(const struct tree *t, const struct node *n, struct buf *out)
+{
+    if (node_row(n)->flags & ROW_STATE)
+        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
+                   n->state, tree_refused(t, n->state), out);
+}
+
 /* What a text is rendered from. */
 struct subject {
     const struct tree *t;
@@ -23,16 +39,12 @@ struct subject {
 static void render(const void *arg, struct buf *out)
 {
     const struct subject *s = arg;
-    const struct row *row = node_row(s->n);
-    if (s->key)
+    if (s->key) {
         shown_text(s->key, out);
-    else if (row->report)
-        row->report(s->v, s->t->name, out);
-    else
-        row->text(s->v->snap, node_tensor(s->v->snap, s->n), out);
-    if (!s->key && row->flags & ROW_STATE)
-        state_text(s->t->writable ? NULL : s->t->why, s->t->merge_first ? MERGE_FIRST : NULL,
-                   s->t->opt.imatrix, s->n->state, tree_refused(s->t, s->n->state), out);
+    } else {
+        render_row(s->t, s->v, s->n, out);
+        render_state(s->t, s->n, out);
+    }
 }
 
 int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
@@ -43,7 +55,7 @@ int render_shared(struct tree *t, const struct view *v, const struct node *n, st
 }
 
 /* Texts of tensors are small: each handle has its own. */
-static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
+static int open_text(struct tree *t, const struct view *v, struct tree_file *f)
 {
     const struct subject s = {t, v, &f->node, NULL};
     f->ops = &handle_text;
@@ -117,7 +129,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (f->row->read)
         r = open_pieces(f, &v);
     if (r == 0 && (f->row->text || f->row->report))
-        r = render_row(t, &v, f);
+        r = open_text(t, &v, f);
     return r;
 }
 
