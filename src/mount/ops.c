@@ -94,6 +94,67 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file
     return 0;
 }
 
+/*
+ * ---- rights of a model's file that change while it is mounted ----
+ *
+ * The kernel keeps attributes, and checks opens by these: a thread that holds nothing makes it drop the attributes of
+ * each node where they are others now; control_leave() waits for it. From then on the daemon itself checks each open
+ * too, as the kernel may have let it pass before.
+ */
+
+/* Pages stay: what is in the file did not change. The kernel has most nodes not, and says so. */
+static void tell_node(void *arg, uint64_t node)
+{
+    const struct mnt *m = arg;
+    (void)fuse_lowlevel_notify_inval_inode(m->session, node, -1, 0);
+}
+
+static void tell(void *arg)
+{
+    struct mnt *m = arg;
+    shelf_nodes(m->shelf, tell_node, m);
+}
+
+/* Before a call about a node. */
+static void look_at_rights(struct mnt *m, uint64_t node)
+{
+    if (!shelf_look(m->shelf, node))
+        return;
+    atomic_store(&m->checks, true);
+    (void)control_do(m->control, tell, m); /* else the daemon checks alone */
+}
+
+static bool is_in_group(fuse_req_t req, gid_t gid)
+{
+    if (fuse_req_ctx(req)->gid == gid)
+        return true;
+    int n = fuse_req_getgroups(req, 0, NULL), got = 0;
+    gid_t *group = n > 0 ? calloc((size_t)n, sizeof(*group)) : NULL;
+    if (group)
+        got = fuse_req_getgroups(req, n, group);
+    bool in = false;
+    for (int i = 0; i < got && i < n && !in; i++)
+        in = group[i] == gid;
+    free(group);
+    return in;
+}
+
+/* Before a call that opens it. wanted: bits of 07. 0, -EACCES. */
+static int check_rights(fuse_req_t req, uint64_t node, mode_t wanted)
+{
+    struct mnt *m = mnt_of(req);
+    struct tree_entry e;
+    const uid_t uid = fuse_req_ctx(req)->uid;
+    if (!atomic_load(&m->checks) || uid == 0 || shelf_getattr(m->shelf, node, NULL, &e) < 0)
+        return 0;
+    mode_t bits = e.attr.st_mode;
+    if (uid == e.attr.st_uid)
+        bits >>= 6;
+    else if (is_in_group(req, e.attr.st_gid))
+        bits >>= 3;
+    return wanted & ~bits ? -EACCES : 0;
+}
+
 /* ---- files ---- */
 
 static void op_init(void *m, struct fuse_conn_info *conn)
@@ -108,7 +169,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
-    teller_look(&mnt_of(req)->teller, parent);
+    look_at_rights(mnt_of(req), parent);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
     if (r == -ENOENT && shelf_never(shelf_of(req), parent)) /* a read-only tree gets no new names */
         (void)fuse_reply_entry(req, &none);
@@ -134,7 +195,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     struct tree_entry e;
     /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
     struct shelf_file *f = fi ? file_of(fi) : NULL;
-    teller_look(&mnt_of(req)->teller, ino);
+    look_at_rights(mnt_of(req), ino);
     int r = shelf_getattr(shelf_of(req), ino, f, &e);
     order_before(f);
     if (r < 0)
@@ -154,9 +215,9 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
     struct shelf_file *f = NULL;
-    teller_look(&m->teller, ino);
+    look_at_rights(m, ino);
     bool writes = sys_open_changes(fi->flags);
-    int r = teller_check(&m->teller, req, ino, wanted_by(fi->flags));
+    int r = check_rights(req, ino, wanted_by(fi->flags));
     if (r == 0 && writes && !handles_edit(&m->handles))
         r = -EROFS;
     else if (r == 0 && (r = shelf_open_file(m->shelf, ino, fi->flags, &f)) < 0 && writes)
@@ -190,8 +251,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct mnt *m = mnt_of(req);
     struct shelf_dir *d = NULL;
-    teller_look(&m->teller, ino);
-    int r = teller_check(&m->teller, req, ino, 4);
+    look_at_rights(m, ino);
+    int r = check_rights(req, ino, 4);
     if (r == 0)
         r = shelf_opendir(m->shelf, ino, &d);
     if (r == 0) {

@@ -11,9 +11,10 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
+#include <stdatomic.h>
+
 #include "mount/control.h"
 #include "mount/handles.h"
-#include "mount/teller.h"
 
 /*
  * Requests of a mount of a folder at a time: threads, and requests of the kernel ahead of programs. One
@@ -25,9 +26,10 @@
 struct mnt {
     struct shelf *shelf;
     struct handles handles;
-    struct teller teller;
     struct control *control;
-    int dead; /* to take the place of the session's descriptor: connection.h */
+    struct fuse_session *session; /* once it is mounted */
+    atomic_bool checks;           /* each open: rights have changed */
+    int dead;                     /* to take the place of the session's descriptor: connection.h */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

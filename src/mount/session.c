@@ -335,7 +335,7 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, struct control *c, 
     struct fuse_session *se = r == 0 ? mount_session(o, &m, e) : NULL;
     if (!se)
         return e->code;
-    m.teller = (struct teller){.shelf = t, .session = se, .control = c};
+    m.session = se;
     dev_t dev = spot_device(&o->mountpoint, fuse_session_fd(se));
     say_read_only(o, t);
     r = serve(se, o, &m, dev, ready, e);
