@@ -121,7 +121,7 @@ class Rights(unittest.TestCase):
             os.symlink(odd, paths[1])
             done = run(mountlib.GGUFS, paths[0], at)
             self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.err, 'shard m-00002-of-00003.gguf: is (a folder|not a regular file)')
+            self.assertRegex(done.err, 'shard m-00002-of-00003.gguf: is (a directory|not a regular file)')
             os.rename(paths[1] + '.kept', paths[1])
             (os.rmdir if os.path.isdir(odd) else os.unlink)(odd)
 
