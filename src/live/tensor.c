@@ -298,12 +298,10 @@ struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
             return d;
         dropped = d;
     }
-    if (dropped)
-        return dropped;
     struct live_view *h = handle_of(table_first(&l->shared, hash));
     while (h && (h->node != node || h->d->row != row))
         h = handle_of(table_next(&h->link));
-    return h ? h->d : NULL;
+    return h ? h->d : dropped;
 }
 
 void view_drafts_reap(struct live *l, const struct object *o)

@@ -278,21 +278,20 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* Nothing waits for a draft any more. */
-static void end_serving(struct live *l, struct draft *dead)
+/* A draft rests, and all that waited for it are answered: an end of the mount waits for that. */
+static void end_serving(struct live *l)
 {
-    if (dead)
-        view_draft_end(dead);
     lock_take(&l->lock);
     if (--l->waits.judged == 0)
         cond_broadcast(&l->waits.rest);
     lock_drop(&l->lock);
 }
 
-/* What waits for a draft next; NULL: nothing does, and it rests. over: what was judged, and is to be answered, or NULL.
- * here: what is not quick is left to the crew, which has a thread as long as the live state has jobs of it. */
+/* What waits for a draft next; NULL: nothing does, and *rests: end_serving() is left to do. over: what was judged, and is to
+ * be answered, or NULL. here: what is not quick is left to the crew, which has a thread as long as the live state has
+ * jobs of it. */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
-                                   bool here)
+                                   bool here, bool *rests)
 {
     lock_take(&l->lock);
     if (over)
@@ -305,24 +304,27 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     else if (w)
         begin(&l->waits, at);
     lock_drop(&l->lock);
-    if (!w)
-        end_serving(l, dead);
+    if (dead)
+        view_draft_end(dead);
+    *rests = !w;
     return sent ? NULL : w;
 }
 
 /* An entry that has begun, and all that waits behind it. The last one is answered when the draft rests: what its program
  * does then is done at once. */
-static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here)
+static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here, bool rests)
 {
     while (w) {
         void (*done)(struct live_wait *, int) = w->done;
         const int r = w->ask(l, w, false);
         const bool over = done && r != LIVE_PARKED;
-        struct live_wait *next = take_next(l, d, over ? w : NULL, here);
+        struct live_wait *next = take_next(l, d, over ? w : NULL, here, &rests);
         if (over)
             done(w, r);
         w = next;
     }
+    if (rests)
+        end_serving(l);
 }
 
 #define DRAFT_OF(j) ((struct draft *)((char *)(j)-offsetof(struct draft, job)))
@@ -334,7 +336,9 @@ static bool turn(struct crew_job *j, struct timespec *again)
     struct err unready; /* the write says so */
     (void)again;
     writer_ready(l, &unready);
-    serve(l, d, take_next(l, d, NULL, false), false);
+    bool rests;
+    struct live_wait *w = take_next(l, d, NULL, false, &rests);
+    serve(l, d, w, false, rests);
     return false;
 }
 
@@ -363,12 +367,13 @@ int waits_judge(struct live *l, struct live_view *h,
     const bool waits = w->done != NULL;
     int r = ask(l, w, false);
     const bool over = waits && r != LIVE_PARKED;
-    struct live_wait *next = take_next(l, d, over ? w : NULL, true);
+    bool rests;
+    struct live_wait *next = take_next(l, d, over ? w : NULL, true, &rests);
     if (next && over) { /* it does not wait for those behind it */
         w->done(w, r);
         r = LIVE_PARKED;
     }
-    serve(l, d, next, true);
+    serve(l, d, next, true, rests);
     return r;
 }
 

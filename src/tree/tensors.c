@@ -355,11 +355,12 @@ int tensors_opened(struct tree *t, struct tree_file *f)
     if (!tensor)
         return 0;
     const uint32_t number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
-    const bool written = live_view_written(l, number, f->node.number, f->node.row, &f->cold);
-    if (written)
+    if (live_view_written(l, number, f->node.number, f->node.row, &f->cold)) {
         node_written(t, &f->node);
+        return 0;
+    }
     /* Its draft has ended since the kernel looked it up: it looks again. By /proc/self/fd it comes back as it is. */
-    return node_was_looked(t, &f->node) && !written ? -ESTALE : 0;
+    return node_was_looked(t, &f->node) ? -ESTALE : 0;
 }
 
 bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
