@@ -43,10 +43,11 @@ static int find_shown(struct live *l, const char *file, struct edit_tensor *ret)
 int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 {
     struct edit_tensor t;
-    int r;
-    lock_take(&l->lock);
-    r = find_shown(l, file, &t);
-    lock_drop(&l->lock);
+    struct err e = {0};
+    LOCKED(&l->lock);
+    int r = find_shown(l, file, &t);
+    if (r == 0 && t.old == EDIT_NONE && !new_tensor(l, t.id.number))
+        r = batch_freshen(l, &e); /* it is new, and maybe in no snapshot yet */
     if (r == 0)
         *number = t.id.number;
     return r;

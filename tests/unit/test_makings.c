@@ -319,6 +319,32 @@ static void test_synced_with_another(void)
     end(&x);
 }
 
+/* ---- added, and not written ---- */
+
+static void look_for_first(void *arg)
+{
+    const struct room *x = arg;
+    CU_ASSERT_EQUAL(lookup(x->t, "tensors", "first"), 0);
+    CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
+}
+
+/* One that was added is there while others are judged. */
+static void test_beside_others(void)
+{
+    struct room x;
+    begin(&x);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "n"), 0);
+    CU_ASSERT_EQUAL(do_mkdir_tensor(x.t, "first"), 0);
+    put(x.t, "first", "type", "I8");
+    put(x.t, "first", "shape", "6");
+    CU_ASSERT_EQUAL(viewfile_put_with(x.t, "first", "raw", O_CREAT, "123456", 6), 0);
+    atomic_fetch_add(&seconds, 1);
+    make(x.t, "second");
+    judged(&x, look_for_first);
+    CU_ASSERT_TRUE(in_file(&x, "first") && in_file(&x, "second"));
+    end(&x);
+}
+
 /* ---- once it is written ---- */
 
 /* Files without a name that this process has open. */
@@ -406,6 +432,7 @@ static void test_forgotten(void)
 static CU_TestInfo tests[] = {
     {"what was removed is forgotten", test_forgotten},
     {"its helpers go with it", test_helpers},
+    {"one that was added is there while others are judged", test_beside_others},
     {"a view is opened to be written", test_open},
     {"a view is read", test_read},
     {"its drafts are let go of once it is written", test_released},
