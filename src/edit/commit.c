@@ -360,6 +360,8 @@ static int begin(struct job *j, struct err *e)
     int r = look(j->f, j->o, &j->d, e);
     if (r == 0) /* C1. Its own unfinished edit is done first: the plan is made on that */
         r = journal_settle(j->f, true, &found, e);
+    if (r == 0 && found != JOURNAL_NONE) /* what it took is free */
+        r = look(j->f, j->o, &j->d, e);
     if (r == 0 && j->p->old_size != j->f->id.size)
         return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
                        (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);

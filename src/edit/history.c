@@ -406,7 +406,7 @@ static uint32_t format_of(const struct gguf *g)
            (uint32_t)g->fmt.nul << 2;
 }
 
-static bool is_fact(const struct index *ix, const struct history_fact *f, const char *key, size_t n)
+static bool is_fact(const struct index *ix, const struct history_fact *f, const void *key, size_t n)
 {
     uint32_t i;
     for (struct probe p = index_probe(ix, hash_name(key, n)); index_next(ix, &p, &i);)
@@ -455,16 +455,20 @@ static int make_image(const struct history_fact *from, size_t n, const struct gg
     struct index ix;
     if (index_init(&ix, n) < 0)
         return -ENOMEM;
+    size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        f[i] = from[i];
-        index_insert(&ix, hash_name(f[i].bytes + f[i].key_off, f[i].key_len), (uint32_t)i);
+        const void *key = from[i].bytes + from[i].key_off;
+        if (is_fact(&ix, f, key, from[i].key_len))
+            continue;
+        index_insert(&ix, hash_name(key, from[i].key_len), (uint32_t)m);
+        f[m++] = from[i];
     }
     for (uint32_t i = 0; i < next->n_kv; i++)
         kept[i] = !edit_key_is_own(next, i) &&
                   !is_fact(&ix, f, gguf_key(next, &next->kv[i]), next->kv[i].key_len);
     index_free(&ix);
-    qsort(f, n, sizeof(*f), by_place);
-    merge(next, kept, f, n, b);
+    qsort(f, m, sizeof(*f), by_place);
+    merge(next, kept, f, m, b);
     return buf_error(b);
 }
 
@@ -556,8 +560,10 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
 
 /* What an edit adds to its state. */
 struct adding {
-    struct gguf *base; /* a reference: the keys of the state */
-    uint32_t *place;   /* owned: where they stand; STORED: there is a fact */
+    struct gguf *base;               /* a reference: the keys of the state */
+    uint32_t *place;                 /* owned: where they stand; STORED: there is a fact */
+    struct index known;              /* of the facts of a state that is joined, */
+    const struct history_fact *fact; /* ... which are the history file's */
     struct buf facts;
 };
 
@@ -565,6 +571,7 @@ static void adding_free(struct adding *a)
 {
     gguf_free(a->base);
     free(a->place);
+    index_free(&a->known);
     buf_free(&a->facts);
 }
 
@@ -597,7 +604,8 @@ static void note(struct adding *a, const struct gguf *g, uint32_t kv)
     const size_t n = g->kv[kv].key_len;
     uint32_t i = gguf_find_key(a->base, key, n);
     if (i == UINT32_MAX) {
-        put_fact(&a->facts, UINT64_MAX, key, n, 0, n);
+        if (!a->fact || !is_fact(&a->known, a->fact, key, n))
+            put_fact(&a->facts, UINT64_MAX, key, n, 0, n);
     } else if (a->place[i] != STORED) {
         const struct gguf_kv *k = &a->base->kv[i];
         put_fact(&a->facts, a->place[i], a->base->head + k->off, (size_t)(k->end - k->off),
@@ -676,13 +684,19 @@ static bool look_up(const struct history_file *f, const struct recorded_edit *ed
     if (!s || !joins(&s->rec, edit, before) ||
         history_before(f, f->n - 1, edit->before, &keys, NULL) < 0)
         return false;
-    bool found = edit_keys_id(keys) == s->rec.before && set_base(a, keys) == 0;
+    bool found = edit_keys_id(keys) == s->rec.before &&
+                 index_init(&a->known, f->n_fact - s->fact) == 0 && set_base(a, keys) == 0;
     gguf_free(keys);
+    if (found)
+        a->fact = f->fact + s->fact;
     for (size_t i = s->fact; found && i < f->n_fact; i++) {
         const struct history_fact *x = &f->fact[i];
-        uint32_t kv = gguf_find_key(a->base, x->bytes + x->key_off, x->key_len);
+        const void *key = x->bytes + x->key_off;
+        uint32_t kv = gguf_find_key(a->base, key, x->key_len);
         if (kv != UINT32_MAX)
             a->place[kv] = STORED;
+        else if (!is_fact(&a->known, a->fact, key, x->key_len))
+            index_insert(&a->known, hash_name(key, x->key_len), (uint32_t)(i - s->fact));
     }
     return found;
 }

@@ -407,8 +407,9 @@ static int remove_name(const struct edit_file *f, bool *synced)
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->unlinkat(f->sys, f->dir, name);
-    if (r < 0)
+    if (r < 0) /* the first may have removed it and failed */
         r = f->sys->unlinkat(f->sys, f->dir, name);
+    r = r == -ENOENT ? 0 : r;
     *synced = sys_sync_dir(f->sys, f->dir) == 0 && r == 0;
     return r;
 }
@@ -771,6 +772,8 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     if (j.state == JOURNAL_PLANTED || j.state == JOURNAL_NONE)
         return j.state == JOURNAL_NONE ? 0 : -ESTALE;
     r = whole ? settle(f, &j) : 0;
+    if (r < 0 && edits) /* what was written of it is this file's own doing */
+        (void)edit_file_note(f, NULL);
     if (r < 0)
         return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
     f->unfinished = false;

@@ -140,11 +140,14 @@ int tensors_remove_due(struct live *l)
 
 void tensors_follow(struct live *l)
 {
+    const struct edit_change *c = &l->next.change;
     struct edit_tensor t;
     assert(lock_held(&l->lock));
     for (struct object *o = object_from(&l->objects, 0); o;
          o = object_from(&l->objects, o->number + 1ull))
-        if (o->state == OBJECT_ABSENT && edit_tensor_numbered(&l->next.change, o->number, &t))
+        if (o->state == OBJECT_ABSENT &&
+            ids_find(c->ids, c->base->n_tensors, o->number) != IDS_NONE &&
+            edit_tensor_numbered(c, o->number, &t))
             object_event(&l->objects, o, OBJECT_BACK);
 }
 

@@ -237,6 +237,29 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
+/* A key that the state does not have is named once, however often edits that join it change the key. */
+static void test_join_new_key(void)
+{
+    struct three t;
+    struct history *h = three_setup(&t);
+    const struct list of[] = {{1, {0}, {0}}, {2, {0, 1}, {0, 0}}, {2, {0, 1}, {0, 1}}};
+    struct gguf *g[3];
+    for (size_t i = 0; i < 3; i++)
+        g[i] = model_of(&of[i], false);
+    edit(h, g[0], g[1], 1000, 0);
+    for (int64_t now = 1001; now < 1006; now++) {
+        CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+        edit(h, g[1 + (now + 1) % 2], g[1 + now % 2], now, 0);
+        CU_ASSERT_EQUAL(history_load(h, &f, NULL), 0);
+        CU_ASSERT_EQUAL(f.n, 1);
+        CU_ASSERT_EQUAL(f.n_fact, 1);
+    }
+    CU_ASSERT_EQUAL(picks(h, 0, g[2], g[0], true), 0);
+    for (size_t i = 0; i < 3; i++)
+        gguf_free(g[i]);
+    three_free(&t);
+}
+
 enum { EDITS = 24 };
 
 /* Rows of edits, each a state of its own or joined, some not written: each state's keys can be made. */
@@ -902,6 +925,7 @@ static CU_TestInfo tests[] = {
     {"keys that another program wrote", test_foreign},
     {"edits that failed are no states", test_failed},
     {"edits that join a state", test_join},
+    {"a new key that is changed again", test_join_new_key},
     {"any edits: the keys of each state", test_random},
     {"what differs is stored, and once", test_small},
     {"an edit over the bound is refused", test_too_large},
