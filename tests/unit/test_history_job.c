@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/when.h"
 #include "edit/history_job.h"
 #include "edit/restore.h"
@@ -213,6 +214,11 @@ static void test_no_home(void)
     snapshot_unref(two);
 }
 
+static void *do_nothing(void *arg)
+{
+    return arg;
+}
+
 /* All is written: neither a thread of its own nor the folder stays, and the next edits are kept as ever. */
 static void test_rests(void)
 {
@@ -223,6 +229,9 @@ static void test_rests(void)
     (void)setenv("XDG_STATE_HOME", x.path, 1);
     logged[0] = '\0';
     struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
+    struct thread first; /* with which a sanitizer begins one of its own */
+    CU_ASSERT_EQUAL_FATAL(thread_start(&first, do_nothing, NULL), 0);
+    thread_join(&first);
     unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
     struct history_job *k = make(&sys_libc, &crew);
     for (unsigned i = 0; i < 3; i++) {
