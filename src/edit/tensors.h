@@ -45,7 +45,7 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e);
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);
-/* A new tensor, of which the pieces are all bytes (else -EINVAL), with this number. */
+/* Add a tensor with this number. The pieces make up all of its bytes (else -EINVAL). */
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint64_t rank, uint32_t number, struct err *e);

@@ -146,8 +146,8 @@ struct draft {
     struct promise promise; /* what was accepted of it */
     unsigned unsettled; /* writers that were opened, or written, and not closed or synced since */
     bool cold;          /* when it was begun, what the kernel has kept of its node was not right */
-    /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. The next
-     * program that opens it goes on with it. */
+    /* CLOCK_MONOTONIC: when its last writer left nothing but a NumPy header, which the next program to open it
+     * continues; or 0. */
     time_t begun;
     bool unclosed;       /* some writer went without a flush */
     unsigned edits;      /* of the object, when it was begun or passed */

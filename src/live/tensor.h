@@ -19,7 +19,7 @@ int tensor_clear(struct live *l, const struct edit_tensor *t, struct err *e);
 bool tensors_left(const struct live *l);
 /* Its object. NULL: no memory. */
 struct object *tensor_object(struct live *l, uint32_t number);
-/* An edit was refused: for the log and for user.gguf.error; of a tensor that is no more, nothing. Returns e->code. */
+/* Record a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
 /* An operation on a tensor is part of the change now. As writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);

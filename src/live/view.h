@@ -51,7 +51,7 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
 int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
               enum live_view_kind kind, struct draft **ret);
 int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret);
-/* The draft of a node, or that some handle has by it; one that was dropped if there is no other; or NULL. With the
+/* The draft of a node: its own, else one that a handle of the node shares, else a dropped one, else NULL. With the
  * lock. */
 struct draft *view_at(const struct live *l, uint32_t node, uint32_t row);
 /* Put one into the lists. With the lock. 0, -ENOMEM. */

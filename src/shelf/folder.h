@@ -24,9 +24,7 @@ int hub_list(struct reach *r, const struct place *p, const struct found *dir, co
 int hub_item(struct reach *r, const struct place *p, const struct found *dir, const struct ref *ref,
              struct item *ret);
 
-/*
- * "models--org--name" in two parts ("" and name if there is no organisation). False: another name.
- */
+/* Split "models--org--name" into its two parts; without an organisation org is "". False: any other name. */
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
 /* A commit: 40 hexadecimal digits. */
 #define COMMIT_DIGITS 40

@@ -464,7 +464,7 @@ static void info_text(const struct view *v, const char *file, struct buf *out)
     summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
 }
 
-/* What kept the rules from being applied is a finding too; without memory there is no text. */
+/* If the rules cannot be applied, the reason is a finding too. Without memory there is no text. */
 static void end_findings(int r, const char *name, struct buf *out)
 {
     char what[128];

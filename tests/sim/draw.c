@@ -65,7 +65,7 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
-/* At times in two parts, after the first of which a child may end. */
+/* Sometimes in two parts. A child may end after the first. */
 static void write_as(unsigned actor, unsigned slot)
 {
     if (wide && draw(4) == 0) {
