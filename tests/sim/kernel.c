@@ -138,6 +138,14 @@ static void went(struct object *o, int made)
             o->going[i] = 0;
 }
 
+static bool is_judged(const struct object *o)
+{
+    bool is = false;
+    for (unsigned i = 0; i < 8; i++)
+        is |= o->going[i] != 0;
+    return is;
+}
+
 /* Its draft may have this value now. */
 static void may_be(struct kernel *k, struct object *o, uint64_t mask)
 {
@@ -150,6 +158,42 @@ static void may_be(struct kernel *k, struct object *o, uint64_t mask)
     for (unsigned i = 0; i < ACTORS && is_tensor(o->name); i++)
         if (k->program[i].judges && k->program[i].names_of & (uint32_t)1 << (o->name - KEYS))
             oracle_widen(of(k), (unsigned)k->program[i].judges - 1, mask);
+}
+
+void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving)
+{
+    for (unsigned i = 0; i < k->objects; i++) {
+        struct object *o = &k->object[i];
+        if (o->name != name && !(o->moved && o->old_name == name))
+            continue;
+        o->changes++;
+        o->moving += (unsigned)moving;
+        o->doubt |= o->writers > 0;
+        may_be(k, o, mask);
+    }
+}
+
+/* A view of a tensor is truncated, by whatever name it has until that is over. */
+static void cut_begins(struct program *p, int name)
+{
+    p->cuts = UINT32_C(1) << name;
+    kernel_disturb(p->k, name, BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER), 0);
+}
+
+static void cut_ends(struct program *p)
+{
+    for (int i = KEYS; i < REGS; i++)
+        if (p->cuts & UINT32_C(1) << i)
+            kernel_disturb(p->k, i, BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER), 0);
+    p->cuts = 0;
+}
+
+bool kernel_cuts(const struct kernel *k, int name)
+{
+    bool is = false;
+    for (unsigned i = 0; i < ACTORS && is_tensor(name); i++)
+        is |= (k->program[i].cuts & UINT32_C(1) << name) != 0;
+    return is;
 }
 
 static struct object *object_of(struct kernel *k, const struct tree_entry *e, int name)
@@ -428,18 +472,11 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
     h->o->changes += truncates;
     uint64_t was = h->o->content;
     may_be(k, h->o, truncates ? BIT(TOKEN_EMPTY) : 0);
-    const bool cuts = truncates && is_tensor(h->o->name);
-    const int name = h->o->name;
-    if (cuts) {
-        k->cutting[name]++;
-        kernel_disturb(k, name, BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER), 0);
-    }
+    if (truncates && is_tensor(h->o->name))
+        cut_begins(p, h->o->name);
     (void)kernel_begin(p);
     r = kernel_end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
-    if (cuts) {
-        k->cutting[name]--;
-        kernel_disturb(k, name, BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER), 0);
-    }
+    cut_ends(p);
     if (r == 0)
         joined(k, h, truncates);
     else
@@ -523,19 +560,6 @@ static bool has_twin(const struct kernel *k, const struct object *o)
     return has;
 }
 
-void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving)
-{
-    for (unsigned i = 0; i < k->objects; i++) {
-        struct object *o = &k->object[i];
-        if (o->name != name && !(o->moved && o->old_name == name))
-            continue;
-        o->changes++;
-        o->moving += (unsigned)moving;
-        o->doubt |= o->writers > 0;
-        may_be(k, o, mask);
-    }
-}
-
 /* One page, whole, as the kernel has it. */
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
@@ -607,6 +631,8 @@ static void step_write(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
+    if (is_judged(o) || p->k->w->disk.hits) /* what is refused meanwhile puts back an older one */
+        was |= o->seen;
     /* Over what is there: half a text may leave it as it was. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
     bool mixed = has_twin(p->k, o);
@@ -707,7 +733,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     bool judges = h->writes && (sync || h->wrote || h->truncated || h->floats);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
-    bool twin = has_twin(k, o), cut = o->name >= 0 && k->cutting[o->name];
+    bool twin = has_twin(k, o), cut = kernel_cuts(k, o->name);
     for (unsigned i = 0; i < 3 && twin; i++)
         if (made.of[i] >= 0)
             oracle_widen(of(k), (unsigned)made.of[i], twins);
@@ -789,17 +815,12 @@ static int look_up(struct program *p, int name, struct object **ret)
     return r;
 }
 
-static bool is_judged(const struct object *o)
-{
-    bool is = false;
-    for (unsigned i = 0; i < 8; i++)
-        is |= o->going[i] != 0;
-    return is;
-}
-
 /* All views of a tensor, which is renamed, or removed. */
 static void views_move(struct kernel *k, int name, int next, bool begins, bool done, uint64_t since)
 {
+    for (unsigned i = 0; i < ACTORS && begins && next >= 0; i++)
+        if (k->program[i].cuts & UINT32_C(1) << name)
+            k->program[i].cuts |= UINT32_C(1) << next;
     for (unsigned i = 0; i < k->objects; i++) {
         struct object *o = &k->object[i];
         if (begins ? o->name != name : !o->leaves)
@@ -1053,7 +1074,6 @@ static void step_undo(struct program *p)
 /* truncate(2) of a view: what others write to it is cut as well, and judged. */
 static void truncate_tensor(struct program *p, const struct step *s)
 {
-    const uint64_t cut = BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER);
     struct kernel *k = p->k;
     struct tree_entry e;
     lock_take(&k->dir);
@@ -1065,8 +1085,7 @@ static void truncate_tensor(struct program *p, const struct step *s)
     if (!o)
         return;
     lock_take(&o->lock);
-    k->cutting[s->name]++;
-    kernel_disturb(k, s->name, cut, 0);
+    cut_begins(p, s->name);
     tensors_written(k, o->name, 0);
     struct made made = assign(k, o, o->writers ? o->content | o->seen : 0);
     o->judged++;
@@ -1074,8 +1093,7 @@ static void truncate_tensor(struct program *p, const struct step *s)
     r = kernel_end(p, tree_truncate(k->t, o->node, NULL, 0, w));
     assigned(k, o, &made, PERHAPS);
     o->judged++;
-    kernel_disturb(k, s->name, cut, 0);
-    k->cutting[s->name]--;
+    cut_ends(p);
     o->handles--;
     lock_drop(&o->lock);
     kernel_expect(p, "truncate of a view", r,

@@ -39,6 +39,8 @@ struct program {
     uint32_t names_of; /* a mask; 0: there is none */
     uint64_t content, type, shape;
     int judges; /* 1 + the assignment of all that drafts of it have meanwhile; or 0 */
+    uint32_t
+        cuts; /* of names, in that call: a view is truncated, perhaps by another node of one draft */
 };
 
 enum { OBJECTS = 1024, LATE = 512 };
@@ -82,7 +84,6 @@ struct kernel {
     struct object object[OBJECTS];
     unsigned objects;
     unsigned creating[NAMES]; /* calls that go on */
-    unsigned cutting[NAMES];  /* opens that truncate, perhaps by another node of one draft */
     bool back[NAMES];    /* what was removed may have come back: what should follow was refused */
     bool removed[NAMES]; /* by unlink(2), and not made anew */
     uint64_t
@@ -134,6 +135,8 @@ bool kernel_durable_close(const struct kernel *k);
 enum outcome kernel_failed(const struct kernel *k, int r);
 /* Drafts of a tensor may have this value, and be judged. moving: 1, from now on; -1, until now. */
 void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
+/* Somebody truncates a view of this tensor. */
+bool kernel_cuts(const struct kernel *k, int name);
 bool is_key(int name);
 bool is_tensor(int name);
 /* rm, mv of a tensor. */

@@ -548,7 +548,7 @@ static void step_swap(struct program *p, const struct step *s)
     kernel_expect(p, "a file beside raw", r,
                   is_usual(r) || ((r == -EINVAL || r == -EFBIG) &&
                                   (early || is_other(k, s->name) || (mask & (mask - 1)) ||
-                                   drafts(k, s->name) || k->cutting[s->name] ||
+                                   drafts(k, s->name) || kernel_cuts(k, s->name) ||
                                    flushes(k, s->name) != flushed)));
 }
 
