@@ -249,8 +249,7 @@ static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **
 
 /* ---- of tensors: which is which, and where their bytes are ---- */
 
-/* The kernel may ask for a version when the tensor has another one. */
-static void note_version(struct live *l, struct tensor_id id)
+void batch_note_version(struct live *l, struct tensor_id id)
 {
     struct tensor_id *at = &l->given[id.version % LIVE_KNOWN];
     if (at->version < id.version)
@@ -342,7 +341,7 @@ static int set_tensors(struct live *l, const struct edit_plan *p, struct snapsho
     for (size_t i = 0; i < p->n_tensors; i++) {
         snap->tensor_rank[i] = p->tensor[i].rank;
         if (p->tensor[i].content)
-            note_version(l, p->tensor[i].id);
+            batch_note_version(l, p->tensor[i].id);
     }
     int r = make_ids(l, p, &snap->ids);
     return r < 0 ? r : make_store(base_store(l), p, ret);
@@ -545,7 +544,7 @@ static void renew_ids(struct live *l, const struct edit_change *c, struct tensor
         if (at == IDS_NONE)
             continue;
         of[at].version = atomic_fetch_add(&l->newest->numbers, 1);
-        note_version(l, of[at]);
+        batch_note_version(l, of[at]);
     }
 }
 

@@ -40,6 +40,8 @@ int batch_check(struct live *l, struct err *e);
 bool batch_is_small(const struct batch *b);
 /* Does it take as long to write what is pending as to copy a large model? */
 bool batch_is_slow(const struct live *l);
+/* The kernel may ask for a version when the tensor has another one. */
+void batch_note_version(struct live *l, struct tensor_id id);
 /* The change is another one now: snapshots of before are not made of it. */
 void batch_touch(struct live *l);
 /* An edit of a key is accepted, and of another one; either may be NULL. */

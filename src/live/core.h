@@ -73,7 +73,7 @@ struct live {
     atomic_bool hides;       /* that is without the keys, and tensors, that are DOOMED: it
                                          is not what is accepted */
     bool ending;             /* drafts that were not judged yet are dropped */
-    uint32_t snapshots;      /* made after the first */
+    uint32_t snapshots;      /* the number of the last one that was made */
     uint64_t ranks;          /* given to keys: the next new one's */
     uint64_t tensor_ranks;   /* the same of tensors */
     struct names names;

@@ -39,7 +39,10 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->tensor_ranks = edit_first_rank(n->view.snap->gguf->n_tensors);
     l->disk = snapshot_ref(n->view.snap);
     l->store = store_ref(n->view.store);
-    l->first_numbers = n->view.snap->gguf->n_tensors;
+    l->first_numbers = l->disk->ids ? 0 : l->disk->gguf->n_tensors;
+    for (uint32_t i = 0; l->disk->ids && i < l->disk->ids->n; i++)
+        batch_note_version(l, l->disk->ids->of[i]);
+    l->snapshots = l->disk->number;
     lock_init(&l->lock);
     waits_init(&l->waits);
     batch_begin(l);

@@ -22,19 +22,13 @@ struct at at_node(const struct shelf *s, uint64_t node)
     return at;
 }
 
-int at_local(const struct use *u, uint64_t node, uint64_t *local)
-{
-    if (!u->slot)
-        *local = node;
-    else if (!renumber_in(&u->slot->renumber, ino_local(node), local))
-        return -ESTALE;
-    return 0;
-}
-
 int at_enter(struct shelf *s, struct at *at)
 {
+    const struct node n = ino_node(at->local);
     int r = s->one ? 0 : slot_use(&s->slots, at->node, &at->use, NULL);
-    return r < 0 ? r : at_local(&at->use, at->local, &at->local);
+    return r == 0 && at->use.slot && n.kind == NODE_KEY && n.number < at->use.slot->left.keys
+               ? -ESTALE
+               : r;
 }
 
 int at_given(const struct use *u, int r, struct tree_entry *e)
@@ -50,9 +44,8 @@ void entry_in_slot(const struct use *u, struct tree_entry *e)
 {
     if (!u->slot)
         return;
-    const struct renumber *n = &u->slot->renumber;
-    e->node = e->node ? ino_in_slot(ino_slot(u->slot->node), renumber_out(n, e->node)) : 0;
-    e->attr.st_ino = slot_ino(u->slot, renumber_ino(n, e->attr.st_ino));
+    e->node = e->node ? ino_in_slot(ino_slot(u->slot->node), e->node) : 0;
+    e->attr.st_ino = slot_ino(u->slot, e->attr.st_ino);
 }
 
 int model_error(struct shelf *s, uint64_t node, struct buf *out)

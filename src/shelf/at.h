@@ -48,7 +48,7 @@ struct at {
 };
 struct at at_node(const struct shelf *s, uint64_t node);
 
-/* Use the tree that has a node, opened if it is closed; at->local is its number there from then on. -errno. */
+/* Use the tree that has a node, opened if it is closed. -errno. */
 int at_enter(struct shelf *s, struct at *at);
 static inline void at_leave(struct at *at)
 {
@@ -56,8 +56,6 @@ static inline void at_leave(struct at *at)
 }
 /* If r is 0 the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
 int at_given(const struct use *u, int r, struct tree_entry *e);
-/* The number that a node has in the tree in use. -ESTALE: it was one of a tree before. */
-int at_local(const struct use *u, uint64_t node, uint64_t *local);
 /* An entry of a tree, with the numbers of the mount. */
 void entry_in_slot(const struct use *u, struct tree_entry *e);
 

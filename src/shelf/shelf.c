@@ -539,7 +539,7 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
     if (!at.in_tree)
         return slot_entry(s, node, ret);
     const struct use *u = f && f->use.tree ? &f->use : &at.use;
-    r = u == &at.use ? at_enter(s, &at) : at_local(u, at.local, &at.local);
+    r = u == &at.use ? at_enter(s, &at) : 0;
     if (r == 0)
         r = tree_getattr(u->tree, at.local, f ? f->file : NULL, ret);
     if (r == 0)

@@ -194,8 +194,8 @@ int shelf_allocate(struct shelf_file *f, int mode, uint64_t off, uint64_t n)
 
 int shelf_truncate(struct shelf_file *f, uint64_t node, uint64_t size, struct live_wait *w)
 {
-    int r = f->use.tree ? at_local(&f->use, at_node(f->shelf, node).local, &node) : -EPERM;
-    return r < 0 ? r : tree_truncate(f->use.tree, node, f->file, size, w);
+    node = at_node(f->shelf, node).local;
+    return f->use.tree ? tree_truncate(f->use.tree, node, f->file, size, w) : -EPERM;
 }
 
 int shelf_flush(struct shelf_file *f, struct live_wait *w)
@@ -246,8 +246,6 @@ int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t ne
     if (to.node != at.node && !s->one)
         return -EXDEV;
     int r = at_enter(s, &at);
-    if (r == 0)
-        r = at_local(&at.use, to.local, &to.local);
     return r < 0 ? r : tree_rename(at.use.tree, at.local, name, to.local, new_name, flags, w);
 }
 

@@ -67,7 +67,7 @@ static void slot_free(struct slot *slot)
     free(slot->real);
     free(slot->why);
     buf_free(&slot->notes);
-    renumber_free(&slot->renumber);
+    ids_unref(slot->left.ids);
     free(slot);
 }
 
@@ -215,10 +215,10 @@ static struct tree *take_out(const struct slots *s, struct slot *slot)
 {
     struct tree *t = slot->tree;
     if (!s->stop) {
-        struct tree_left left;
-        tree_leave(t, &left);
-        slot->stamp = left.identity;
-        slot->spent |= renumber_after(&slot->renumber, &left) < 0;
+        ids_unref(slot->left.ids);
+        tree_leave(t, &slot->left);
+        slot->stamp = slot->left.identity;
+        slot->spent |= tree_is_full(&slot->left);
     }
     slot->tree = NULL;
     return t;
@@ -534,7 +534,7 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
         slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
     lock_drop(&s->lock);
-    if (t && renumber_in(&slot->renumber, local, &local))
+    if (t)
         tree_forget(t, local, n); /* may close a file */
     if (!slot)
         return;
@@ -646,6 +646,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.refused = make_free;
     o.refused_arg = s;
     o.crew = s->writer;
+    o.before = &slot->left;
     o.log.label = slot->path;
     o.read_only |= slot->store;
     o.why = slot->store && !s->opt->tree.read_only

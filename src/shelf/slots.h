@@ -4,7 +4,7 @@
  *
  * A slot is a folder, a text of a store, or one state of one model's file (or files): where it is, and what
  * identified it when it was found, or when its own edits were written. It outlives the tree that is opened for a model, so
- * that node numbers stay true (renumber.h), and what `--unmount` has to name is known. It is gone when the tree is closed and
+ * that node numbers stay true (the next tree goes on from those), and what `--unmount` has to name is known. It is gone when the tree is closed and
  * the kernel has forgotten its nodes. The number of a model is given again after all others, that of a folder or text
  * never; st_ino follows from where it is and the state of the file, and is never another one's.
  *
@@ -19,7 +19,6 @@
 #include "base/crew.h"
 #include "base/lock.h"
 #include "shelf/place.h"
-#include "shelf/renumber.h"
 #include "shelf/shelf.h"
 #include "base/hash.h"
 
@@ -51,15 +50,15 @@ struct slot {
     size_t shards, above; /* as of struct item, and these: */
     bool store, behind;
     /* Protected: */
-    uint64_t stamp;           /* hash of what identifies the file, or all files */
-    struct renumber renumber; /* constant while it is in use */
-    struct buf notes;         /* while it is closed: what is not in the file (live/unsaved.h) */
-    bool replaced;            /* another file was found at its path: it is closed at once */
-    uint64_t rights;          /* tree_look() of the last time; 0: never */
-    bool told;                /* the kernel knows them */
-    uint64_t way;             /* by which it was found last; 0: none */
-    struct timespec found;    /* when that was */
-    struct timespec looked;   /* when `granted` was found */
+    uint64_t stamp;         /* hash of what identifies the file, or all files */
+    struct tree_left left;  /* by the tree before; constant while it is in use */
+    struct buf notes;       /* while it is closed: what is not in the file (live/unsaved.h) */
+    bool replaced;          /* another file was found at its path: it is closed at once */
+    uint64_t rights;        /* tree_look() of the last time; 0: never */
+    bool told;              /* the kernel knows them */
+    uint64_t way;           /* by which it was found last; 0: none */
+    struct timespec found;  /* when that was */
+    struct timespec looked; /* when `granted` was found */
     struct stat st;
     struct granted granted; /* its access rights, as of the last lookup */
     char *why;              /* owned; why it cannot be opened; NULL: it can, as far as is known */

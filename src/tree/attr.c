@@ -178,13 +178,14 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     struct timespec mtime = node_mtime(t, v, n, a);
     mode_t writes;
     const struct grant g = node_grant(t, v, n, &writes);
-    *ret = (struct tree_entry){.node = ino_of(n),
-                               .generation = a->generation,
-                               .fixed = node_fixed(t, n),
-                               .lasting = node_lasting(t, n),
-                               .steady = node_steady(t, n)};
+    *ret =
+        (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(t->keys + n->number) : ino_of(n),
+                            .generation = a->generation,
+                            .fixed = node_fixed(t, n),
+                            .lasting = node_lasting(t, n),
+                            .steady = node_steady(t, n)};
     ret->attr = (struct stat){
-        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
+        .st_ino = n->kind == NODE_KEY ? ino_key(t->keys + a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, writes, n),
         .st_nlink = node_links(t, v->snap, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,

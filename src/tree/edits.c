@@ -93,7 +93,7 @@ int tree_allocate(struct tree *t, struct tree_file *f, int mode, uint64_t off, u
 int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
                   struct live_wait *w)
 {
-    struct node n = ino_node(node);
+    struct node n = tree_node(t, node);
     struct live *l;
     if (file && file->ops->truncate)
         return file->ops->truncate(t, file, size, w);
@@ -176,7 +176,7 @@ int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *
 
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
 {
-    struct node n = ino_node(node);
+    struct node n = tree_node(t, node);
     return t->live && n.kind == NODE_KEY ? live_readlink(t->live, n.number, out) : -EINVAL;
 }
 

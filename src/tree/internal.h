@@ -73,7 +73,17 @@ struct tree {
     char *refused
         [STATE_NAMES]; /* owned: texts that states name, in the order of their numbers; NULL: none */
     unsigned anomalies; /* of the first snapshot, for the warnings */
+    uint32_t wholes;    /* the number of the first snapshot */
+    uint32_t keys;      /* the same of the first key: `live` counts from 0 */
 };
+
+/* What a number means: that of a key as `live` has it. */
+static inline struct node tree_node(const struct tree *t, uint64_t ino)
+{
+    struct node n = ino_node(ino);
+    n.number -= n.kind == NODE_KEY ? t->keys : 0;
+    return n;
+}
 
 /* Open the model's file: for writing if it is to be edited and can be, and not late. */
 int begin_open(struct tree *t, struct err *e);

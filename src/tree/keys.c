@@ -123,7 +123,8 @@ int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool
     if (attrs)
         r = keys_entry(t, &a, ret);
     else
-        brief_entry(ino_key(a.number), ino_key(a.ino), a.link ? S_IFLNK : S_IFREG, ret);
+        brief_entry(ino_key(t->keys + a.number), ino_key(t->keys + a.ino),
+                    a.link ? S_IFLNK : S_IFREG, ret);
     return r < 0 ? r : 1;
 }
 

@@ -320,7 +320,7 @@ int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
         live_refused(l, &notes);
     lock_take(&t->newest.lock);
     n->state = state_number(&c, number_names(t, l ? &notes : &t->notes));
-    bool same = t->states && t->state == n->state && t->state_snap == g->number;
+    bool same = t->states > t->wholes && t->state == n->state && t->state_snap == g->number;
     if (!same && t->states == UINT32_MAX)
         r = -EOVERFLOW;
     else if (!same)

@@ -27,9 +27,16 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     file[0] = g;
     for (size_t i = 1; i < n; i++)
         file[i] = gguf_ref(t->shards.g[i]);
-    int r = newest_make(&t->newest, file, 0, &t->st.st_mtim, &t->newest.view.snap, e);
+    int r = newest_make(&t->newest, file, t->wholes, &t->st.st_mtim, &t->newest.view.snap, e);
     free((void *)file);
-    return r;
+    if (r < 0)
+        return r;
+    struct snapshot *snap = t->newest.view.snap;
+    const struct tree_left *before = t->opt.before;
+    const bool same = before && before->n == snap->gguf->n_tensors;
+    snap->ids = same ? ids_ref(before->ids) : NULL;
+    atomic_store(&t->newest.numbers, same ? before->tensors : snap->gguf->n_tensors);
+    return 0;
 }
 
 /* g: of the first file; it passes. */
@@ -53,8 +60,6 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
     r = first_snapshot(t, g, e);
-    if (r == 0)
-        atomic_store(&t->newest.numbers, t->newest.view.snap->gguf->n_tensors);
     if (r == 0)
         r = newest_make_store(t->newest.view.snap, t->shards.file, t->model.file.fd,
                               &t->newest.view.store, e);
@@ -175,6 +180,8 @@ static struct tree *tree_new(const struct tree_options *o)
         return NULL;
     }
     t->opt = *o;
+    t->wholes = t->states = o->before ? o->before->wholes : 0;
+    t->keys = o->before ? o->before->keys : 0;
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->edit = (struct edit_options){.strategy = o->strategy,
                                     .reserve = o->reserve,
@@ -295,22 +302,22 @@ static uint64_t identity_left(struct tree *t)
     return identity;
 }
 
-/* The first state of the mount has number 1 in each tree. */
+/* The first state of the mount has the same number in each tree, while nothing is edited. */
 static bool is_counted(const struct tree *t)
 {
-    return t->states > 1 || (t->states == 1 && t->state != 0);
+    return t->states > t->wholes + 1 || (t->states == t->wholes + 1 && t->state != 0);
 }
 
 void tree_leave(struct tree *t, struct tree_left *ret)
 {
     struct live *l = atomic_load(&t->live);
-    struct live_given given = l ? live_given(l) : (struct live_given){0};
+    struct live_given given = l ? live_given(l) : (struct live_given){t->wholes, 0};
     *ret = (struct tree_left){.identity = l ? identity_left(t) : t->identity,
-                              .keys = given.keys,
+                              .wholes = given.snapshots,
+                              .keys = t->keys + given.keys,
                               .tensors = atomic_load(&t->newest.numbers)};
     LOCKED(&t->newest.lock);
     struct snapshot *g = t->newest.view.snap;
-    ret->wholes = given.snapshots;
     if ((l || is_counted(t)) && t->states >= ret->wholes)
         ret->wholes = t->states + 1;
     ret->ids = ids_ref(g->ids);
@@ -448,7 +455,7 @@ void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *ar
                                   : ino_whole(flags & ROW_STATE ? state : g->number, row));
     }
     for (uint32_t i = 0; i < keys; i++)
-        call(arg, ino_key(i));
+        call(arg, ino_key(t->keys + i));
     for (uint32_t i = 0; i < g->gguf->n_tensors; i++)
         tensor_nodes(g, i, call, arg);
 }

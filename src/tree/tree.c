@@ -156,7 +156,7 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
 int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    struct node n = ino_node(node);
+    struct node n = tree_node(t, node);
     if (n.kind == NODE_KEY)
         return keys_attr(t, n.number, f, ret);
     int draft = tensors_draft(t, &n, ret);
@@ -255,7 +255,7 @@ static int open_list(struct tree *t, struct tree_dir *d)
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    struct node n = ino_node(node);
+    struct node n = tree_node(t, node);
     int r = check_dir(t, v.snap, &n);
     if (r < 0)
         return r;
@@ -382,7 +382,7 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
 
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 {
-    struct node at = ino_node(node);
+    struct node at = tree_node(t, node);
     node_forget(t, &at, n);
     if (at.kind == NODE_KEY)
         keys_forget(t, at.number, n);
@@ -390,7 +390,7 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
 {
-    struct tree_file *f = handle_new(t, ino_node(node));
+    struct tree_file *f = handle_new(t, tree_node(t, node));
     if (!f)
         return -ENOMEM;
     f->cacheable = !t->writable;

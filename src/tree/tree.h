@@ -50,11 +50,12 @@ struct tree_options {
      */
     bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
     void *refused_arg;
-    struct crew *crew;                /* as of struct live_options; not owned */
-    struct logger log;                /* called by any thread */
-    bool partial;                     /* show an incomplete download */
-    enum files_views views;           /* which files folders list */
-    unsigned history;                 /* states of the keys that are kept; 0: none */
+    const struct tree_left *before; /* of a tree that had the same files open, or NULL; not owned */
+    struct crew *crew;              /* as of struct live_options; not owned */
+    struct logger log;              /* called by any thread */
+    bool partial;                   /* show an incomplete download */
+    enum files_views views;         /* which files folders list */
+    unsigned history;               /* states of the keys that are kept; 0: none */
     bool set_uid, set_gid, set_umask; /* override what derives from the model file */
     uid_t uid;
     gid_t gid;
@@ -102,12 +103,17 @@ bool tree_idle(struct tree *t, bool helpers);
 struct tree_left {
     uint64_t identity; /* of the files as this tree left them */
     uint32_t wholes,
-        keys;        /* so many numbers it has given to views of the whole, and to keys; 0: those
-                              of the next tree mean the same */
+        keys;        /* the first numbers of the next one, for views of the whole and for keys */
     struct ids *ids; /* a reference: the tensors of what it left */
-    uint32_t n, tensors; /* how many these are; so many numbers it has given to tensors */
+    uint32_t n, tensors; /* how many these are; the next number that a tensor gets */
 };
 void tree_leave(struct tree *t, struct tree_left *ret);
+/* True if so many numbers were given that the next tree may not have enough. */
+static inline bool tree_is_full(const struct tree_left *l)
+{
+    const uint32_t most = UINT32_MAX / 2;
+    return l->wholes > most || l->keys > most || l->tensors > most;
+}
 /* Notes (live/unsaved.h) of what is not in the file: to be handed over, too. */
 void tree_notes(struct tree *t, struct buf *notes);
 /* Before anything else is done with a tree: those that another one has left, which it takes. */

@@ -113,7 +113,7 @@ static void add_note(struct tree *t, struct subject *s)
 /* Free it in any case. user.gguf.offset moves with edits that are in no snapshot yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
-    *s = (struct subject){.n = ino_node(node)};
+    *s = (struct subject){.n = tree_node(t, node)};
     if (s->n.kind == NODE_TENSOR_FILE && tensors_live(t))
         return 0; /* a draft of it, too */
     if (s->n.kind == NODE_KEY)
