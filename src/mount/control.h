@@ -36,7 +36,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "mount/handles.h"
+#include "mount/handle.h"
 #include "shelf/shelf.h"
 
 /* Names of sockets begin with that, and with 16 hexadecimal digits of control_place() and "-". */

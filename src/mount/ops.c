@@ -32,14 +32,9 @@ static struct handle *handle_of(const struct fuse_file_info *fi)
     return h;
 }
 
-static struct reader *reader_of(const struct fuse_file_info *fi)
-{
-    return handle_of(fi)->reader;
-}
-
 static struct shelf_file *file_of(const struct fuse_file_info *fi)
 {
-    return reader_file(reader_of(fi));
+    return handle_file(handle_of(fi));
 }
 
 /* How long attributes are cached. */
@@ -76,14 +71,7 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f, bool writes)
 {
     bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
-    struct reader *r = reader_open(f);
-    if (!r) {
-        (void)shelf_release(f);
-        if (writes)
-            handles_edited(&m->handles);
-        return -ENOMEM;
-    }
-    struct handle *h = handle_open(&m->handles, r, NULL, writes);
+    struct handle *h = handle_open(&m->handles, f, NULL, writes);
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
@@ -242,7 +230,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
     (void)ino;
-    reader_read(handle_of(fi)->reader, req, (uint64_t)off, size);
+    handle_read(handle_of(fi), req, (uint64_t)off, size);
 }
 
 /* ---- folders ---- */
@@ -303,7 +291,7 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
 static void reply_dir(fuse_req_t req, struct handle *h, size_t size, off_t off, bool plus)
 {
     char *bytes = malloc(size);
-    ssize_t r = bytes ? fill_dir(req, h->dir, bytes, size, (uint64_t)off, plus) : -ENOMEM;
+    ssize_t r = bytes ? fill_dir(req, handle_dir(h), bytes, size, (uint64_t)off, plus) : -ENOMEM;
     order_before(h);
     if (r < 0)
         (void)fuse_reply_err(req, (int)-r);

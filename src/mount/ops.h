@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #include "mount/control.h"
-#include "mount/handles.h"
+#include "mount/handle.h"
 
 /*
  * Requests of a mount of a folder at a time: threads, and requests of the kernel ahead of programs. One

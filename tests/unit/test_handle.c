@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/reader: what is read of a file, and when, to answer a program that reads in order. */
+/* mount/handle: what is read of a file, and when, to answer a program that reads in order. */
 #include "cu_main.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "mount/reader.h"
+#include "mount/handle.h"
 
 enum { PIECE = 100, PIECES = 16 };
 
@@ -99,16 +99,17 @@ static void reads_are(struct shelf_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
         image[i] = (uint8_t)(i % 251);
-    struct reader *r = reader_open(&f);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(r);
+    struct handles all = HANDLES_INIT;
+    struct handle *h = handle_open(&all, &f, NULL, false);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(h);
     for (unsigned i = 0; i < PIECES; i++) {
         struct fuse_req req = {&f, (uint64_t)i * PIECE};
-        reader_read(r, &req, req.off, PIECE);
+        handle_read(h, &req, req.off, PIECE);
         CU_ASSERT_EQUAL(f.replies, i + 1);
         CU_ASSERT_EQUAL(f.reads, reads[i]);
         CU_ASSERT_EQUAL(f.held, 0);
     }
-    reader_close(r);
+    handle_close(&all, h);
 }
 
 /* From the second on, one piece ahead, once each; at last the end of the file. */
@@ -139,4 +140,4 @@ static CU_TestInfo tests[] = {
     CU_TEST_INFO_NULL,
 };
 
-CU_MAIN("reader", tests)
+CU_MAIN("handle", tests)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads of open files, and working ahead: see reader.h.
+ * Open files and folders, and reads of files, with what is read ahead: see handle.h.
  *
- *                                no request waits           reader_read() of it
+ *                                no request waits           handle_read() of it
  *     NONE  ----------->  BUSY  ------------------>  READY  -------------------->  TAKEN
  *      ^                  |  ^ |                                                    | ^
  *      +------------------+  | +--------- a request waits --------------------------|-+
@@ -11,14 +11,13 @@
  * In BUSY and TAKEN one thread owns `room`: it prepares the stretch that follows, or answers with it. What
  * arrives while it answers is answered by another thread, and the stretch behind that is prepared.
  */
-#include "mount/reader.h"
+#include "mount/handle.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/count.h"
-#include "base/lock.h"
 #include "base/order.h"
 
 /* After so many reads in order a program is expected to continue in order. */
@@ -168,12 +167,16 @@ static void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, 
 
 enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 
-struct reader {
-    struct shelf_file *file;    /* owned */
+struct handle {
+    struct shelf_file *file; /* owned, or: */
+    struct shelf_dir *dir;
+    bool writes;
+    struct handle *prev, *next; /* protected by the list's lock */
+    /* Of a file: */
     bool waits, ahead;          /* shelf_waits(), shelf_ahead() */
     atomic_uint refs;           /* one until it is closed, one for each thread that reads */
     struct lock lock;           /* protects what follows, but from the owner of TAKEN */
-    atomic_uint_least64_t next; /* where the last read ended */
+    atomic_uint_least64_t upto; /* where the last read ended */
     unsigned run;               /* reads in order up to that one */
     _Atomic(enum ahead) state;
     uint64_t off;        /* of the stretch in the file */
@@ -185,132 +188,112 @@ struct reader {
     size_t waiting_size;
 };
 
-/* room_size of all readers. */
+/* room_size of all handles. */
 static atomic_size_t ahead_used;
 
-struct reader *reader_open(struct shelf_file *file)
+static void room_free(struct handle *h)
 {
-    struct reader *r = calloc(1, sizeof(*r));
-    if (!r)
-        return NULL;
-    r->file = file;
-    r->waits = shelf_waits(file);
-    r->ahead = shelf_ahead(file);
-    atomic_init(&r->refs, 1);
-    lock_init(&r->lock);
-    return r;
+    free(h->room);
+    h->room = NULL;
+    (void)atomic_fetch_sub(&ahead_used, h->room_size);
+    h->room_size = 0;
 }
 
-struct shelf_file *reader_file(const struct reader *r)
+static void drop(struct handle *h)
 {
-    return r->file;
-}
-
-static void room_free(struct reader *r)
-{
-    free(r->room);
-    r->room = NULL;
-    (void)atomic_fetch_sub(&ahead_used, r->room_size);
-    r->room_size = 0;
-}
-
-static void reader_free(struct reader *r)
-{
-    room_free(r);
-    (void)shelf_release(r->file);
-    lock_destroy(&r->lock);
-    free(r);
-}
-
-void reader_close(struct reader *r)
-{
-    order_after(r->file);
-    if (atomic_fetch_sub(&r->refs, 1) == 1)
-        reader_free(r);
+    if (atomic_fetch_sub(&h->refs, 1) != 1)
+        return;
+    room_free(h);
+    if (h->file)
+        (void)shelf_release(h->file);
+    if (h->dir)
+        shelf_closedir(h->dir);
+    lock_destroy(&h->lock);
+    free(h);
 }
 
 /* ---- ahead ---- */
 
-static int make_room(struct reader *r, size_t size)
+static int make_room(struct handle *h, size_t size)
 {
     void *room;
-    room_free(r);
-    r->room_size = size;
+    room_free(h);
+    h->room_size = size;
     if (atomic_fetch_add(&ahead_used, size) + size <= AHEAD_TOTAL &&
         posix_memalign(&room, PAGE, size) == 0) {
-        r->room = room;
+        h->room = room;
         return 0;
     }
-    room_free(r);
+    room_free(h);
     return -ENOMEM;
 }
 
 /* BUSY: make the answer. 0, -errno. */
-static int prepare(struct reader *r, struct reply *ret)
+static int prepare(struct handle *h, struct reply *ret)
 {
-    int err = r->room_size >= r->size ? 0 : make_room(r, r->size);
-    *ret = (struct reply){.scratch = r->room};
+    int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
+    *ret = (struct reply){.scratch = h->room};
     if (err == 0)
-        err = shelf_read(r->file, r->off, r->size, ret);
+        err = shelf_read(h->file, h->off, h->size, ret);
     if (ret->mapped) { /* the model's file would be kept until the program reads on */
         tree_reply_done(ret);
         err = -EAGAIN;
     }
     if (err < 0 || ret->len == 0) /* others can use the room */
-        room_free(r);
+        room_free(h);
     return err;
 }
 
 /* Under the lock, or TAKEN: this thread prepares what follows the last read. */
-static void begin(struct reader *r, size_t size)
+static void begin(struct handle *h, size_t size)
 {
-    r->off = r->next;
-    r->size = size;
-    r->state = AHEAD_BUSY;
+    h->off = h->upto;
+    h->size = size;
+    h->state = AHEAD_BUSY;
 }
 
 /*
  * Answer with what is read now. True: this thread reads ahead. Not if the answer lay in a mapping: the next
  * one does, too, as a rule, and is sent from there.
  */
-static bool answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
-    bool mapped = answer_read(r->file, req, off, size, NULL) == ANSWERED_MAPPED;
-    LOCKED(&r->lock);
-    if (mapped || r->run < RUN_MIN || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN ||
-        (r->state == AHEAD_READY && r->off == r->next))
+    bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
+    LOCKED(&h->lock);
+    if (mapped || h->run < RUN_MIN || h->state == AHEAD_BUSY || h->state == AHEAD_TAKEN ||
+        (h->state == AHEAD_READY && h->off == h->upto))
         return false;
-    begin(r, size);
+    begin(h, size);
     return true;
 }
 
 /* TAKEN: answer, and go on to BUSY. */
-static void answer_ready(struct reader *r, fuse_req_t req, size_t size, struct reply *answer)
+static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)
         answer->len = size;
-    order_before(r->file);
+    order_before(h->file);
     answer_reply(req, 0, answer);
-    begin(r, size);
+    begin(h, size);
 }
 
 /* BUSY. Continue as long as the program asks for each stretch before it is ready. */
-static void go_ahead(struct reader *r)
+static void go_ahead(struct handle *h)
 {
     for (;;) {
         struct reply answer;
-        int err = prepare(r, &answer);
-        lock_take(&r->lock);
-        const fuse_req_t req = r->waiting;
-        const size_t size = r->waiting_size;
-        const uint64_t off = r->off;
-        r->waiting = NULL;
-        r->answer = answer;
-        r->state = err < 0 ? AHEAD_NONE : req ? AHEAD_TAKEN : AHEAD_READY;
-        lock_drop(&r->lock);
+        int err = prepare(h, &answer);
+        lock_take(&h->lock);
+        const fuse_req_t req = h->waiting;
+        const size_t size = h->waiting_size;
+        const uint64_t off = h->off;
+        h->waiting = NULL;
+        h->answer = answer;
+        h->state = err < 0 ? AHEAD_NONE : req ? AHEAD_TAKEN : AHEAD_READY;
+        lock_drop(&h->lock);
         if (req && err == 0)
-            answer_ready(r, req, size, &answer);
-        else if (!req || !answer_now(r, req, off, size))
+            answer_ready(h, req, size, &answer);
+        else if (!req || !answer_now(h, req, off, size))
             return;
     }
 }
@@ -319,45 +302,138 @@ static void go_ahead(struct reader *r)
 
 /* Note a read. NONE: it is to be answered now. BUSY: it is parked. READY: *answer is its answer, and this thread
  * is to prepare what follows. */
-static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t size,
+static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {
-    lock_take(&r->lock);
-    enum ahead how = r->state;
-    if (how == AHEAD_TAKEN || r->off != off || r->size < size)
+    lock_take(&h->lock);
+    enum ahead how = h->state;
+    if (how == AHEAD_TAKEN || h->off != off || h->size < size)
         how = AHEAD_NONE;
-    r->run = off == r->next ? r->run + 1 : 0;
-    r->next = off + size;
-    if (how == AHEAD_BUSY && r->waiting) {
+    h->run = off == h->upto ? h->run + 1 : 0;
+    h->upto = off + size;
+    if (how == AHEAD_BUSY && h->waiting) {
         how = AHEAD_NONE;
     } else if (how == AHEAD_BUSY) {
-        r->waiting = req;
-        r->waiting_size = size;
+        h->waiting = req;
+        h->waiting_size = size;
     } else if (how == AHEAD_READY) {
-        *answer = r->answer;
-        r->state = AHEAD_TAKEN;
+        *answer = h->answer;
+        h->state = AHEAD_TAKEN;
     }
-    lock_drop(&r->lock);
+    lock_drop(&h->lock);
     return how;
 }
 
-void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     struct reply answer;
-    if (r->waits) {
-        answer_computed(r->file, req, off, size);
+    if (h->waits) {
+        answer_computed(h->file, req, off, size);
         return;
     }
-    if (!r->ahead || !shelf_ahead(r->file)) {
-        (void)answer_read(r->file, req, off, size, NULL);
+    if (!h->ahead || !shelf_ahead(h->file)) {
+        (void)answer_read(h->file, req, off, size, NULL);
         return;
     }
-    (void)atomic_fetch_add(&r->refs, 1);
-    enum ahead how = arrive(r, req, off, size, &answer);
+    (void)atomic_fetch_add(&h->refs, 1);
+    enum ahead how = arrive(h, req, off, size, &answer);
     if (how == AHEAD_READY)
-        answer_ready(r, req, size, &answer);
-    if (how == AHEAD_READY || (how == AHEAD_NONE && answer_now(r, req, off, size)))
-        go_ahead(r);
-    if (atomic_fetch_sub(&r->refs, 1) == 1)
-        reader_free(r);
+        answer_ready(h, req, size, &answer);
+    if (how == AHEAD_READY || (how == AHEAD_NONE && answer_now(h, req, off, size)))
+        go_ahead(h);
+    drop(h);
+}
+
+/* ---- the list ---- */
+
+bool handles_edit(struct handles *l)
+{
+    LOCKED(&l->lock);
+    l->edits += !l->closed;
+    return !l->closed;
+}
+
+void handles_edited(struct handles *l)
+{
+    LOCKED(&l->lock);
+    l->edits--;
+}
+
+bool handles_no_edits(struct handles *l)
+{
+    LOCKED(&l->lock);
+    l->closed |= l->edits == 0;
+    return l->closed;
+}
+
+struct handle *handle_open(struct handles *l, struct shelf_file *file, struct shelf_dir *dir,
+                           bool writes)
+{
+    struct handle *h = calloc(1, sizeof(*h));
+    if (!h) {
+        if (file)
+            (void)shelf_release(file);
+        if (dir)
+            shelf_closedir(dir);
+        if (writes)
+            handles_edited(l);
+        return NULL;
+    }
+    h->file = file;
+    h->dir = dir;
+    h->writes = writes;
+    h->waits = file && shelf_waits(file);
+    h->ahead = file && shelf_ahead(file);
+    atomic_init(&h->refs, 1);
+    lock_init(&h->lock);
+    LOCKED(&l->lock);
+    h->next = l->first;
+    if (l->first)
+        l->first->prev = h;
+    l->first = h;
+    l->changes++;
+    return h;
+}
+
+void handle_close(struct handles *l, struct handle *h)
+{
+    const bool writes = h->writes;
+    lock_take(&l->lock);
+    if (h->prev)
+        h->prev->next = h->next;
+    else
+        l->first = h->next;
+    if (h->next)
+        h->next->prev = h->prev;
+    l->changes++;
+    lock_drop(&l->lock);
+    if (h->file)
+        order_after(h->file);
+    drop(h);
+    if (writes)
+        handles_edited(l);
+}
+
+struct shelf_file *handle_file(const struct handle *h)
+{
+    return h->file;
+}
+
+struct shelf_dir *handle_dir(const struct handle *h)
+{
+    return h->dir;
+}
+
+bool handles_idle(struct handles *l, unsigned long *seen)
+{
+    LOCKED(&l->lock);
+    bool idle = !l->first && l->changes == *seen;
+    *seen = l->changes;
+    return idle;
+}
+
+void handles_end(struct handles *l)
+{
+    while (l->first)
+        handle_close(l, l->first);
 }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernel's handles of open files and folders, and reads of files.
+ *
+ * The kernel asks for the next stretch of a file when the program begins to use the last one, and
+ * the program waits if the reply is late. So the thread that has answered a read decodes the stretch that
+ * comes next. A request that arrives meanwhile is parked, and the same thread answers it. What needs no
+ * decoding needs no preparation.
+ *
+ * A handle holds at most one stretch, and only plain bytes: it does not keep a snapshot of the
+ * model alive. All handles together hold at most AHEAD_TOTAL bytes. One that has not been read in
+ * order, or has reached the end of the file, holds none.
+ *
+ * At an unmount the kernel does not wait for its last releases to be read. Handles still in the
+ * list after the session has ended are closed then, so that no written data is lost.
+ *
+ * Threads: any; handle_close() once, after the last request has been answered; handles_end() only after the last
+ * request of all.
+ */
+#ifndef MOUNT_HANDLE_H
+#define MOUNT_HANDLE_H
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "base/lock.h"
+#include "shelf/shelf_file.h"
+
+/* Limit on the bytes read ahead for all open files together. */
+#define AHEAD_TOTAL ((size_t)64 << 20)
+
+struct handle;
+
+struct handles {
+    struct lock lock;
+    struct handle *first;
+    unsigned long changes; /* how often one was opened or closed */
+    unsigned edits;        /* that have begun and not ended */
+    bool closed;           /* there will be no more */
+};
+
+#define HANDLES_INIT      \
+    {                     \
+        .lock = LOCK_INIT \
+    }
+
+/* A handle, which owns the opened file or folder, and an edit, if it writes: it is one for as long as it is open. NULL:
+ * no memory, and these were closed. */
+struct handle *handle_open(struct handles *l, struct shelf_file *file, struct shelf_dir *dir,
+                           bool writes);
+void handle_close(struct handles *l, struct handle *h);
+/* One of the two is NULL. */
+struct shelf_file *handle_file(const struct handle *h);
+struct shelf_dir *handle_dir(const struct handle *h);
+/* Answer a read of a file: exactly one reply, by this thread, by the one that already prepares these bytes, or later. */
+void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
+
+/* True if nothing is open, and nothing was opened or closed since *seen, which becomes the count of
+ * now (0: since the beginning). */
+bool handles_idle(struct handles *l, unsigned long *seen);
+/* An edit begins: false, if there are to be no more of them. It ends, or is that of a handle from then on. */
+bool handles_edit(struct handles *l);
+void handles_edited(struct handles *l);
+/* No edit begins any more, if none has begun that has not ended. */
+bool handles_no_edits(struct handles *l);
+/* Close all handles that are left. */
+void handles_end(struct handles *l);
+
+#endif
