@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +21,7 @@
 #include "command_history.h"
 #include "command_info.h"
 #include "edit/open.h"
-#include "mount/list.h"
+#include "mount/processes.h"
 #include "mount/unmount.h"
 
 /* Print lines to standard error, each behind the program's name. */
@@ -236,11 +234,7 @@ static void run_child(int (*fn)(const struct command_args *a), const struct comm
 static int ended(pid_t pid, int ms)
 {
     int status = 0;
-    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-    while (p.fd >= 0 && poll(&p, 1, ms) < 0 && errno == EINTR)
-        ;
-    if (p.fd >= 0)
-        (void)close(p.fd);
+    (void)process_wait(pid, ms);
     pid_t r;
     while ((r = waitpid(pid, &status, ms < 0 ? 0 : WNOHANG)) < 0 && errno == EINTR)
         ;

@@ -8,8 +8,7 @@
 #include <syslog.h>
 
 #include "edit/history.h"
-#include "mount/channel.h"
-#include "mount/holder.h"
+#include "mount/daemon.h"
 #include "tree/history.h"
 
 static int failed(const char *operand, const struct err *e)

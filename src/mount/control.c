@@ -27,7 +27,7 @@
 #include "mount/log.h"
 #include "mount/processes.h"
 #include "mount/signals.h"
-#include "mount/takedown.h"
+#include "mount/spot.h"
 #include "shelf/mounts.h"
 #include "tree/history.h"
 

@@ -3,18 +3,28 @@
 #include "mount/daemon.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <syslog.h>
 #include <unistd.h>
 
+#include "base/count.h"
 #include "base/when.h"
+#include "model/split.h"
 #include "mount/control.h"
+#include "mount/log.h"
+#include "shelf/mounts.h"
 
 /* A status has at most so many bytes, with paths of which each byte is escaped. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
@@ -24,56 +34,66 @@
 #define DAEMONS_MOST 4096
 /* Seconds in which a daemon answers that is not stopped, on a machine that is busy. */
 #define PATIENCE 5
-/* Milliseconds between two looks whether it is stopped. */
+/* Milliseconds between two looks at a daemon that is waited for. */
 #define LOOK_AGAIN 100
+/* Milliseconds: before a line reports the wait for a lock, and the longest wait for a daemon that may not end. */
+#define LINE_AFTER 1000
+#define END_PATIENCE 10000
 
 /* ---- the status ---- */
 
-static void take_text(char **place, const char *value)
+/* What a line says, by its first word: that something is so, a text, one line more of several, or a state. */
+static const struct status_word {
+    const char *word;
+    enum { IS_SO, TEXT, LINE, STATE } kind;
+    size_t at; /* in struct daemon; or the state */
+} words[] = {
+    {"serving", STATE, DAEMON_SERVING},
+    {"gone", STATE, DAEMON_GONE},
+    {"leaving", STATE, DAEMON_LEAVING},
+    {"ended", STATE, DAEMON_ENDED},
+    {"closed", STATE, DAEMON_CLOSED},
+    {"at", TEXT, offsetof(struct daemon, status.at)},
+    {"model", TEXT, offsetof(struct daemon, status.model)},
+    {"read-only", TEXT, offsetof(struct daemon, status.read_only)},
+    {"failed", TEXT, offsetof(struct daemon, status.failed)},
+    {"lost", LINE, offsetof(struct daemon, status.lost)},
+    {"backup", LINE, offsetof(struct daemon, status.backups)},
+    {"holds", IS_SO, offsetof(struct daemon, status.holds)},
+    {"held", IS_SO, offsetof(struct daemon, status.held)},
+    {"free", IS_SO, offsetof(struct daemon, status.free)},
+    {"now", IS_SO, offsetof(struct daemon, now)},
+};
+
+static void take_word(struct daemon *d, const struct status_word *w, const char *value)
 {
-    free(*place);
-    *place = strdup(value);
-    if (*place)
-        path_unescape(*place);
+    void *at = (char *)d + w->at;
+    if (w->kind == STATE) {
+        d->status.state = (enum daemon_state)w->at;
+    } else if (w->kind == IS_SO) {
+        *(bool *)at = true;
+    } else if (w->kind == LINE) {
+        buf_printf(at, "%s\n", value);
+    } else {
+        char **text = (char **)at;
+        free(*text);
+        *text = strdup(value);
+        if (*text)
+            path_unescape(*text);
+    }
 }
 
 static void take_line(struct daemon *d, char *line)
 {
-    static const char *const states[] = {[DAEMON_SERVING] = "serving",
-                                         [DAEMON_GONE] = "gone",
-                                         [DAEMON_LEAVING] = "leaving",
-                                         [DAEMON_ENDED] = "ended",
-                                         [DAEMON_CLOSED] = "closed"};
-    struct daemon_status *s = &d->status;
     unsigned major_no, minor_no;
     size_t n = strcspn(line, " ");
     const char *value = line[n] ? line + n + 1 : "";
     line[n] = '\0';
-    for (int i = DAEMON_SERVING; i <= DAEMON_CLOSED; i++)
-        if (strcmp(line, states[i]) == 0)
-            s->state = (enum daemon_state)i;
-    if (strcmp(line, "at") == 0)
-        take_text(&s->at, value);
-    else if (strcmp(line, "model") == 0)
-        take_text(&s->model, value);
-    else if (strcmp(line, "read-only") == 0)
-        take_text(&s->read_only, value);
-    else if (strcmp(line, "failed") == 0)
-        take_text(&s->failed, value);
-    else if (strcmp(line, "device") == 0 && sscanf(value, "%u:%u", &major_no, &minor_no) == 2)
-        s->dev = makedev(major_no, minor_no);
-    else if (strcmp(line, "lost") == 0)
-        buf_printf(&s->lost, "%s\n", value);
-    else if (strcmp(line, "backup") == 0)
-        buf_printf(&s->backups, "%s\n", value);
-    else if (strcmp(line, "holds") == 0)
-        s->holds = true;
-    else if (strcmp(line, "held") == 0)
-        s->held = true;
-    else if (strcmp(line, "free") == 0)
-        s->free = true;
-    else if (strcmp(line, "now") == 0)
-        d->now = true;
+    for (size_t i = 0; i < COUNT(words); i++)
+        if (strcmp(line, words[i].word) == 0)
+            take_word(d, &words[i], value);
+    if (strcmp(line, "device") == 0 && sscanf(value, "%u:%u", &major_no, &minor_no) == 2)
+        d->status.dev = makedev(major_no, minor_no);
 }
 
 void daemon_take(struct daemon *d)
@@ -334,4 +354,287 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
     if (p.fd >= 0)
         (void)close(p.fd);
     return r;
+}
+
+/* ---- the daemon of a model ---- */
+
+/* The first file of a split model, given any of its files; NULL: it is not split. free() it. */
+static char *first_shard(const char *path)
+{
+    struct split s;
+    char *first = NULL;
+    if (split_find(path, &s) == 0) {
+        first = s.n ? split_path(&s, 0) : NULL;
+        split_free(&s);
+    }
+    return first;
+}
+
+/* The real path of a model: of a split one, of its first shard. A link to one shard may be beside no
+ * others. free() it. */
+static char *real_model(const char *operand)
+{
+    char *first = first_shard(operand);
+    char *real = realpath(first ? first : operand, NULL);
+    if (real && !first && (first = first_shard(real))) {
+        free(real);
+        real = realpath(first, NULL);
+    }
+    free(first);
+    return real;
+}
+
+static int not_asked(const struct mount *m, struct err *e)
+{
+    char name[PROCESS_NAME_MAX];
+    long user = mount_number(m->super, "user_id");
+    if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
+        return err_set(e, -EPERM,
+                       "it is in a mount of user %s, whose daemon only that user and root can ask",
+                       user_name(name, user));
+    return err_set(
+        e, -ESRCH,
+        "its daemon cannot be asked: it has no control socket, or is in another container");
+}
+
+/* The daemon of the mount that the operand is in, or the mount point of, if there is such a mount. */
+static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
+                         struct err *e)
+{
+    const struct mount *m = mounts_typed(ms, operand);
+    const struct daemon *d = m ? daemons_silent(&c->daemons, m) : NULL;
+    if (d) /* nothing in it can be looked at */
+        return daemon_no_answer(d, e);
+    char *path = mounts_path(operand);
+    m = path ? mounts_around(ms, path) : NULL;
+    d = m ? daemons_silent(&c->daemons, m) : NULL;
+    int r = d ? daemon_no_answer(d, e) : 0;
+    c->daemon = m && mount_is_fuse(m) && !d ? daemons_of(&c->daemons, m) : NULL;
+    if (r == 0 && m && mount_is_ggufs(m) && !c->daemon)
+        r = not_asked(m, e);
+    if (c->daemon && asprintf(&c->place, "%s/%s", m->root, path + strlen(m->at)) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
+    free(path);
+    return r;
+}
+
+/* The daemon that has locked this file of a model, and knows it by this path. */
+static int find_by_file(char *real, struct channel *c, struct err *e)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    struct file_id id;
+    int fd = open(real, O_PATH | O_CLOEXEC);
+    bool known = fd >= 0 && file_id_of(fd, &id);
+    if (fd >= 0)
+        (void)close(fd);
+    daemons_free(&c->daemons);
+    int r = daemons_find(&c->daemons, known ? &id : NULL);
+    if (r < 0 || asprintf(&c->place, ":%s", real) < 0)
+        return err_set(e, r < 0 ? r : -ENOMEM, "cannot ask daemons: %s",
+                       strerror(r < 0 ? -r : ENOMEM));
+    for (size_t i = 0; i < c->daemons.n && !c->daemon; i++) {
+        c->daemon = &c->daemons.daemon[i];
+        if (!c->daemon->status.holds || channel_ask(c, "has", &said, &(struct err){0}) < 0)
+            c->daemon = NULL;
+    }
+    return 0;
+}
+
+int channel_open(const char *operand, struct channel *c, struct err *e)
+{
+    struct mounts ms;
+    struct stat st;
+    *c = (struct channel){0};
+    int r = mounts_load(&ms, 0);
+    if (r == 0)
+        r = daemons_find(&c->daemons, NULL);
+    r = r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r))
+              : find_by_mount(&ms, operand, c, e);
+    mounts_free(&ms);
+    if (r < 0 || c->daemon)
+        return r;
+    if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
+        return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
+    char *real = real_model(operand);
+    r = real ? find_by_file(real, c, e) : 0;
+    free(real);
+    return r;
+}
+
+int channel_ask(const struct channel *c, const char *verb, struct buf *said, struct err *e)
+{
+    CLEANUP(buf_free) struct buf request = BUF_INIT;
+    buf_printf(&request, "%s ", verb);
+    path_escape(&request, c->place);
+    buf_char(&request, '\0');
+    if (buf_error(&request))
+        return err_set(e, buf_error(&request), "no memory");
+    return daemon_ask(c->daemon, buf_text(&request), said, NULL, NULL, e);
+}
+
+void channel_close(struct channel *c)
+{
+    daemons_free(&c->daemons);
+    free(c->place);
+}
+
+/* ---- the holder of a lock ---- */
+
+/*
+ * The daemon of ggufs that holds the lock; NULL: no such process can be seen. One of another user may only claim
+ * that, so the kernel must say the same.
+ */
+static const struct daemon *holder_of(const struct daemons *ds, const struct file_id *id)
+{
+    long pid = file_locked_by(id);
+    for (size_t i = 0; i < ds->n; i++) {
+        const struct daemon *d = &ds->daemon[i];
+        const bool believed = d->uid == 0 || d->uid == geteuid() || d->pid == pid;
+        if (d->status.holds ? believed : d->status.state == DAEMON_SILENT && d->pid == pid)
+            return d;
+    }
+    return NULL;
+}
+
+enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
+
+/* What the holder will do; *why names it. */
+static enum verdict judge(const struct daemon *d, struct err *why)
+{
+    const struct daemon_status *s = &d->status;
+    char at[SHOW_MAX];
+    if (s->state == DAEMON_SILENT) {
+        (void)err_set(why, -EBUSY, "another ggufs writes it (process %ld, which does not answer)",
+                      d->pid);
+        return KEEPS;
+    }
+    (void)show(at, s->at, strlen(s->at));
+    if (s->state == DAEMON_STARTING) {
+        (void)err_set(why, -EBUSY, "another ggufs is about to mount it on %s (process %ld)", at,
+                      d->pid);
+        return STARTS;
+    }
+    if (s->state > DAEMON_GONE) {
+        (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", d->pid, at);
+        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
+    }
+    if (s->state == DAEMON_SERVING) {
+        (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
+                      d->pid);
+        return KEEPS;
+    }
+    (void)err_set(
+        why, -EBUSY,
+        "another ggufs writes it (process %ld; its mount on %s is gone, but files are open)",
+        d->pid, at);
+    return GONE;
+}
+
+/* ---- holders whose status cannot be read ---- */
+
+/* A mount of this model whose daemon cannot be seen. */
+static bool name_by_mount(int fd, struct err *why)
+{
+    char link[64], path[PATH_MAX], at[SHOW_MAX], user[PROCESS_NAME_MAX];
+    struct mounts ms;
+    bool found = false;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = '\0';
+    if (mounts_load(&ms, 0) == 0)
+        for (size_t i = 0; i < ms.n && !found; i++) {
+            const struct mount *m = &ms.mount[i];
+            found = mount_is_ggufs(m) && strcmp(m->source, path) == 0 && mount_has(m->super, "rw");
+            if (found)
+                (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s by %s)",
+                              show(at, m->at, strlen(m->at)),
+                              user_name(user, mount_number(m->super, "user_id")));
+        }
+    mounts_free(&ms);
+    return found;
+}
+
+static void name_other(int fd, const struct file_id *id, struct err *why)
+{
+    char name[PROCESS_NAME_MAX];
+    if (name_by_mount(fd, why))
+        return;
+    long pid = file_locked_by(id);
+    if (pid && *process_name(name, pid))
+        (void)err_set(why, -EBUSY, "another program has it locked (process %ld, %s)", pid, name);
+    else
+        (void)err_set(
+            why, -EBUSY,
+            "a process that cannot be seen has it locked (of another user, container or machine)");
+}
+
+/* Check the holder of the lock once. *pid: the process to wait for. */
+static enum verdict look(int fd, long *pid, struct err *why)
+{
+    struct daemons ds;
+    struct file_id id;
+    enum verdict v = FREE;
+    if (!file_id_of(fd, &id))
+        return FREE;
+    const struct daemon *d = daemons_find(&ds, &id) == 0 ? holder_of(&ds, &id) : NULL;
+    if (d) {
+        *pid = d->pid;
+        v = judge(d, why);
+    }
+    daemons_free(&ds);
+    return v;
+}
+
+/* No ggufs holds the lock, but it was refused. It may be free by now: a process that is being killed
+ * loses its status a moment before its locks. */
+static enum verdict look_closer(int fd, long *pid, struct err *why)
+{
+    struct file_id id;
+    for (int i = 0; i < 2; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return FREE;
+        (void)process_wait(0, LOOK_AGAIN);
+        enum verdict v = look(fd, pid, why);
+        if (v != FREE)
+            return v;
+    }
+    if (file_id_of(fd, &id))
+        name_other(fd, &id, why);
+    return KEEPS;
+}
+
+static enum verdict look_at(int dir, const char *name, bool busy, long *pid, struct err *why)
+{
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return FREE; /* and opening it fails */
+    enum verdict v = look(fd, pid, why);
+    if (v == FREE && busy)
+        v = look_closer(fd, pid, why);
+    (void)close(fd);
+    return v;
+}
+
+bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why)
+{
+    const char *model = arg;
+    const long long begin = when_ms();
+    long pid = 0;
+    bool said = false;
+    for (;;) {
+        char shown[SHOW_MAX];
+        enum verdict v = look_at(dir, name, busy, &pid, why);
+        const long long waited = when_ms() - begin;
+        if (v == FREE || v == KEEPS)
+            return v == FREE;
+        if (v == STARTS && !busy) /* nothing is edited yet */
+            return false;
+        if (v != ENDS && waited >= END_PATIENCE)
+            return false;
+        if (!said && waited >= LINE_AFTER) {
+            log_line(LOG_NOTICE, "%s: waiting: %s", show(shown, model, strlen(model)), why->msg);
+            said = true;
+        }
+        (void)process_wait(pid, LOOK_AGAIN);
+    }
 }

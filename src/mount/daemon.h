@@ -64,6 +64,8 @@ struct daemons {
     size_t n, cap;
 };
 
+/* ---- all of them ---- */
+
 /* All daemons that can be seen, except this process; *locked: a file that may be locked, or NULL. 0, -errno. Free in
  * both cases. */
 int daemons_find(struct daemons *ds, const struct file_id *locked);
@@ -88,5 +90,48 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
 
 /* Lines "WORD VALUE\n" as a daemon writes them: all whole lines of d->part. */
 void daemon_take(struct daemon *d);
+
+/* ---- that of a model ---- */
+
+/*
+ *     r = channel_open("m.gguf", &c, &e);          c.daemon NULL: it is not mounted read-write
+ *     r = channel_ask(&c, "undo 12", &said, &e);
+ *     channel_close(&c);
+ */
+struct channel {
+    struct daemons daemons;
+    const struct daemon *daemon;
+    char *place; /* owned: as shelf_ask() has it */
+};
+
+/*
+ * Find the daemon of a model, given its file or one of its shards, or a link to one; a mount
+ * point; or the model's folder in a mount. 0, with c->daemon NULL if no daemon that can be
+ * seen, and that answers, has mounted the file read-write, or edits it in a mount of a folder of
+ * models; -EINVAL (the folder is not a mount of a model), -ETIMEDOUT (the daemon of the mount is stopped), -errno.
+ * channel_close() in any case.
+ */
+int channel_open(const char *operand, struct channel *c, struct err *e);
+/* Have it do something to the model ("undo 12", control.h); what it says is added to `said`. 0, -errno. */
+int channel_ask(const struct channel *c, const char *verb, struct buf *said, struct err *e);
+void channel_close(struct channel *c);
+
+/* ---- that which holds the lock of a model to be mounted ---- */
+
+/*
+ * Decides whether to wait for it; before threads are started.
+ *
+ *   a ggufs whose session has ended   wait: it writes pending edits, and ends
+ *   one that is still being mounted,  wait a moment: it will serve, fail, or end
+ *   whose mount cannot be seen, or
+ *   of another user (except root)
+ *   one that serves a mount           do not wait
+ *   anything else                     do not wait: another program, another user's process,
+ *                                     another machine
+ *
+ * As struct tree_options.wait; `arg` is the model's name, for a line to standard error if this
+ * takes longer than a second.
+ */
+bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 
 #endif

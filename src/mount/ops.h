@@ -29,7 +29,7 @@ struct mnt {
     struct control *control;
     struct fuse_session *session; /* once it is mounted */
     atomic_bool checks;           /* each open: rights have changed */
-    int dead;                     /* to take the place of the session's descriptor: connection.h */
+    int dead;                     /* to take the place of the session's descriptor: session.h */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

@@ -7,12 +7,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -34,22 +36,23 @@ int processes_each(const char *folder, bool (*fn)(void *arg, long number), void 
     return more ? 0 : 1;
 }
 
-/* Read the start of a short file of /proc, as a text. Its length; 0: it cannot be read. */
-static size_t read_short(const char *path, char *dst, size_t size)
+size_t proc_read(const char *path, char *dst, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t n = fd < 0 ? -1 : read(fd, dst, size - 1);
+    size_t n = 0;
+    for (ssize_t got = 1; fd >= 0 && got > 0 && n<size - 1; n += got> 0 ? (size_t)got : 0)
+        got = read(fd, dst + n, size - 1 - n);
     if (fd >= 0)
         (void)close(fd);
-    dst[n > 0 ? n : 0] = '\0';
-    return n > 0 ? (size_t)n : 0;
+    dst[n] = '\0';
+    return n;
 }
 
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid)
 {
     char path[64], name[32];
     (void)snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
-    size_t n = read_short(path, name, sizeof(name));
+    size_t n = proc_read(path, name, sizeof(name));
     if (n > 0 && name[n - 1] == '\n')
         n--;
     return show_in(dst, PROCESS_NAME_MAX, name, n);
@@ -60,9 +63,20 @@ bool process_stopped(long pid)
 {
     char path[64], text[512];
     (void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    (void)read_short(path, text, sizeof(text));
+    (void)proc_read(path, text, sizeof(text));
     const char *name_end = strrchr(text, ')');
     return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+}
+
+bool process_wait(long pid, int ms)
+{
+    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
+    int r = 0;
+    while ((p.fd >= 0 || ms >= 0) && (r = poll(&p, 1, ms)) < 0 && errno == EINTR)
+        ;
+    if (p.fd >= 0)
+        (void)close(p.fd);
+    return r > 0;
 }
 
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid)
@@ -90,7 +104,7 @@ bool file_id_of(int fd, struct file_id *ret)
     *ret = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
     /* On btrfs and overlayfs stat(2) gives other numbers. */
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-    (void)read_short(path, info, sizeof(info));
+    (void)proc_read(path, info, sizeof(info));
     const char *ino = strstr(info, "\nino:"), *mnt = strstr(info, "\nmnt_id:");
     if (ino)
         ret->ino = strtoull(ino + 5, NULL, 10);
@@ -123,7 +137,7 @@ static bool is_unlocked(void *arg, long number)
     static const char label[] = "\nlock:";
     char path[64], info[INFO_MAX];
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%ld", number);
-    (void)read_short(path, info, sizeof(info));
+    (void)proc_read(path, info, sizeof(info));
     for (const char *p = info; (p = strstr(p, label)); p++)
         if (lock_in(p + sizeof(label) - 1, arg))
             return false;
@@ -182,18 +196,10 @@ bool stops_by_status(const char *status)
 bool stops_thread(pid_t thread)
 {
     char path[64], status[8192];
-    size_t n = 0;
-    ssize_t got = 0;
     if (thread <= 0) /* of another container */
         return true;
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return true;
-    while (n < sizeof(status) - 1 && (got = read(fd, status + n, sizeof(status) - 1 - n)) > 0)
-        n += (size_t)got;
-    (void)close(fd);
-    status[n] = '\0';
+    (void)proc_read(path, status, sizeof(status));
     return stops_by_status(status);
 }
 
@@ -229,14 +235,12 @@ static bool link_is_below(const struct users *u, const char *name)
 static bool try_file(void *arg, long number)
 {
     const struct users *u = arg;
-    char path[64], line[128];
-    long id = -1;
+    static const char label[] = "\nmnt_id:";
+    char path[64], info[INFO_MAX];
     (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%ld", u->pid, number);
-    FILE *f = fopen(path, "re");
-    while (f && id < 0 && fgets(line, sizeof(line), f))
-        (void)sscanf(line, "mnt_id: %ld", &id);
-    if (f)
-        (void)fclose(f);
+    (void)proc_read(path, info, sizeof(info));
+    const char *at = strstr(info, label);
+    long id = at ? strtol(at + sizeof(label) - 1, NULL, 10) : -1;
     return id != u->m->id;
 }
 

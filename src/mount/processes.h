@@ -21,6 +21,12 @@
  */
 int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
 
+/* Read the start of a short file of /proc, as a text. Its length; 0: it cannot be read. */
+size_t proc_read(const char *path, char *dst, size_t size);
+
+/* Wait until a process has ended, at most some milliseconds; -1: for ever. True: it has. */
+bool process_wait(long pid, int ms);
+
 /* Name of a process, safe to print; "" if it does not exist. */
 #define PROCESS_NAME_MAX 64
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid);

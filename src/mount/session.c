@@ -5,25 +5,148 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/path.h"
-#include "mount/connection.h"
-#include "mount/guard.h"
-#include "mount/holder.h"
+#include "mount/daemon.h"
 #include "mount/log.h"
 #include "shelf/mounts.h"
 #include "mount/ops.h"
 #include "mount/signals.h"
 #include "mount/spot.h"
-#include "mount/takedown.h"
+
+/* ---- the connection to the kernel ---- */
+
+int connection_reserve(int *dead, struct err *e)
+{
+    int end[2];
+    *dead = -1;
+    if (pipe2(end, O_CLOEXEC) < 0)
+        return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
+    (void)close(end[0]);
+    *dead = end[1];
+    return 0;
+}
+
+bool connection_cut(struct fuse_session *se, int *dead)
+{
+    struct pollfd p = {.fd = fuse_session_fd(se)};
+    bool lived = poll(&p, 1, 0) <= 0; /* a signal interrupts it if there is nothing to report */
+    fuse_session_exit(se); /* libfuse's loop takes that back; it logs no reply that fails */
+    while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
+        ;
+    (void)close(*dead);
+    *dead = -1;
+    return lived;
+}
+
+/* libfuse polls its descriptor: an error, as of a pipe that nobody reads, is an ended connection. */
+void connection_end(struct fuse_session *se)
+{
+    fuse_session_unmount(se);
+    fuse_session_destroy(se);
+}
+
+/* ---- the first exchange ---- */
+
+/*
+ * Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS, and does not pass it on. Without it the kernel
+ * sends one lookup or listing of a folder at a time, so that a name on a disk that does not answer
+ * holds up its whole folder. So the answer is caught on its way to the kernel, and the flag added.
+ */
+
+/* Have the session write to a socket; its end is returned, and *real is the kernel's. -1: it does not. */
+static int catch_answer(struct fuse_session *se, int *real)
+{
+    int end[2];
+    *real = fcntl(fuse_session_fd(se), F_DUPFD_CLOEXEC, 0);
+    if (*real < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end) < 0)
+        return -1;
+    int r = dup3(end[1], fuse_session_fd(se), O_CLOEXEC);
+    (void)close(end[1]);
+    if (r >= 0)
+        return end[0];
+    (void)close(end[0]);
+    return -1;
+}
+
+/* Add the flag to an answer of so many bytes, if it is one. */
+static void allow_parallel(char *answer, size_t n)
+{
+    struct fuse_out_header head;
+    uint32_t flags;
+    const size_t at = sizeof(head) + offsetof(struct fuse_init_out, flags);
+    if (n < at + sizeof(flags))
+        return;
+    memcpy(&head, answer, sizeof(head));
+    if (head.error)
+        return;
+    memcpy(&flags, answer + at, sizeof(flags));
+    flags |= FUSE_PARALLEL_DIROPS;
+    memcpy(answer + at, &flags, sizeof(flags));
+}
+
+/*
+ * Answer the kernel's first request, which negotiates the protocol. By one thread, before any other
+ * request is answered.
+ */
+static void first_exchange(struct fuse_session *se)
+{
+    struct fuse_buf buf = {.mem = NULL};
+    char answer[256];
+    int real, caught = -1;
+    ssize_t n = 0;
+    if (fuse_session_receive_buf(se, &buf) > 0) {
+        caught = catch_answer(se, &real);
+        fuse_session_process_buf(se, &buf);
+        if (caught >= 0) {
+            n = recv(caught, answer, sizeof(answer), MSG_DONTWAIT);
+            (void)dup3(real, fuse_session_fd(se), O_CLOEXEC);
+            (void)close(caught);
+        }
+        if (n > 0) {
+            allow_parallel(answer, (size_t)n);
+            n = write(real, answer, (size_t)n);
+        }
+        if (real >= 0)
+            (void)close(real);
+    }
+    free(buf.mem);
+}
+
+/* ---- readahead of the kernel ---- */
+
+/*
+ * The size of the kernel's requests when a file is read in order. FUSE mounts get 128 KiB. With 1 MiB a request carries
+ * eight times as much, and sequential reads cost about half. It is set through /sys/class/bdi, which root may write;
+ * for others nothing happens. After the first exchange with the kernel, which lowers an earlier setting.
+ */
+static void set_readahead(dev_t dev, unsigned kib)
+{
+    char path[64], value[16];
+    (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
+                   minor(dev));
+    int n = snprintf(value, sizeof(value), "%u", kib);
+    int fd = dev ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, value, (size_t)n);
+    (void)ignored;
+    (void)close(fd);
+}
+
+/* ---- the mount ---- */
 
 /* Make the session and mount it. Any signal after that ends it cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
@@ -188,30 +311,19 @@ static void leave_terminal(int *ready)
     *ready = -1;
 }
 
-/* How a session has ended. */
-struct ending {
-    dev_t dev;    /* of the mount */
-    bool cut_off; /* programs may still have files open */
-};
-
 /*
  * True if a file system without a daemon still exists: mounted, or lazily unmounted while files are
  * open. If the kernel does not report the latter, only if it is mounted.
  */
-static bool is_there(dev_t dev, bool mounted)
+static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
+    struct mounts ms;
 #ifdef SYS_ustat
     char stats[256]; /* of the kernel's struct ustat, which is smaller */
     if (dev && (syscall(SYS_ustat, (unsigned)dev, stats) == 0 || errno == ENOTCONN ||
                 errno == ECONNABORTED))
         return true;
 #endif
-    return dev && mounted;
-}
-
-static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct shelf *t)
-{
-    struct mounts ms;
     bool found =
         mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
     mounts_free(&ms);
@@ -273,17 +385,17 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
  * may still have files open if a signal or a forced unmount ended the session; any other unmount
  * comes after the last close. The signals that end a session keep their handlers until then, so
  * that they do not end the process early (a system that shuts down unmounts and then sends
- * signals).
+ * signals). cut_off: programs may still have files open.
  */
-static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m,
-                  const struct ending *end, int r, struct err *e)
+static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
+                  bool cut_off, int r, struct err *e)
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
     int failed = control_leave(m->control);
     shelf_stop(m->shelf);
-    if (end->cut_off)
+    if (cut_off)
         shelf_abandon(m->shelf);
-    leave(se, m, end->dev, o);
+    leave(se, m, dev, o);
     handles_end(&m->handles);
     int late = shelf_finish(m->shelf);
     failed = failed ? failed : late;
@@ -308,7 +420,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         shelf_mounted(m->shelf, dev);
         announce(o, m, dev);
         first_exchange(se);
-        readahead_set(dev, o->readahead);
+        set_readahead(dev, o->readahead);
         away = ready >= 0;
         leave_terminal(&ready);
         ended = loop(se, o, shelf_is_folder(m->shelf));
@@ -316,9 +428,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     }
     bool signalled = signals_served();
     /* Do not access a file system that may still be served: this thread would have to answer. */
-    struct ending end = {.dev = dev};
-    end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, is_mounted(dev, o, m->shelf));
-    r = finish(se, o, m, &end, r, e);
+    bool cut_off = signalled || ended != 0 || r < 0 || is_there(dev, o, m->shelf);
+    r = finish(se, o, m, dev, cut_off, r, e);
     if (r < 0 && away) /* standard error is /dev/null */
         log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
     return r;
@@ -379,7 +490,8 @@ int mnt_run(struct mnt_options *o, struct err *e)
         (void)err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
     else
         r = run_shelf(o, t, control, ready, e);
-    guard_end(&guard);
+    if (guard >= 0)
+        (void)close(guard);
     shelf_close(t);
     control_close(control);
     return r;

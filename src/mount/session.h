@@ -12,4 +12,30 @@
  */
 int mnt_run(struct mnt_options *o, struct err *e);
 
+/*
+ * ---- the connection to the kernel ----
+ *
+ * Calls that wait for the disk get their reply from another thread, also after the session has ended.
+ * libfuse writes it to the number of the session's descriptor. If that number were free, the next
+ * file that is opened would get it: a reply would overwrite the start of a model. So the number keeps
+ * a descriptor until the last reply: the end of a pipe that nobody reads, at which replies fail.
+ *
+ *     connection_reserve(&dead, &e);    before it is mounted: there may be no descriptor later
+ *     connection_cut(se, &dead);        the loop has returned
+ *     ... the last replies ...
+ *     connection_end(se);
+ *
+ * The calls come from one thread; others may reply between the last two.
+ */
+
+/* *dead: the end of a pipe; owned. 0, -errno. */
+int connection_reserve(int *dead, struct err *e);
+/*
+ * All requests of the kernel fail from here on. *dead becomes -1. SIGPIPE must be ignored
+ * (signals_begin()). It unmounts nothing. True if the connection had not ended before.
+ */
+bool connection_cut(struct fuse_session *se, int *dead);
+/* Destroy the session. It unmounts nothing: libfuse sees that the connection has ended. */
+void connection_end(struct fuse_session *se);
+
 #endif

@@ -1,11 +1,44 @@
 /* SPDX-License-Identifier: MIT */
-/* Prepares a mount point. */
+/*
+ * Mount points: if the daemon of a mount lives, how a mount is taken down, and what a new one needs.
+ *
+ * Threads: any, unless a call says otherwise.
+ */
 #ifndef MOUNT_SPOT_H
 #define MOUNT_SPOT_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
+
+enum mount_life {
+    MOUNT_ALIVE,
+    MOUNT_DEAD,    /* its daemon has ended: all calls give ENOTCONN */
+    MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
+};
+
+/* Probe the file system at `at`, for at most some milliseconds. A separate process makes the call,
+ * which cannot be abandoned if a daemon hangs. */
+enum mount_life mount_life(const char *at, int ms);
+
+/* True if the list of mounts has this device, or cannot be read. */
+bool mount_is_there(dev_t dev);
+
+/* Unmount the mount at `at`, a real path: as root directly, else by fusermount3. lazy: even if it is in
+ * use. 0, -EBUSY, -errno. */
+int mount_take_down(const char *at, bool lazy, struct err *e);
+
+/*
+ * -o auto_unmount: a small process that outlives the daemon and removes the dead mount if the
+ * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
+ * of an ordinary user, and leaves it.) It holds nothing but a socket, of which the daemon has the other end, *ret:
+ * when that is closed, or the process ends in any way, it checks the mount point, an absolute path.
+ * Call it before there are threads, and much memory. 0, -errno.
+ */
+int guard_begin(const char *mountpoint, int *ret, struct err *e);
+
+/* ---- a new mount ---- */
 
 /*
  * Make *mountpoint (owned, replaced) a real path and check that a model can be mounted there: an

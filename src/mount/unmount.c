@@ -1,34 +1,172 @@
 /* SPDX-License-Identifier: MIT */
-/* Unmounts, and waits for the daemon: see unmount.h. */
+/* Mounts listed and unmounted: see unmount.h. */
 #include "mount/unmount.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <syslog.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/when.h"
-#include "mount/log.h"
 #include "mount/daemon.h"
-#include "mount/takedown.h"
+#include "mount/log.h"
 #include "mount/processes.h"
+#include "mount/spot.h"
+#include "shelf/mounts.h"
+#include "text/json.h"
 
+/* Milliseconds for a probe of a mount, and for all of a list. */
+#define ANSWER_MS 2000
 /* After so many seconds a line reports the wait. */
 #define LINE_AFTER 1
 /* How often a busy mount is tried again if no process is seen to use it. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
-
-#define ANSWER_MS 2000
 /* Milliseconds between two looks at a daemon that is to end. */
 #define LOOK_AGAIN 100
-
 /* Bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
+
+/* ---- --list ---- */
+
+/* A mount, or a daemon whose mount cannot be seen. */
+struct entry {
+    const char *at, *model, *reason; /* reason: NULL if it is read-write, or unknown */
+    bool read_only;
+    long pid, user; /* 0, -1: not known */
+    const char *state;
+};
+
+static const char *state_of(const struct mount *m, const struct daemon *d, long long until)
+{
+    static const char *const names[] = {
+        [MOUNT_ALIVE] = "alive", [MOUNT_DEAD] = "dead", [MOUNT_UNKNOWN] = "unknown"};
+    long long left = until - when_ms();
+    if (d)
+        return d->status.state >= DAEMON_LEAVING  ? "ending"
+               : !m                               ? "hidden"
+               : d->status.state != DAEMON_SILENT ? "alive"
+               : process_stopped(d->pid)          ? "stopped"
+                                                  : "unknown";
+    return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
+}
+
+/* One of the two may be NULL. */
+static struct entry entry_of(const struct mount *m, const struct daemon *d, long long until)
+{
+    static const struct daemon_status none;
+    const struct daemon_status *s = d ? &d->status : &none;
+    return (struct entry){.at = m ? m->at : s->at,
+                          .model = s->model || !m ? s->model : m->source,
+                          .reason = s->read_only,
+                          .read_only = m ? mount_has(m->super, "ro") : s->read_only != NULL,
+                          .pid = d ? d->pid : 0,
+                          .user = m ? mount_number(m->super, "user_id") : -1,
+                          .state = state_of(m, d, until)};
+}
+
+static void add_shown(struct buf *out, const char *text)
+{
+    show_all(out, text, strlen(text));
+}
+
+static void add_line(const struct entry *x, struct buf *out)
+{
+    char name[PROCESS_NAME_MAX];
+    add_shown(out, x->model);
+    buf_str(out, " on ");
+    add_shown(out, x->at);
+    buf_str(out, x->read_only ? ", read-only" : ", read-write");
+    if (x->reason) {
+        buf_str(out, " (");
+        add_shown(out, x->reason);
+        buf_char(out, ')');
+    }
+    if (x->pid)
+        buf_printf(out, ", process %ld", x->pid);
+    else if (x->user >= 0)
+        buf_printf(out, ", user %s", user_name(name, x->user));
+    if (strcmp(x->state, "alive") != 0)
+        buf_printf(out, ", %s", x->state);
+    buf_char(out, '\n');
+}
+
+static void add_number(struct json *j, const char *name, long n, bool known)
+{
+    if (known)
+        buf_printf(json_item(j, name), "%ld", n);
+    else
+        json_text(j, name, NULL);
+}
+
+static void add_object(struct json *j, const struct entry *x)
+{
+    json_begin(j, NULL, "{");
+    json_text(j, "mountpoint", x->at);
+    json_text(j, "model", x->model);
+    json_text(j, "mode", x->read_only ? "ro" : "rw");
+    json_text(j, "reason", x->reason);
+    add_number(j, "pid", x->pid, x->pid > 0);
+    add_number(j, "user", x->user, x->user >= 0);
+    json_text(j, "state", x->state);
+    json_end(j);
+}
+
+/* As an object of a list that was begun, else as a line. */
+static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
+                      long long until)
+{
+    const struct entry x = entry_of(m, d, until);
+    if (j->depth)
+        add_object(j, &x);
+    else
+        add_line(&x, j->out);
+}
+
+static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j)
+{
+    long long until = when_ms() + ANSWER_MS;
+    for (size_t i = 0; i < ms->n; i++) {
+        const struct mount *m = &ms->mount[i];
+        const struct daemon *d = mount_is_fuse(m) ? daemons_of(ds, m) : NULL;
+        if (d || mount_is_ggufs(m))
+            add_entry(j, m, d ? d : daemons_silent(ds, m), until);
+    }
+    for (size_t i = 0; i < ds->n; i++) {
+        const struct daemon *d = &ds->daemon[i];
+        if (d->status.state > DAEMON_STARTING && d->status.model && !daemon_mount(ms, d))
+            add_entry(j, NULL, d, until);
+    }
+}
+
+int mnt_list(bool json, struct buf *out, struct err *e)
+{
+    struct mounts ms;
+    struct daemons ds = {0};
+    struct json j = {.out = out};
+    int r = mounts_load(&ms, 0);
+    if (r == 0)
+        r = daemons_find(&ds, NULL);
+    if (json)
+        json_begin(&j, NULL, "[\n");
+    if (r == 0)
+        add_all(&ms, &ds, &j);
+    if (json) {
+        json_end(&j);
+        buf_char(out, '\n');
+    }
+    daemons_free(&ds);
+    mounts_free(&ms);
+    if (r == 0)
+        r = buf_error(out);
+    return r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r)) : 0;
+}
+
+/* ---- --unmount ---- */
 
 /* The mount to be removed, and the daemon to wait for. */
 struct target {

@@ -14,7 +14,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "mount/connection.h"
+#include "mount/session.h"
 
 /* The next call of poll(2) is interrupted by a signal. */
 static bool interrupted;
