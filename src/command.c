@@ -13,16 +13,37 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/count.h"
-#include "command_check.h"
 #include "command_diff.h"
-#include "command_history.h"
-#include "command_info.h"
+#include "command_models.h"
+#include "edit/history.h"
 #include "edit/open.h"
+#include "mount/daemon.h"
 #include "mount/processes.h"
 #include "mount/unmount.h"
+#include "tree/history.h"
+
+void command_print(const struct buf *text)
+{
+    if (text->len > 0)
+        (void)fwrite(text->data, 1, text->len, stdout);
+}
+
+int command_failed(const char *name, const char *why, int status)
+{
+    char shown[SHOW_MAX];
+    (void)fflush(stdout); /* keeps both streams in order */
+    if (name)
+        (void)fprintf(stderr, "ggufs: %s: %s\n", show(shown, name, strlen(name)), why);
+    else
+        (void)fprintf(stderr, "ggufs: %s\n", why);
+    return status;
+}
+
+/* ---- mounts ---- */
 
 /* Print lines to standard error, each behind the program's name. */
 static void print_lines(const struct buf *lines)
@@ -45,33 +66,23 @@ static int unmount(const struct command_args *a)
         bool failed = mnt_unmount(a->operand[i], &lost, &e) < 0;
         print_lines(&lost);
         if (failed)
-            (void)fprintf(stderr, "ggufs: %s\n", e.msg);
+            (void)command_failed(NULL, e.msg, 1);
         status |= failed || lost.len > 0;
     }
     return status;
-}
-
-void command_print(const struct buf *text)
-{
-    if (text->len > 0)
-        (void)fwrite(text->data, 1, text->len, stdout);
 }
 
 static int list(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    if (mnt_list(command_has(a, OPTION_JSON), &text, &e) < 0) {
-        (void)fprintf(stderr, "ggufs: %s\n", e.msg);
-        return 1;
-    }
+    if (mnt_list(command_has(a, OPTION_JSON), &text, &e) < 0)
+        return command_failed(NULL, e.msg, 1);
     command_print(&text);
-    if (fflush(stdout) != 0) {
-        (void)fputs("ggufs: cannot write the list\n", stderr);
-        return 1;
-    }
     return 0;
 }
+
+/* ---- models ---- */
 
 static int recover(const struct command_args *a)
 {
@@ -82,8 +93,7 @@ static int recover(const struct command_args *a)
         char shown[SHOW_MAX];
         (void)show(shown, a->operand[i], strlen(a->operand[i]));
         if (model_recover(a->operand[i], &found, &e) < 0) {
-            (void)fprintf(stderr, "ggufs: %s: %s\n", shown, e.msg);
-            status = 1;
+            status = command_failed(a->operand[i], e.msg, 1);
         } else if (found.finished) {
             (void)printf("%s: an interrupted edit was finished\n", shown);
         } else if (found.dropped) {
@@ -98,18 +108,120 @@ static int recover(const struct command_args *a)
     return status;
 }
 
+/* The history of the keys. Of a mounted model the daemon does what is asked. */
+
+static void done(const char *operand, const char *what, size_t n)
+{
+    char shown[SHOW_MAX], line[1024];
+    (void)printf("%s: %s\n", show(shown, operand, strlen(operand)),
+                 show_in(line, sizeof(line), what, n));
+}
+
+/* What a person has to know; what is done is printed at the end. */
+static void print_warning(int priority, const char *line)
+{
+    if (priority <= LOG_WARNING)
+        (void)fprintf(stderr, "ggufs: %s\n", line);
+}
+
+static int undo_file(const char *operand, const char *number, struct buf *said, struct err *e)
+{
+    struct tree *t = NULL;
+    char name[SHOW_MAX];
+    (void)show(name, operand, strlen(operand));
+    const struct tree_options o = {.commit = LIVE_COMMIT_CLOSE,
+                                   .reserve = EDIT_RESERVE_AUTO,
+                                   .history = HISTORY_KEEP_SAME,
+                                   .wait = holder_wait,
+                                   .wait_arg = name,
+                                   .log = {.line = print_warning}};
+    int r = tree_open(operand, &o, &t, e);
+    if (r < 0)
+        return r;
+    r = tree_writable(t) ? tree_undo(t, strtoull(number, NULL, 10), said, e)
+                         : err_set(e, -EROFS, "it cannot be edited: %s", tree_why_not(t));
+    (void)tree_finish(t);
+    tree_close(t);
+    return r;
+}
+
+static int undo(const struct command_args *a)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    CLEANUP(channel_close) struct channel c;
+    struct err e = {0};
+    char verb[64];
+    const char *number = a->value ? a->value : "0";
+    (void)snprintf(verb, sizeof(verb), "undo %s", number);
+    int r = channel_open(a->operand[0], &c, &e);
+    if (r == 0)
+        r = c.daemon ? channel_ask(&c, verb, &said, &e)
+                     : undo_file(a->operand[0], number, &said, &e);
+    if (r == -ETIMEDOUT && c.daemon)
+        (void)strncat(e.msg,
+                      "; if it goes on, the undo may still be done (ggufs --history shows it)",
+                      sizeof(e.msg) - strlen(e.msg) - 1);
+    if (r < 0)
+        return command_failed(a->operand[0], e.msg, 1);
+    done(a->operand[0], buf_text(&said), said.len - (said.len && buf_text_end(&said)[-1] == '\n'));
+    return 0;
+}
+
+/* The states as text, or forget them. */
+static int states(const char *operand, const struct channel *c, bool forget, struct buf *said,
+                  struct err *e)
+{
+    const struct tree_options o = {.read_only = true, .partial = true};
+    struct tree *t = NULL;
+    size_t n;
+    if (c->daemon)
+        return channel_ask(c, forget ? "clear" : "history", said, e);
+    int r = tree_open(operand, &o, &t, e);
+    if (r == 0)
+        r = forget ? tree_history_clear(t, &n, e) : tree_history(t, said, e);
+    tree_close(t);
+    return r;
+}
+
+static int history(const struct command_args *a)
+{
+    static const char forgotten[] = "the history is forgotten";
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    CLEANUP(channel_close) struct channel c;
+    struct err e = {0};
+    int r = channel_open(a->operand[0], &c, &e);
+    if (r == 0)
+        r = states(a->operand[0], &c, a->value, &said, &e);
+    if (r < 0)
+        return command_failed(a->operand[0], e.msg, 1);
+    if (a->value)
+        done(a->operand[0], forgotten, strlen(forgotten));
+    else
+        command_print(&said);
+    return 0;
+}
+
 /* ---- the parser ---- */
 
 static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
-    bool apart; /* it asks disks that may not answer: run_apart() */
+    int trouble; /* the exit status if it cannot print */
+    bool apart;  /* it asks disks that may not answer: run_apart() */
 } commands[] = {
-    {COMMAND_UNMOUNT, unmount, false},         {COMMAND_LIST, list, false},
-    {COMMAND_RECOVER, recover, false},         {COMMAND_CHECK, command_check, true},
-    {COMMAND_DIFF, command_diff, false},       {COMMAND_INFO, command_info, true},
-    {COMMAND_HISTORY, command_history, false}, {COMMAND_UNDO, command_undo, false},
+    {COMMAND_UNMOUNT, unmount, 1, false},   {COMMAND_LIST, list, 1, false},
+    {COMMAND_RECOVER, recover, 1, false},   {COMMAND_CHECK, command_check, 2, true},
+    {COMMAND_DIFF, command_diff, 2, false}, {COMMAND_INFO, command_info, 1, true},
+    {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
 };
+
+static int run(const struct command *c, const struct command_args *a)
+{
+    const int status = c->run(a);
+    return fflush(stdout) == 0
+               ? status
+               : command_failed(NULL, "cannot write to standard output", c->trouble);
+}
 
 /* Find the command: it stands before the first operand, and only options may stand before it. */
 static const struct option_row *find_command(int argc, char **argv)
@@ -216,13 +328,12 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 #define PATIENCE 1000
 
 /* In the child: it may not end after that, and a reader of its output does not wait for it. */
-static void run_child(int (*fn)(const struct command_args *a), const struct command_args *a,
-                      int out)
+static void run_child(const struct command *c, const struct command_args *a, int out)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int status = fn(a);
+    int status = run(c, a);
     uint8_t byte = (uint8_t)status;
-    (void)fflush(NULL);
+    (void)fflush(stderr);
     (void)close(STDIN_FILENO);
     (void)close(STDOUT_FILENO);
     (void)close(STDERR_FILENO);
@@ -251,20 +362,20 @@ static int ended(pid_t pid, int ms)
  * Run a command in another process, and return its exit status when it has printed everything: a thread that
  * waits for a disk that does not answer keeps a process from ending, even if that is killed.
  */
-static int run_apart(int (*fn)(const struct command_args *a), const struct command_args *a)
+static int run_apart(const struct command *c, const struct command_args *a)
 {
     int end[2];
     uint8_t status = 1;
     ssize_t n;
     if (pipe2(end, O_CLOEXEC) < 0)
-        return fn(a);
+        return run(c, a);
     pid_t pid = fork();
     if (pid == 0)
-        run_child(fn, a, end[1]);
+        run_child(c, a, end[1]);
     (void)close(end[1]);
     if (pid < 0) {
         (void)close(end[0]);
-        return fn(a);
+        return run(c, a);
     }
     do
         n = read(end[0], &status, 1);
@@ -296,9 +407,9 @@ bool command_run(int argc, char **argv, int *status)
                              .operand = calloc((size_t)argc, sizeof(char *))};
     *status = 2;
     if (!a.option || !a.operand)
-        (void)fputs("ggufs: no memory\n", stderr);
+        (void)command_failed(NULL, "no memory", 2);
     else if (parse(cmd, argc, argv, &a) == 0)
-        *status = c->apart ? run_apart(c->run, &a) : c->run(&a);
+        *status = c->apart ? run_apart(c, &a) : run(c, &a);
     free(a.option);
     free((void *)a.operand);
     return true;

@@ -34,5 +34,7 @@ bool command_run(int argc, char **argv, int *status);
 
 /* To standard output. A buffer without bytes may have no memory either. */
 void command_print(const struct buf *text);
+/* "ggufs: NAME: WHY" to standard error, behind what was printed; name: NULL, or made safe to print. Returns `status`. */
+int command_failed(const char *name, const char *why, int status);
 
 #endif

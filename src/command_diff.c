@@ -32,18 +32,9 @@ struct job {
     int percent; /* that stands on the terminal; -1: none */
 };
 
-static int trouble(const char *name, const struct err *e)
-{
-    char shown[SHOW_MAX];
-    (void)fflush(stdout); /* keeps both streams in order */
-    (void)fprintf(stderr, "ggufs: %s: %s\n", show(shown, name, strlen(name)), e->msg);
-    return TROUBLE;
-}
-
 static int no_memory(void)
 {
-    (void)fputs("ggufs: no memory\n", stderr);
-    return TROUBLE;
+    return command_failed(NULL, "no memory", TROUBLE);
 }
 
 /* ---- options ---- */
@@ -122,7 +113,7 @@ static void print(void *arg, const struct buf *text)
 static int open_side(struct side *s, const char *path, const char *label)
 {
     struct err e = {0};
-    return side_open(s, path, label, &e) < 0 ? trouble(label, &e) : SAME;
+    return side_open(s, path, label, &e) < 0 ? command_failed(label, e.msg, TROUBLE) : SAME;
 }
 
 static int compare(struct job *j, struct diff *d)
@@ -139,10 +130,8 @@ static int compare(struct job *j, struct diff *d)
     if (j->tensors)
         r = tensors_compare(d->a, d->b, &d->tensors, &j->opt, d->of, &e);
     clear_line(j);
-    if (r < 0) {
-        (void)fprintf(stderr, "ggufs: %s\n", e.msg);
-        return TROUBLE;
-    }
+    if (r < 0)
+        return command_failed(NULL, e.msg, TROUBLE);
     return diff_is_same(d) ? SAME : DIFFERENT;
 }
 
@@ -289,9 +278,7 @@ static void add_pair(struct folders *f, const struct model_path *a, const struct
                                                                        model_label(b)};
     const struct model_path *bad = a->error ? a : b->error ? b : NULL;
     if (bad) {
-        struct err e = {0};
-        (void)err_set(&e, bad->error, "%s", bad->why);
-        f->status = worse(f->status, trouble(model_label(bad), &e));
+        f->status = worse(f->status, command_failed(model_label(bad), bad->why, TROUBLE));
         return;
     }
     if (f->job->json) {
@@ -382,9 +369,8 @@ static int compare_operands(struct job *j)
     if (folder[0] && folder[1]) {
         r = compare_folders(j);
     } else if (folder[0] || folder[1]) {
-        struct err e = {0};
-        (void)err_set(&e, -EISDIR, "is a directory of models, and the other is a model");
-        r = trouble(j->operand[folder[1]], &e);
+        r = command_failed(j->operand[folder[1]],
+                           "is a directory of models, and the other is a model", TROUBLE);
     } else {
         const char *const path[2] = {inside[0] ? inside[0] : j->operand[0],
                                      inside[1] ? inside[1] : j->operand[1]};
@@ -425,9 +411,5 @@ int command_diff(const struct command_args *a)
         r = compare_operands(&j);
     }
     free((void *)j.ignore);
-    if (fflush(stdout) != 0) {
-        (void)fputs("ggufs: cannot write to standard output\n", stderr);
-        r = TROUBLE;
-    }
     return r;
 }

@@ -40,9 +40,12 @@ static void count(void *arg, const struct check_finding *f)
 
 static bool ignored(const struct job *j, const char *rule)
 {
-    for (size_t i = 0; i < j->opt->n_ignore; i++)
-        if (strcmp(j->opt->ignore[i], rule) == 0)
+    for (const char *at = j->opt->ignore; at && *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        if (n == strlen(rule) && memcmp(at, rule, n) == 0)
             return true;
+        at += n;
+    }
     return false;
 }
 

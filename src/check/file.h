@@ -13,9 +13,8 @@ enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE }
 
 struct check_options {
     bool values; /* also check every value of every tensor */
-    /* Ids of rules whose findings are left out; not those that make a model unusable. */
-    const char *const *ignore;
-    size_t n_ignore;
+    /* Ids of rules whose findings are left out, with commas between, or NULL; not those that make a model unusable. */
+    const char *ignore;
     /*
      * Reports the bytes of tensors already checked. Called by any thread, one at a time. May be
      * NULL.

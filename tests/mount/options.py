@@ -315,7 +315,7 @@ class Options(unittest.TestCase):
                 self.assertEqual(shown, mountlib.get(self.model))
                 self.assertIn(b'closed %d' % number, shown)
         done = run('sh', '-c', 'exec "$@" >&-', 'sh', GGUFS, '--check', self.model)
-        self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write the findings\n'))
+        self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write to standard output\n'))
 
     def test_unmount_at_once(self):
         """A mount that was only just made is not busy with anything of the daemon's own."""
