@@ -94,16 +94,16 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /*
- * Read and reply, but for a file that shelf_waits(): if what it shows is not computed yet, nothing is
+ * Read and reply, but for a file that tree_waits(): if what it shows is not computed yet, nothing is
  * replied and w->done() is called later (ANSWER_PARKED). The file is not used
  * after the reply: it may be closed then.
  */
-static enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
+static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
 {
     struct scratch *s = scratch_take(size);
     struct reply a = {.scratch = s ? s->bytes : NULL, .wait = w};
-    int r = s ? shelf_read(f, off, size, &a) : -ENOMEM;
+    int r = s ? tree_read(f, off, size, &a) : -ENOMEM;
     enum answered how = r == LIVE_PARKED ? ANSWER_PARKED : a.mapped ? ANSWERED_MAPPED : ANSWERED;
     if (how != ANSWER_PARKED) {
         order_before(f);
@@ -118,7 +118,7 @@ static enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t 
 /* A read that waits for a result. The kernel does not close the file before it has the reply. */
 struct computed {
     struct live_wait wait; /* first: done() gets its address */
-    struct shelf_file *file;
+    struct tree_file *file;
     fuse_req_t req;
     uint64_t off;
     size_t size;
@@ -144,13 +144,13 @@ static void on_computed(struct live_wait *w, int result)
 }
 
 /* Of a read nothing is lost. */
-static void on_interrupt(fuse_req_t req, void *shelf)
+static void on_interrupt(fuse_req_t req, void *tree)
 {
-    shelf_interrupt(shelf, req);
+    tree_interrupt(tree, req);
 }
 
-/* Read a file that shelf_waits(), and reply: now, or when the result is known. */
-static void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size)
+/* Read a file that tree_waits(), and reply: now, or when the result is known. */
+static void answer_computed(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size)
 {
     struct computed *c = malloc(sizeof(*c));
     if (!c) {
@@ -159,7 +159,7 @@ static void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, 
     }
     *c = (struct computed){
         {.done = on_computed, .request = req, .stopped = is_stopped}, f, req, off, size};
-    fuse_req_interrupt_func(req, on_interrupt, shelf_of_file(f));
+    fuse_req_interrupt_func(req, on_interrupt, f->tree);
     on_computed(&c->wait, 0);
 }
 
@@ -168,12 +168,12 @@ static void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, 
 enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 
 struct handle {
-    struct shelf_file *file; /* owned, or: */
+    struct tree_file *file; /* owned, or: */
     struct shelf_dir *dir;
     bool writes;
     struct handle *prev, *next; /* protected by the list's lock */
     /* Of a file: */
-    bool waits, ahead;          /* shelf_waits(), shelf_ahead() */
+    bool waits, ahead;          /* tree_waits(), tree_ahead() */
     atomic_uint refs;           /* one until it is closed, one for each thread that reads */
     struct lock lock;           /* protects what follows, but from the owner of TAKEN */
     atomic_uint_least64_t upto; /* where the last read ended */
@@ -234,7 +234,7 @@ static int prepare(struct handle *h, struct reply *ret)
     int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
     *ret = (struct reply){.scratch = h->room};
     if (err == 0)
-        err = shelf_read(h->file, h->off, h->size, ret);
+        err = tree_read(h->file, h->off, h->size, ret);
     if (ret->mapped) { /* the model's file would be kept until the program reads on */
         tree_reply_done(ret);
         err = -EAGAIN;
@@ -331,7 +331,7 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
         answer_computed(h->file, req, off, size);
         return;
     }
-    if (!h->ahead || !shelf_ahead(h->file)) {
+    if (!h->ahead || !tree_ahead(h->file)) {
         (void)answer_read(h->file, req, off, size, NULL);
         return;
     }
@@ -366,7 +366,7 @@ bool handles_no_edits(struct handles *l)
     return l->closed;
 }
 
-struct handle *handle_open(struct handles *l, struct shelf_file *file, struct shelf_dir *dir,
+struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes)
 {
     struct handle *h = calloc(1, sizeof(*h));
@@ -382,8 +382,8 @@ struct handle *handle_open(struct handles *l, struct shelf_file *file, struct sh
     h->file = file;
     h->dir = dir;
     h->writes = writes;
-    h->waits = file && shelf_waits(file);
-    h->ahead = file && shelf_ahead(file);
+    h->waits = file && tree_waits(file);
+    h->ahead = file && tree_ahead(file);
     atomic_init(&h->refs, 1);
     lock_init(&h->lock);
     LOCKED(&l->lock);
@@ -414,7 +414,7 @@ void handle_close(struct handles *l, struct handle *h)
         handles_edited(l);
 }
 
-struct shelf_file *handle_file(const struct handle *h)
+struct tree_file *handle_file(const struct handle *h)
 {
     return h->file;
 }

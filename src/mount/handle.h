@@ -24,7 +24,7 @@
 #include <fuse_lowlevel.h>
 
 #include "base/lock.h"
-#include "shelf/shelf_file.h"
+#include "shelf/shelf.h"
 
 /* Limit on the bytes read ahead for all open files together. */
 #define AHEAD_TOTAL ((size_t)64 << 20)
@@ -46,11 +46,11 @@ struct handles {
 
 /* A handle, which owns the opened file or folder, and an edit, if it writes: it is one for as long as it is open. NULL:
  * no memory, and these were closed. */
-struct handle *handle_open(struct handles *l, struct shelf_file *file, struct shelf_dir *dir,
+struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
 void handle_close(struct handles *l, struct handle *h);
 /* One of the two is NULL. */
-struct shelf_file *handle_file(const struct handle *h);
+struct tree_file *handle_file(const struct handle *h);
 struct shelf_dir *handle_dir(const struct handle *h);
 /* Answer a read of a file: exactly one reply, by this thread, by the one that already prepares these bytes, or later. */
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);

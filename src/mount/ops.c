@@ -9,7 +9,7 @@
 
 #include "base/order.h"
 #include "mount/processes.h"
-#include "shelf/shelf_file.h"
+#include "shelf/shelf.h"
 
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9
@@ -32,7 +32,7 @@ static struct handle *handle_of(const struct fuse_file_info *fi)
     return h;
 }
 
-static struct shelf_file *file_of(const struct fuse_file_info *fi)
+static struct tree_file *file_of(const struct fuse_file_info *fi)
 {
     return handle_file(handle_of(fi));
 }
@@ -68,9 +68,9 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 
 /* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`, and of an
  * edit if it writes: on -ENOMEM they are released. */
-static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f, bool writes)
+static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
-    bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
+    bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
     struct handle *h = handle_open(&m->handles, f, NULL, writes);
     if (!h)
         return -ENOMEM;
@@ -182,7 +182,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct tree_entry e;
     /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
-    struct shelf_file *f = fi ? file_of(fi) : NULL;
+    struct tree_file *f = fi ? file_of(fi) : NULL;
     look_at_rights(mnt_of(req), ino);
     int r = shelf_getattr(shelf_of(req), ino, f, &e);
     order_before(f);
@@ -202,7 +202,7 @@ static mode_t wanted_by(int flags)
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
-    struct shelf_file *f = NULL;
+    struct tree_file *f = NULL;
     look_at_rights(m, ino);
     bool writes = sys_open_changes(fi->flags);
     int r = check_rights(req, ino, wanted_by(fi->flags));
@@ -365,12 +365,12 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 struct parked {
     struct live_wait wait; /* first: done() gets its address */
     fuse_req_t req;
-    struct shelf_file *file; /* of its handle, or NULL */
-    size_t written;          /* of a write */
+    struct tree_file *file; /* of its handle, or NULL */
+    size_t written;         /* of a write */
     /* Of a setattr, else 0: the reply has the file's attributes. They are asked for by the writer's thread, which
      * waits for nothing that waits for it: the model stays open until then. */
     fuse_ino_t ino;
-    struct shelf_file *unopened; /* owned: of a truncation without a handle, or NULL */
+    struct tree_file *unopened; /* owned: of a truncation without a handle, or NULL */
 };
 
 static void on_done(struct live_wait *w, int result)
@@ -413,7 +413,7 @@ static void on_signal(fuse_req_t req, void *shelf)
 }
 
 /* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
-static struct parked *park(fuse_req_t req, struct shelf_file *file)
+static struct parked *park(fuse_req_t req, struct tree_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));
     if (!p) {
@@ -436,11 +436,25 @@ static struct handles *begin_edit(fuse_req_t req)
     return NULL;
 }
 
+static bool enter(fuse_req_t req, fuse_ino_t ino, int otherwise, struct at *ret)
+{
+    int r = shelf_enter(shelf_of(req), ino, otherwise, ret);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    return r == 0;
+}
+
 static void end_edit(struct handles **l)
 {
     if (*l)
         handles_edited(*l);
 }
+
+/* The tree of a node, in use until the end of the block; or that cannot be, and was replied. */
+#define ENTER(req, node, otherwise, name)      \
+    CLEANUP(shelf_leave) struct at name;       \
+    if (!enter(req, node, otherwise, &(name))) \
+    return
 
 /* It ends with the block: what waits to be written is written before the model is let go of. */
 #define EDIT(req, name)                                       \
@@ -459,7 +473,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
                       struct fuse_file_info *fi)
 {
     struct tree_entry e;
-    struct shelf_file *f;
+    struct tree_file *f;
     (void)mode; /* permissions come from the model */
     struct handles *edit = begin_edit(req);
     if (!edit)
@@ -485,17 +499,17 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
                      struct fuse_file_info *fi)
 {
-    struct shelf_file *f = file_of(fi);
+    struct tree_file *f = file_of(fi);
     (void)ino;
-    if (shelf_converts(f)) {
+    if (tree_converts(f)) {
         struct parked *p = park(req, f);
         if (!p)
             return;
         p->written = n;
-        finish(p, shelf_write(f, (uint64_t)off, bytes, n, &p->wait));
+        finish(p, tree_write(f, (uint64_t)off, bytes, n, &p->wait));
         return;
     }
-    int r = shelf_write(f, (uint64_t)off, bytes, n, NULL);
+    int r = tree_write(f, (uint64_t)off, bytes, n, NULL);
     order_before(f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
@@ -506,9 +520,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t n,
                          struct fuse_file_info *fi)
 {
-    struct shelf_file *f = file_of(fi);
+    struct tree_file *f = file_of(fi);
     (void)ino;
-    int r = shelf_allocate(f, mode, (uint64_t)off, (uint64_t)n);
+    int r = tree_allocate(f, mode, (uint64_t)off, (uint64_t)n);
     order_before(f);
     (void)fuse_reply_err(req, -r);
 }
@@ -518,7 +532,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     (void)ino;
     struct parked *p = park(req, file_of(fi));
     if (p)
-        finish(p, shelf_flush(p->file, &p->wait));
+        finish(p, tree_flush(p->file, &p->wait));
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -527,7 +541,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
     (void)datasync;
     struct parked *p = park(req, file_of(fi));
     if (p)
-        finish(p, shelf_fsync(p->file, &p->wait));
+        finish(p, tree_fsync(p->file, &p->wait));
 }
 
 static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -535,15 +549,17 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fus
     (void)ino;
     (void)datasync;
     (void)fi;
+    ENTER(req, ino, 0, at);
     struct parked *p = park(req, NULL);
     if (p)
-        finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
+        finish(p, at.use.tree ? tree_fsyncdir(at.use.tree, &p->wait) : 0);
 }
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     EDIT(req, edit);
-    (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
+    ENTER(req, parent, -EPERM, at);
+    (void)fuse_reply_err(req, -tree_unlink(at.use.tree, at.local, name));
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -559,7 +575,9 @@ static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, co
 {
     EDIT(req, edit);
     struct tree_entry e;
-    reply_entry(req, shelf_symlink(shelf_of(req), parent, name, target, &e), &e);
+    ENTER(req, parent, -EPERM, at);
+    int r = tree_symlink(at.use.tree, at.local, name, target, &e);
+    reply_entry(req, shelf_given(&at.use, r, &e), &e);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -580,7 +598,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 static int begin_truncate(struct parked *p, uint64_t size)
 {
     int r = p->file ? 0 : shelf_unopened_file(shelf_of(p->req), p->ino, &p->unopened);
-    return r < 0 ? r : shelf_truncate(p->file ? p->file : p->unopened, p->ino, size, &p->wait);
+    return r < 0 ? r : tree_truncate(p->file ? p->file : p->unopened, size, &p->wait);
 }
 
 /* chmod, chown and utimens succeed without effect: cp -p, rsync and install call them. */
@@ -600,15 +618,17 @@ static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const 
 {
     EDIT(req, edit);
     (void)flags;
+    ENTER(req, ino, -EOPNOTSUPP, at);
     struct parked *p = park(req, NULL);
     if (p)
-        finish(p, shelf_setxattr(shelf_of(req), ino, name, value, n, &p->wait));
+        finish(p, tree_setxattr(at.use.tree, at.local, name, value, n, &p->wait));
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     EDIT(req, edit);
-    (void)fuse_reply_err(req, -shelf_removexattr(shelf_of(req), ino, name));
+    ENTER(req, ino, -ENODATA, at);
+    (void)fuse_reply_err(req, -tree_removexattr(at.use.tree, at.local, name));
 }
 
 /* ---- not supported in metadata/ ---- */
@@ -618,7 +638,8 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     EDIT(req, edit);
     struct tree_entry e;
     (void)mode;
-    reply_entry(req, shelf_mkdir(shelf_of(req), parent, name, &e), &e);
+    ENTER(req, parent, -EPERM, at);
+    reply_entry(req, shelf_given(&at.use, tree_mkdir(at.use.tree, at.local, name, &e), &e), &e);
 }
 
 /* tar makes files this way, to set attributes before it writes the content. */
@@ -627,8 +648,9 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     EDIT(req, edit);
     struct tree_entry e;
     (void)dev;
-    int r = S_ISREG(mode) ? shelf_mknod(shelf_of(req), parent, name, &e) : -EPERM;
-    reply_entry(req, r, &e);
+    ENTER(req, parent, -EPERM, at);
+    int r = S_ISREG(mode) ? tree_mknod(at.use.tree, at.local, name, &e) : -EPERM;
+    reply_entry(req, shelf_given(&at.use, r, &e), &e);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
@@ -642,7 +664,8 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     EDIT(req, edit);
-    (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
+    ENTER(req, parent, -EPERM, at);
+    (void)fuse_reply_err(req, -tree_rmdir(at.use.tree, at.local, name));
 }
 
 const struct fuse_lowlevel_ops mnt_ops = {

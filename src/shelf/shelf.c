@@ -3,6 +3,7 @@
 #include "shelf/shelf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,95 @@
 
 #include "base/lock.h"
 #include "model/split.h"
-#include "shelf/at.h"
+#include "shelf/slots.h"
 #include "tree/history.h"
+
+/* ---- where a node is ---- */
+
+/* Of a model's folder what is not its tree's, by numbers in its slot that no tree uses. */
+enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
+
+static inline uint64_t extra_ino(uint32_t extra)
+{
+    return ino_make(INO_FIXED, extra, 0);
+}
+
+/* The number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: not an extra file. */
+static inline uint32_t extra_of(uint64_t local)
+{
+    bool fixed = (local & 3) == INO_FIXED && (local >> INO_KIND_BITS & INO_MAX_ROWS) == 0;
+    return fixed ? (uint32_t)(local >> (INO_KIND_BITS + INO_ROW_BITS)) : 0;
+}
+
+/* Nothing is in use. */
+static struct at at_node(const struct shelf *s, uint64_t node)
+{
+    const uint32_t slot = s->one ? 0 : ino_slot(node);
+    struct at at = {.node = node,
+                    .local = node,
+                    .in_tree = s->one != NULL,
+                    .own = !s->one && !slot,
+                    .use = {.tree = s->one}};
+    if (!slot)
+        return at;
+    at.node = ino_in_slot(slot, INO_ROOT);
+    at.local = ino_local(node);
+    at.model = at.local == INO_ROOT;
+    at.extra = extra_of(at.local);
+    at.in_tree = !at.model && !at.extra;
+    return at;
+}
+
+/* Use the tree that a node is in. */
+static int at_enter(struct shelf *s, struct at *at)
+{
+    const struct node n = ino_node(at->local);
+    int r = s->one ? 0 : slot_use(&s->slots, at->node, &at->use, NULL);
+    return r == 0 && at->use.slot && n.kind == NODE_KEY && n.number < at->use.slot->left.keys
+               ? -ESTALE
+               : r;
+}
+
+int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret)
+{
+    *ret = at_node(s, node);
+    return ret->in_tree ? at_enter(s, ret) : otherwise;
+}
+
+void shelf_leave(struct at *at)
+{
+    slot_leave(&at->use);
+}
+
+/* An entry of a tree, with the numbers of the mount. */
+static void entry_in_slot(const struct use *u, struct tree_entry *e)
+{
+    if (!u->slot)
+        return;
+    e->node = e->node ? ino_in_slot(ino_slot(u->slot->node), e->node) : 0;
+    e->attr.st_ino = slot_ino(u->slot, e->attr.st_ino);
+}
+
+int shelf_given(const struct use *u, int r, struct tree_entry *e)
+{
+    if (r == 0)
+        entry_in_slot(u, e);
+    if (r == 0 && u->slot)
+        slot_known(u->slot);
+    return r;
+}
+
+/* The line of a model that cannot be opened: 1; 0: it can be. */
+static int model_error(struct shelf *s, uint64_t node, struct buf *out)
+{
+    CLEANUP(slot_leave) struct use u = {0};
+    struct err e = {0};
+    int r = slot_use(&s->slots, node, &u, &e);
+    if (r == 0 || r == -ESTALE || r == -ENOMEM)
+        return r;
+    buf_printf(out, "%s\n", e.msg);
+    return buf_error(out) ? buf_error(out) : 1;
+}
 
 /* ---- open and close ---- */
 
@@ -139,7 +227,7 @@ static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 
 static int ask_node(struct shelf *s, uint64_t node, struct wanted *w, struct err *e)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, node);
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
     if (s->one ? node != INO_ROOT : !at.model)
         return err_set(e, -EINVAL, "it is a directory, and not a mount of a model");
     int r = s->one ? 0 : slot_use(&s->slots, at.node, &at.use, e);
@@ -271,7 +359,7 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 
 bool shelf_look(struct shelf *s, uint64_t node)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, node);
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
     if (!at.in_tree) /* the kernel keeps nothing of these */
         return false;
     if (s->one) {
@@ -498,7 +586,7 @@ static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, parent);
+    CLEANUP(shelf_leave) struct at at = at_node(s, parent);
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
     if (at.own)
@@ -509,7 +597,7 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     r = at_enter(s, &at);
     if (r < 0) /* a model that cannot be opened has no other names */
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
-    return at_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
+    return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
 }
 
 bool shelf_never(const struct shelf *s, uint64_t parent)
@@ -527,10 +615,9 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
         slot_forget(&s->slots, at.node, at.local, n);
 }
 
-int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
-                  struct tree_entry *ret)
+int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, node);
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
     int r;
     if (at.extra) {
         r = slot_hold(&s->slots, at.node, &at.use);
@@ -538,10 +625,11 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
     }
     if (!at.in_tree)
         return slot_entry(s, node, ret);
-    const struct use *u = f && f->use.tree ? &f->use : &at.use;
-    r = u == &at.use ? at_enter(s, &at) : 0;
+    const bool opened = f && f->tree;
+    const struct use *u = opened ? &(struct use){f->owner, f->tree} : &at.use;
+    r = opened ? 0 : at_enter(s, &at);
     if (r == 0)
-        r = tree_getattr(u->tree, at.local, f ? f->file : NULL, ret);
+        r = tree_getattr(u->tree, at.local, opened ? f : NULL, ret);
     if (r == 0)
         entry_in_slot(u, ret);
     return r;
@@ -549,7 +637,7 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, node);
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
     if (at.own || at.model || at.extra == EXTRA_ERROR)
         return -EINVAL;
     int r = at.extra ? slot_hold(&s->slots, at.node, &at.use) : at_enter(s, &at);
@@ -621,7 +709,7 @@ void shelf_closedir(struct shelf_dir *d)
     listing_free(&d->list);
     if (d->tree)
         tree_closedir(d->tree);
-    at_leave(&d->at);
+    shelf_leave(&d->at);
     free(d);
 }
 
@@ -740,7 +828,7 @@ static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
 
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, node);
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))
@@ -753,7 +841,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
 
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
 {
-    CLEANUP(at_leave) struct at at = at_node(s, node);
+    CLEANUP(shelf_leave) struct at at = at_node(s, node);
     bool read_only = s->opt.tree.read_only;
     if (at.in_tree) {
         int r = at_enter(s, &at);
@@ -766,4 +854,140 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
     if (read_only && at.local == INO_ROOT)
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
     return buf_error(out);
+}
+
+/* ---- open files ---- */
+
+static int read_own(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    ssize_t got = pread(f->fd, r->scratch, n, (off_t)off);
+    r->bytes = r->scratch;
+    r->len = got < 0 ? 0 : (size_t)got;
+    return got < 0 ? -errno : 0;
+}
+
+static void close_own(struct tree_file *f)
+{
+    (void)close(f->fd);
+}
+
+static const struct file_ops file_own = {.read = read_own, .release = close_own};
+static const struct file_ops file_error = {.read = file_read_text};
+
+/* A text of a store: the file itself. */
+static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
+{
+    CLEANUP(reach_close) struct found found = FOUND_NONE;
+    CLEANUP(slot_leave) struct use u = {0};
+    int r = slot_hold(&s->slots, node, &u);
+    if (r < 0)
+        return r;
+    r = u.slot->kind != ITEM_TEXT ? -EISDIR : sys_open_changes(flags) ? -EPERM : 0;
+    if (r == 0)
+        r = reach_again(&s->reach, u.slot->real, &found);
+    if (r == 0 && (found.st.st_ino != u.slot->st.st_ino || found.st.st_dev != u.slot->st.st_dev))
+        r = -ESTALE;
+    if (r == 0)
+        r = reach_read(&found);
+    if (r < 0)
+        return r;
+    f->ops = &file_own;
+    f->fd = r;
+    f->cacheable = true;
+    return 0;
+}
+
+static int open_error(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
+{
+    int r = sys_open_changes(flags) ? -EPERM : model_error(s, node, &f->text);
+    f->ops = &file_error;
+    return r == 1 ? 0 : r == 0 ? -ESTALE : r;
+}
+
+/* What a tree has opened keeps its slot in use. */
+static void keep(struct at *at, struct tree_file *f)
+{
+    f->owner = at->use.slot;
+    at->use.slot = NULL;
+}
+
+int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret)
+{
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(s, node, -EISDIR, &at);
+    if (r == 0)
+        r = tree_open_file(at.use.tree, at.local, flags, ret);
+    if (r == 0)
+        keep(&at, *ret);
+    if (at.in_tree || !(at.own || at.extra == EXTRA_ERROR))
+        return r;
+    struct tree_file *f = tree_file_new(NULL, 0);
+    if (!f)
+        return -ENOMEM;
+    r = at.own ? open_own(s, node, flags, f) : open_error(s, at.node, flags, f);
+    if (r < 0)
+        (void)tree_release(f);
+    else
+        *ret = f;
+    return r;
+}
+
+int shelf_release(struct tree_file *f)
+{
+    struct use u = {.slot = f->owner};
+    int r = tree_release(f);
+    slot_leave(&u);
+    return r;
+}
+
+/* ---- edit ---- */
+
+int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret)
+{
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(s, node, -EPERM, &at);
+    struct tree_file *f = r == 0 ? tree_file_new(at.use.tree, at.local) : NULL;
+    if (!f)
+        return r < 0 ? r : -ENOMEM;
+    keep(&at, f);
+    *ret = f;
+    return 0;
+}
+
+int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
+                 struct tree_entry *ret, struct tree_file **file)
+{
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(s, parent, -EPERM, &at);
+    if (r == 0)
+        r = shelf_given(&at.use, tree_create(at.use.tree, at.local, name, flags, ret, file), ret);
+    if (r == 0)
+        keep(&at, *file);
+    return r;
+}
+
+int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
+                 const char *new_name, unsigned flags, struct live_wait *w)
+{
+    CLEANUP(shelf_leave) struct at at = at_node(s, parent);
+    const struct at to = at_node(s, new_parent);
+    if (!at.in_tree || to.own || (!to.in_tree && to.node == at.node))
+        return -EPERM;
+    if (to.node != at.node && !s->one)
+        return -EXDEV;
+    int r = at_enter(s, &at);
+    return r < 0 ? r : tree_rename(at.use.tree, at.local, name, to.local, new_name, flags, w);
+}
+
+static void interrupt(const struct use *u, void *request)
+{
+    tree_interrupt(u->tree, request);
+}
+
+void shelf_interrupt(struct shelf *s, const void *request)
+{
+    if (s->one)
+        tree_interrupt(s->one, request);
+    else
+        (void)slots_each(&s->slots, interrupt, (void *)request);
 }

@@ -20,8 +20,25 @@
 #include "tree/tree.h"
 
 struct shelf;
-struct shelf_file;
 struct shelf_dir;
+struct slot;
+
+/* What is used of a model. */
+struct use {
+    struct slot *slot; /* NULL: nothing, or the model that is mounted alone */
+    struct tree *tree; /* NULL: it was not opened for this */
+};
+
+/* A node of a mount, as the calls see it. */
+struct at {
+    uint64_t node;  /* of the slot: a folder or text, or the folder of the model that it is in */
+    uint64_t local; /* the number in the slot: that of the tree, if it is: */
+    bool in_tree;   /* of a model; else it is: */
+    bool own;       /* a folder or text of the shelf itself */
+    bool model;     /* a model's folder in a mount of many */
+    uint32_t extra; /* a file in such a folder */
+    struct use use;
+};
 
 struct shelf_options {
     struct tree_options tree;
@@ -70,7 +87,7 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
 bool shelf_look(struct shelf *s, uint64_t node);
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
 /* file may be NULL: an open file of the node. */
-int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *file,
+int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *file,
                   struct tree_entry *ret);
 int shelf_statfs(struct shelf *s, struct statvfs *ret);
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out);
@@ -86,5 +103,29 @@ bool shelf_dir_cacheable(const struct shelf_dir *d);
 /* As tree_readdir(). */
 int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                   struct tree_entry *ret);
+
+/* ---- open files, and calls that edit: those of a tree ---- */
+
+/* tree/file.h has all other calls of an open file; but it is shelf_release() that ends it. */
+int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret);
+int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
+                 struct tree_entry *ret, struct tree_file **file);
+/* A node that may be edited, as a file that is not open, for truncate(2): its model stays open until
+ * shelf_release(). 0, -EPERM, -ENOMEM, or why the model cannot be opened. */
+int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
+int shelf_release(struct tree_file *f);
+
+/*
+ * Use the tree that a node is in, for one of its calls: it is opened if it is closed, and the node is ret->local
+ * there. `otherwise`: of what is in no tree. -errno: why it cannot be opened. shelf_leave() it in any case.
+ */
+int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
+void shelf_leave(struct at *at);
+/* If r is 0 the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
+int shelf_given(const struct use *u, int r, struct tree_entry *e);
+/* Of a folder; and to another one: within a model. */
+int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
+                 const char *new_name, unsigned flags, struct live_wait *w);
+void shelf_interrupt(struct shelf *s, const void *request);
 
 #endif

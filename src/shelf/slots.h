@@ -122,12 +122,6 @@ static inline bool slot_rests(const struct slot *slot)
     return slot->tree && !slot->busy && !slot->uses;
 }
 
-/* What is used of a slot. */
-struct use {
-    struct slot *slot; /* NULL: nothing, or the model that is mounted alone */
-    struct tree *tree; /* NULL: it was not opened for this */
-};
-
 /* 0, -ENOMEM. slots_free() in both cases. */
 int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
 /* Add a line for each edit that is not in its file, by model and key. */
@@ -168,5 +162,15 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 /* By its own node. Under the lock. */
 struct slot *slots_at(const struct slots *s, uint64_t node);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
+
+/* What a mount shows (shelf.h). */
+struct shelf {
+    struct shelf_options opt;
+    struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a folder */
+    _Atomic(uint64_t) rights; /* its tree_look() of the last time; 0: never */
+    bool store;               /* the folder is a store when it is mounted */
+    struct reach reach;
+    struct slots slots;
+};
 
 #endif

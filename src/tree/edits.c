@@ -9,7 +9,6 @@
 
 #include "check/summary.h"
 #include "edit/commit.h"
-#include "tree/handle.h"
 
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
  * edited. -EROFS, -EACCES. */
@@ -32,28 +31,12 @@ static int new_name(struct tree *t, uint64_t parent, const char *name, struct li
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file)
 {
-    struct live_attr a;
     struct live *l;
     struct node dir = ino_node(parent);
     if (tensors_has(t, &dir))
         return tensors_create(t, &dir, name, flags, ret, file);
     int r = new_name(t, parent, name, &l);
-    if (r < 0)
-        return r;
-    struct tree_file *f = handle_new(t, (struct node){.kind = NODE_KEY});
-    if (!f)
-        return -ENOMEM;
-    r = live_create(l, name, flags, &a, &f->live);
-    if (r == 0) {
-        f->ops = &handle_key;
-        f->node.number = a.number;
-        r = keys_entry(t, &a, ret);
-    }
-    if (r < 0)
-        (void)tree_release(t, f);
-    else
-        *file = f;
-    return r;
+    return r < 0 ? r : keys_create(t, l, name, flags, ret, file);
 }
 
 int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -64,7 +47,7 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
     struct node dir = ino_node(parent);
     if (tensors_has(t, &dir)) {
         int r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
-        return r < 0 ? r : tree_release(t, f);
+        return r < 0 ? r : tree_release(f);
     }
     int r = new_name(t, parent, name, &l);
     if (r == 0)
@@ -72,51 +55,9 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
-int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
-               struct live_wait *w)
+int tree_fsyncdir(struct tree *t, struct live_wait *w)
 {
-    return f->ops->write ? f->ops->write(t, f, off, bytes, n, w) : -EBADF;
-}
-
-bool tree_converts(const struct tree_file *f)
-{
-    return f->converts;
-}
-
-int tree_allocate(struct tree *t, struct tree_file *f, int mode, uint64_t off, uint64_t n)
-{
-    if (!f->ops->allocate || mode & ~FALLOC_FL_KEEP_SIZE)
-        return -EOPNOTSUPP;
-    return f->ops->allocate(t, f, off, n, mode & FALLOC_FL_KEEP_SIZE);
-}
-
-int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
-                  struct live_wait *w)
-{
-    struct node n = tree_node(t, node);
-    struct live *l;
-    if (file && file->ops->truncate)
-        return file->ops->truncate(t, file, size, w);
-    if (!t->writable)
-        return -EROFS;
-    if (n.kind == NODE_TENSOR_FILE && t->opt.tensors)
-        return tensors_truncate(t, &n, size, w);
-    if (n.kind != NODE_KEY)
-        return tensors_fixed(t, &n) ? -EROFS : -EACCES;
-    int r = begin_editing(t, &l);
-    return r < 0 ? r : live_truncate(l, n.number, NULL, size, w);
-}
-
-int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w)
-{
-    return f->ops->flush ? f->ops->flush(t, f, w) : 0;
-}
-
-int tree_fsync(struct tree *t, struct tree_file *f, struct live_wait *w)
-{
-    if (!f)
-        return t->live ? live_fsync(t->live, NULL, w) : 0;
-    return f->ops->fsync ? f->ops->fsync(t, f, w) : tensors_fsync(t, &f->node, w);
+    return t->live ? live_fsync(t->live, NULL, w) : 0;
 }
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)

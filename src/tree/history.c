@@ -60,7 +60,7 @@ int tree_sync(struct tree *t)
 {
     struct waiting x;
     wait_begin(&x);
-    return wait_end(&x, tree_fsync(t, NULL, &x.wait));
+    return wait_end(&x, tree_fsyncdir(t, &x.wait));
 }
 
 int tree_retire(struct tree *t)

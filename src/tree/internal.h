@@ -169,6 +169,8 @@ int keys_list(struct tree *t, struct live_list *list);
 int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 int keys_open(struct tree *t, struct tree_file *f, int flags);
+int keys_create(struct tree *t, struct live *l, const char *name, int flags, struct tree_entry *ret,
+                struct tree_file **file);
 int keys_facts(struct tree *t, uint32_t number, struct live_facts *ret);
 int keys_forgive(struct tree *t, uint32_t number);
 

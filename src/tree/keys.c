@@ -5,7 +5,7 @@
  */
 #include "base/lock.h"
 #include "text/type_name.h"
-#include "tree/handle.h"
+#include "tree/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -140,6 +140,49 @@ static int open_fixed(struct snapshot *g, uint32_t kv, int flags, struct live_te
     return 0;
 }
 
+static int read_key(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    r->bytes = r->scratch;
+    r->len = live_read(f->tree->live, f->live, off, n, r->scratch);
+    return 0;
+}
+
+static int write_key(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+                     struct live_wait *w)
+{
+    (void)w;
+    return live_write(f->tree->live, f->live, off, bytes, n);
+}
+
+static int truncate_key(struct tree_file *f, uint64_t size, struct live_wait *w)
+{
+    return live_truncate(f->tree->live, f->node.number, f->live, size, w);
+}
+
+static int flush_key(struct tree_file *f, struct live_wait *w)
+{
+    return live_flush(f->tree->live, f->live, w);
+}
+
+static int fsync_key(struct tree_file *f, struct live_wait *w)
+{
+    return live_fsync(f->tree->live, f->live, w);
+}
+
+static void release_key(struct tree_file *f)
+{
+    live_release(f->tree->live, f->live);
+}
+
+static const struct file_ops file_key = {.read = read_key,
+                                         .write = write_key,
+                                         .truncate = truncate_key,
+                                         .flush = flush_key,
+                                         .fsync = fsync_key,
+                                         .release = release_key};
+static const struct file_ops file_key_text = {
+    .read = file_read_text, .fsync = fsync_key, .release = release_key};
+
 /* A large text takes a while: it is rendered without a lock. */
 int keys_open(struct tree *t, struct tree_file *f, int flags)
 {
@@ -152,7 +195,8 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
         return r;
     r = l ? live_open_file(l, f->node.number, flags, &f->live, &text)
           : open_fixed(v.snap, f->node.number, flags, &text);
-    f->ops = !f->live ? &handle_text : text.fixed ? &handle_key_text : &handle_key;
+    if (f->live)
+        f->ops = text.fixed ? &file_key_text : &file_key;
     f->text = text.bytes;
     if (r == 0 && text.value.snap)
         r = render_key(t, &text.value, f);
@@ -160,48 +204,25 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
     return r;
 }
 
-static int read_key(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+int keys_create(struct tree *t, struct live *l, const char *name, int flags, struct tree_entry *ret,
+                struct tree_file **file)
 {
-    r->bytes = r->scratch;
-    r->len = live_read(t->live, f->live, off, n, r->scratch);
-    return 0;
+    struct live_attr a;
+    struct tree_file *f = tree_file_new(t, ino_key(0));
+    if (!f)
+        return -ENOMEM;
+    int r = live_create(l, name, flags, &a, &f->live);
+    if (r == 0) {
+        f->ops = &file_key;
+        f->node.number = a.number;
+        r = keys_entry(t, &a, ret);
+    }
+    if (r < 0)
+        (void)tree_release(f);
+    else
+        *file = f;
+    return r;
 }
-
-static int write_key(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
-                     struct live_wait *w)
-{
-    (void)w;
-    return live_write(t->live, f->live, off, bytes, n);
-}
-
-static int truncate_key(struct tree *t, struct tree_file *f, uint64_t size, struct live_wait *w)
-{
-    return live_truncate(t->live, f->node.number, f->live, size, w);
-}
-
-static int flush_key(struct tree *t, struct tree_file *f, struct live_wait *w)
-{
-    return live_flush(t->live, f->live, w);
-}
-
-static int fsync_key(struct tree *t, struct tree_file *f, struct live_wait *w)
-{
-    return live_fsync(t->live, f->live, w);
-}
-
-static void release_key(struct tree *t, struct tree_file *f)
-{
-    live_release(t->live, f->live);
-}
-
-const struct handle_ops handle_key = {.read = read_key,
-                                      .write = write_key,
-                                      .truncate = truncate_key,
-                                      .flush = flush_key,
-                                      .fsync = fsync_key,
-                                      .release = release_key};
-const struct handle_ops handle_key_text = {
-    .read = handle_read_text, .fsync = fsync_key, .release = release_key};
 
 static int facts_fixed(const struct snapshot *g, uint32_t number, struct live_facts *ret)
 {

@@ -333,6 +333,11 @@ int tree_statfs(struct tree *t, struct statvfs *ret)
     return 0;
 }
 
+void tree_stop(struct tree *t)
+{
+    work_stop(t->work);
+}
+
 /* ---- what is not in the file, from one tree to the next ---- */
 
 /* Of a tree before, or of this one; of a new tensor that was lost not if there is one of its name by now. */

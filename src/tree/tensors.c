@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/count.h"
-#include "tree/handle.h"
 
 /* ---- whether it can be edited ---- */
 
@@ -49,57 +48,56 @@ int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n
 
 /* ---- open views ---- */
 
-static int read_view(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+static int read_view(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->bytes = r->scratch;
-    return live_view_read(t->live, f->view, off, r->scratch, n, &r->len);
+    return live_view_read(f->tree->live, f->view, off, r->scratch, n, &r->len);
 }
 
-static int write_view(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes,
-                      size_t n, struct live_wait *w)
+static int write_view(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+                      struct live_wait *w)
 {
-    return live_view_write(t->live, f->view, off, bytes, n, w);
+    return live_view_write(f->tree->live, f->view, off, bytes, n, w);
 }
 
-static int truncate_view(struct tree *t, struct tree_file *f, uint64_t size, struct live_wait *w)
+static int truncate_view(struct tree_file *f, uint64_t size, struct live_wait *w)
 {
     (void)w;
-    return live_view_truncate(t->live, f->view, size);
+    return live_view_truncate(f->tree->live, f->view, size);
 }
 
-static int allocate_view(struct tree *t, struct tree_file *f, uint64_t off, uint64_t n,
-                         bool keep_size)
+static int allocate_view(struct tree_file *f, uint64_t off, uint64_t n, bool keep_size)
 {
-    return live_view_allocate(t->live, f->view, off, n, keep_size);
+    return live_view_allocate(f->tree->live, f->view, off, n, keep_size);
 }
 
-static int flush_view(struct tree *t, struct tree_file *f, struct live_wait *w)
+static int flush_view(struct tree_file *f, struct live_wait *w)
 {
-    return live_view_flush(t->live, f->view, w);
+    return live_view_flush(f->tree->live, f->view, w);
 }
 
-static int fsync_view(struct tree *t, struct tree_file *f, struct live_wait *w)
+static int fsync_view(struct tree_file *f, struct live_wait *w)
 {
-    return live_view_fsync(t->live, f->view, w);
+    return live_view_fsync(f->tree->live, f->view, w);
 }
 
-static void release_view(struct tree *t, struct tree_file *f)
+static void release_view(struct tree_file *f)
 {
-    live_view_release(t->live, f->view);
+    live_view_release(f->tree->live, f->view);
 }
 
-static const struct handle_ops handle_view = {.read = read_view,
-                                              .write = write_view,
-                                              .truncate = truncate_view,
-                                              .allocate = allocate_view,
-                                              .flush = flush_view,
-                                              .fsync = fsync_view,
-                                              .release = release_view};
+static const struct file_ops file_view = {.read = read_view,
+                                          .write = write_view,
+                                          .truncate = truncate_view,
+                                          .allocate = allocate_view,
+                                          .flush = flush_view,
+                                          .fsync = fsync_view,
+                                          .release = release_view};
 
 /* It is an open view from here on, of f->row, and owns that. */
 static void take_view(struct tree_file *f, struct live_view *view)
 {
-    f->ops = &handle_view;
+    f->ops = &file_view;
     f->view = view;
     f->converts = f->row->text != NULL;
 }
@@ -363,11 +361,10 @@ int tensors_opened(struct tree *t, struct tree_file *f)
     return node_was_looked(t, &f->node) ? -ESTALE : 0;
 }
 
-bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
-                  struct reply *r, int *ret)
+bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret)
 {
-    *ret = live_view_read_node(tensors_live(t), f->node.number, f->node.row, off, r->scratch, n,
-                               &r->len);
+    *ret = live_view_read_node(tensors_live(f->tree), f->node.number, f->node.row, off, r->scratch,
+                               n, &r->len);
     r->bytes = r->scratch;
     return *ret != -ESTALE;
 }
@@ -511,14 +508,13 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
         r = row_of_helper(t, dir, &row);
     else if (r == 0)
         r = row_to_make(t, dir, name, flags, &row);
-    const struct node node = {.kind = NODE_TENSOR_FILE, .row = row};
-    struct tree_file *f = r == 0 ? handle_new(t, node) : NULL;
+    struct tree_file *f = r == 0 ? tree_file_new(t, ino_tensor_file(0, row)) : NULL;
     if (!f)
         return r < 0 ? r : -ENOMEM;
     f->row = node_row(&f->node);
     r = helper ? create_helper(t, l, dir, name, flags, f, ret) : create_row(t, l, dir, f, ret);
     if (r < 0)
-        (void)tree_release(t, f);
+        (void)tree_release(f);
     else
         *file = f;
     return r;
@@ -535,7 +531,7 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w)
 {
-    struct tree_file f = {.node = *n};
+    struct tree_file f = {.tree = t, .node = *n};
     int r = open_view(t, &f, O_WRONLY);
     if (r < 0)
         return r;

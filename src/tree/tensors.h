@@ -49,8 +49,7 @@ int tensors_join(struct tree *t, struct tree_file *f);
 /* A file was opened to be read, which may be written. -ESTALE: it is to be looked up again. */
 int tensors_opened(struct tree *t, struct tree_file *f);
 /* Read what is written to its node. False: it is to be read as it is stored. */
-bool tensors_read(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
-                  struct reply *r, int *ret);
+bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
 /* The entry of a draft's node. 0: it is not one; 1; -errno. */
 int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* The entry of a node that was replaced after the kernel looked it up, with the attributes of the file as

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The model as a tree: finding and listing what is in it. See tree.h. */
-#include "tree/handle.h"
+#include "tree/internal.h"
 #include "tree/tensors.h"
 
 #include <errno.h>
@@ -386,25 +386,4 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
     node_forget(t, &at, n);
     if (at.kind == NODE_KEY)
         keys_forget(t, at.number, n);
-}
-
-int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
-{
-    struct tree_file *f = handle_new(t, tree_node(t, node));
-    if (!f)
-        return -ENOMEM;
-    f->cacheable = !t->writable;
-    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : tensors_open(t, f, flags);
-    if (r == 0 && f->node.kind != NODE_KEY) {
-        r = row_open(t, f, flags);
-        r = r == 0 ? tensors_opened(t, f) : r == -ESTALE ? tensors_join(t, f) : r;
-    }
-    r = r > 0 ? 0 : r;
-    if (r == 0)
-        r = buf_error(&f->text);
-    if (r < 0)
-        (void)tree_release(t, f);
-    else
-        *ret = f;
-    return r;
 }

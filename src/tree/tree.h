@@ -15,12 +15,11 @@
 #include "base/err.h"
 #include "base/logger.h"
 #include "live/live.h"
-#include "tree/files.h"
+#include "tree/file.h"
 #include "tree/ino.h"
 #include "text/name.h"
 
 struct tree;
-struct tree_file;
 struct tree_dir;
 
 struct tree_options {
@@ -168,30 +167,8 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
 /* The program that waits with `request` is to stop: -EINTR. What was accepted is written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
-/*
- * Open a file; flags as of open(2). It keeps the snapshot that it saw, if that is what it shows.
- */
-int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
-int tree_release(struct tree *t, struct tree_file *f);
-/* True if the kernel may keep what it read of this file. */
-bool tree_cacheable(const struct tree_file *f);
-/* True if what it kept of it before is right. It is not once the model's file was cut: the page in
- * which it ends now may have been read in the moment of the cut, with zeros behind the end. */
-bool tree_cached_right(const struct tree_file *f);
-/* True if reads of this file decode: to do so ahead of a program pays, until what it shows is written. */
-bool tree_ahead(const struct tree_file *f);
-/*
- * Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's, all else of *r zero;
- * the answer is good until scratch is used again, tree_reply_done() or the release.
- * 0, -EIO, -ENOMEM. Of a file that tree_waits() r->wait is the caller's too: LIVE_PARKED: its done()
- * is called when what the bytes show is computed; then read again.
- */
-int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
-bool tree_waits(const struct tree_file *f);
 /* Before the end: reads that wait are answered with -EINTR, and nothing is computed any more. */
 void tree_stop(struct tree *t);
-/* After each tree_read(), when the answer was given. */
-void tree_reply_done(struct reply *r);
 
 /* Extended attributes: the value, or the NUL-separated names, into `out`. -ENODATA. */
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);
@@ -206,19 +183,8 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file);
 /* mknod(2) of a regular file: what is written to it next, if something is soon, is its first content. */
 int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-/* w: as tree_converts() says, else it may be NULL. */
-int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
-               struct live_wait *w);
-/* True if a write may take long: it waits then, and a signal may end it. */
-bool tree_converts(const struct tree_file *f);
-/* fallocate(2), without effect but for the size. -EOPNOTSUPP. */
-int tree_allocate(struct tree *t, struct tree_file *f, int mode, uint64_t off, uint64_t n);
-/* file may be NULL: truncate(2). */
-int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
-                  struct live_wait *w);
-int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w);
-/* file NULL: of the folder. All that was accepted is durable after it. */
-int tree_fsync(struct tree *t, struct tree_file *file, struct live_wait *w);
+/* Of a folder: all that was accepted is durable after it. */
+int tree_fsyncdir(struct tree *t, struct live_wait *w);
 int tree_unlink(struct tree *t, uint64_t parent, const char *name);
 /* flags as of renameat2(2). */
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,

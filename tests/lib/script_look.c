@@ -23,7 +23,7 @@ static void expect(struct run *r, const char *got, const char *want)
 static void read_all(struct run *r, struct tree_file *f, struct buf *out)
 {
     struct reply reply = {.scratch = malloc(1 << 16)};
-    int got = tree_read(r->t, f, 0, 1 << 16, &reply);
+    int got = tree_read(f, 0, 1 << 16, &reply);
     if (got < 0)
         script_fail(r, "cannot be read: %s", strerror(-got));
     else
@@ -275,8 +275,8 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     if (r->failed)
         return 0;
     if (w >= r->waiter && w < r->waiter + WAITS)
-        return tree_fsync(r->t, f, &w->wait);
-    int got = script_wait_here(w, tree_fsync(r->t, f, &w->wait));
+        return f ? tree_fsync(f, &w->wait) : tree_fsyncdir(r->t, &w->wait);
+    int got = script_wait_here(w, f ? tree_fsync(f, &w->wait) : tree_fsyncdir(r->t, &w->wait));
     if (got < 0 || r->lenient || f)
         return got;
     struct content now = shown(r);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "script_run.h"
+#include "tree_edit.h"
 #include "tree_image.h"
 #include "tree/history.h"
 
@@ -91,10 +92,10 @@ static int op_open(struct run *r, char **arg, struct waiter *w)
     return script_open(r, arg[1], script_flags(r, arg + 2), &r->handle[arg[0][0] - 'A']);
 }
 
-static int put(struct run *r, struct handle *h, const char *text, uint64_t at, struct waiter *w)
+static int put(struct handle *h, const char *text, uint64_t at, struct waiter *w)
 {
     size_t n = strlen(text);
-    int got = script_wait_here(w, tree_write(r->t, h->f, at, text, n, &w->wait));
+    int got = script_wait_here(w, tree_write(h->f, at, text, n, &w->wait));
     if (got == 0)
         h->at = at + n;
     return got;
@@ -103,18 +104,18 @@ static int put(struct run *r, struct handle *h, const char *text, uint64_t at, s
 static int op_write(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = script_handle(r, arg[0]);
-    return h->f ? put(r, h, arg[1], arg[2] ? script_number(r, arg[2]) : h->at, w) : 0;
+    return h->f ? put(h, arg[1], arg[2] ? script_number(r, arg[2]) : h->at, w) : 0;
 }
 
 static int op_flush(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = script_handle(r, arg[0]);
-    return h->f ? tree_flush(r->t, h->f, &w->wait) : 0;
+    return h->f ? tree_flush(h->f, &w->wait) : 0;
 }
 
 void script_release(struct run *r, struct handle *h)
 {
-    (void)tree_release(r->t, h->f);
+    (void)tree_release(h->f);
     tree_forget(r->t, h->node, 1);
     *h = (struct handle){0};
 }
@@ -131,7 +132,7 @@ static int op_release(struct run *r, char **arg, struct waiter *w)
 /* The kernel releases whatever the flush came to. */
 static int close_handle(struct run *r, struct handle *h, struct waiter *w)
 {
-    int got = script_wait_here(w, tree_flush(r->t, h->f, &w->wait));
+    int got = script_wait_here(w, tree_flush(h->f, &w->wait));
     script_release(r, h);
     return got;
 }
@@ -145,15 +146,15 @@ static int op_close(struct run *r, char **arg, struct waiter *w)
 static int op_trunc(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = script_handle(r, arg[0]);
-    return h->f ? tree_truncate(r->t, h->node, h->f, script_number(r, arg[1]), &w->wait) : 0;
+    return h->f ? tree_truncate(h->f, script_number(r, arg[1]), &w->wait) : 0;
 }
 
 static int op_allocate(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = script_handle(r, arg[0]);
     (void)w;
-    return h->f ? tree_allocate(r->t, h->f, arg[3] ? FALLOC_FL_KEEP_SIZE : 0,
-                                script_number(r, arg[1]), script_number(r, arg[2]))
+    return h->f ? tree_allocate(h->f, arg[3] ? FALLOC_FL_KEEP_SIZE : 0, script_number(r, arg[1]),
+                                script_number(r, arg[2]))
                 : 0;
 }
 
@@ -166,9 +167,9 @@ int script_redirect(struct run *r, const char *name, int flags, const char *text
     int got = script_open(r, name, O_WRONLY | O_CREAT | flags, &h);
     if (got < 0)
         return got;
-    got = script_wait_here(w, tree_flush(r->t, h.f, &w->wait));
+    got = script_wait_here(w, tree_flush(h.f, &w->wait));
     if (got == 0 && *text)
-        got = put(r, &h, text, 0, w);
+        got = put(&h, text, 0, w);
     int closed = close_handle(r, &h, w);
     return got ? got : closed;
 }
@@ -189,8 +190,7 @@ static int op_truncate(struct run *r, char **arg, struct waiter *w)
     int got = tree_lookup(r->t, script_folder(), arg[0], &e);
     if (got < 0)
         return got;
-    got =
-        script_wait_here(w, tree_truncate(r->t, e.node, NULL, script_number(r, arg[1]), &w->wait));
+    got = script_wait_here(w, truncate_node(r->t, e.node, script_number(r, arg[1]), &w->wait));
     tree_forget(r->t, e.node, 1);
     return got;
 }

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "live/tensors.h"
 #include "script_run.h"
+#include "tree_edit.h"
 #include "tree_image.h"
 
 enum { FLOATS = 64, RENAME_NEW = 1 };
@@ -112,10 +113,10 @@ static int put_bytes(struct run *r, const char *path, int flags, const void *byt
     int got = open_tensor(r, path, O_WRONLY | O_CREAT | flags, &h);
     if (got < 0)
         return got;
-    got = script_wait_here(w, tree_flush(r->t, h.f, &w->wait));
+    got = script_wait_here(w, tree_flush(h.f, &w->wait));
     if (got == 0 && n)
-        got = script_wait_here(w, tree_write(r->t, h.f, 0, bytes, n, &w->wait));
-    int closed = script_wait_here(w, tree_flush(r->t, h.f, &w->wait));
+        got = script_wait_here(w, tree_write(h.f, 0, bytes, n, &w->wait));
+    int closed = script_wait_here(w, tree_flush(h.f, &w->wait));
     script_release(r, &h);
     return got ? got : closed;
 }
@@ -155,7 +156,7 @@ static int op_tpoke(struct run *r, char **arg, struct waiter *w)
     uint8_t bytes[4 * FLOATS];
     size_t n = floats_of(arg[2], bytes);
     struct handle *h = script_handle(r, arg[0]);
-    return h->f ? tree_write(r->t, h->f, script_number(r, arg[1]), bytes, n, &w->wait) : 0;
+    return h->f ? tree_write(h->f, script_number(r, arg[1]), bytes, n, &w->wait) : 0;
 }
 
 static int op_tdots(struct run *r, char **arg, struct waiter *w)
@@ -164,7 +165,7 @@ static int op_tdots(struct run *r, char **arg, struct waiter *w)
     uint64_t n = script_number(r, arg[1]), step = script_number(r, arg[2]);
     int got = 0;
     for (uint64_t i = 0; h->f && got == 0 && i < n; i++)
-        got = script_wait_here(w, tree_write(r->t, h->f, i * step, "X", 1, &w->wait));
+        got = script_wait_here(w, tree_write(h->f, i * step, "X", 1, &w->wait));
     return got;
 }
 
@@ -178,7 +179,7 @@ static int op_tnpy(struct run *r, char **arg, struct waiter *w)
                        "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", arg[1]);
     memset(bytes + 10 + len, ' ', 118 - (size_t)len);
     bytes[127] = '\n';
-    return h->f ? tree_write(r->t, h->f, 0, bytes, 128 + n, &w->wait) : 0;
+    return h->f ? tree_write(h->f, 0, bytes, 128 + n, &w->wait) : 0;
 }
 
 static int op_ttruncate(struct run *r, char **arg, struct waiter *w)
@@ -188,8 +189,8 @@ static int op_ttruncate(struct run *r, char **arg, struct waiter *w)
     for (int tries = 0; got == -ESTALE && tries < 2; tries++) {
         got = find(r, arg[0], &e);
         if (got == 0) {
-            got = script_wait_here(
-                w, tree_truncate(r->t, e.node, NULL, script_number(r, arg[1]), &w->wait));
+            got = script_wait_here(w,
+                                   truncate_node(r->t, e.node, script_number(r, arg[1]), &w->wait));
             tree_forget(r->t, e.node, 1);
         }
     }

@@ -74,10 +74,10 @@ static int write_through(struct tree *t, const char *name, int flags, const void
     uint64_t node = 0;
     int r = open_or_create(t, name, flags, &node, &f);
     if (r == 0 && n)
-        r = tree_write(t, f, 0, text, n, NULL);
+        r = tree_write(f, 0, text, n, NULL);
     if (f) { /* the kernel flushes and releases also what could not be written */
-        int flushed = tree_waited(&w, tree_flush(t, f, tree_wait(&w)));
-        (void)tree_release(t, f);
+        int flushed = tree_waited(&w, tree_flush(f, tree_wait(&w)));
+        (void)tree_release(f);
         r = r ? r : flushed;
     }
     let_go(t, node);
@@ -100,7 +100,7 @@ int do_truncate(struct tree *t, const char *name)
     uint64_t node = 0;
     int r = find(t, name, &node);
     if (r == 0) {
-        r = tree_waited(&w, tree_truncate(t, node, NULL, 0, tree_wait(&w)));
+        r = tree_waited(&w, truncate_node(t, node, 0, tree_wait(&w)));
     }
     let_go(t, node);
     return r;
@@ -133,5 +133,5 @@ int do_retype(struct tree *t, const char *name, const char *type)
 int do_sync(struct tree *t)
 {
     struct tree_wait w;
-    return tree_waited(&w, tree_fsync(t, NULL, tree_wait(&w)));
+    return tree_waited(&w, tree_fsyncdir(t, tree_wait(&w)));
 }

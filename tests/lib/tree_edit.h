@@ -6,12 +6,13 @@
 #ifndef TESTS_LIB_TREE_EDIT_H
 #define TESTS_LIB_TREE_EDIT_H
 
+#include <errno.h>
 #include <semaphore.h>
 
 #include "tree/tree.h"
 
 /*
- * A call that may be parked: r = tree_waited(&w, tree_flush(t, f, tree_wait(&w))). The request of the
+ * A call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The request of the
  * wait is w itself.
  */
 struct tree_wait {
@@ -21,6 +22,15 @@ struct tree_wait {
 };
 struct live_wait *tree_wait(struct tree_wait *w);
 int tree_waited(struct tree_wait *w, int r);
+
+/* truncate(2) */
+static inline int truncate_node(struct tree *t, uint64_t node, uint64_t size, struct live_wait *w)
+{
+    struct tree_file *f = tree_file_new(t, node);
+    int r = f ? tree_truncate(f, size, w) : -ENOMEM;
+    (void)tree_release(f);
+    return r;
+}
 
 /* echo TEXT > metadata/NAME, of n bytes. NAME may be KEY:TYPE. */
 int do_write(struct tree *t, const char *name, const void *text, size_t n);

@@ -122,14 +122,13 @@ static void on_done(struct live_wait *w, int result)
 }
 
 /* Read, again after each time that a result had to be computed. */
-static int read_computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
-                         struct reply *reply)
+static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct reply *reply)
 {
     struct waiting p = {.wait = {.done = on_done, .request = &p}};
     int r;
     (void)sem_init(&p.done, 0, 0);
     reply->wait = &p.wait;
-    while ((r = tree_read(t, f, off, n, reply)) == LIVE_PARKED) {
+    while ((r = tree_read(f, off, n, reply)) == LIVE_PARKED) {
         while (sem_wait(&p.done) < 0)
             ;
         if (p.result < 0) {
@@ -152,11 +151,11 @@ ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, 
         got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
     }
     if (got == 0)
-        got = read_computed(m->t, f, off, n, &r);
+        got = read_computed(f, off, n, &r);
     if (got == 0)
         got = take(&r, n, dst);
     tree_reply_done(&r);
-    (void)tree_release(m->t, f);
+    (void)tree_release(f);
     free(r.scratch);
     return got;
 }

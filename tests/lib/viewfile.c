@@ -60,13 +60,13 @@ int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, s
     struct tree_wait w;
     struct live_wait *wait = tree_wait(&w);
     wait->request = v;
-    return tree_waited(&w, tree_write(v->t, v->f, off, bytes, n, wait));
+    return tree_waited(&w, tree_write(v->f, off, bytes, n, wait));
 }
 
 int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n)
 {
     struct reply reply = {.scratch = dst};
-    int r = tree_read(v->t, v->f, off, n, &reply);
+    int r = tree_read(v->f, off, n, &reply);
     if (r == 0 && reply.len < n)
         r = -ENODATA;
     if (r == 0 && reply.bytes != dst)
@@ -84,24 +84,24 @@ uint64_t viewfile_size(const struct viewfile *v)
 int viewfile_cut(const struct viewfile *v, uint64_t size)
 {
     struct tree_wait w;
-    return tree_waited(&w, tree_truncate(v->t, v->node, v->f, size, tree_wait(&w)));
+    return tree_waited(&w, tree_truncate(v->f, size, tree_wait(&w)));
 }
 
 int viewfile_flush(const struct viewfile *v)
 {
     struct tree_wait w;
-    return tree_waited(&w, tree_flush(v->t, v->f, tree_wait(&w)));
+    return tree_waited(&w, tree_flush(v->f, tree_wait(&w)));
 }
 
 int viewfile_sync(const struct viewfile *v)
 {
     struct tree_wait w;
-    return tree_waited(&w, tree_fsync(v->t, v->f, tree_wait(&w)));
+    return tree_waited(&w, tree_fsync(v->f, tree_wait(&w)));
 }
 
 void viewfile_release(struct viewfile *v)
 {
-    (void)tree_release(v->t, v->f);
+    (void)tree_release(v->f);
     v->f = NULL;
 }
 

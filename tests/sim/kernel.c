@@ -15,6 +15,7 @@
 #include "tensors.h"
 #include "tree/files.h"
 #include "tree/history.h"
+#include "tree_edit.h"
 
 #define METADATA ino_row(0)
 #define TENSORS ino_row(1)
@@ -310,7 +311,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     bool refused =
         !h->floats && (k->w->disk.hits || o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER)));
     struct made made = assign(k, o, counts ? o->content | (refused ? o->seen : 0) : 0);
-    (void)tree_release(k->t, f);
+    (void)tree_release(f);
     assigned(k, o, &made, PERHAPS);
     if (o->by == h)
         o->by = NULL;
@@ -333,7 +334,7 @@ static void end_late(struct kernel *k, unsigned i)
     if (h)
         release(k, f, h);
     else if (f)
-        (void)tree_release(k->t, f);
+        (void)tree_release(f);
     if (f && name >= 0)
         k->made[name].open--;
     if (n)
@@ -536,11 +537,11 @@ static int write_floats(struct program *p, const struct handle *h, unsigned toke
     uint8_t *bytes = room[p->number];
     const size_t n = tensors_bytes(0, token, bytes);
     (void)kernel_begin(p);
-    int r = kernel_end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST, NULL));
+    int r = kernel_end(p, tree_write(h->f, 0, bytes, FIRST, NULL));
     if (r < 0 || half)
         return r;
     (void)kernel_begin(p);
-    return kernel_end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, n - FIRST, NULL));
+    return kernel_end(p, tree_write(h->f, FIRST, bytes + FIRST, n - FIRST, NULL));
 }
 
 static int write_text(struct program *p, const struct handle *h, unsigned token, bool half)
@@ -548,7 +549,7 @@ static int write_text(struct program *p, const struct handle *h, unsigned token,
     char text[16];
     size_t n = text_of(token, text);
     (void)kernel_begin(p);
-    return kernel_end(p, tree_write(p->k->t, h->f, 0, text, half ? 2 : n, NULL));
+    return kernel_end(p, tree_write(h->f, 0, text, half ? 2 : n, NULL));
 }
 
 /* Two nodes of one draft (without memory for the second): what is written by one and by the other mixes. */
@@ -567,7 +568,7 @@ static int write_page(struct kernel *k, struct object *o, unsigned page)
     uint8_t bytes[FLOATS * 4];
     (void)tensors_bytes(0, o->stored, bytes);
     o->pages &= (uint8_t) ~(1u << page);
-    int r = tree_write(k->t, o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
+    int r = tree_write(o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
     sched_note("page %u is written: %d", page, r);
     if (o->pages || r < 0 || o->changes != o->at || has_twin(k, o)) {
         o->doubt |= r < 0 || !o->pages;
@@ -677,7 +678,7 @@ static void step_cut(struct program *p, const struct step *s)
     may_be(p->k, o, BIT(TOKEN_EMPTY));
     tensors_written(p->k, o->name, 0);
     struct live_wait *w = kernel_begin(p);
-    int r = kernel_end(p, tree_truncate(p->k->t, o->node, h->f, 0, w));
+    int r = kernel_end(p, tree_truncate(h->f, 0, w));
     o->changes++;
     if (r >= 0) {
         h->truncated = true;
@@ -739,7 +740,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
             oracle_widen(of(k), (unsigned)made.of[i], twins);
     o->judged++;
     struct live_wait *w = kernel_begin(p);
-    int r = kernel_end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
+    int r = kernel_end(p, sync ? tree_fsync(h->f, w) : tree_flush(h->f, w));
     had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
     bool bad = cut || (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
     o->judged++;
@@ -1036,7 +1037,7 @@ static void step_sync(struct program *p)
     bool making = tensors_unsettled(k);
     uint64_t jumps = sched_jumps(), begun = sched_now();
     struct live_wait *w = kernel_begin(p);
-    int r = kernel_end(p, tree_fsync(k->t, NULL, w));
+    int r = kernel_end(p, tree_fsyncdir(k->t, w));
     lock_drop(&k->dir);
     kernel_expect(p, "sync", r, making || tensors_unsettled(k));
     if (r == 0 && !k->w->disk.hits && !k->rough && jumps == sched_jumps() &&
@@ -1090,7 +1091,7 @@ static void truncate_tensor(struct program *p, const struct step *s)
     struct made made = assign(k, o, o->writers ? o->content | o->seen : 0);
     o->judged++;
     struct live_wait *w = kernel_begin(p);
-    r = kernel_end(p, tree_truncate(k->t, o->node, NULL, 0, w));
+    r = kernel_end(p, truncate_node(k->t, o->node, 0, w));
     assigned(k, o, &made, PERHAPS);
     o->judged++;
     cut_ends(p);
@@ -1120,7 +1121,7 @@ static void step_trunc(struct program *p, const struct step *s)
     struct made made = assign(k, o, BIT(TOKEN_EMPTY)); /* an undo may bring its key back */
     may_be(k, o, BIT(TOKEN_EMPTY));
     struct live_wait *w = kernel_begin(p);
-    r = kernel_end(p, tree_truncate(k->t, o->node, NULL, 0, w));
+    r = kernel_end(p, truncate_node(k->t, o->node, 0, w));
     assigned(k, o, &made, r < 0 ? kernel_failed(k, r) : PERHAPS);
     o->changes++;
     o->content = o->writers && r < 0 ? o->content | BIT(TOKEN_EMPTY) : BIT(TOKEN_EMPTY);
@@ -1135,12 +1136,12 @@ static void step_trunc(struct program *p, const struct step *s)
 
 /* ---- looks ---- */
 
-static ssize_t read_all(struct tree *t, struct tree_file *f, char *dst, size_t room)
+static ssize_t read_all(struct tree_file *f, char *dst, size_t room)
 {
     size_t n = 0;
     for (size_t got = 1; got && n < room; n += got) {
         struct reply reply = {.scratch = (uint8_t *)dst + n};
-        int r = tree_read(t, f, n, room - n, &reply);
+        int r = tree_read(f, n, room - n, &reply);
         got = reply.len;
         if (r == 0 && got && reply.bytes != reply.scratch)
             memcpy(dst + n, reply.bytes, got);
@@ -1196,7 +1197,7 @@ static void step_read(struct program *p, const struct step *s)
     if (!h)
         return;
     (void)kernel_begin(p);
-    ssize_t n = read_all(k->t, h->f, text, sizeof(room[0]));
+    ssize_t n = read_all(h->f, text, sizeof(room[0]));
     (void)kernel_end(p, 0);
     kernel_expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
@@ -1274,12 +1275,12 @@ static void step_model(struct program *p)
         (void)upto;
         if (r == 0) {
             (void)kernel_begin(p);
-            ssize_t n = read_all(k->t, f, bytes, room);
+            ssize_t n = read_all(f, bytes, room);
             (void)kernel_end(p, 0);
             kernel_expect(p, "read of model.gguf", (int)n, false);
             if (n >= 0 && !k->rough)
                 check_model(k->w, (const uint8_t *)bytes, (size_t)n, since, false, "model.gguf");
-            (void)tree_release(k->t, f);
+            (void)tree_release(f);
         }
         tree_forget(k->t, e.node, 1);
     }

@@ -299,7 +299,7 @@ static int write_some(struct program *p, struct tree_file *f, uint64_t off, cons
                       size_t n)
 {
     struct live_wait *w = kernel_begin(p);
-    return kernel_end(p, tree_write(p->k->t, f, off, bytes, n, tree_converts(f) ? w : NULL));
+    return kernel_end(p, tree_write(f, off, bytes, n, tree_converts(f) ? w : NULL));
 }
 
 static int write_all(struct program *p, struct tree_file *f, const uint8_t *bytes, size_t n)
@@ -312,7 +312,7 @@ static int write_all(struct program *p, struct tree_file *f, const uint8_t *byte
 static int flush(struct program *p, struct tree_file *f)
 {
     struct live_wait *w = kernel_begin(p);
-    return kernel_end(p, tree_flush(p->k->t, f, w));
+    return kernel_end(p, tree_flush(f, w));
 }
 
 /* What others do to it at the same time may make a step fail. */

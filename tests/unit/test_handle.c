@@ -10,7 +10,8 @@
 enum { PIECE = 100, PIECES = 16 };
 
 /* A file. Some of its pieces lie in a mapping. */
-struct shelf_file {
+struct shown_file {
+    struct tree_file file;   /* first */
     uint64_t mapped, copied; /* from piece `mapped` on, until piece `copied` */
     unsigned reads, held;    /* so far; mappings that were not given back */
     unsigned replies;
@@ -18,56 +19,50 @@ struct shelf_file {
 
 /* One request; the reply to it is compared with the file. */
 struct fuse_req {
-    struct shelf_file *file;
+    struct shown_file *file;
     uint64_t off;
 };
 
 static uint8_t image[PIECES * PIECE];
 static struct mapped mapping;
-static struct shelf_file *shown; /* has the mapping */
+static struct shown_file *shown; /* has the mapping */
 
 /* ---- linked with --wrap ---- */
 
-bool __wrap_shelf_ahead(const struct shelf_file *f);
-int __wrap_shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
-int __wrap_shelf_release(struct shelf_file *f);
-bool __wrap_shelf_waits(const struct shelf_file *f);
+bool __wrap_tree_ahead(const struct tree_file *f);
+int __wrap_tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
+int __wrap_shelf_release(struct tree_file *f);
 void __wrap_tree_reply_done(struct reply *r);
 int __wrap_fuse_reply_buf(fuse_req_t req, const char *bytes, size_t n);
 int __wrap_fuse_reply_err(fuse_req_t req, int err);
 
-bool __wrap_shelf_ahead(const struct shelf_file *f)
+bool __wrap_tree_ahead(const struct tree_file *f)
 {
     (void)f;
     return true;
 }
 
-bool __wrap_shelf_waits(const struct shelf_file *f)
+int __wrap_tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    (void)f;
-    return false;
-}
-
-int __wrap_shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    f->reads++;
+    struct shown_file *x = (struct shown_file *)f;
+    x->reads++;
     if (off >= sizeof(image))
         return 0;
-    if (off / PIECE < f->mapped || off / PIECE >= f->copied) {
+    if (off / PIECE < x->mapped || off / PIECE >= x->copied) {
         reply_copy(r, image + off, n);
         return 0;
     }
-    shown = f;
-    f->held++;
+    shown = x;
+    x->held++;
     r->mapped = &mapping;
     r->bytes = image + off;
     r->len = n;
     return 0;
 }
 
-int __wrap_shelf_release(struct shelf_file *f)
+int __wrap_shelf_release(struct tree_file *f)
 {
-    CU_ASSERT_EQUAL(f->held, 0);
+    CU_ASSERT_EQUAL(((struct shown_file *)f)->held, 0);
     return 0;
 }
 
@@ -95,12 +90,12 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 /* ---- tests ---- */
 
 /* One handle reads the whole file in order. reads[i]: reads of the file once piece i is answered. */
-static void reads_are(struct shelf_file f, const unsigned reads[PIECES])
+static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
         image[i] = (uint8_t)(i % 251);
     struct handles all = HANDLES_INIT;
-    struct handle *h = handle_open(&all, &f, NULL, false);
+    struct handle *h = handle_open(&all, &f.file, NULL, false);
     CU_ASSERT_PTR_NOT_NULL_FATAL(h);
     for (unsigned i = 0; i < PIECES; i++) {
         struct fuse_req req = {&f, (uint64_t)i * PIECE};
@@ -116,21 +111,21 @@ static void reads_are(struct shelf_file f, const unsigned reads[PIECES])
 static void test_ahead(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
-    reads_are((struct shelf_file){.mapped = PIECES}, reads);
+    reads_are((struct shown_file){.mapped = PIECES}, reads);
 }
 
 /* Each piece once, and none ahead. */
 static void test_mapped(void)
 {
     static const unsigned reads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-    reads_are((struct shelf_file){.copied = PIECES}, reads);
+    reads_are((struct shown_file){.copied = PIECES}, reads);
 }
 
 /* The first piece in the mapping is read twice; behind the last one reads go ahead again. */
 static void test_mapped_in_part(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18};
-    reads_are((struct shelf_file){.mapped = 4, .copied = 10}, reads);
+    reads_are((struct shown_file){.mapped = 4, .copied = 10}, reads);
 }
 
 static CU_TestInfo tests[] = {

@@ -137,7 +137,7 @@ static void test_what_begins(void)
         if (i == 6)
             CU_ASSERT_EQUAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_WRONLY, &f), 0);
         CU_ASSERT_TRUE(locked(&p));
-        (void)tree_release(t, f);
+        (void)tree_release(f);
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);
         if (i == 3) { /* back */
@@ -213,9 +213,9 @@ static void test_meanwhile(void)
     CU_ASSERT_EQUAL(e.attr.st_size, 3);
     CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 0);
     struct reply r = {.scratch = scratch};
-    CU_ASSERT_EQUAL(tree_read(t, f, 0, sizeof(scratch), &r), 0);
+    CU_ASSERT_EQUAL(tree_read(f, 0, sizeof(scratch), &r), 0);
     CU_ASSERT_TRUE(r.len == 2 && memcmp(r.bytes, "1\n", 2) == 0);
-    (void)tree_release(t, f);
+    (void)tree_release(f);
     tree_closedir(d);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
@@ -327,7 +327,7 @@ static void test_idle(void)
     CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_RDONLY, &f), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
-    (void)tree_release(t, f);
+    (void)tree_release(f);
     CU_ASSERT_EQUAL(tree_opendir(t, INO_ROOT, &d), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     tree_closedir(d);

@@ -10,7 +10,7 @@
 #include "live/core.h"
 #include "live/view.h"
 #include "script_run.h"
-#include "tree/handle.h"
+#include "tree/file.h"
 #include "tree/internal.h"
 
 /* What two programs have written to one draft: the edit is also that of the other one. */
@@ -72,7 +72,7 @@ static int judge_both(struct live *l, struct draft *d, bool end, struct live_wai
     CU_ASSERT_PTR_EQUAL(w, &closes.wait[closes.judged]);
     CU_ASSERT_EQUAL(closes.answered, closes.judged);
     if (closes.judged++ == 0)
-        CU_ASSERT_EQUAL(tree_flush(closes.t, closes.b, &closes.wait[1]), LIVE_PARKED);
+        CU_ASSERT_EQUAL(tree_flush(closes.b, &closes.wait[1]), LIVE_PARKED);
     return 0;
 }
 
@@ -93,7 +93,7 @@ static void test_behind(void)
     struct draft *d = closes.b->view->d;
     const struct draft_kind *of = d->of;
     d->of = &both;
-    CU_ASSERT_EQUAL(tree_flush(r.t, script_handle(&r, "A")->f, &closes.wait[0]), LIVE_PARKED);
+    CU_ASSERT_EQUAL(tree_flush(script_handle(&r, "A")->f, &closes.wait[0]), LIVE_PARKED);
     CU_ASSERT_EQUAL(closes.answered, 2);
     d->of = of;
     script_one(&r, "release A");

@@ -287,7 +287,7 @@ static void test_read(void)
 static void sync_folder(void *arg)
 {
     struct room *x = arg;
-    x->result = tree_fsync(x->t, NULL, tree_wait(&x->wait));
+    x->result = tree_fsyncdir(x->t, tree_wait(&x->wait));
 }
 
 static void test_synced(void)

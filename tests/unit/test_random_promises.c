@@ -133,11 +133,11 @@ static int begin(struct random *x, struct program *p)
     buf_printf(&x->log, "%s %c; ", words[p->in], p->name);
     switch (p->in) {
     case FLUSH:
-        return tree_flush(x->r.t, f, &p->w.wait);
+        return tree_flush(f, &p->w.wait);
     case RENAME:
         return tree_rename(x->r.t, dir, helper, dir, things[p->thing].path, 0, &p->w.wait);
     default:
-        return tree_fsync(x->r.t, p->in == FSYNC ? f : NULL, &p->w.wait);
+        return p->in == FSYNC ? tree_fsync(f, &p->w.wait) : tree_fsyncdir(x->r.t, &p->w.wait);
     }
 }
 

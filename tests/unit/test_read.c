@@ -220,10 +220,10 @@ static void test_metadata(void)
 }
 
 /* Where the first byte of an open file's answer lies. */
-static const void *answered(const struct tree_image *m, struct tree_file *f)
+static const void *answered(struct tree_file *f)
 {
     struct reply r = {0};
-    CU_ASSERT_EQUAL_FATAL(tree_read(m->t, f, 0, 1, &r), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_read(f, 0, 1, &r), 0);
     const void *at = r.bytes;
     tree_reply_done(&r);
     return at;
@@ -239,11 +239,11 @@ static void test_one_text(void)
         uint64_t node = image_node(&m, path[i]);
         CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, node, O_RDONLY, &a), 0);
         CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, node, O_RDONLY, &b), 0);
-        const void *at = answered(&m, a);
-        CU_ASSERT_PTR_EQUAL(at, answered(&m, b));
-        (void)tree_release(m.t, a);
-        CU_ASSERT_PTR_EQUAL(at, answered(&m, b));
-        (void)tree_release(m.t, b);
+        const void *at = answered(a);
+        CU_ASSERT_PTR_EQUAL(at, answered(b));
+        (void)tree_release(a);
+        CU_ASSERT_PTR_EQUAL(at, answered(b));
+        (void)tree_release(b);
     }
     image_close(&m);
 }
@@ -461,8 +461,8 @@ static void test_check(void)
     CU_ASSERT_EQUAL(text[n - 1], '\n');
     struct tree_file *f = NULL;
     CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "check"), O_RDONLY, &f), 0);
-    CU_ASSERT_EQUAL(tree_read(m.t, f, 0, 1, &(struct reply){0}), 0);
-    CU_ASSERT_EQUAL(tree_release(m.t, f), 0);
+    CU_ASSERT_EQUAL(tree_read(f, 0, 1, &(struct reply){0}), 0);
+    CU_ASSERT_EQUAL(tree_release(f), 0);
     image_close(&m);
 }
 

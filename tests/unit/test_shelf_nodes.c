@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shelf/at.h"
+#include "shelf/slots.h"
 #include "shelf_top.h"
 
 #define MANY 1000

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
-#include "shelf/at.h"
-#include "shelf/shelf_file.h"
+#include "shelf/slots.h"
+#include "shelf/shelf.h"
 #include "tree_edit.h"
 
 /* Models: more than are kept open without being used. */
@@ -118,11 +118,11 @@ static const struct slot *slot_of_node(uint64_t node)
 static uint64_t edit(unsigned model, const char *text)
 {
     struct tree_wait w;
-    struct shelf_file *f;
+    struct tree_file *f;
     uint64_t node = node_of(model, KEY);
     CU_ASSERT_EQUAL_FATAL(shelf_open_file(shelf, node, O_WRONLY | O_TRUNC, &f), 0);
-    CU_ASSERT_EQUAL(shelf_write(f, 0, text, strlen(text), NULL), 0);
-    CU_ASSERT_EQUAL(tree_waited(&w, shelf_flush(f, tree_wait(&w))), 0);
+    CU_ASSERT_EQUAL(tree_write(f, 0, text, strlen(text), NULL), 0);
+    CU_ASSERT_EQUAL(tree_waited(&w, tree_flush(f, tree_wait(&w))), 0);
     CU_ASSERT_EQUAL(shelf_release(f), 0);
     return node;
 }
@@ -247,7 +247,7 @@ static void test_least_used(void)
 /* A lookup costs the same, however many other models are open. */
 static void test_lookup_among_open(void)
 {
-    struct shelf_file *file[MANY];
+    struct tree_file *file[MANY];
     setup();
     for (unsigned i = 0; i < MANY; i++) {
         uint64_t node = node_of(i, "info");
@@ -290,12 +290,12 @@ static void test_unopened_file(void)
 {
     struct tree_wait w;
     struct tree_entry e;
-    struct shelf_file *f;
+    struct tree_file *f;
     setup();
     uint64_t node = node_of(0, KEY);
     const struct slot *slot = slot_of_node(node);
     CU_ASSERT_EQUAL_FATAL(shelf_unopened_file(shelf, node, &f), 0);
-    CU_ASSERT_EQUAL(tree_waited(&w, shelf_truncate(f, node, 3, tree_wait(&w))), 0);
+    CU_ASSERT_EQUAL(tree_waited(&w, tree_truncate(f, 3, tree_wait(&w))), 0);
     const struct tree *t = slot->tree;
     look_at(1, MANY);
     CU_ASSERT_PTR_EQUAL(slot->tree, t);
@@ -341,12 +341,12 @@ static void grow_old(uint64_t node)
 static int write_text(uint64_t node, const char *text)
 {
     struct tree_wait w;
-    struct shelf_file *f;
+    struct tree_file *f;
     int r = shelf_open_file(shelf, node, O_WRONLY | O_TRUNC, &f);
     if (r < 0)
         return r;
-    r = shelf_write(f, 0, text, strlen(text), NULL);
-    int closed = tree_waited(&w, shelf_flush(f, tree_wait(&w)));
+    r = tree_write(f, 0, text, strlen(text), NULL);
+    int closed = tree_waited(&w, tree_flush(f, tree_wait(&w)));
     (void)shelf_release(f);
     return r < 0 ? r : closed;
 }
@@ -354,7 +354,30 @@ static int write_text(uint64_t node, const char *text)
 static int sync_folder(uint64_t node)
 {
     struct tree_wait w;
-    return tree_waited(&w, shelf_fsyncdir(shelf, node, tree_wait(&w)));
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(shelf, node, -EPERM, &at);
+    return r < 0 ? r : tree_waited(&w, tree_fsyncdir(at.use.tree, tree_wait(&w)));
+}
+
+static int remove_folder(uint64_t node, const char *name)
+{
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(shelf, node, -EPERM, &at);
+    return r < 0 ? r : tree_rmdir(at.use.tree, at.local, name);
+}
+
+static int forget_error(uint64_t node)
+{
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(shelf, node, -EPERM, &at);
+    return r < 0 ? r : tree_removexattr(at.use.tree, at.local, "user.gguf.error");
+}
+
+static int make_folder(uint64_t node, const char *name, struct tree_entry *ret)
+{
+    CLEANUP(shelf_leave) struct at at;
+    int r = shelf_enter(shelf, node, -EPERM, &at);
+    return r < 0 ? r : shelf_given(&at.use, tree_mkdir(at.use.tree, at.local, name, ret), ret);
 }
 
 static uint64_t child(uint64_t dir, const char *name)
@@ -376,7 +399,7 @@ static void test_numbers_stay(void)
         uint64_t name = child(keys, "general.name"), info = child(model, "info");
         CU_ASSERT_EQUAL(write_text(name, round % 2 ? "1\n" : "2\n"), 0);
         if (round < 2)
-            CU_ASSERT_EQUAL(shelf_rmdir(shelf, tensors, round ? "new" : "t"), 0);
+            CU_ASSERT_EQUAL(remove_folder(tensors, round ? "new" : "t"), 0);
         if (round == 0)
             CU_ASSERT_EQUAL(shelf_rename(shelf, tensors, "u", tensors, "v", 0, NULL), 0);
         CU_ASSERT_EQUAL(sync_folder(keys), 0);
@@ -390,7 +413,7 @@ static void test_numbers_stay(void)
         CU_ASSERT_NOT_EQUAL(child(model, "info"), info);
         CU_ASSERT_EQUAL(node_of(0, ""), model); /* by its path, too */
         if (round == 0) {
-            CU_ASSERT_EQUAL(shelf_mkdir(shelf, tensors, "new", &e), 0);
+            CU_ASSERT_EQUAL(make_folder(tensors, "new", &e), 0);
             CU_ASSERT_NOT_EQUAL(e.node, t);
         }
     }
@@ -428,7 +451,7 @@ static void test_refused(void)
     }
     CU_ASSERT_EQUAL(write_text(node_of(0, KEY), "Good\n"), 0);
     CU_ASSERT_TRUE(error_is(node_of(0, KEY), NULL));
-    CU_ASSERT_EQUAL(shelf_removexattr(shelf, node_of(1, KEY), "user.gguf.error"), 0);
+    CU_ASSERT_EQUAL(forget_error(node_of(1, KEY)), 0);
     CU_ASSERT_EQUAL(write_text(node_of(2, "metadata/general.architecture"), "x\n"), 0);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     CU_ASSERT_FALSE(is_unsaved("m0.gguf"));
@@ -441,7 +464,7 @@ static void test_refused(void)
 static void test_helper(void)
 {
     struct tree_entry e;
-    struct shelf_file *f;
+    struct tree_file *f;
     setup();
     uint64_t keys = node_of(0, "metadata");
     CU_ASSERT_EQUAL(shelf_create(shelf, keys, "stray", O_WRONLY, &e, &f), 0);

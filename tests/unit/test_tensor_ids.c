@@ -108,11 +108,11 @@ static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
 }
 
 /* A file is `size` bytes long and its first are all c. */
-static void reads(const struct tree_image *m, struct tree_file *f, size_t size, char c)
+static void reads(struct tree_file *f, size_t size, char c)
 {
     uint8_t scratch[4096], want[4096];
     struct reply r = {.scratch = scratch};
-    CU_ASSERT_EQUAL(tree_read(m->t, f, 0, sizeof(scratch), &r), 0);
+    CU_ASSERT_EQUAL(tree_read(f, 0, sizeof(scratch), &r), 0);
     CU_ASSERT_EQUAL(r.len, size);
     memset(want, c, size);
     CU_ASSERT_TRUE(r.len == size && memcmp(r.bytes, want, size) == 0);
@@ -122,8 +122,8 @@ static void reads(const struct tree_image *m, struct tree_file *f, size_t size, 
 static void path_reads(const struct tree_image *m, const char *path, size_t size, char c)
 {
     struct tree_file *f = open_node(m, image_node(m, path));
-    reads(m, f, size, c);
-    (void)tree_release(m->t, f);
+    reads(f, size, c);
+    (void)tree_release(f);
 }
 
 static ino_t inode(const struct tree_image *m, const char *path)
@@ -188,23 +188,23 @@ static void test_open_files(void)
     struct tree_entry e;
     to_second(&m);
     CU_ASSERT_TRUE(atomic_load(&file->refs) > 1);
-    reads(&m, kept, 16, 'k');
-    reads(&m, gone, 32, 'g');
-    reads(&m, old, 48, 'o');
+    reads(kept, 16, 'k');
+    reads(gone, 32, 'g');
+    reads(old, 48, 'o');
     /* fstat(2) of what is open comes as a question about its node. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, old_node, NULL, &e), 0);
     CU_ASSERT_EQUAL(e.attr.st_size, 48);
     CU_ASSERT_EQUAL(e.attr.st_ino, inode(&m, "tensors/changed/raw"));
     struct tree_file *new = open_node(&m, image_node(&m, "tensors/changed/raw")),
                      *again = open_node(&m, old_node); /* /proc/self/fd opens the node itself */
-    reads(&m, new, 34, 'n');
-    reads(&m, again, 48, 'o');
-    (void)tree_release(m.t, gone);
-    (void)tree_release(m.t, old);
-    reads(&m, again, 48, 'o');
-    (void)tree_release(m.t, again);
+    reads(new, 34, 'n');
+    reads(again, 48, 'o');
+    (void)tree_release(gone);
+    (void)tree_release(old);
+    reads(again, 48, 'o');
+    (void)tree_release(again);
     CU_ASSERT_EQUAL(getattr(&m, old_node), -ESTALE);
-    reads(&m, kept, 16, 'k');
+    reads(kept, 16, 'k');
     /* As when an edit has replaced the first file. */
     struct view was = newest_put_view(&m.t->newest, snapshot_ref(m.t->newest.view.snap),
                                       store_ref(m.t->newest.view.store));
@@ -212,8 +212,8 @@ static void test_open_files(void)
     view_free(&was);
     CU_ASSERT_EQUAL(atomic_load(&file->refs), 1);
     mapped_unref(file);
-    (void)tree_release(m.t, kept);
-    (void)tree_release(m.t, new);
+    (void)tree_release(kept);
+    (void)tree_release(new);
     image_close(&m);
 }
 
@@ -226,19 +226,19 @@ static void test_whole(void)
     uint64_t node = image_node(&m, "model.gguf");
     struct tree_file *f = open_node(&m, node);
     struct reply r = {.scratch = before};
-    CU_ASSERT_EQUAL(tree_read(m.t, f, 0, sizeof(before), &r), 0);
+    CU_ASSERT_EQUAL(tree_read(f, 0, sizeof(before), &r), 0);
     size_t n = r.len;
     struct build b;
     put_first(&b);
     static const struct tensor_from from[] = {{1, false}, {IDS_NONE, false}, {2, true}, {0, false}};
     set_state(&m, &b, from);
     r = (struct reply){.scratch = after};
-    CU_ASSERT_EQUAL(tree_read(m.t, f, 0, sizeof(after), &r), 0);
+    CU_ASSERT_EQUAL(tree_read(f, 0, sizeof(after), &r), 0);
     CU_ASSERT_EQUAL(r.len, n);
     CU_ASSERT_TRUE(n > 0 && memcmp(before, after, n) == 0);
     CU_ASSERT_EQUAL(getattr(&m, node), 0);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), node);
-    (void)tree_release(m.t, f);
+    (void)tree_release(f);
     CU_ASSERT_EQUAL(tree_open_file(m.t, node, O_RDONLY, &f), -ESTALE); /* looked up again */
     path_reads(&m, "tensors/changed/raw", 48, 'o');
     image_close(&m);

@@ -187,13 +187,13 @@ static void check_file(const struct tree_image *m, const struct tree_entry *e)
     size_t size = (size_t)e->attr.st_size;
     struct reply r = {.scratch = malloc(size + 1)};
     CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, e->node, O_RDONLY, &f), 0);
-    CU_ASSERT_EQUAL(tree_read(m->t, f, 0, size + 1, &r), 0);
+    CU_ASSERT_EQUAL(tree_read(f, 0, size + 1, &r), 0);
     CU_ASSERT_EQUAL(r.len, size);
     tree_reply_done(&r);
     CU_ASSERT_EQUAL(e->attr.st_nlink, 1);
     CU_ASSERT_TRUE(e->attr.st_blocks * 512 >= e->attr.st_size);
     CU_ASSERT_EQUAL(e->attr.st_mode & 0111, 0);
-    (void)tree_release(m->t, f);
+    (void)tree_release(f);
     free(r.scratch);
 }
 

@@ -479,8 +479,8 @@ static void ask_others(void *arg)
 {
     struct others *o = arg;
     struct tree *t = o->x->t;
-    o->result[0] = tree_flush(t, o->v[0].f, tree_wait(&o->flush));
-    o->result[1] = tree_write(t, o->v[1].f, 0, "Q4_0\n", 5, tree_wait(&o->line));
+    o->result[0] = tree_flush(o->v[0].f, tree_wait(&o->flush));
+    o->result[1] = tree_write(o->v[1].f, 0, "Q4_0\n", 5, tree_wait(&o->line));
     o->result[2] = rename_later(t, ".helper", "type", &o->helper);
     for (int i = 0; i < 3; i++)
         CU_ASSERT_EQUAL(o->result[i], LIVE_PARKED);
@@ -526,8 +526,8 @@ static void test_asked(void)
 static void leave_others(void *arg)
 {
     struct others *o = arg;
-    o->result[0] = tree_flush(o->x->t, o->v[0].f, tree_wait(&o->flush));
-    o->result[1] = tree_write(o->x->t, o->v[1].f, 0, "Q4_0\n", 5, tree_wait(&o->line));
+    o->result[0] = tree_flush(o->v[0].f, tree_wait(&o->flush));
+    o->result[1] = tree_write(o->v[1].f, 0, "Q4_0\n", 5, tree_wait(&o->line));
     tree_abandon(o->x->t);
     for (size_t i = 0; i < 3; i++)
         viewfile_release(&o->v[i]);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* Open files of the tree and their contents: see file.h. */
+#include "tree/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "tree/tensors.h"
+#include "tree/state.h"
+
+void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out)
+{
+    const struct row *row = node_row(n);
+    if (row->report)
+        row->report(v, t->name, out);
+    else
+        row->text(v->snap, node_tensor(v->snap, n), out);
+}
+
+void render_state(const struct tree *t, const struct node *n, struct buf *out)
+{
+    if (node_row(n)->flags & ROW_STATE)
+        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
+                   n->state, tree_refused(t, n->state), out);
+}
+
+/* What a text is rendered from. */
+struct subject {
+    const struct tree *t;
+    const struct view *v;
+    const struct node *n;
+    const struct shown *key; /* of a key's file, else NULL */
+};
+
+static void render(const void *arg, struct buf *out)
+{
+    const struct subject *s = arg;
+    if (s->key) {
+        shown_text(s->key, out);
+    } else {
+        render_row(s->t, s->v, s->n, out);
+        render_state(s->t, s->n, out);
+    }
+}
+
+int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
+{
+    const struct subject s = {t, v, n, NULL};
+    bool keep = node_row(n)->flags & ROW_KEPT;
+    return (keep ? texts_keep : texts_get)(&t->texts, v->snap->number, ino_of(n), render, &s, ret);
+}
+
+/* ---- read ---- */
+
+_Static_assert(LIVE_PARKED == WORK_PARKED, "one code for requests that wait");
+
+static void on_work_done(void *arg, int result)
+{
+    struct live_wait *w = arg;
+    w->done(w, result);
+}
+
+static bool is_stopped(void *arg)
+{
+    struct live_wait *w = arg;
+    return w->stopped && w->stopped(w);
+}
+
+static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, f->image);
+    n = (size_t)within_u64(off, n, f->size);
+    if (off < f->text.len) {
+        const size_t head = (size_t)min_u64(n, f->text.len - off);
+        reply_copy(r, f->text.data + off, head);
+        off += head;
+        n -= head;
+    }
+    return n > 0 ? f->row->read(&v, f->row, node_tensor(v.snap, &f->node), off - f->text.len, n, r)
+                 : 0;
+}
+
+static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    struct tree *t = f->tree;
+    CLEANUP(view_free) struct view v = tree_held_view(t, f->held, f->image);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
+    const struct row *row = f->row;
+    struct need need;
+    n = (size_t)within_u64(off, n, f->size);
+    if (n == 0)
+        return 0;
+    const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
+    r->work = t->work;
+    /* Where many results are read at a time, one may have been dropped again: then once more. */
+    int got = -EAGAIN;
+    row->need(&v, row, tensor, off, n, &need);
+    while (got == -EAGAIN) {
+        got = work_want(t->work, &v, need.what, need.first, need.last, &waiter);
+        if (got == 0)
+            got = row->read(&v, row, tensor, off, n, r);
+    }
+    return got;
+}
+
+int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    const struct buf *text = f->shared ? &f->shared->bytes : &f->text;
+    r->len = (size_t)within_u64(off, n, text->len);
+    r->bytes = r->len ? text->data + off : NULL;
+    return 0;
+}
+
+static const struct file_ops file_text = {.read = file_read_text};
+static const struct file_ops file_row = {.read = read_row};
+static const struct file_ops file_computed = {.read = read_computed};
+
+/* ---- open ---- */
+
+/* Texts of tensors are small: each handle has its own. */
+static int open_text(struct tree *t, const struct view *v, struct tree_file *f)
+{
+    const struct subject s = {t, v, &f->node, NULL};
+    if (f->node.kind == NODE_WHOLE)
+        return render_shared(t, v, &f->node, &f->shared);
+    render(&s, &f->text);
+    return 0;
+}
+
+int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
+{
+    const struct subject s = {t, NULL, &f->node, key};
+    return texts_get(&t->texts, shown_id(key), ino_key(key->kv), render, &s, &f->shared);
+}
+
+/* What a view of the whole is read from, as `file` of the view too. */
+static int keep_image(struct tree_file *f, struct view *v)
+{
+    struct image *im = NULL;
+    if (f->node.kind != NODE_WHOLE)
+        return 0;
+    int r = f->row->image ? f->row->image(v, f->row, &im) : 0;
+    if (r < 0)
+        return r;
+    if (im) {
+        image_unref(v->file);
+        v->file = im;
+    }
+    f->image = v->file ? image_ref(v->file) : NULL;
+    return 0;
+}
+
+static int open_pieces(struct tree_file *f, const struct view *v)
+{
+    const struct row *row = f->row;
+    const struct gguf_tensor *tensor = node_tensor(v->snap, &f->node);
+    f->decodes = row->decodes || (row->form && form_decodes(row->form, v->snap->gguf, tensor));
+    f->size = row->size(v, row, tensor);
+    if (row->head)
+        row->head(v, row, tensor, &f->text);
+    /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
+    f->computed = row->need != NULL;
+    f->ops = f->computed ? &file_computed : &file_row;
+    f->cacheable &= !f->computed;
+    return f->size == UINT64_MAX ? -ENOMEM : buf_error(&f->text);
+}
+
+int row_open(struct tree *t, struct tree_file *f, int flags)
+{
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
+    int r = row && row->flags & ROW_MOVES ? tree_freshen(t, false, NULL) : 0;
+    if (r == 0)
+        r = tree_hold_view(t, &f->node, &v, &f->held);
+    if (r == 0)
+        r = node_check(t, v.snap, &f->node);
+    if (r < 0)
+        return r;
+    if (node_is_dir(&f->node))
+        return -EISDIR;
+    if (sys_open_changes(flags))
+        return t->writable && !tensors_fixed(t, &f->node) ? -EACCES : -EROFS;
+    f->row = node_row(&f->node);
+    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
+    f->cut = store_cut(v.store);
+    if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
+        return -ESTALE; /* the kernel looks again */
+    r = keep_image(f, &v);
+    if (r < 0)
+        return r;
+    if (f->row->read)
+        r = open_pieces(f, &v);
+    if (r == 0 && (f->row->text || f->row->report))
+        r = open_text(t, &v, f);
+    return r;
+}
+
+struct tree_file *tree_file_new(struct tree *t, uint64_t node)
+{
+    struct tree_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    *f = (struct tree_file){.ops = &file_text, .tree = t, .fd = -1};
+    if (t) {
+        f->node = tree_node(t, node);
+        atomic_fetch_add(&t->open, 1);
+    }
+    return f;
+}
+
+int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
+{
+    struct tree_file *f = tree_file_new(t, node);
+    if (!f)
+        return -ENOMEM;
+    f->cacheable = !t->writable;
+    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : tensors_open(t, f, flags);
+    if (r == 0 && f->node.kind != NODE_KEY) {
+        r = row_open(t, f, flags);
+        r = r == 0 ? tensors_opened(t, f) : r == -ESTALE ? tensors_join(t, f) : r;
+    }
+    r = r > 0 ? 0 : r;
+    if (r == 0)
+        r = buf_error(&f->text);
+    if (r < 0)
+        (void)tree_release(f);
+    else
+        *ret = f;
+    return r;
+}
+
+/* It shows what is written now, if that is not its own draft. */
+static bool is_written(const struct tree_file *f)
+{
+    return f->held && !f->view && atomic_load(&f->held->written) >> f->node.row & 1;
+}
+
+bool tree_ahead(const struct tree_file *f)
+{
+    return f->decodes && !is_written(f);
+}
+
+int tree_release(struct tree_file *f)
+{
+    if (!f)
+        return 0;
+    if (f->ops->release)
+        f->ops->release(f);
+    if (f->tree) {
+        tree_let_go(f->tree, f->held);
+        atomic_fetch_sub(&f->tree->open, 1);
+    }
+    image_unref(f->image);
+    rendered_unref(f->shared);
+    buf_free(&f->text);
+    free(f);
+    return 0;
+}
+
+int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    int got;
+    return is_written(f) && tensors_read(f, off, n, r, &got) ? got : f->ops->read(f, off, n, r);
+}
+
+void tree_reply_done(struct reply *r)
+{
+    if (r->mapped)
+        (void)mapped_check(r->mapped, r->end);
+    mapped_unref(r->mapped);
+}
+
+/* ---- edit ---- */
+
+int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, struct live_wait *w)
+{
+    return f->ops->write ? f->ops->write(f, off, bytes, n, w) : -EBADF;
+}
+
+int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
+{
+    if (!f->ops->allocate || mode & ~FALLOC_FL_KEEP_SIZE)
+        return -EOPNOTSUPP;
+    return f->ops->allocate(f, off, n, mode & FALLOC_FL_KEEP_SIZE);
+}
+
+int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)
+{
+    struct tree *t = f->tree;
+    struct live *l;
+    if (f->ops->truncate)
+        return f->ops->truncate(f, size, w);
+    if (!t)
+        return -EPERM;
+    if (!t->writable)
+        return -EROFS;
+    if (f->node.kind == NODE_TENSOR_FILE && t->opt.tensors)
+        return tensors_truncate(t, &f->node, size, w);
+    if (f->node.kind != NODE_KEY)
+        return tensors_fixed(t, &f->node) ? -EROFS : -EACCES;
+    int r = begin_editing(t, &l);
+    return r < 0 ? r : live_truncate(l, f->node.number, NULL, size, w);
+}
+
+int tree_flush(struct tree_file *f, struct live_wait *w)
+{
+    return f->ops->flush ? f->ops->flush(f, w) : 0;
+}
+
+int tree_fsync(struct tree_file *f, struct live_wait *w)
+{
+    if (f->ops->fsync)
+        return f->ops->fsync(f, w);
+    return f->tree ? tensors_fsync(f->tree, &f->node, w) : 0;
+}
