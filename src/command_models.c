@@ -11,8 +11,7 @@
 #include "base/nearest.h"
 #include "base/path.h"
 #include "base/when.h"
-#include "check/header.h"
-#include "check/report.h"
+#include "check/file.h"
 #include "check/summary.h"
 #include "shelf/models.h"
 #include "text/table.h"
@@ -25,6 +24,11 @@ static int find_models(const struct command_args *a, struct models *ret)
     for (int i = 0; i < a->n && r == 0; i++)
         r = models_add(ret, a->operand[i]);
     return r;
+}
+
+static void add_shown(struct buf *out, const char *text)
+{
+    show_all(out, text, strlen(text));
 }
 
 /* ---- --info ---- */
@@ -50,7 +54,7 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
         (void)command_failed(label, e.msg, 1);
     if (r == 0 && all->n > 1) {
         buf_str(out, i ? "\n" : "");
-        report_path(out, label);
+        add_shown(out, label);
         buf_str(out, ":\n");
     }
     if (r == 0)
@@ -80,11 +84,11 @@ static int add_row(const struct model_path *m, const char *folder, struct buf *l
     struct summary s;
     struct err e = {0};
     int r = open_model(m, &h, &s, &e);
-    report_path(lines, short_label(m, folder));
+    add_shown(lines, short_label(m, folder));
     if (m->tags) { /* "llama3.1:8b, latest" */
         lines->len -= strlen(strrchr(m->label, '/'));
         buf_str(lines, ", ");
-        report_path(lines, m->tags);
+        add_shown(lines, m->tags);
     }
     if (r < 0)
         buf_printf(lines, "\terror: %s", e.msg);
@@ -119,7 +123,7 @@ static int add_json(struct json *j, const struct model_path *m)
     struct summary s;
     struct err e = {0};
     json_begin(j, NULL, "{");
-    report_path_json(j, "file", model_label(m));
+    json_shown(j, "file", model_label(m));
     const int r = open_model(m, &h, &s, &e);
     if (r < 0)
         json_text(j, "error", e.msg);

@@ -16,7 +16,9 @@
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
-#include "gguf/gguf.h"
+#include "base/buf.h"
+#include "model/facts.h"
+#include "text/json.h"
 
 enum check_severity { CHECK_NOTE, CHECK_WARNING, CHECK_ERROR };
 
@@ -67,5 +69,76 @@ void check_tell_journal(const char *label, check_sink *sink, void *arg);
 const char *check_any_rule_id(size_t i);
 #define CHECK_STRUCTURE "structure" /* refused by the parser; an interrupted edit */
 #define CHECK_VALUES "values"       /* scan.h */
+
+/* ---- findings as text and as JSON ---- */
+
+/* The worst finding of a model, not counting notes; worse is higher. */
+enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
+
+/* "FILE: error: what (where)\n". The name of the file is made safe to print. */
+void report_line(struct buf *out, const struct check_finding *f);
+
+/*
+ * JSON: an array with an object for each model, in the order of the calls:
+ *   {"file": PATH, "shards": N (0: not split),
+ *    "name": {"BaseName": ..., ...} or null if it does not follow the convention,
+ *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ..., "where": ...}, ...],
+ *    "result": "clean|findings|unusable"}
+ * report_begin(), then for each model report_file(), its findings and report_outcome(); report_end(). Errors stay
+ * in `text`.
+ */
+struct report {
+    struct buf text; /* owned: the caller's to free */
+    struct json json;
+};
+void report_begin(struct report *r);
+void report_file(struct report *r, const char *file, size_t shards);
+void report_finding(struct report *r, const struct check_finding *f);
+void report_outcome(struct report *r, enum check_outcome outcome);
+void report_end(struct report *r);
+
+/* ---- for the rules: private to the check layer ---- */
+
+/* A rule at work. */
+struct checker {
+    const struct gguf *g;
+    const struct source *src;
+    const char *file;
+    const char *label;
+    struct text arch; /* general.architecture */
+    size_t shards;
+    bool faults_reported;
+    uint64_t padding_left; /* bytes of padding that may still be read */
+    uint64_t padding_page; /* the end of the last page of padding that was read */
+    bool padding_cut;      /* not all padding was read */
+    const char *rule;      /* id of the rule */
+    unsigned reported;     /* findings of this rule */
+    enum check_severity last;
+    check_sink *sink;
+    void *arg;
+};
+
+/* Report a finding about a place: as it is given, "key 'x'", "tensor 'x'", "bytes 12 to 31". Strings in the format's
+ * arguments must be safe to print. */
+void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void report_key(struct checker *c, enum check_severity s, uint32_t key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void report_tensor(struct checker *c, enum check_severity s, uint32_t tensor, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void report_bytes(struct checker *c, enum check_severity s, uint64_t first, uint64_t last,
+                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* Report how many findings of the rule were left out. */
+void report_rest(const struct checker *c);
+
+struct rule {
+    const char *id;
+    int (*run)(struct checker *c); /* 0 or -errno */
+    enum check_scope scope;        /* CHECK_FILE, CHECK_WHOLE */
+};
+
+/* Those of each file, up to a row without an id. */
+extern const struct rule layout_rules[], keys_rules[], tokenizer_rules[], model_rules[],
+    template_rules[], needs_rules[], name_rules[];
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model checked, of one file or of many: see file.h. */
+/* A model in its files: see file.h. */
 #include "check/file.h"
 
 #include <errno.h>
@@ -9,10 +9,124 @@
 #include <unistd.h>
 
 #include "base/path.h"
-#include "check/part.h"
 #include "check/scan.h"
+#include "edit/open.h"
 #include "model/merge.h"
 #include "model/split.h"
+
+/* ---- the header ---- */
+
+uint64_t header_missing(const struct gguf *g)
+{
+    return g->data_end > g->file_size ? g->data_end - g->file_size : 0;
+}
+
+/* Of a split model, the first file and then the others. */
+static int load_header(const char *path, struct shards *s, struct gguf **first, struct err *e)
+{
+    struct model_file m;
+    int r = model_find(path, &m, e);
+    if (r == 0)
+        r = model_parse(&m, GGUF_PARTIAL, first, e);
+    model_free(&m);
+    if (r < 0 && s->n) {
+        char shown[SHOW_MAX];
+        (void)err_prefix(e, r, "shard %s", show(shown, s->name[0], strlen(s->name[0])));
+    }
+    if (r == 0)
+        r = s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e)
+                 : merge_check_single(*first, e);
+    return r;
+}
+
+int header_open(const char *path, struct header *ret, struct err *e)
+{
+    struct shards s;
+    struct gguf *g = NULL, *merged = NULL;
+    char *first = NULL;
+    if (shards_find(&s, path, &first) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = load_header(first ? first : path, &s, &g, e);
+    if (r == 0 && s.n)
+        r = shards_merge(&s, g, &merged, e);
+    if (r == 0) {
+        *ret = (struct header){merged ? merged : g, s.n, header_missing(g)};
+        for (size_t i = 1; i < s.n; i++)
+            ret->missing += header_missing(s.g[i]);
+    }
+    if (r < 0 || merged)
+        gguf_free(g);
+    shards_free(&s);
+    free(first);
+    return r;
+}
+
+void header_free(struct header *h)
+{
+    gguf_free(h->g);
+    *h = (struct header){0};
+}
+
+/* ---- a file, opened and parsed as far as possible ---- */
+
+struct part {
+    struct model_file m; /* its path is its name in findings */
+    struct gguf *g;      /* owned; NULL: it could not be parsed */
+    bool faults;         /* the parser found some and reported them */
+};
+
+/* Report a line "WHERE: WHY" as an error. */
+static void tell_err(struct checker *c, const struct err *e)
+{
+    char where[sizeof(e->msg)];
+    memcpy(where, e->msg, e->where);
+    where[e->where] = '\0';
+    report(c, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
+}
+
+static void on_fault(void *arg, const struct err *e)
+{
+    tell_err(arg, e);
+}
+
+static int parse(struct part *p, struct checker *structure, struct err *e)
+{
+    struct err first = {0};
+    int r = model_parse(&p->m, 0, &p->g, &first);
+    if (r == 0)
+        return 0;
+    if (!p->m.src.read) { /* it could not be opened */
+        *e = first;
+        return r;
+    }
+    p->faults = true;
+    unsigned reported = structure->reported;
+    (void)gguf_parse_faults(&p->m.src, on_fault, structure, &p->g, e);
+    if (structure->reported == reported && e->code == 0) /* a failure of the medium or of memory */
+        *e = first;
+    return r;
+}
+
+/*
+ * Open and parse the file at `path`, following symbolic links. Each fault is reported through `structure`. 0: no faults;
+ * else -errno. *e holds an error that could not be reported as a fault; code 0: all were reported. Free *ret in either
+ * case.
+ */
+static int part_open(const char *path, struct checker *structure, struct part *ret, struct err *e)
+{
+    *ret = (struct part){0};
+    int r = model_find(path, &ret->m, e);
+    return r < 0 ? r : parse(ret, structure, e);
+}
+
+static void part_free(struct part *p)
+{
+    gguf_free(p->g);
+    model_free(&p->m);
+    *p = (struct part){0};
+}
+
+/* ---- a check ---- */
 
 struct job {
     const struct check_options *opt;

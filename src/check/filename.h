@@ -20,6 +20,7 @@
 #define CHECK_FILENAME_H
 
 #include "model/facts.h"
+#include "text/json.h"
 
 enum file_part {
     PART_SIDECAR,
@@ -48,6 +49,10 @@ bool file_name_is_hash(const char *name);
 
 /* Parse a name. False if it does not follow the convention (*ret is unchanged). */
 bool file_name_parse(const char *name, struct file_name *ret);
+
+/* The parts of a file's name (without folders) as an object, or null if the name does not follow the
+ * convention. */
+void file_name_json(struct json *j, const char *name, const char *file);
 
 /* "8x7B-Word4k": experts 8 (0: not given), params 7e9. False if it is not a size label. */
 bool file_size_parse(struct text label, uint64_t *experts, double *params);

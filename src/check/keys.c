@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules about each key and its value, and about the keys that are required. */
+/* Rules about each key and its value, about keys that are required, and about those that must agree. */
 #include "gguf/keys.h"
 
 #include <inttypes.h>
@@ -16,25 +16,22 @@
 
 static int rule_key_syntax(struct checker *c)
 {
-    char where[WHERE_MAX];
-    struct text arch = fact_text(c->g, "general.architecture");
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         const char *key = gguf_key(c->g, &c->g->kv[i]);
         size_t n = c->g->kv[i].key_len;
         /* "gpt-oss", "bitnet-b1.58": the architecture's name is what it is. */
-        size_t skip = arch.len && n > arch.len + 1 && memcmp(key, arch.at, arch.len) == 0 &&
-                              key[arch.len] == '.'
-                          ? arch.len + 1
+        size_t skip = c->arch.len && n > c->arch.len + 1 &&
+                              memcmp(key, c->arch.at, c->arch.len) == 0 && key[c->arch.len] == '.'
+                          ? c->arch.len + 1
                           : 0;
         if (key_lower_snake(key + skip, n - skip))
             continue;
-        (void)where_key(c->g, i, where);
         if (key_valid(key, n))
-            report(c, CHECK_WARNING, where, "is not lower_snake_case");
+            report_key(c, CHECK_WARNING, i, "is not lower_snake_case");
         else if (n > KEY_MAX)
-            report(c, CHECK_ERROR, where, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
+            report_key(c, CHECK_ERROR, i, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
         else
-            report(c, CHECK_ERROR, where, "is not a key: ASCII segments with single dots between");
+            report_key(c, CHECK_ERROR, i, "is not a key: ASCII segments with single dots between");
     }
     return 0;
 }
@@ -54,7 +51,7 @@ static const char *wanted_type(const struct key_row *row, char dst[64])
 
 static int rule_key_type(struct checker *c)
 {
-    char where[WHERE_MAX], name[GGUF_TYPE_NAME_MAX], want[64];
+    char name[GGUF_TYPE_NAME_MAX], want[64];
     struct key_index index;
     key_index(&index);
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
@@ -62,8 +59,8 @@ static int rule_key_type(struct checker *c)
         const struct key_row *row = key_index_find(&index, gguf_key(c->g, kv), kv->key_len);
         struct gguf_value v = gguf_value(c->g, kv);
         if (row && !key_type_fits(row, v.type, v.elem))
-            report(c, CHECK_ERROR, where_key(c->g, i, where), "is %s, must be %s",
-                   gguf_type_name(&v, name), wanted_type(row, want));
+            report_key(c, CHECK_ERROR, i, "is %s, must be %s", gguf_type_name(&v, name),
+                       wanted_type(row, want));
     }
     return 0;
 }
@@ -103,7 +100,6 @@ static bool other_bool(const struct gguf_value *v)
 static int rule_utf8(struct checker *c)
 {
     static const char tokenizer[] = "tokenizer.";
-    char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         const struct gguf_kv *kv = &c->g->kv[i];
         struct gguf_value v = gguf_value(c->g, kv);
@@ -111,35 +107,32 @@ static int rule_utf8(struct checker *c)
         bool tokens = v.type == GGUF_ARRAY && kv->key_len > strlen(tokenizer) &&
                       memcmp(gguf_key(c->g, kv), tokenizer, strlen(tokenizer)) == 0;
         if (n && v.type == GGUF_ARRAY)
-            report(c, tokens ? CHECK_NOTE : CHECK_WARNING, where_key(c->g, i, where),
-                   "%" PRIu64 " strings are not UTF-8", n);
+            report_key(c, tokens ? CHECK_NOTE : CHECK_WARNING, i,
+                       "%" PRIu64 " strings are not UTF-8", n);
         else if (n)
-            report(c, CHECK_WARNING, where_key(c->g, i, where), "the text is not UTF-8");
+            report_key(c, CHECK_WARNING, i, "the text is not UTF-8");
     }
     return 0;
 }
 
 static int rule_bool(struct checker *c)
 {
-    char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
         uint64_t n = count_values(&v, other_bool);
         if (n)
-            report(c, CHECK_WARNING, where_key(c->g, i, where),
-                   "a bool is stored as 0 or 1, %" PRIu64 " %s not", n, n == 1 ? "is" : "are");
+            report_key(c, CHECK_WARNING, i, "a bool is stored as 0 or 1, %" PRIu64 " %s not", n,
+                       n == 1 ? "is" : "are");
     }
     return 0;
 }
 
 static int rule_nested(struct checker *c)
 {
-    char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
         if (v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
-            report(c, CHECK_ERROR, where_key(c->g, i, where),
-                   "an array of arrays: ggml refuses it");
+            report_key(c, CHECK_ERROR, i, "an array of arrays: ggml refuses it");
     }
     return 0;
 }
@@ -164,88 +157,34 @@ static bool is_other(const struct gguf *g, struct text *ret)
 
 static int rule_architecture(struct checker *c)
 {
-    struct text arch = fact_text(c->g, "general.architecture");
     char shown[SHOW_MAX], others[SHOW_MAX];
     struct text other = {"", 0};
-    bool unusual = false, bad = arch.len == 0;
-    if (!arch.at) {
+    bool unusual = false, bad = c->arch.len == 0;
+    if (!c->arch.at) {
         if (!fact_later_shard(c->g) && !text_is(fact_text(c->g, "general.type"), "imatrix"))
             report(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
         return 0;
     }
-    for (size_t i = 0; i < arch.len; i++) {
-        char ch = arch.at[i];
+    for (size_t i = 0; i < c->arch.len; i++) {
+        char ch = c->arch.at[i];
         bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
         unusual |= !plain;
         bad |= !plain && ch != '-' && ch != '_';
     }
-    if (is_other(c->g, &other) || arch.len == 0) {
+    if (is_other(c->g, &other) || c->arch.len == 0) {
         report(c, CHECK_ERROR, "key 'general.architecture'",
                other.len ? "is '%s', but the keys are those of '%s'" : "is empty%s%s",
-               show(shown, arch.at, arch.len), show(others, other.at, other.len));
+               show(shown, c->arch.at, c->arch.len), show(others, other.at, other.len));
         return 0;
     }
     /* "command-r", "gpt-oss": names with - and _ are in use, against the specification. */
-    if (bad || (unusual && !needs_know(arch)))
+    if (bad || (unusual && !needs_know(c->arch)))
         report(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
                "the specification allows only a to z and 0 to 9");
-    else if (!needs_know(arch) && fact_is_model(c->g))
+    else if (!needs_know(c->arch) && fact_is_model(c->g))
         report(c, CHECK_NOTE, "key 'general.architecture'",
-               "'%s' is not known here: only general rules apply", show(shown, arch.at, arch.len));
-    return 0;
-}
-
-/* From the specification's chapters, of architectures that llama.cpp does not load. */
-static const struct need_key specified[] = {
-    {"context_length", "gptj", NULL},
-    {"embedding_length", "gptj rwkv", NULL},
-    {"block_count", "gptj rwkv", NULL},
-    {"rope.dimension_count", "gptj", NULL},
-    {"attention.head_count", "gptj", NULL},
-    {"attention.layer_norm_epsilon", "gptj", NULL},
-    {"architecture_version", "rwkv", NULL},
-    {"feed_forward_length", "rwkv", NULL},
-    {"encoder.context_length", "whisper", NULL},
-    {"encoder.embedding_length", "whisper", NULL},
-    {"encoder.block_count", "whisper", NULL},
-    {"encoder.mels_count", "whisper", NULL},
-    {"encoder.attention.head_count", "whisper", NULL},
-    {"decoder.context_length", "whisper", NULL},
-    {"decoder.embedding_length", "whisper", NULL},
-    {"decoder.block_count", "whisper", NULL},
-    {"decoder.attention.head_count", "whisper", NULL},
-};
-
-/* The rank of a matrix that is not there. */
-static bool is_needless(const struct gguf *g, const struct need_key *row)
-{
-    char name[96];
-    if (!row->unless)
-        return false;
-    (void)snprintf(name, sizeof(name), "blk.%" PRIu64 ".%s.weight", needs_first_block(g),
-                   row->unless);
-    return gguf_find_tensor(g, name, strlen(name)) != UINT32_MAX;
-}
-
-static void require(struct checker *c, const struct need_key *row, size_t n, bool known)
-{
-    char shown[SHOW_MAX];
-    struct text arch = fact_text(c->g, "general.architecture");
-    for (; n-- > 0; row++) {
-        bool but = row->archs[0] == '!';
-        if ((but ? known && !needs_list(row->archs, arch) : needs_list(row->archs, arch)) &&
-            fact_arch_key(c->g, row->key) == UINT32_MAX && !is_needless(c->g, row))
-            report(c, CHECK_ERROR, "metadata", "the required key %s.%s is missing",
-                   show(shown, arch.at, arch.len), row->key);
-    }
-}
-
-static int rule_required(struct checker *c)
-{
-    if (fact_later_shard(c->g) || !fact_is_model(c->g))
-        return 0;
-    require(c, need_keys, need_keys_len, needs_know(fact_text(c->g, "general.architecture")));
-    require(c, specified, COUNT(specified), false);
+               "'%s' is not known here: only general rules apply",
+               show(shown, c->arch.at, c->arch.len));
     return 0;
 }
 
@@ -283,6 +222,148 @@ static int rule_split(struct checker *c)
     return 0;
 }
 
+/* ---- keys that must agree with each other, or with tensors ---- */
+
+/* The next element of an array with a number for each layer, or the number for all layers. */
+static bool layer_value(const struct gguf_value *v, struct gguf_walk *w, uint64_t *ret)
+{
+    struct gguf_value item = *v;
+    if (v->type == GGUF_ARRAY && !gguf_next(w, &item))
+        return false;
+    return item.type != GGUF_ARRAY && fact_value_uint(&item, ret);
+}
+
+static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_key)
+{
+    struct gguf_value h = gguf_value(c->g, &c->g->kv[heads_key]);
+    struct gguf_value k = gguf_value(c->g, &c->g->kv[kv_key]);
+    struct gguf_walk hw = {0}, kw = {0};
+    uint64_t heads, kv, n = 1;
+    if (h.type == GGUF_ARRAY) {
+        hw = gguf_walk(&h);
+        n = h.count;
+    }
+    if (k.type == GGUF_ARRAY) {
+        kw = gguf_walk(&k);
+        n = n > k.count ? n : k.count;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        if (!layer_value(&h, &hw, &heads) || !layer_value(&k, &kw, &kv))
+            return;
+        if (heads && kv && heads % kv)
+            report_key(c, CHECK_ERROR, kv_key,
+                       "%" PRIu64 " heads cannot share %" PRIu64 " KV heads%s", heads, kv,
+                       n > 1 ? ", in a layer" : "");
+    }
+}
+
+static int rule_heads(struct checker *c)
+{
+    uint64_t heads, width, length;
+    uint32_t key = fact_arch_key(c->g, "attention.head_count");
+    uint32_t kv = fact_arch_key(c->g, "attention.head_count_kv");
+    if (key == UINT32_MAX)
+        return 0;
+    bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
+    bool own = fact_arch_uint(c->g, "attention.key_length", &length);
+    if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
+        report_key(c, CHECK_ERROR, key,
+                   "%" PRIu64 " heads do not divide %" PRIu64
+                   ", and attention.key_length is missing",
+                   heads, width);
+    if (kv != UINT32_MAX)
+        heads_of_layers(c, key, kv);
+    return 0;
+}
+
+static int rule_per_layer(struct checker *c)
+{
+    uint64_t blocks;
+    struct key_index index;
+    key_index(&index);
+    if (!fact_arch_uint(c->g, "block_count", &blocks))
+        return 0;
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const struct gguf_kv *kv = &c->g->kv[i];
+        struct gguf_value v = gguf_value(c->g, kv);
+        if (v.type != GGUF_ARRAY || v.count == blocks)
+            continue;
+        const struct key_row *row = key_index_find(&index, gguf_key(c->g, kv), kv->key_len);
+        if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
+            report_key(c, CHECK_ERROR, i, "%" PRIu64 " elements for %" PRIu64 " blocks", v.count,
+                       blocks);
+    }
+    return 0;
+}
+
+/* ---- values that readers refuse ---- */
+
+static void check_experts(struct checker *c)
+{
+    uint64_t all = 0, used = 0, groups = 0;
+    (void)fact_arch_uint(c->g, "expert_count", &all);
+    if (fact_arch_uint(c->g, "expert_used_count", &used) && (used > all || (all && used == 0)))
+        report_key(c, CHECK_ERROR, fact_arch_key(c->g, "expert_used_count"),
+                   "%" PRIu64 " of %" PRIu64 " experts", used, all);
+    else if (all && fact_arch_key(c->g, "expert_used_count") == UINT32_MAX)
+        report(c, CHECK_ERROR, "metadata",
+               "of %" PRIu64 " experts no key expert_used_count says how many are used", all);
+    if (fact_arch_uint(c->g, "expert_group_count", &groups) && groups && (all == 0 || all % groups))
+        report_key(c, CHECK_ERROR, fact_arch_key(c->g, "expert_group_count"),
+                   "%" PRIu64 " groups of %" PRIu64 " experts", groups, all);
+}
+
+/* These architectures turn all of a head, as readers check. */
+static void check_turned(struct checker *c)
+{
+    static const char archs[] = "llama llama-embed deci falcon baichuan";
+    uint64_t turned, heads, width, length = 0;
+    if (!needs_list(archs, c->arch) || !fact_arch_uint(c->g, "rope.dimension_count", &turned))
+        return;
+    if (!fact_arch_uint(c->g, "attention.key_length", &length) &&
+        fact_arch_uint(c->g, "attention.head_count", &heads) && heads &&
+        fact_arch_uint(c->g, "embedding_length", &width) && width % heads == 0)
+        length = width / heads;
+    if (length && turned != length)
+        report_key(c, CHECK_ERROR, fact_arch_key(c->g, "rope.dimension_count"),
+                   "%" PRIu64 ", but a head has %" PRIu64, turned, length);
+}
+
+/* Readers of these want four, for what is not text. */
+static void check_sections(struct checker *c)
+{
+    static const char archs[] =
+        "ernie4_5 ernie4_5-moe glm-dsa glm4 qwen2vl qwen3tts qwen3vl qwen3vlmoe qwen35 qwen35moe";
+    uint32_t key = fact_arch_key(c->g, "rope.dimension_sections");
+    if (key == UINT32_MAX || !needs_list(archs, c->arch))
+        return;
+    struct gguf_value v = gguf_value(c->g, &c->g->kv[key]);
+    if (v.type == GGUF_ARRAY && v.count != 4)
+        report_key(c, CHECK_ERROR, key, "%" PRIu64 " elements, not 4", v.count);
+}
+
+static int rule_values(struct checker *c)
+{
+    char shown[SHOW_MAX];
+    uint32_t key = fact_arch_key(c->g, "rope.scaling.type");
+    struct gguf_value v = {0};
+    if (!fact_is_model(c->g))
+        return 0;
+    if (key != UINT32_MAX)
+        v = gguf_value(c->g, &c->g->kv[key]);
+    struct text type = {(const char *)v.data, (size_t)v.len};
+    if (v.type == GGUF_STRING && !needs_list("none linear yarn longrope", type))
+        report_key(c, CHECK_ERROR, key, "'%s' is not a scaling that is known",
+                   show(shown, type.at, type.len));
+    uint64_t interval;
+    if (fact_arch_uint(c->g, "full_attention_interval", &interval) && interval == 0)
+        report_key(c, CHECK_ERROR, fact_arch_key(c->g, "full_attention_interval"), "is 0");
+    check_experts(c);
+    check_turned(c);
+    check_sections(c);
+    return 0;
+}
+
 const struct rule keys_rules[] = {
     {"key-syntax", rule_key_syntax, CHECK_FILE},
     {"key-type", rule_key_type, CHECK_FILE},
@@ -292,5 +373,13 @@ const struct rule keys_rules[] = {
     {"architecture", rule_architecture, CHECK_WHOLE},
     {"required", rule_required, CHECK_WHOLE},
     {"split", rule_split, CHECK_FILE},
+    {0},
+};
+
+/* Behind those of the tokenizer. */
+const struct rule model_rules[] = {
+    {"heads", rule_heads, CHECK_WHOLE},
+    {"key-value", rule_values, CHECK_WHOLE},
+    {"per-layer", rule_per_layer, CHECK_WHOLE},
     {0},
 };

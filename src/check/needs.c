@@ -1,19 +1,45 @@
 /* SPDX-License-Identifier: MIT */
-/* What models need, by architecture: see needs.h. */
+/* What models need, by architecture, and the rules about it: see needs.h. */
 #include "check/needs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/count.h"
+
+/*
+ * The tensors that must be there. "(a b|c)": one of the alternatives, each a list that may be empty.
+ */
+struct need_tensors {
+    const char *block; /* each block has them: "blk", "enc.blk", "dec.blk"; "": the model has */
+    const char *archs;
+    const char *tensors;
+};
+
+/*
+ * The dimensions that keys give a tensor, in the order of the file: "E,HK+2GV". A letter is a key
+ * (letters[]); letters beside each other are multiplied; "|" is between alternatives; "": not known.
+ * Sorted by tensor, the row of all other architectures last.
+ */
+struct need_shape {
+    const char *tensor; /* without its block; "." before one that is in no block */
+    const char *dims;
+    const char *archs; /* NULL: all others */
+};
+
+/* Keys without which a model is refused, or can have no tensor that fits. */
+struct need_key {
+    const char *key;   /* after the architecture */
+    const char *archs; /* "! a b": all but these */
+    const char *
+        unless; /* a tensor of the first block; where it is there the key need not be. NULL: none */
+};
 
 /* need_tensors, need_keys, need_shapes: made of needs.tsv. */
 #include "check/needs-table.inc"
-
-const size_t need_tensors_len = COUNT(need_tensors);
-const size_t need_shapes_len = COUNT(need_shapes);
-const size_t need_keys_len = COUNT(need_keys);
 
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest)
 {
@@ -38,7 +64,7 @@ bool needs_list(const char *list, struct text word)
 
 bool needs_know(struct text arch)
 {
-    for (size_t i = 0; i < need_tensors_len; i++)
+    for (size_t i = 0; i < COUNT(need_tensors); i++)
         if (need_tensors[i].block[0] == '\0' && needs_list(need_tensors[i].archs, arch))
             return true;
     return false;
@@ -68,8 +94,10 @@ static bool ends(const char *name, size_t n, const char *tail)
     return n > len && memcmp(name + n - len, tail, len) == 0;
 }
 
-/* "blk.7.attn_q.weight" is "attn_q" of 7, "output.weight" ".output". */
-bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX])
+/* The name of a tensor as in struct need_shape, and its block: "blk.7.attn_q.weight" is "attn_q" of 7, "output.weight"
+ * ".output". False: too long for the table. */
+#define NEED_NAME_MAX 80
+static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX])
 {
     static const char weight[] = ".weight", bias[] = ".bias";
     size_t skip = n > 4 && (memcmp(name, "enc.", 4) == 0 || memcmp(name, "dec.", 4) == 0) ? 4 : 0;
@@ -86,3 +114,564 @@ bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_
                    (int)(weights ? n - strlen(weight) : n), name, none ? "~" : "");
     return true;
 }
+
+/* ---- the keys that must be there ---- */
+
+/* From the specification's chapters, of architectures that llama.cpp does not load. */
+static const struct need_key specified[] = {
+    {"context_length", "gptj", NULL},
+    {"embedding_length", "gptj rwkv", NULL},
+    {"block_count", "gptj rwkv", NULL},
+    {"rope.dimension_count", "gptj", NULL},
+    {"attention.head_count", "gptj", NULL},
+    {"attention.layer_norm_epsilon", "gptj", NULL},
+    {"architecture_version", "rwkv", NULL},
+    {"feed_forward_length", "rwkv", NULL},
+    {"encoder.context_length", "whisper", NULL},
+    {"encoder.embedding_length", "whisper", NULL},
+    {"encoder.block_count", "whisper", NULL},
+    {"encoder.mels_count", "whisper", NULL},
+    {"encoder.attention.head_count", "whisper", NULL},
+    {"decoder.context_length", "whisper", NULL},
+    {"decoder.embedding_length", "whisper", NULL},
+    {"decoder.block_count", "whisper", NULL},
+    {"decoder.attention.head_count", "whisper", NULL},
+};
+
+/* The rank of a matrix that is not there. */
+static bool is_needless(const struct gguf *g, const struct need_key *row)
+{
+    char name[96];
+    if (!row->unless)
+        return false;
+    (void)snprintf(name, sizeof(name), "blk.%" PRIu64 ".%s.weight", needs_first_block(g),
+                   row->unless);
+    return gguf_find_tensor(g, name, strlen(name)) != UINT32_MAX;
+}
+
+static void require(struct checker *c, const struct need_key *row, size_t n, bool known)
+{
+    char shown[SHOW_MAX];
+    for (; n-- > 0; row++) {
+        bool but = row->archs[0] == '!';
+        if ((but ? known && !needs_list(row->archs, c->arch) : needs_list(row->archs, c->arch)) &&
+            fact_arch_key(c->g, row->key) == UINT32_MAX && !is_needless(c->g, row))
+            report(c, CHECK_ERROR, "metadata", "the required key %s.%s is missing",
+                   show(shown, c->arch.at, c->arch.len), row->key);
+    }
+}
+
+int rule_required(struct checker *c)
+{
+    if (fact_later_shard(c->g) || !fact_is_model(c->g))
+        return 0;
+    require(c, need_keys, COUNT(need_keys), needs_know(c->arch));
+    require(c, specified, COUNT(specified), false);
+    return 0;
+}
+
+/* ---- the tensors that must be there ---- */
+
+/* One block of a model, or what is in no block. */
+struct looked {
+    struct checker *c;
+    const char *block;
+    uint64_t number;
+    bool tell;        /* report what is missing */
+    int experts;      /* in this block: 1 yes, 0 no, -1 not known */
+    int recurrent;    /* the same */
+    unsigned present; /* tensors that were looked for and are there */
+};
+
+static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
+{
+    int at = b->block[0] ? snprintf(dst, 96, "%s.%" PRIu64 ".", b->block, b->number) : 0;
+    bool whole = ends(word, n, ".bias"), bare = word[n - 1] == '~';
+    (void)snprintf(dst + at, 96 - (size_t)at, "%.*s%s", (int)(n - bare), word,
+                   whole || bare ? "" : ".weight");
+}
+
+static bool is_there(const struct looked *b, const char *word, size_t n)
+{
+    char name[96];
+    full_name(b, word, n, name);
+    return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
+}
+
+/* Writers may join the tensors of a word to one. */
+static bool is_fused(const struct looked *b, struct text word)
+{
+    static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
+    if (needs_list("attn_q attn_k attn_v", word))
+        return is_there(b, qkv, strlen(qkv));
+    return needs_list("ffn_gate_exps ffn_up_exps", word) && is_there(b, gate_up, strlen(gate_up));
+}
+
+/* Count, and maybe report, the words from `at` to `end`. Returns how many are missing. */
+static unsigned look_words(struct looked *b, const char *at, const char *end)
+{
+    unsigned missing = 0;
+    char name[96];
+    for (size_t n; at < end; at += n + (at[n] == ' ')) {
+        n = strcspn(at, " |)");
+        if (n == 0)
+            continue;
+        struct text word = {at, n};
+        if (is_there(b, at, n) || is_fused(b, word)) {
+            b->present++;
+            continue;
+        }
+        missing++;
+        full_name(b, at, n, name);
+        if (b->tell)
+            report(b->c, CHECK_ERROR, "tensors", "the required tensor %s is missing", name);
+    }
+    return missing;
+}
+
+static bool has(const char *at, const char *end, const char *what)
+{
+    return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
+}
+
+/* Of the alternatives from `at` to `end` the most complete one counts. */
+static void look_alternatives(struct looked *b, const char *at, const char *end)
+{
+    const char *best = at, *best_end = at;
+    unsigned most = 0, least = UINT32_MAX, before = b->present;
+    bool tell = b->tell, ffn = true, all = true;
+    for (const char *p = at, *q; p <= end; p = q + 1) {
+        q = p + strcspn(p, "|)");
+        all &= has(p, q, "_exps");
+        ffn &= has(p, q, "ffn_"); /* else its layers are of other kinds too */
+    }
+    const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
+    const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
+    const int recurrent = has(at, end, state) ? b->recurrent : -1;
+    b->tell = false;
+    for (const char *p = at, *q; p <= end; p = q + 1) {
+        q = p + strcspn(p, "|)");
+        if ((experts >= 0 && has(p, q, "_exps") != (experts > 0)) ||
+            (recurrent >= 0 && has(p, q, state) != (recurrent > 0)))
+            continue;
+        b->present = 0;
+        unsigned missing = look_words(b, p, q);
+        if (b->present > most || (b->present == most && missing < least)) {
+            most = b->present;
+            least = missing;
+            best = p;
+            best_end = q;
+        }
+    }
+    b->tell = tell;
+    b->present = before;
+    (void)look_words(b, best, best_end);
+}
+
+static void look(struct looked *b, const char *spec)
+{
+    while (*spec) {
+        size_t n = strcspn(spec, "(");
+        (void)look_words(b, spec, spec + n);
+        spec += n;
+        if (*spec != '(')
+            return;
+        n = strcspn(spec, ")");
+        look_alternatives(b, spec + 1, spec + n);
+        spec += n + (spec[n] == ')');
+        spec += *spec == ' ';
+    }
+}
+
+static int experts_in(const struct gguf *g, uint64_t block)
+{
+    uint64_t n = 0, lead = 0;
+    if (fact_arch_key(g, "interleave_moe_layer_step") != UINT32_MAX ||
+        fact_arch_key(g, "moe_every_n_layers") != UINT32_MAX)
+        return -1;
+    (void)fact_arch_uint(g, "expert_count", &n);
+    (void)fact_arch_uint(g, "leading_dense_block_count", &lead);
+    return n && block >= lead;
+}
+
+/* What these read of the block's kind; others go by its tensors. */
+static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
+{
+    struct text arch = fact_text(g, "general.architecture");
+    uint64_t interval = 4, ahead = 0, heads;
+    uint32_t key = fact_arch_key(g, "attention.head_count_kv");
+    if (key == UINT32_MAX)
+        key = fact_arch_key(g, "attention.head_count");
+    if (needs_list("granitehybrid jamba lfm2 lfm2moe plamo2", arch))
+        return fact_layer_uint(g, key, block, &heads) ? heads == 0 : -1;
+    (void)fact_arch_uint(g, "full_attention_interval", &interval);
+    (void)fact_arch_uint(g, "nextn_predict_layers", &ahead);
+    if (!needs_list("qwen3next qwen35 qwen35moe", arch) ||
+        fact_arch_key(g, "attention.recurrent_layers") != UINT32_MAX || interval == 0)
+        return -1;
+    return block + ahead < count && (block + 1) % interval != 0;
+}
+
+/* A block without any tensor is reported by the rule about blocks. */
+static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
+                        uint64_t count)
+{
+    for (uint64_t i = first; i < count && i - first <= c->g->n_tensors; i++) {
+        struct looked b = {.c = c,
+                           .block = row->block,
+                           .number = i,
+                           .experts = experts_in(c->g, i),
+                           .recurrent = recurrent_in(c->g, i, count)};
+        look(&b, row->tensors);
+        b.tell = true;
+        if (b.present)
+            look(&b, row->tensors);
+    }
+}
+
+static int rule_tensors(struct checker *c)
+{
+    uint64_t count = 0, first = needs_first_block(c->g);
+    if (!needs_apply(c->g))
+        return 0;
+    (void)fact_arch_uint(c->g, "block_count", &count);
+    for (size_t i = 0; i < COUNT(need_tensors); i++) {
+        const struct need_tensors *row = &need_tensors[i];
+        struct looked all = {.c = c, .block = "", .tell = true, .experts = -1, .recurrent = -1};
+        if (!needs_list(row->archs, c->arch))
+            continue;
+        if (row->block[0])
+            look_blocks(c, row, first, count);
+        else if (first == 0)
+            look(&all, row->tensors);
+    }
+    return 0;
+}
+
+/* ---- the dimensions of tensors follow from the keys ---- */
+
+/* The letters of need_shape; the second key is that of layers with a sliding window. */
+static const struct {
+    char letter;
+    const char *key, *window;
+} letters[] = {
+    {'C', "context_length", NULL},
+    {'E', "embedding_length", NULL},
+    {'F', "feed_forward_length", NULL},
+    {'G', "attention.head_count_kv", NULL},
+    {'H', "attention.head_count", NULL},
+    {'K', "attention.key_length", "attention.key_length_swa"},
+    {'L', "block_count", NULL},
+    {'M', "moe_latent_size", NULL},
+    {'P', "altup.num_inputs", NULL},
+    {'R', "rope.dimension_count", "rope.dimension_count_swa"},
+    {'S', "expert_shared_feed_forward_length", NULL},
+    {'U', "expert_used_count", NULL},
+    {'V', "attention.value_length", "attention.value_length_swa"},
+    {'X', "expert_count", NULL},
+    {'Y', "expert_feed_forward_length", NULL},
+    {'Z', "expert_shared_count", NULL},
+    {'a', "kda.head_dim", NULL},
+    {'b', "attention.relative_buckets_count", NULL},
+    {'c', "ssm.conv_kernel", NULL},
+    {'d', "time_decay_extra_dim", NULL},
+    {'e', "expert_latent_length", NULL},
+    {'f', "expert_chunk_feed_forward_length", NULL},
+    {'g', "ssm.group_count", NULL},
+    {'h', "attention.indexer.head_count", NULL},
+    {'i', "ssm.inner_size", NULL},
+    {'j', "experts_per_group", NULL},
+    {'k', "attention.key_length_mla", NULL},
+    {'l', "shortconv.l_cache", NULL},
+    {'m', "time_mix_extra_dim", NULL},
+    {'n', "attention.decay_lora_rank", NULL},
+    {'o', "attention.iclr_lora_rank", NULL},
+    {'p', "embedding_length_per_layer_input", NULL},
+    {'q', "attention.q_lora_rank", NULL},
+    {'r', "attention.kv_lora_rank", NULL},
+    {'s', "ssm.state_size", NULL},
+    {'t', "ssm.time_step_rank", NULL},
+    {'u', "attention.value_residual_mix_lora_rank", NULL},
+    {'v', "attention.value_length_mla", NULL},
+    {'w', "wkv.head_size", NULL},
+    {'x', "attention.indexer.key_length", NULL},
+    {'y', "attention.gate_lora_rank", NULL},
+};
+
+/* The model's keys, looked up once: of each letter its number in the model, UINT32_MAX: none. */
+struct lengths {
+    const struct gguf *g;
+    struct text arch;
+    uint32_t key[128], window[128];
+    bool vocabulary, windows; /* layers may have a window */
+    uint64_t tokens;
+};
+
+/* A tensor's layer, and whether its attention has a window. */
+struct layer {
+    const struct lengths *l;
+    uint64_t number;
+    bool window;
+};
+
+static void lengths_of(const struct gguf *g, struct lengths *l)
+{
+    uint64_t window;
+    memset(l, 0xff, sizeof(*l));
+    l->g = g;
+    l->arch = fact_text(g, "general.architecture");
+    l->vocabulary = text_is(fact_text(g, "tokenizer.ggml.model"), "no_vocab")
+                        ? fact_arch_uint(g, "vocab_size", &l->tokens)
+                        : fact_vocabulary(g, &l->tokens);
+    l->windows = fact_arch_uint(g, "attention.sliding_window", &window) && window;
+    for (size_t i = 0; i < COUNT(letters); i++) {
+        size_t at = (unsigned char)letters[i].letter;
+        l->key[at] = fact_arch_key(g, letters[i].key);
+        if (letters[i].window)
+            l->window[at] = fact_arch_key(g, letters[i].window);
+    }
+}
+
+/* The value of a letter without the defaults of readers. */
+static bool stored(const struct layer *t, char letter, uint64_t *ret)
+{
+    size_t at = (unsigned char)letter;
+    return (t->window && fact_layer_uint(t->l->g, t->l->window[at], t->number, ret)) ||
+           fact_layer_uint(t->l->g, t->l->key[at], t->number, ret);
+}
+
+/* Each head's share of the embedding, as readers count it: by the heads of the first layer. */
+static bool head_length(const struct layer *t, uint64_t *ret)
+{
+    uint64_t width, heads;
+    const struct layer first = {t->l, 0, false};
+    if (!stored(&first, 'E', &width) || !stored(&first, 'H', &heads))
+        return false;
+    *ret = heads ? width / heads : 0;
+    return true;
+}
+
+static bool quotient(const struct layer *t, char a, char b, uint64_t *ret)
+{
+    uint64_t x, y;
+    if (!stored(t, a, &x) || !stored(t, b, &y) || y == 0)
+        return false;
+    *ret = x / y;
+    return true;
+}
+
+static bool length(const struct layer *t, char letter, uint64_t *ret);
+
+static bool product(const struct layer *t, char a, char b, uint64_t *ret)
+{
+    uint64_t x, y;
+    return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
+}
+
+/* The value of a letter: its key's, else what readers take for it. False: not known. */
+static bool length(const struct layer *t, char letter, uint64_t *ret)
+{
+    bool has = stored(t, letter, ret);
+    switch (letter) {
+    case 'N':
+        *ret = t->l->tokens;
+        return t->l->vocabulary;
+    case 'T':
+        return fact_uint(t->l->g, "tokenizer.ggml.token_type_count", ret);
+    case 'F':
+    case 'H':
+    case 'X':
+        *ret = has ? *ret : 0;
+        return true;
+    case 'G':
+        return has || length(t, 'H', ret);
+    case 'K':
+    case 'V':
+        return has || head_length(t, ret);
+    case 'R':
+        return has || length(t, 'K', ret);
+    case 'k':
+        return (has && *ret) || length(t, 'K', ret);
+    case 'v':
+        return (has && *ret) || length(t, 'V', ret);
+    case 'Z':
+        *ret = has ? *ret : 1;
+        return true;
+    case 'Y':
+        return (has && *ret) || quotient(t, 'F', 'U', ret);
+    case 'S':
+        if (needs_list("qwen2moe qwen3next qwen35moe", t->l->arch))
+            return (has && *ret) || length(t, 'F', ret);
+        return (has && *ret) || product(t, 'Z', 'Y', ret);
+    default:
+        return has;
+    }
+}
+
+/* ---- expressions ---- */
+
+enum outcome { UNKNOWN, KNOWN, IMPOSSIBLE };
+
+static bool is_factor(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* "2GV", "X/j": the number, and where it ends. */
+static enum outcome product_of(const struct layer *t, const char **at, uint64_t *ret)
+{
+    enum outcome r = KNOWN;
+    *ret = 1;
+    for (bool divide = **at == '/'; is_factor((*at)[divide]); divide = **at == '/') {
+        char letter = (*at)[divide];
+        uint64_t n = (uint64_t)(letter - '0');
+        *at += divide + 1;
+        if ((letter > '9' && !length(t, letter, &n)) || (divide && n == 0))
+            r = UNKNOWN;
+        else if (divide)
+            *ret /= n;
+        else if (!mul_u64(*ret, n, ret))
+            r = r == KNOWN ? IMPOSSIBLE : r;
+    }
+    return r;
+}
+
+/* "HK+2GV", up to a comma, "|" or the end. */
+static enum outcome sum_of(const struct layer *t, const char **at, uint64_t *ret)
+{
+    enum outcome r = KNOWN;
+    bool minus = false;
+    for (*ret = 0;; (*at)++) {
+        uint64_t n;
+        enum outcome one = product_of(t, at, &n);
+        if (one != KNOWN)
+            r = r == UNKNOWN ? r : one;
+        else if (minus ? *ret < n : !add_u64(*ret, n, &n))
+            r = r == KNOWN ? IMPOSSIBLE : r;
+        else
+            *ret = minus ? *ret - n : n;
+        if (**at != '+' && **at != '-')
+            return r;
+        minus = **at == '-';
+    }
+}
+
+#define DIMS 4
+struct dims {
+    uint64_t dim[DIMS];
+    bool known[DIMS];
+    unsigned n;
+};
+
+/* One alternative: "E,HK". Returns the rest, "" or what follows "|". */
+static const char *dims_of(const struct layer *t, const char *at, struct dims *d)
+{
+    for (d->n = 0;; at++) {
+        enum outcome r = sum_of(t, &at, &d->dim[d->n]);
+        d->known[d->n] = r != UNKNOWN;
+        if (r == IMPOSSIBLE)
+            d->dim[d->n] = UINT64_MAX;
+        d->n++;
+        if (*at != ',' || d->n == DIMS)
+            return *at == '|' ? at + 1 : at;
+    }
+}
+
+/* Dimensions of 1 at the end count as none. */
+static bool fits(const struct gguf *g, const struct gguf_tensor *tensor, const struct dims *d)
+{
+    for (uint32_t i = 0; i < d->n || i < tensor->n_dims; i++) {
+        uint64_t is = i < tensor->n_dims ? gguf_dim(g, tensor, i) : 1;
+        if (i >= d->n ? is != 1 : d->known[i] && is != d->dim[i])
+            return false;
+    }
+    return true;
+}
+
+static void tell(struct checker *c, uint32_t i, const struct dims *d)
+{
+    CLEANUP(buf_free) struct buf is = BUF_INIT, want = BUF_INIT;
+    fact_shape(c->g, &c->g->tensor[i], " x ", &is);
+    for (unsigned k = d->n; k-- > 0;) {
+        if (d->known[k])
+            buf_printf(&want, "%" PRIu64, d->dim[k]);
+        else
+            buf_char(&want, '?');
+        buf_str(&want, k ? " x " : "");
+    }
+    if (!buf_error(&is) && !buf_error(&want))
+        report_tensor(c, CHECK_ERROR, i, "is %.*s, keys make it %.*s", (int)is.len,
+                      (const char *)is.data, (int)want.len, (const char *)want.data);
+}
+
+/* ---- the rule ---- */
+
+static int by_tensor(const void *name, const void *row)
+{
+    return strcmp(name, ((const struct need_shape *)row)->tensor);
+}
+
+/* The row of a tensor, NULL: none. */
+static const struct need_shape *row_of(struct text arch, const char *name)
+{
+    const struct need_shape *row =
+        bsearch(name, need_shapes, COUNT(need_shapes), sizeof(need_shapes[0]), by_tensor);
+    while (row && row > need_shapes && strcmp(row[-1].tensor, name) == 0)
+        row--;
+    while (row && row->archs && !needs_list(row->archs, arch))
+        row = row + 1 < need_shapes + COUNT(need_shapes) && strcmp(row[1].tensor, name) == 0
+                  ? row + 1
+                  : NULL;
+    return row;
+}
+
+/* Beside the weights of some types lies a scale, of stacked experts one for each. */
+static const struct need_shape *scale_row(const char *name)
+{
+    static const struct need_shape one = {"", "1", NULL}, each = {"", "X", NULL};
+    const char *last = strrchr(name, '.');
+    bool scale = last && (strcmp(last, ".scale~") == 0 || strcmp(last, ".input_scale~") == 0);
+    return !scale ? NULL : strstr(name, "_exps.") ? &each : &one;
+}
+
+static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
+{
+    const struct gguf_tensor *tensor = &c->g->tensor[i];
+    struct layer t = {.l = l};
+    struct dims d, first = {0};
+    char name[NEED_NAME_MAX];
+    const struct need_shape *row = NULL;
+    if (needs_name(gguf_name(c->g, tensor), tensor->name_len, &t.number, name))
+        row = strstr(name, "scale~") ? scale_row(name) : row_of(l->arch, name);
+    if (!row || !row->dims[0])
+        return;
+    for (int window = 0; window <= l->windows; window++) {
+        t.window = window;
+        for (const char *at = row->dims; *at;) {
+            bool begin = at == row->dims && !window;
+            at = dims_of(&t, at, &d);
+            if (fits(c->g, tensor, &d))
+                return;
+            if (begin)
+                first = d;
+        }
+    }
+    tell(c, i, &first);
+}
+
+static int rule_shape(struct checker *c)
+{
+    struct lengths l;
+    if (!needs_apply(c->g))
+        return 0;
+    lengths_of(c->g, &l);
+    for (uint32_t i = 0; i < c->g->n_tensors; i++)
+        check_shape(c, &l, i);
+    return 0;
+}
+
+const struct rule needs_rules[] = {
+    {"tensor-missing", rule_tensors, CHECK_WHOLE},
+    {"tensor-shape", rule_shape, CHECK_WHOLE},
+    {0},
+};

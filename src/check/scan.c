@@ -15,7 +15,7 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/units.h"
-#include "check/rule.h"
+#include "check/check.h"
 #include "quant/types.h"
 
 /* Elements: multiples of every block (QUANT_MAX_BLOCK_LEN). */
@@ -288,13 +288,11 @@ int scan_run(const struct scan *s, struct scan_result *found)
 
 static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result *f)
 {
-    char where[WHERE_MAX];
-    (void)where_tensor(c->g, i, where);
     if (f->nan || f->inf || f->scales)
-        report(c, CHECK_ERROR, where,
-               "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
-               " blocks have such a scale; the first is at element %" PRIu64,
-               f->nan, f->inf, f->scales, f->first);
+        report_tensor(c, CHECK_ERROR, i,
+                      "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
+                      " blocks have such a scale; the first is at element %" PRIu64,
+                      f->nan, f->inf, f->scales, f->first);
 }
 
 void scan_tell(const struct gguf *g, const char *label, const struct scan_result *found,

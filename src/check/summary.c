@@ -12,23 +12,32 @@
 #include "base/count.h"
 #include "check/cache.h"
 #include "check/filename.h"
-#include "check/report.h"
 #include "gguf/keys.h"
 #include "model/facts.h"
 #include "text/number.h"
 #include "text/table.h"
 
+/* A key, and what it is called in a line. */
+struct named {
+    const char *key, *what;
+};
+
 struct fact {
     const char *label;  /* NULL: only in JSON */
     const char *member; /* of the object; NULL: only as a line */
-    const char *key;    /* that the functions look up */
+    /* What it shows, if no function does: a text, or of the architecture a number (the key begins with a dot); several
+     * keys, up to one that is NULL; a field of struct gguf. */
+    const char *key;
+    const struct named *named;
+    size_t at, width;
     /* The value, in one line or more; it writes nothing if the model has none. NULL: the number. */
-    void (*text)(const struct summary *s, const struct fact *f, struct buf *out);
+    void (*text)(const struct summary *s, struct buf *out);
     /* The member's value, if that is a number; false if the model has none. */
-    bool (*number)(const struct summary *s, const struct fact *f, uint64_t *ret);
+    bool (*number)(const struct summary *s, uint64_t *ret);
     /* The member, if its value is neither the number nor the text; nothing if the model has none. */
-    void (*json)(const struct summary *s, const struct fact *f, struct json *j);
-    size_t at, width; /* parsed_number: a field of struct gguf */
+    void (*json)(const struct summary *s, const char *member, struct json *j);
+    bool dash; /* the line has a "-" if the model has none */
+    bool bare; /* the text is JSON as it is */
 };
 
 static void show_text(struct text t, struct buf *out)
@@ -38,19 +47,6 @@ static void show_text(struct text t, struct buf *out)
 }
 
 /* ---- size ---- */
-
-/* Of the data alone, without header and padding. False: there are no weights. */
-static bool bits(const struct gguf *g, char dst[32])
-{
-    double bytes = 0, n = 0;
-    for (uint32_t i = 0; i < g->n_tensors; i++) {
-        bytes += (double)g->tensor[i].nbytes;
-        n += (double)g->tensor[i].n_elem;
-    }
-    if (n > 0)
-        (void)snprintf(dst, 32, "%.2f", 8 * bytes / n);
-    return n > 0;
-}
 
 void summary_size(struct buf *out, uint64_t bytes)
 {
@@ -62,19 +58,16 @@ void summary_size(struct buf *out, uint64_t bytes)
     buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
 
-static void bits_text(const struct summary *s, const struct fact *f, struct buf *out)
+/* Of the data alone, without header and padding. */
+static void bits_text(const struct summary *s, struct buf *out)
 {
-    char digits[32];
-    (void)f;
-    if (bits(s->g, digits))
-        buf_str(out, digits);
-}
-
-static void bits_json(const struct summary *s, const struct fact *f, struct json *j)
-{
-    char digits[32];
-    if (bits(s->g, digits))
-        buf_str(json_item(j, f->member), digits);
+    double bytes = 0, n = 0;
+    for (uint32_t i = 0; i < s->g->n_tensors; i++) {
+        bytes += (double)s->g->tensor[i].nbytes;
+        n += (double)s->g->tensor[i].n_elem;
+    }
+    if (n > 0)
+        buf_printf(out, "%.2f", 8 * bytes / n);
 }
 
 /* Of a mix of types: the letter at the end of "Q4_K_M". */
@@ -86,12 +79,12 @@ static const char *mix_size(const char *name, size_t n)
 }
 
 /* "Q4_K_M (mostly Q4_K, medium)" */
-static void file_type_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void file_type_text(const struct summary *s, struct buf *out)
 {
     const char *name = fact_file_type(s->g);
     uint64_t id;
     if (!name) {
-        if (fact_uint(s->g, f->key, &id))
+        if (fact_uint(s->g, "general.file_type", &id))
             buf_printf(out, "unknown (%" PRIu64 ")", id);
         return;
     }
@@ -104,36 +97,37 @@ static void file_type_text(const struct summary *s, const struct fact *f, struct
                    mix ? ", " : "", mix ? mix : "");
 }
 
-static void layers_text(const struct summary *s, const struct fact *f, struct buf *out)
+/* A number of the architecture, which may be another one in each layer. */
+static void add_by_layer(const struct gguf *g, const char *key, struct buf *out)
 {
     uint64_t n;
-    if (fact_arch_uint(s->g, f->key, &n))
+    if (fact_arch_uint(g, key, &n))
         buf_printf(out, "%" PRIu64, n);
-    else if (fact_arch_key(s->g, f->key) != UINT32_MAX)
+    else if (fact_arch_key(g, key) != UINT32_MAX)
         buf_str(out, "by layer");
+}
+
+static void feed_forward_text(const struct summary *s, struct buf *out)
+{
+    add_by_layer(s->g, "feed_forward_length", out);
 }
 
 /* ---- attention ---- */
 
-/* A key, and what it is called in a line. */
-struct named {
-    const char *key, *what;
-};
-
 /* "base 500000, scaling yarn": the keys that there are, of the architecture those that begin with a dot. */
-static void add_named(const struct gguf *g, const struct named *part, size_t n, struct buf *out)
+static void add_named(const struct gguf *g, const struct named *part, struct buf *out)
 {
     const char *between = "";
-    for (size_t i = 0; i < n; i++) {
+    for (; part->key; part++) {
         struct gguf_value v;
-        uint32_t kv = part[i].key[0] == '.' ? fact_arch_key(g, part[i].key + 1) : UINT32_MAX;
+        uint32_t kv = part->key[0] == '.' ? fact_arch_key(g, part->key + 1) : UINT32_MAX;
         if (kv != UINT32_MAX)
             v = gguf_value(g, &g->kv[kv]);
-        else if (part[i].key[0] == '.' || !fact_value(g, part[i].key, &v))
+        else if (part->key[0] == '.' || !fact_value(g, part->key, &v))
             continue;
         if (v.type == GGUF_ARRAY)
             continue;
-        buf_printf(out, "%s%s%s", between, part[i].what, part[i].what[0] ? " " : "");
+        buf_printf(out, "%s%s%s", between, part->what, part->what[0] ? " " : "");
         between = ", ";
         if (v.type == GGUF_STRING)
             show_text((struct text){(const char *)v.data, (size_t)v.len}, out);
@@ -142,52 +136,40 @@ static void add_named(const struct gguf *g, const struct named *part, size_t n, 
     }
 }
 
-static void rope_text(const struct summary *s, const struct fact *f, struct buf *out)
-{
-    static const struct named part[] = {
-        {".rope.freq_base", "base"},
-        {".rope.scaling.type", "scaling"},
-        {".rope.scaling.factor", "factor"},
-        {".rope.scale_linear", "linear scale"},
-        {".rope.scaling.original_context_length", "original context"},
-        {".rope.dimension_count", "dimensions"},
-    };
-    (void)f;
-    add_named(s->g, part, COUNT(part), out);
-}
+static const struct named rope[] = {
+    {".rope.freq_base", "base"},
+    {".rope.scaling.type", "scaling"},
+    {".rope.scaling.factor", "factor"},
+    {".rope.scale_linear", "linear scale"},
+    {".rope.scaling.original_context_length", "original context"},
+    {".rope.dimension_count", "dimensions"},
+    {0},
+};
 
-static void sampling_text(const struct summary *s, const struct fact *f, struct buf *out)
-{
-    static const struct named part[] = {
-        {"general.sampling.temp", "temp"},
-        {"general.sampling.top_k", "top_k"},
-        {"general.sampling.top_p", "top_p"},
-        {"general.sampling.min_p", "min_p"},
-        {"general.sampling.xtc_probability", "xtc_probability"},
-        {"general.sampling.xtc_threshold", "xtc_threshold"},
-        {"general.sampling.penalty_last_n", "penalty_last_n"},
-        {"general.sampling.penalty_repeat", "penalty_repeat"},
-        {"general.sampling.mirostat", "mirostat"},
-        {"general.sampling.mirostat_tau", "mirostat_tau"},
-        {"general.sampling.mirostat_eta", "mirostat_eta"},
-        {"general.sampling.sequence", "sequence"},
-    };
-    (void)f;
-    add_named(s->g, part, COUNT(part), out);
-}
+static const struct named sampling[] = {
+    {"general.sampling.temp", "temp"},
+    {"general.sampling.top_k", "top_k"},
+    {"general.sampling.top_p", "top_p"},
+    {"general.sampling.min_p", "min_p"},
+    {"general.sampling.xtc_probability", "xtc_probability"},
+    {"general.sampling.xtc_threshold", "xtc_threshold"},
+    {"general.sampling.penalty_last_n", "penalty_last_n"},
+    {"general.sampling.penalty_repeat", "penalty_repeat"},
+    {"general.sampling.mirostat", "mirostat"},
+    {"general.sampling.mirostat_tau", "mirostat_tau"},
+    {"general.sampling.mirostat_eta", "mirostat_eta"},
+    {"general.sampling.sequence", "sequence"},
+    {0},
+};
 
 /* "importances imatrix.gguf, of wiki.train.raw, chunks 125, entries 112" */
-static void quantised_text(const struct summary *s, const struct fact *f, struct buf *out)
-{
-    static const struct named part[] = {
-        {"quantize.imatrix.file", "importances"},
-        {"quantize.imatrix.dataset", "of"},
-        {"quantize.imatrix.chunks_count", "chunks"},
-        {"quantize.imatrix.entries_count", "entries"},
-    };
-    (void)f;
-    add_named(s->g, part, COUNT(part), out);
-}
+static const struct named quantised[] = {
+    {"quantize.imatrix.file", "importances"},
+    {"quantize.imatrix.dataset", "of"},
+    {"quantize.imatrix.chunks_count", "chunks"},
+    {"quantize.imatrix.entries_count", "entries"},
+    {0},
+};
 
 /* ---- what kind of file it is ---- */
 
@@ -206,26 +188,28 @@ static void add_datasets(const struct gguf *g, struct buf *out)
 }
 
 /* "adapter, lora, alpha 16", "importance matrix of wiki.train.raw, chunks 125, chunk size 512" */
-static void type_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void type_text(const struct summary *s, struct buf *out)
 {
-    static const struct named adapter[] = {{"adapter.type", ""}, {"adapter.lora.alpha", "alpha"}};
+    static const struct named adapter[] = {
+        {"adapter.type", ""}, {"adapter.lora.alpha", "alpha"}, {0}};
     static const struct named projector[] = {{"clip.projector_type", ""},
                                              {"clip.vision.projector_type", "vision"},
-                                             {"clip.audio.projector_type", "audio"}};
-    static const struct named chunks[] = {{"imatrix.chunk_count", "chunks"},
-                                          {"imatrix.chunk_size", "chunk size"}};
+                                             {"clip.audio.projector_type", "audio"},
+                                             {0}};
+    static const struct named chunks[] = {
+        {"imatrix.chunk_count", "chunks"}, {"imatrix.chunk_size", "chunk size"}, {0}};
     CLEANUP(buf_free) struct buf more = BUF_INIT;
-    struct text type = fact_text(s->g, f->key);
+    struct text type = fact_text(s->g, "general.type");
     const char *name = NULL;
     if (text_is(type, "adapter")) {
-        add_named(s->g, adapter, COUNT(adapter), &more);
+        add_named(s->g, adapter, &more);
     } else if (text_is(type, "imatrix")) {
         name = "importance matrix";
-        add_named(s->g, chunks, COUNT(chunks), &more);
+        add_named(s->g, chunks, &more);
     } else if (text_is(type, "mmproj") ||
                text_is(fact_text(s->g, "general.architecture"), "clip")) {
         name = "projector";
-        add_named(s->g, projector, COUNT(projector), &more);
+        add_named(s->g, projector, &more);
     } else if (!type.at) {
         name = "model";
     }
@@ -239,10 +223,10 @@ static void type_text(const struct summary *s, const struct fact *f, struct buf 
 }
 
 /* "8, 2 used, 1 shared" */
-static void experts_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void experts_text(const struct summary *s, struct buf *out)
 {
     uint64_t n, used;
-    if (!fact_arch_uint(s->g, f->key, &n) || n == 0)
+    if (!fact_arch_uint(s->g, "expert_count", &n) || n == 0)
         return;
     buf_printf(out, "%" PRIu64, n);
     if (fact_arch_uint(s->g, "expert_used_count", &used))
@@ -251,32 +235,30 @@ static void experts_text(const struct summary *s, const struct fact *f, struct b
         buf_printf(out, ", %" PRIu64 " shared", used);
 }
 
-static bool kv_token(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool kv_token(const struct summary *s, uint64_t *ret)
 {
-    struct cache c;
-    (void)f;
+    struct cache c = {0};
     bool has = cache_of(s->g, &c);
-    *ret = has ? c.token : 0;
+    *ret = c.token;
     return has;
 }
 
-static bool kv_context(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool kv_context(const struct summary *s, uint64_t *ret)
 {
-    struct cache c;
-    (void)f;
-    bool has = cache_of(s->g, &c) && c.whole;
-    *ret = has ? c.whole : 0;
-    return has;
+    struct cache c = {0};
+    bool has = cache_of(s->g, &c);
+    *ret = c.whole;
+    return has && c.whole;
 }
 
-static void kv_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void kv_text(const struct summary *s, struct buf *out)
 {
     uint64_t n;
-    if (!kv_token(s, f, &n))
+    if (!kv_token(s, &n))
         return;
     summary_size(out, n);
     buf_str(out, " per token");
-    if (kv_context(s, f, &n)) {
+    if (kv_context(s, &n)) {
         buf_str(out, ", ");
         summary_size(out, n);
         buf_str(out, " at full context");
@@ -323,11 +305,10 @@ static void find_special(const struct gguf *g, struct token dst[COUNT(specials)]
 }
 
 /* "bos <s> (1), eos </s> (2)" */
-static void special_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void special_text(const struct summary *s, struct buf *out)
 {
     struct token token[COUNT(specials)];
     const char *between = "";
-    (void)f;
     find_special(s->g, token);
     for (size_t i = 0; i < COUNT(specials); i++) {
         if (!token[i].has)
@@ -359,7 +340,7 @@ static bool is_first(const struct token *token, size_t i)
     return token[i].has;
 }
 
-static void special_json(const struct summary *s, const struct fact *f, struct json *j)
+static void special_json(const struct summary *s, const char *member, struct json *j)
 {
     struct token token[COUNT(specials)];
     bool any = false;
@@ -368,7 +349,7 @@ static void special_json(const struct summary *s, const struct fact *f, struct j
         if (!is_first(token, i))
             continue;
         if (!any)
-            json_begin(j, f->member, "{");
+            json_begin(j, member, "{");
         any = true;
         add_token(j, specials[i].name, &token[i]);
     }
@@ -381,15 +362,14 @@ static bool has_template(const struct gguf *g)
     return fact_text(g, "tokenizer.chat_template").len > 0;
 }
 
-static void template_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void template_text(const struct summary *s, struct buf *out)
 {
-    (void)f;
     buf_str(out, has_template(s->g) ? "yes" : "no");
 }
 
-static void template_json(const struct summary *s, const struct fact *f, struct json *j)
+static void template_json(const struct summary *s, const char *member, struct json *j)
 {
-    buf_str(json_item(j, f->member), has_template(s->g) ? "true" : "false");
+    buf_str(json_item(j, member), has_template(s->g) ? "true" : "false");
 }
 
 /* ---- origin ---- */
@@ -397,11 +377,10 @@ static void template_json(const struct summary *s, const struct fact *f, struct 
 /* Merges have several base models; a line is for people. */
 enum { BASE_MODELS_MOST = 8 };
 
-static void base_models(const struct summary *s, const struct fact *f, struct buf *out)
+static void base_models(const struct summary *s, struct buf *out)
 {
     char key[64];
     const char *between = "";
-    (void)f;
     for (unsigned i = 0; i < BASE_MODELS_MOST; i++) {
         (void)snprintf(key, sizeof(key), "general.base_model.%u.name", i);
         struct text name = fact_text(s->g, key);
@@ -416,168 +395,129 @@ static void base_models(const struct summary *s, const struct fact *f, struct bu
     }
 }
 
-static void source_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void source_text(const struct summary *s, struct buf *out)
 {
     static const char *const key[] = {"general.source.repo_url", "general.source.url",
                                       "general.source.huggingface.repository", "general.repo_url",
                                       "general.url"};
     struct text t = {NULL, 0};
-    (void)f;
     for (size_t i = 0; i < COUNT(key) && t.len == 0; i++)
         t = fact_text(s->g, key[i]);
-    if (t.len)
-        show_text(t, out);
-}
-
-/* ---- texts of the header, made safe for a terminal ---- */
-
-static void shown_text(const struct summary *s, const struct fact *f, struct buf *out)
-{
-    char shown[SHOW_MAX];
-    struct text t = fact_text(s->g, f->key);
-    if (t.at)
-        buf_str(out, show(shown, t.at, t.len));
-}
-
-static void shown_or_dash(const struct summary *s, const struct fact *f, struct buf *out)
-{
-    size_t before = out->len;
-    shown_text(s, f, out);
-    if (out->len == before)
-        buf_char(out, '-');
+    show_text(t, out);
 }
 
 /* ---- numbers ---- */
 
-static bool arch_number(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool parameters(const struct summary *s, uint64_t *ret)
 {
-    return fact_arch_uint(s->g, f->key, ret);
-}
-
-static bool parameters(const struct summary *s, const struct fact *f, uint64_t *ret)
-{
-    (void)f;
     *ret = fact_params(s->g).total;
     return true;
 }
 
-/* "7.2B (7241732096)" */
-static void parameters_text(const struct summary *s, const struct fact *f, struct buf *out)
+/* Of a table: "7.2B". */
+static void params_cell(const struct summary *s, struct buf *out)
 {
     char count[SIZE_LABEL_MAX];
     struct params p = fact_params(s->g);
-    (void)f;
     fact_size_label(&p, count);
     if (p.total < 1000)
         buf_printf(out, "%" PRIu64, p.total);
     else
-        buf_printf(out, "%s (%" PRIu64 ")", count, p.total);
+        buf_str(out, count);
 }
 
-static bool size(const struct summary *s, const struct fact *f, uint64_t *ret)
+/* "7.2B (7241732096)" */
+static void parameters_text(const struct summary *s, struct buf *out)
 {
-    (void)f;
+    const uint64_t total = fact_params(s->g).total;
+    params_cell(s, out);
+    if (total >= 1000)
+        buf_printf(out, " (%" PRIu64 ")", total);
+}
+
+static bool size(const struct summary *s, uint64_t *ret)
+{
     *ret = s->g->file_size;
     return true;
 }
 
-static void whole_size_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void whole_size_text(const struct summary *s, struct buf *out)
 {
-    (void)f;
     summary_size(out, s->g->file_size);
     if (s->g->file_size >= 1024)
         buf_printf(out, " (%" PRIu64 " bytes)", s->g->file_size);
 }
 
-static bool missing(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool missing(const struct summary *s, uint64_t *ret)
 {
-    (void)f;
     *ret = s->missing;
     return s->missing > 0;
 }
 
-static void missing_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void missing_text(const struct summary *s, struct buf *out)
 {
-    (void)f;
     if (s->missing)
         buf_printf(out, "%" PRIu64 " bytes of data (an incomplete download)", s->missing);
 }
 
-static bool vocabulary(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool vocabulary(const struct summary *s, uint64_t *ret)
 {
-    (void)f;
     return fact_vocabulary(s->g, ret);
 }
 
 /* "32000 tokens, tokenizer gpt2, llama-bpe" */
-static void vocabulary_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void vocabulary_text(const struct summary *s, struct buf *out)
 {
-    char shown[SHOW_MAX];
     uint64_t tokens;
     struct text model = fact_text(s->g, "tokenizer.ggml.model");
     struct text pre = fact_text(s->g, "tokenizer.ggml.pre");
-    (void)f;
     if (!fact_vocabulary(s->g, &tokens))
         return;
     buf_printf(out, "%" PRIu64 " tokens", tokens);
-    if (model.at)
-        buf_printf(out, ", tokenizer %s", show(shown, model.at, model.len));
-    if (pre.at)
-        buf_printf(out, ", %s", show(shown, pre.at, pre.len));
+    buf_str(out, model.at ? ", tokenizer " : "");
+    show_text(model, out);
+    buf_str(out, pre.at ? ", " : "");
+    show_text(pre, out);
 }
 
 /* "32", "32 (8 KV)"; a model may have another number in each layer. */
-static void heads_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void heads_text(const struct summary *s, struct buf *out)
 {
-    uint64_t heads, kv;
-    if (fact_arch_key(s->g, f->key) == UINT32_MAX)
+    uint64_t kv;
+    if (fact_arch_key(s->g, "attention.head_count") == UINT32_MAX)
         return;
-    if (!fact_arch_uint(s->g, f->key, &heads))
-        buf_str(out, "by layer");
-    else
-        buf_printf(out, "%" PRIu64, heads);
+    add_by_layer(s->g, "attention.head_count", out);
     if (fact_arch_uint(s->g, "attention.head_count_kv", &kv))
         buf_printf(out, " (%" PRIu64 " KV)", kv);
 }
 
-static bool shards(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool shards(const struct summary *s, uint64_t *ret)
 {
-    (void)f;
     *ret = s->shards;
     return s->shards > 0;
 }
 
-/* A number that the parser has found. */
-static bool parsed_number(const struct summary *s, const struct fact *f, uint64_t *ret)
-{
-    const uint8_t *at = (const uint8_t *)s->g + f->at;
-    *ret = get_uint(at, f->width, HOST_BIG);
-    return true;
-}
-
 /* Without the reserve, which is nobody's business but the file's. */
-static bool keys(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool keys(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
-    (void)f;
     *ret = s->g->n_kv - fact_value(s->g, KEY_RESERVE, &v);
     return true;
 }
 
-static bool reserve(const struct summary *s, const struct fact *f, uint64_t *ret)
+static bool reserve(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
-    (void)f;
     if (!fact_value(s->g, KEY_RESERVE, &v) || v.type != GGUF_STRING)
         return false;
     *ret = v.len;
     return true;
 }
 
-static void reserve_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void reserve_text(const struct summary *s, struct buf *out)
 {
     uint64_t bytes;
-    if (reserve(s, f, &bytes))
+    if (reserve(s, &bytes))
         summary_size(out, bytes);
     else
         buf_str(out, "none");
@@ -585,13 +525,12 @@ static void reserve_text(const struct summary *s, const struct fact *f, struct b
 
 /* ---- types ---- */
 
-static void types_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void types_text(const struct summary *s, struct buf *out)
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT, rows = BUF_INIT;
     struct share share[SHARES_MAX];
     size_t n = fact_shares(s->g, share);
     double all = 0;
-    (void)f;
     for (size_t i = 0; i < n; i++)
         all += (double)share[i].bytes;
     for (size_t i = 0; i < n; i++) {
@@ -609,11 +548,11 @@ static void types_text(const struct summary *s, const struct fact *f, struct buf
             buf_char(out, (char)rows.data[i]);
 }
 
-static void types_json(const struct summary *s, const struct fact *f, struct json *j)
+static void types_json(const struct summary *s, const char *member, struct json *j)
 {
     struct share share[SHARES_MAX];
     const size_t n = fact_shares(s->g, share);
-    json_begin(j, f->member, "[");
+    json_begin(j, member, "[");
     for (size_t i = 0; i < n; i++) {
         json_begin(j, NULL, "{");
         buf_char(json_item(j, "type"), '"');
@@ -628,20 +567,17 @@ static void types_json(const struct summary *s, const struct fact *f, struct jso
 
 /* ---- the file ---- */
 
-static void file_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void file_text(const struct summary *s, struct buf *out)
 {
-    char shown[SHOW_MAX];
-    (void)f;
-    buf_str(out, show(shown, s->file, strlen(s->file)));
+    show_text((struct text){s->file, strlen(s->file)}, out);
 }
 
 /* The file's name taken apart by the naming convention. */
-static void file_name_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void file_name_text(const struct summary *s, struct buf *out)
 {
     char shown[SHOW_MAX];
     struct file_name name;
     const char *between = "";
-    (void)f;
     if (!file_name_parse(s->file, &name))
         return;
     for (int i = 0; i < FILE_PARTS; i++)
@@ -652,87 +588,97 @@ static void file_name_text(const struct summary *s, const struct fact *f, struct
         }
 }
 
-static void file_name_json(const struct summary *s, const struct fact *f, struct json *j)
+static void name_json(const struct summary *s, const char *member, struct json *j)
 {
-    report_name_json(j, f->member, s->file);
+    file_name_json(j, member, s->file);
 }
 
-static void format_text(const struct summary *s, const struct fact *f, struct buf *out)
+static void format_text(const struct summary *s, struct buf *out)
 {
-    (void)f;
     buf_printf(out, "GGUF version %u%s, %s-endian", s->g->fmt.version,
                s->g->fmt.draft ? " (first draft)" : "", s->g->fmt.big ? "big" : "little");
 }
 
-static void byte_order(const struct summary *s, const struct fact *f, struct buf *out)
+static void byte_order(const struct summary *s, struct buf *out)
 {
-    (void)f;
     buf_str(out, s->g->fmt.big ? "big" : "little");
 }
 
 /* ---- the table ---- */
 
-#define PARSED(f) parsed_number, NULL, offsetof(struct gguf, f), sizeof(((struct gguf *)0)->f)
+#define FIELD(f) .at = offsetof(struct gguf, f), .width = sizeof(((struct gguf *)0)->f)
 
 // clang-format off
 static const struct fact facts[] = {
-    {"name",            NULL,             "general.name",            shown_or_dash,       NULL,        NULL, 0, 0},
-    {NULL,              "name",           "general.name",            shown_text,          NULL,        NULL, 0, 0},
-    {"architecture",    NULL,             "general.architecture",    shown_or_dash,       NULL,        NULL, 0, 0},
-    {NULL,              "architecture",   "general.architecture",    shown_text,          NULL,        NULL, 0, 0},
-    {"type",            "type",           "general.type",            type_text,           NULL,        NULL, 0, 0},
-    {"parameters",      "parameters",     NULL,                      parameters_text,     parameters,  NULL, 0, 0},
-    {"size",            "size",           NULL,                      whole_size_text,     size,        NULL, 0, 0},
-    {"missing",         "missing",        NULL,                      missing_text,        missing,     NULL, 0, 0},
-    {"bits per weight", "bits_per_weight", NULL,                      bits_text,      NULL,        bits_json, 0, 0},
-    {"file type",       "file_type",      "general.file_type",       file_type_text, NULL,        NULL, 0, 0},
-    {"types",           "types",          NULL,                      types_text,          NULL,        types_json, 0, 0},
-    {"quantised",       "quantised",      NULL,                      quantised_text,      NULL,        NULL, 0, 0},
-    {"context length",  "context_length", "context_length",          NULL,                arch_number, NULL, 0, 0},
-    {"layers",          "layers",         "block_count",             NULL,                arch_number, NULL, 0, 0},
-    {"embedding",       "embedding",      "embedding_length",        NULL,                arch_number, NULL, 0, 0},
-    {"feed-forward",    "feed_forward",   "feed_forward_length",     layers_text,    arch_number, NULL, 0, 0},
-    {"heads",           "heads",          "attention.head_count",    heads_text,          arch_number, NULL, 0, 0},
-    {NULL,              "heads_kv",       "attention.head_count_kv", NULL,                arch_number, NULL, 0, 0},
-    {"rope",            "rope",           NULL,                      rope_text,      NULL,        NULL, 0, 0},
-    {"experts",         "experts",        "expert_count",            experts_text,   arch_number, NULL, 0, 0},
-    {NULL,              "experts_used",   "expert_used_count",       NULL,                arch_number, NULL, 0, 0},
-    {"kv cache",        "kv_cache_token", NULL,                      kv_text,        kv_token, NULL, 0, 0},
-    {NULL,              "kv_cache_context", NULL,                      NULL,                kv_context, NULL, 0, 0},
-    {"vocabulary",      "vocabulary",     NULL,                      vocabulary_text,     vocabulary,  NULL, 0, 0},
-    {NULL,              "tokenizer",      "tokenizer.ggml.model",    shown_text,          NULL,        NULL, 0, 0},
-    {"special tokens",  "special_tokens", NULL,                      special_text,   NULL,        special_json, 0, 0},
-    {"chat template",   "chat_template",  NULL,                      template_text,  NULL,        template_json, 0, 0},
-    {"sampling",        "sampling",       NULL,                      sampling_text,       NULL,        NULL, 0, 0},
-    {"license",         "license",        "general.license",         shown_text,          NULL,        NULL, 0, 0},
-    {"author",          "author",         "general.author",          shown_text,          NULL,        NULL, 0, 0},
-    {"base model",      "base_model",     NULL,                      base_models,    NULL,        NULL, 0, 0},
-    {"source",          "source",         NULL,                      source_text,    NULL,        NULL, 0, 0},
-    {"file",            NULL,             NULL,                      file_text,           NULL,        NULL, 0, 0},
-    {"file name says",  "file_name",      NULL,                      file_name_text,      NULL,        file_name_json, 0, 0},
-    {"shards",          "shards",         NULL,                      NULL,                shards,      NULL, 0, 0},
-    {"format",          NULL,             NULL,                      format_text,         NULL,        NULL, 0, 0},
-    {NULL,             "version",        NULL,                      NULL,            PARSED(fmt.version)},
-    {NULL,             "byte_order",     NULL,                      byte_order,      NULL,        NULL, 0, 0},
-    {"keys",           "keys",           NULL,                      NULL,            keys, NULL, 0, 0},
-    {"tensors",        "tensors",        NULL,                      NULL,            PARSED(n_tensors)},
-    {"alignment",      "alignment",      NULL,                      NULL,            PARSED(alignment)},
-    {"data offset",    "data_offset",    NULL,                      NULL,            PARSED(data_off)},
-    {"reserve",        "reserve",        NULL,                      reserve_text,    reserve,     NULL, 0, 0},
+    {"name", "name", .key = "general.name", .dash = true},
+    {"architecture", "architecture", .key = "general.architecture", .dash = true},
+    {"type", "type", .text = type_text},
+    {"parameters", "parameters", .text = parameters_text, .number = parameters},
+    {"size", "size", .text = whole_size_text, .number = size},
+    {"missing", "missing", .text = missing_text, .number = missing},
+    {"bits per weight", "bits_per_weight", .text = bits_text, .bare = true},
+    {"file type", "file_type", .text = file_type_text},
+    {"types", "types", .text = types_text, .json = types_json},
+    {"quantised", "quantised", .named = quantised},
+    {"context length", "context_length", .key = ".context_length"},
+    {"layers", "layers", .key = ".block_count"},
+    {"embedding", "embedding", .key = ".embedding_length"},
+    {"feed-forward", "feed_forward", .key = ".feed_forward_length", .text = feed_forward_text},
+    {"heads", "heads", .key = ".attention.head_count", .text = heads_text},
+    {NULL, "heads_kv", .key = ".attention.head_count_kv"},
+    {"rope", "rope", .named = rope},
+    {"experts", "experts", .key = ".expert_count", .text = experts_text},
+    {NULL, "experts_used", .key = ".expert_used_count"},
+    {"kv cache", "kv_cache_token", .text = kv_text, .number = kv_token},
+    {NULL, "kv_cache_context", .number = kv_context},
+    {"vocabulary", "vocabulary", .text = vocabulary_text, .number = vocabulary},
+    {NULL, "tokenizer", .key = "tokenizer.ggml.model"},
+    {"special tokens", "special_tokens", .text = special_text, .json = special_json},
+    {"chat template", "chat_template", .text = template_text, .json = template_json},
+    {"sampling", "sampling", .named = sampling},
+    {"license", "license", .key = "general.license"},
+    {"author", "author", .key = "general.author"},
+    {"base model", "base_model", .text = base_models},
+    {"source", "source", .text = source_text},
+    {"file", NULL, .text = file_text},
+    {"file name says", "file_name", .text = file_name_text, .json = name_json},
+    {"shards", "shards", .number = shards},
+    {"format", NULL, .text = format_text},
+    {NULL, "version", FIELD(fmt.version)},
+    {NULL, "byte_order", .text = byte_order},
+    {"keys", "keys", .number = keys},
+    {"tensors", "tensors", FIELD(n_tensors)},
+    {"alignment", "alignment", FIELD(alignment)},
+    {"data offset", "data_offset", FIELD(data_off)},
+    {"reserve", "reserve", .text = reserve_text, .number = reserve},
 };
 // clang-format on
 
-uint64_t summary_missing(const struct gguf *g)
+static bool is_number(const struct fact *f)
 {
-    return g->data_end > g->file_size ? g->data_end - g->file_size : 0;
+    return f->number || f->width || (f->key && f->key[0] == '.');
+}
+
+static bool number_of(const struct summary *s, const struct fact *f, uint64_t *ret)
+{
+    if (f->number)
+        return f->number(s, ret);
+    if (f->key)
+        return fact_arch_uint(s->g, f->key + 1, ret);
+    *ret = get_uint((const uint8_t *)s->g + f->at, f->width, HOST_BIG);
+    return true;
 }
 
 static void value_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
     uint64_t n;
     if (f->text)
-        f->text(s, f, out);
-    else if (f->number(s, f, &n))
+        f->text(s, out);
+    else if (f->named)
+        add_named(s->g, f->named, out);
+    else if (!is_number(f))
+        show_text(fact_text(s->g, f->key), out);
+    else if (number_of(s, f, &n))
         buf_printf(out, "%" PRIu64, n);
 }
 
@@ -771,6 +717,8 @@ void summary_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%-*s", SUMMARY_LABEL, label);
         size_t behind = out->len;
         value_text(s, &facts[i], out);
+        if (out->len == behind && facts[i].dash)
+            buf_char(out, '-');
         wrap(out, behind);
         if (out->len == behind)
             out->len = before; /* it has none of these */
@@ -784,9 +732,11 @@ void summary_text(const struct summary *s, struct buf *out)
 static void add_text(const struct summary *s, const struct fact *f, struct json *j)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    f->text(s, f, &text);
+    value_text(s, f, &text);
     if (buf_error(&text))
         j->out->err = buf_error(&text);
+    else if (text.len > 0 && f->bare)
+        buf_add(json_item(j, f->member), text.data, text.len);
     else if (text.len > 0)
         json_string(json_item(j, f->member), text.data, text.len);
 }
@@ -799,26 +749,15 @@ void summary_json(const struct summary *s, struct json *j)
         if (!f->member)
             continue;
         if (f->json)
-            f->json(s, f, j);
-        else if (!f->number)
+            f->json(s, f->member, j);
+        else if (!is_number(f))
             add_text(s, f, j);
-        else if (f->number(s, f, &n))
+        else if (number_of(s, f, &n))
             buf_printf(json_item(j, f->member), "%" PRIu64, n);
     }
 }
 
 /* ---- a line of a table ---- */
-
-static void params_cell(const struct summary *s, struct buf *out)
-{
-    char count[SIZE_LABEL_MAX];
-    struct params p = fact_params(s->g);
-    fact_size_label(&p, count);
-    if (p.total < 1000)
-        buf_printf(out, "%" PRIu64, p.total);
-    else
-        buf_str(out, count);
-}
 
 static void size_cell(const struct summary *s, struct buf *out)
 {
@@ -847,7 +786,7 @@ static void context_cell(const struct summary *s, struct buf *out)
 
 static void arch_cell(const struct summary *s, struct buf *out)
 {
-    shown_text(s, &(struct fact){.key = "general.architecture"}, out);
+    show_text(fact_text(s->g, "general.architecture"), out);
 }
 
 static const struct {

@@ -22,9 +22,6 @@ struct summary {
 /* Columns of a line before its value. */
 #define SUMMARY_LABEL 17
 
-/* Bytes of tensor data that are not in the file. */
-uint64_t summary_missing(const struct gguf *g);
-
 void summary_text(const struct summary *s, struct buf *out);
 /* "4.2 GiB", or plain bytes below 1 KiB. */
 void summary_size(struct buf *out, uint64_t bytes);

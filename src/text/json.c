@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/err.h"
 #include "base/utf8.h"
 #include "text/number.h"
 
@@ -175,4 +176,15 @@ void json_text(struct json *j, const char *name, const char *text)
         json_string(out, text, strlen(text));
     else
         buf_str(out, "null");
+}
+
+void json_shown(struct json *j, const char *name, const char *text)
+{
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    struct buf *out = json_item(j, name);
+    show_all(&shown, text, strlen(text));
+    if (buf_error(&shown))
+        out->err = buf_error(&shown);
+    else
+        json_string(out, shown.data, shown.len);
 }

@@ -56,6 +56,8 @@ void json_end(struct json *j);
 struct buf *json_item(struct json *j, const char *name);
 /* NULL: null. */
 void json_text(struct json *j, const char *name, const char *text);
+/* Made safe to print, however long. */
+void json_shown(struct json *j, const char *name, const char *text);
 
 /* Length of the run at p that needs no escape in a JSON string: ordinary ASCII, valid UTF-8
  * that a terminal may see. */

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
-#include "check/report.h"
+#include "check/file.h"
 #include "check/summary.h"
 #include "derive/lines.h"
 #include "derive/picture.h"
@@ -460,7 +460,7 @@ static void info_text(const struct view *v, const char *file, struct buf *out)
     const struct shards *s = v->snap->shards;
     uint64_t missing = 0;
     for (size_t i = 0; i < snapshot_files(v->snap); i++)
-        missing += summary_missing(snapshot_file(v->snap, i));
+        missing += header_missing(snapshot_file(v->snap, i));
     summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
 }
 

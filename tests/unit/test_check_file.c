@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "check/report.h"
+#include "check/file.h"
 #include "check_rows.h"
 #include "model_dir.h"
 #include "place.h"

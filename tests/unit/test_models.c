@@ -17,7 +17,7 @@
 
 #include "alloc.h"
 #include "build_gguf.h"
-#include "check/header.h"
+#include "check/file.h"
 #include "check/summary.h"
 #include "shelf/models.h"
 
