@@ -223,7 +223,7 @@ FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k
 
 /*
  * LANES groups to scales and codes: the top value at the lowest code first, then around it; with
- * importances also at the opposite one.
+ * importances also at the opposite one, where codes are so few that it matters.
  */
 FIXED void fit_even(struct even_form f, const float *values, const float *weight, float *scales,
                     uint8_t *codes)
@@ -238,7 +238,7 @@ FIXED void fit_even(struct even_form f, const float *values, const float *weight
     lanes best_k = -f.zero / top;
     even_sums(f, x, w, best_k, &xl, &ll);
     struct best best = best_first(xl, ll);
-    for (int side = -1; side <= (weight ? 1 : -1); side += 2)
+    for (int side = -1; side <= (weight && f.zero <= 16 ? 1 : -1); side += 2)
         for (int t = -f.tries; t <= f.tries; t++) {
             const lanes k = (float)side * (f.zero + 0.1f * (float)t) / top;
             if (t == 0 && side < 0)

@@ -115,7 +115,7 @@ FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
 DECODER(IQ1_M)
 
 static const struct point_form iq1m_form = {
-    .group = 2, .span = 2, .signs = POINT_MOVED, IQ1_LEVELS};
+    .group = 2, .span = 1, .signs = POINT_MOVED, IQ1_LEVELS};
 
 static inline void put_IQ1_M(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
 {

@@ -60,8 +60,14 @@ static inline lanes magnitudes(lanes x)
 static inline lanes clamp(lanes v, float least, float most)
 {
     const lanes a = all_lanes(least), b = all_lanes(most);
+#ifdef __AVX2__
+    return (lanes)_mm256_min_ps(_mm256_max_ps((__m256)v, (__m256)a), (__m256)b);
+#elif defined(__SSE2__)
+    return (lanes)_mm_min_ps(_mm_max_ps((__m128)v, (__m128)a), (__m128)b);
+#else
     v = pick(v > a, v, a);
     return pick(v < b, v, b);
+#endif
 }
 
 /*

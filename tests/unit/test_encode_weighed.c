@@ -84,6 +84,41 @@ static void test_other_seeds(void)
     }
 }
 
+/*
+ * Figures of our own: all machines make the same bytes. Whoever changes a search puts here what the
+ * test prints, and looks at it with scripts/test-arch as well.
+ */
+static void test_same_bytes(void)
+{
+    static const struct {
+        uint32_t id;
+        uint64_t hash;
+    } rows[] = {
+        {Q4_0_ID, 0x041597847ada41f3},   {Q4_1_ID, 0x284be362397bf8f6},
+        {Q5_0_ID, 0x9edffc407cdc6700},   {Q5_1_ID, 0x4c3dfa8a0f9af36e},
+        {Q2_K_ID, 0x78dd4ca35bf90b14},   {Q3_K_ID, 0x181e902d7f39dab2},
+        {Q4_K_ID, 0xc40ebd44b4089f0f},   {Q5_K_ID, 0xfb7e1a1bae01c0b0},
+        {Q6_K_ID, 0x3dc6614fad3d3608},   {IQ2_XXS_ID, 0x2dd1889d204d378d},
+        {IQ2_XS_ID, 0x8b3d4a2c1a430e4d}, {IQ3_XXS_ID, 0x0ae80252cfcae22e},
+        {IQ1_S_ID, 0x802b5f461c3de8e1},  {IQ4_NL_ID, 0xebf22bb85a741421},
+        {IQ3_S_ID, 0x61e67c46480a8345},  {IQ2_S_ID, 0x24c269c387a9a30f},
+        {IQ4_XS_ID, 0xf72b8fbb65f629c3}, {IQ1_M_ID, 0x1d90f33cb0543608},
+    };
+    const size_t n = 16 * 1024;
+    for (size_t k = 0; k < COUNT_OF(rows); k++) {
+        const struct quant_type *t = quant_find(rows[k].id);
+        const struct golden_weighed g = {t->id, OUTLIERS, 77 + t->id, 16, 1024, 99, 0, 0, 0};
+        golden_table(&g, values, importances);
+        for (size_t r = 0; r < g.rows; r++)
+            (void)t->encode(values + r * g.columns, importances, g.columns / t->block_len,
+                            raw + r * g.columns / t->block_len * t->block_bytes);
+        const uint64_t hash = golden_hash(raw, n / t->block_len * t->block_bytes);
+        CU_ASSERT_EQUAL(hash, rows[k].hash);
+        if (hash != rows[k].hash)
+            (void)printf("{%s_ID, 0x%016llx},\n", t->name, (unsigned long long)hash);
+    }
+}
+
 /* n blocks of weights like a model's. */
 static void fill(size_t n)
 {
@@ -250,6 +285,7 @@ static void test_by_rows(void)
 static CU_TestInfo tests[] = {
     {"errors beside the reference's", test_table},
     {"the same of other values", test_other_seeds},
+    {"the same bytes on all machines", test_same_bytes},
     {"importances of any size", test_sizes_of_importances},
     {"importances that are all equal", test_equal_importances},
     {"a group of no importance", test_group_of_no_importance},
