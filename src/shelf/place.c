@@ -412,26 +412,23 @@ int place_item(struct reach *r, const struct place *p, const struct ref *ref, st
 /* Rights of i->real, where it is. False if they cannot be found out: then the owner alone has them. */
 static bool grant_at(struct reach *r, const struct item *i, const char *base, struct grant *ret)
 {
-    struct rights all = RIGHTS_INIT;
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    bool known = reach_again(r, i->real, &f) == 0 &&
-                 rights_add_real(&all, f.fd, i->real, base) == 0 &&
-                 rights_settle(&all, geteuid(), false) == 0;
-    *ret = known ? all.own : (struct grant){.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
-    rights_free(&all);
+    bool known = reach_again(r, i->real, &f) == 0 && grant_of_real(f.fd, i->real, base, ret) == 0;
+    if (!known)
+        *ret = (struct grant){.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     return known;
 }
 
 void granted_look(struct reach *r, const struct item *i, struct granted *g)
 {
     if (!i->real) { /* nothing is behind it but a link, and a line that says why */
-        *g = (struct granted){.grant = {i->st.st_uid, i->st.st_gid, 0777, false, 0}};
+        *g = (struct granted){.grant = {i->st.st_uid, i->st.st_gid, 0777}};
         return;
     }
     char *above =
         i->above ? strndup(i->real, i->above) : NULL; /* what leads there is shown itself */
     const char *base = above ? above : r->path;
-    const uint64_t stamp = above || !i->above ? rights_stamp(&i->st, i->real, base) : 0;
+    const uint64_t stamp = above || !i->above ? grant_stamp(&i->st, i->real, base) : 0;
     if (!stamp || stamp != g->stamp) /* a look that failed is repeated */
         g->stamp = grant_at(r, i, base, &g->grant) ? stamp : 0;
     free(above);

@@ -184,7 +184,7 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
  * name the folder was reached. */
 struct granted {
     struct grant grant;
-    uint64_t stamp; /* rights_stamp() */
+    uint64_t stamp; /* grant_stamp() */
 };
 /* As they are now, if they are others than before. {0}: there was no before. */
 void granted_look(struct reach *r, const struct item *i, struct granted *g);

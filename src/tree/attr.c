@@ -86,10 +86,8 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
         shard = v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].shard;
     LOCKED(&t->newest.lock);
-    *writes = r->own.bits & 0222;
-    if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return r->file[shard];
-    return n->kind == NODE_WHOLE ? r->all : has_names(n) ? r->names : r->own;
+    *writes = r->of[0].shown.bits & 0222;
+    return n->kind == NODE_WHOLE ? r->all : has_names(n) ? r->names : r->of[shard].shown;
 }
 
 /*

@@ -139,7 +139,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
     char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
     char *base = !name ? NULL : t->opt.base ? strdup(t->opt.base) : real_folder(name);
     int fd = t->newest.view.store->file[i]->fd;
-    int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
+    int r = base ? rights_add(&t->rights, fd, name, base, i == 0 && t->writable) : -ENOMEM;
     if (r == 0 && fstat(fd, &st) == 0)
         t->identity = tree_identity_with(t->identity, &st);
     free(base);
@@ -154,7 +154,7 @@ static int find_rights(struct tree *t, const char *path, struct err *e)
     for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++)
         r = add_rights(t, i, path);
     if (r == 0)
-        r = rights_settle(&t->rights, geteuid(), t->writable);
+        rights_settle(&t->rights);
     return r < 0 ? err_set(e, r, "cannot find out its access rights: %s", strerror(-r)) : 0;
 }
 
@@ -410,24 +410,11 @@ static bool is_due(struct tree *t)
     return ms - last >= LOOK_EACH && atomic_compare_exchange_strong(&t->looked, &last, ms);
 }
 
-static void look(struct tree *t)
-{
-    struct rights now = RIGHTS_INIT;
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    if (rights_again(&t->rights, file_of, &v, &now) > 0) {
-        lock_take(&t->newest.lock);
-        const struct rights before = t->rights;
-        t->rights = now;
-        lock_drop(&t->newest.lock);
-        now = before;
-    }
-    rights_free(&now);
-}
-
 uint64_t tree_look(struct tree *t)
 {
     if (is_due(t) && !atomic_flag_test_and_set(&t->looks)) {
-        look(t);
+        CLEANUP(view_free) struct view v = newest_view(&t->newest);
+        (void)rights_again(&t->rights, file_of, &v, &t->newest.lock);
         atomic_flag_clear(&t->looks);
     }
     LOCKED(&t->newest.lock);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/bytes.h"
@@ -63,35 +64,24 @@ static mode_t bits_of(int fd, const char *path, mode_t mode)
     return bits;
 }
 
-static int add(struct rights *r, const struct grant *g)
+static mode_t everyone(mode_t bits)
 {
-    int e = array_grow(&r->grant, &r->cap, r->n, sizeof(*r->grant));
-    if (e == 0)
-        r->grant[r->n++] = *g;
-    return e;
+    return bits >> 6 & bits >> 3 & bits & ALL;
 }
 
-/* Every class that may search has all bits, to be folded with what a file gives. */
-static mode_t search_bits(mode_t bits)
+static bool is_same(const struct grant *a, const struct grant *b)
 {
-    mode_t x = bits & 0111;
-    return x | x << 1 | x << 2;
+    return a->uid == b->uid && a->gid == b->gid;
 }
 
-static int add_folder(struct rights *r, const char *path, const struct stat *file)
+struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known)
 {
-    struct stat st;
-    struct grant g = {.folder = true, .file = r->files};
-    if (stat(path, &st) == 0) {
-        g.uid = st.st_uid;
-        g.gid = st.st_gid;
-        g.bits = search_bits(bits_of(-1, path, st.st_mode));
-    } else { /* gone, or moved: only the file's owner may */
-        g.uid = file->st_uid;
-        g.gid = file->st_gid;
-        g.bits = 0700;
-    }
-    return add(r, &g);
+    const mode_t all = everyone(a->bits) & everyone(b->bits);
+    if (is_same(a, b))
+        return (struct grant){a->uid, a->gid, a->bits & b->bits};
+    if (everyone(b->bits) == ALL)
+        return *a;
+    return (struct grant){self, a->gid, (all | known) << 6 | all << 3 | all};
 }
 
 /* True if the folder of n bytes is `base`, or one that leads there. */
@@ -110,72 +100,51 @@ static char *next_folder(const char *real, const char *slash, const char *base)
     return (char *)slash;
 }
 
-static int add_folders(struct rights *r, char *real, const char *base, const struct stat *file)
+/* What a file gives with one more folder above it, which is gone, or was moved, if `path` is not there. Every class that may
+ * search it has all bits. */
+static void add_folder(struct grant *way, const char *path, const struct stat *file)
 {
-    int e = 0;
-    for (char *slash = real; e == 0 && (slash = next_folder(real, slash, base));) {
-        *slash = '\0';
-        e = add_folder(r, real, file);
-        *slash = '/';
+    struct stat st;
+    struct grant g = {file->st_uid, file->st_gid, 0700};
+    if (stat(path, &st) == 0) {
+        mode_t x = bits_of(-1, path, st.st_mode) & 0111;
+        g = (struct grant){st.st_uid, st.st_gid, x | x << 1 | x << 2};
     }
-    return e;
-}
-
-static struct rights_of of_stat(const struct stat *st)
-{
-    return (struct rights_of){st->st_dev, st->st_ino, st->st_ctim};
-}
-
-static struct grant grant_of(int fd, const struct stat *st, uint32_t file)
-{
-    return (struct grant){
-        .uid = st->st_uid, .gid = st->st_gid, .bits = bits_of(fd, NULL, st->st_mode), .file = file};
-}
-
-/* Room for one more. */
-static int add_of(struct rights *r, const struct stat *st)
-{
-    struct rights_of *of = realloc(r->of, (r->files + (size_t)1) * sizeof(*of));
-    if (!of)
-        return -ENOMEM;
-    r->of = of;
-    of[r->files] = of_stat(st);
-    return 0;
+    *way = grant_both(way, &g, geteuid(), ALL);
 }
 
 /* real NULL: nobody knows where it is. */
-static int add_file(struct rights *r, int fd, const struct stat *st, char *real, const char *base)
+static int add_folders(struct grant *way, const char *real, const char *base,
+                       const struct stat *file)
 {
-    const struct grant g = grant_of(fd, st, r->files);
-    int e = add_of(r, st);
-    if (e == 0)
-        e = add(r, &g);
-    if (e == 0)
-        e = real ? add_folders(r, real, base, st) : add_folder(r, "", st);
-    if (e == 0)
-        r->files++;
-    return e;
+    char *path = strdup(real ? real : "");
+    *way = (struct grant){file->st_uid, file->st_gid, 0777};
+    if (!path)
+        return -ENOMEM;
+    if (!real)
+        add_folder(way, "", file);
+    for (char *slash = path; real && (slash = next_folder(path, slash, base));) {
+        *slash = '\0';
+        add_folder(way, path, file);
+        *slash = '/';
+    }
+    free(path);
+    return 0;
 }
 
-int rights_add(struct rights *r, int fd, const char *path, const char *base)
+static struct grant grant_of(int fd, const struct stat *st, const struct grant *way, mode_t known)
 {
-    struct stat st, there;
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    char *real = realpath(path, NULL);
-    bool same =
-        real && stat(real, &there) == 0 && there.st_dev == st.st_dev && there.st_ino == st.st_ino;
-    int e = add_file(r, fd, &st, same ? real : NULL, base);
-    free(real);
-    return e;
+    const struct grant g = {st->st_uid, st->st_gid, bits_of(fd, NULL, st->st_mode)};
+    return grant_both(&g, way, geteuid(), known);
 }
 
-int rights_add_real(struct rights *r, int fd, const char *real, const char *base)
+int grant_of_real(int fd, const char *real, const char *base, struct grant *ret)
 {
     struct stat st;
-    char *path = strdup(real);
-    int e = !path ? -ENOMEM : fstat(fd, &st) < 0 ? -errno : add_file(r, fd, &st, path, base);
-    free(path);
+    struct grant way;
+    int e = fstat(fd, &st) < 0 ? -errno : add_folders(&way, real, base, &st);
+    if (e == 0)
+        *ret = grant_of(fd, &st, &way, READ);
     return e;
 }
 
@@ -189,7 +158,7 @@ static uint64_t stamp(uint64_t before, const struct stat *st)
                : hash_name((const void *)all, sizeof(all));
 }
 
-uint64_t rights_stamp(const struct stat *file, const char *real, const char *base)
+uint64_t grant_stamp(const struct stat *file, const char *real, const char *base)
 {
     struct stat st;
     uint64_t all = stamp(1, file);
@@ -204,77 +173,38 @@ uint64_t rights_stamp(const struct stat *file, const char *real, const char *bas
     return all;
 }
 
-void rights_free(struct rights *r)
-{
-    free(r->of);
-    free(r->grant);
-    free(r->file);
-    *r = RIGHTS_INIT;
-}
-
 /* ---- what is shown ---- */
 
-/* What one grant gives to the classes of a tree of this owner and group. */
-static mode_t give(const struct grant *g, uid_t uid, gid_t gid, uid_t self, mode_t known)
+static mode_t known_of(const struct rights *r, size_t i)
 {
-    mode_t owner = g->bits >> 6 & ALL, group = g->bits >> 3 & ALL, other = g->bits & ALL;
-    mode_t either = group & other; /* of a caller who may be in the group, or not */
-    mode_t first = uid == g->uid ? owner : uid == self ? either | known : either;
-    mode_t second = gid == g->gid ? group : either;
-    mode_t third = gid == g->gid ? other : either;
-    if (uid != g->uid) { /* among these may be the file's owner */
-        second &= owner;
-        third &= owner;
-    }
-    return first << 6 | second << 3 | third;
+    return i == 0 && r->writable ? READ | WRITE : READ;
 }
 
-/* Bits for these owner and group that no grant of the list denies. */
-static mode_t fold(const struct grant *list, size_t n, uid_t uid, gid_t gid, uid_t self,
-                   mode_t known)
+static void note(struct rights *r, size_t i, int fd, const struct stat *st)
 {
-    mode_t bits = 0777;
-    for (size_t i = 0; i < n; i++)
-        bits &= give(&list[i], uid, gid, self, list[i].folder ? ALL : known);
-    return bits;
+    struct right *x = &r->of[i];
+    x->dev = st->st_dev;
+    x->ino = st->st_ino;
+    x->ctime = st->st_ctim;
+    x->shown = grant_of(fd, st, &x->way, known_of(r, i));
 }
 
-/* Whether all files of a list, which begins with one, have one owner. */
-static bool one_owner(const struct grant *list, size_t n)
+int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable)
 {
-    for (size_t i = 1; i < n; i++)
-        if (!list[i].folder && list[i].uid != list[0].uid)
-            return false;
-    return true;
-}
-
-/*
- * The owner is that of the files. It is the daemon's user where they have several, or where that
- * user's right to read would not be certain otherwise.
- */
-static struct grant shown(const struct grant *list, size_t n, uid_t self, mode_t known)
-{
-    struct grant g = list[0];
-    if (n == 1)
-        return g;
-    g.uid = one_owner(list, n) ? g.uid : self;
-    g.bits = fold(list, n, g.uid, g.gid, self, known);
-    bool certain = g.uid == self || self == 0 || (g.bits & 0044) == 0044;
-    if (!certain) {
-        g.uid = self;
-        g.bits = fold(list, n, g.uid, g.gid, self, known);
-    }
-    return g;
-}
-
-/* The grants of file number i: [*first, *end). */
-static void range_of(const struct rights *r, uint32_t i, size_t *first, size_t *end)
-{
-    while (*first < r->n && r->grant[*first].file < i)
-        ++*first;
-    *end = *first;
-    while (*end < r->n && r->grant[*end].file == i)
-        ++*end;
+    struct stat st, there;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    r->writable |= writable;
+    char *real = realpath(path, NULL);
+    bool same =
+        real && stat(real, &there) == 0 && there.st_dev == st.st_dev && there.st_ino == st.st_ino;
+    int e = array_grow(&r->of, &r->cap, r->n, sizeof(*r->of));
+    if (e == 0)
+        e = add_folders(&r->of[r->n].way, same ? real : NULL, base, &st);
+    if (e == 0)
+        note(r, r->n++, fd, &st);
+    free(real);
+    return e;
 }
 
 static uint64_t hash_grant(uint64_t before, const struct grant *g)
@@ -283,48 +213,25 @@ static uint64_t hash_grant(uint64_t before, const struct grant *g)
     return hash_name((const void *)all, sizeof(all));
 }
 
-int rights_settle(struct rights *r, uid_t self, bool writable)
+void rights_settle(struct rights *r)
 {
-    mode_t known = READ | (writable ? WRITE : 0);
-    size_t first = 0, end = 0;
-    r->self = self;
-    r->writable = writable;
-    r->file = calloc(r->files, sizeof(*r->file));
-    if (!r->file)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < r->files; i++, first = end) {
-        range_of(r, i, &first, &end);
-        r->file[i] = shown(r->grant + first, end - first, self, i == 0 ? known : READ);
+    const struct grant *own = &r->of[0].shown;
+    r->all = *own;
+    r->hash = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        r->all = i ? grant_both(&r->all, &r->of[i].shown, geteuid(), READ) : r->all;
+        r->hash = hash_grant(r->hash, &r->of[i].shown);
     }
-    first = 0;
-    range_of(r, 0, &first, &end);
-    r->own = r->file[0];
-    r->all = shown(r->grant, r->n, self, READ);
+    const mode_t search = is_same(own, &r->all) ? own->bits : READ << 6 | everyone(own->bits) * 011;
     r->names = r->all;
-    mode_t search = fold(r->grant, end, r->all.uid, r->all.gid, self, READ);
     r->names.bits = (r->all.bits & 0444) | (search & 0444) >> 2;
-    r->hash = hash_grant(hash_grant(hash_grant(0, &r->own), &r->all), &r->names);
-    for (uint32_t i = 0; i < r->files; i++)
-        r->hash = hash_grant(r->hash, &r->file[i]);
-    return 0;
+    r->hash = hash_grant(hash_grant(r->hash, &r->all), &r->names);
 }
 
 /* ---- as they are now ---- */
 
-static int copy_of(const struct rights *r, struct rights *ret)
-{
-    *ret = RIGHTS_INIT;
-    ret->grant = malloc(r->n * sizeof(*ret->grant));
-    if (!ret->grant)
-        return -ENOMEM;
-    memcpy(ret->grant, r->grant, r->n * sizeof(*ret->grant));
-    ret->n = ret->cap = r->n;
-    ret->files = r->files;
-    return 0;
-}
-
 /* True if nobody changed this file, or it has no name any more: then its rights are those of before. */
-static bool is_as_before(const struct rights_of *was, int fd, struct stat *st)
+static bool is_as_before(const struct right *was, int fd, struct stat *st)
 {
     if (fd < 0 || fstat(fd, st) < 0 || st->st_nlink == 0)
         return true;
@@ -332,34 +239,32 @@ static bool is_as_before(const struct rights_of *was, int fd, struct stat *st)
            was->ctime.tv_sec == st->st_ctim.tv_sec && was->ctime.tv_nsec == st->st_ctim.tv_nsec;
 }
 
-int rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
-                 struct rights *ret)
+bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
+                  struct lock *lock)
 {
-    struct rights now = RIGHTS_INIT;
     struct stat st;
-    int e = 0;
-    for (size_t i = 0, g = 0; i < r->files && e == 0; i++) {
-        while (r->grant[g].file < i)
-            g++;
-        int file = fd(arg, (uint32_t)i);
+    const uint64_t before = r->hash;
+    bool changed = false;
+    for (size_t i = 0; i < r->n; i++) {
+        const int file = fd(arg, (uint32_t)i);
         if (is_as_before(&r->of[i], file, &st))
             continue;
-        if (!now.grant)
-            e = copy_of(r, &now);
-        if (e == 0)
-            now.grant[g] = grant_of(file, &st, (uint32_t)i);
-        if (e == 0)
-            r->of[i] = of_stat(&st);
+        struct rights one = {
+            .of = &(struct right){.way = r->of[i].way}, .n = 1, .writable = i == 0 && r->writable};
+        note(&one, 0, file, &st); /* the disk is asked */
+        LOCKED(lock);
+        r->of[i] = one.of[0];
+        changed = true;
     }
-    if (e == 0 && now.grant)
-        e = rights_settle(&now, r->self, r->writable);
-    if (e == 0 && now.grant && now.hash != r->hash) {
-        now.of = r->of;
-        r->of = NULL;
-        *ret = now;
-        return 1;
-    }
-    rights_free(&now);
-    *ret = RIGHTS_INIT;
-    return e;
+    if (!changed)
+        return false;
+    LOCKED(lock);
+    rights_settle(r);
+    return r->hash != before;
+}
+
+void rights_free(struct rights *r)
+{
+    free(r->of);
+    *r = RIGHTS_INIT;
 }

@@ -4,22 +4,22 @@
  * files of the model do. The kernel enforces them (default_permissions).
  *
  *     struct rights r = RIGHTS_INIT;
- *     r = rights_add(&r, fd, path, base);       for each file of the model, the first first
- *     rights_settle(&r, geteuid(), writable);
- *     ... r.own, r.all, r.names, r.file[i] ...
- *     if (rights_again(&r, fd, arg, &now)) ...       the files may have others by now
+ *     r = rights_add(&r, fd, path, base, writable);       for each file of the model, the first first
+ *     rights_settle(&r);
+ *     ... r.of[i].shown, r.all, r.names ...
+ *     if (rights_again(&r, fd, arg, &lock)) ...           the files have others by now
  *     rights_free(&r);
  *
- * What is made of one file has that file's owner, group and bits. What is made of several has one
- * owner and one group too, but a caller may be another file's owner, or a member of its group or
- * not. So a class of callers has a bit only if every file gives it to all that could be in the
- * class. Named users and groups of an ACL count as classes that anybody but the owner may be in.
+ * What is made of one file has that file's owner, group and bits; and so has what is made of several of one owner and
+ * group, where a class of callers has a bit if each file gives it. Of other files the daemon's user is
+ * the owner, and no other class has what one of them does not give to everyone. Named users and groups of an ACL count as classes that anybody
+ * but the owner may be in.
  *
  * A file that is reached by a link gives nothing to callers who could not search the folders that
  * it really is in. Those that lead to the link as well are left out: a mount shows what is in the
  * folder that it was given, wherever that is.
  *
- * Threads: immutable once settled.
+ * Threads: one changes it, under the lock that others read it with.
  */
 #ifndef TREE_RIGHTS_H
 #define TREE_RIGHTS_H
@@ -30,62 +30,59 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/lock.h"
+
 /* What a file gives, or a folder on the way to it. */
 struct grant {
     uid_t uid;
     gid_t gid;
-    mode_t bits;   /* 0777. Of a folder: all three of a class that may search it, else none */
-    bool folder;   /* not the model's: says nothing of whose the tree is */
-    uint32_t file; /* the file of the model that it belongs to */
+    mode_t bits; /* 0777. Of a folder: all three of a class that may search it, else none */
 };
 
-/* What shows that a file has other rights than before. */
-struct rights_of {
-    dev_t dev;
+/* A file of the model. */
+struct right {
+    dev_t dev; /* these show whether it has other rights than before */
     ino_t ino;
     struct timespec ctime;
+    struct grant way; /* what the folders give that lead to it */
+    struct grant
+        shown; /* for what is made of it alone: its tensors; of the first also the root and the keys */
 };
 
 struct rights {
-    struct rights_of *of; /* owned; by file */
-    struct grant *grant;  /* owned: by file, each file before its folders */
+    struct right *of; /* owned; by file */
     size_t n, cap;
-    uint32_t files;
-    struct grant *file; /* owned: for what is made of file i alone: its tensors */
-    struct grant own;   /* the same of the first: the root, metadata/ and the keys */
-    struct grant all;   /* for what is made of all: the views of the whole */
+    struct grant all; /* for what is made of all: the views of the whole */
     /* For tensors/: read by users who may read all, searched by users who may read the first. Its
      * bits have those of execution. */
     struct grant names;
     uint64_t hash; /* of what is shown */
-    uid_t self;    /* as of rights_settle() */
-    bool writable;
+    bool writable; /* the first one */
 };
 
 #define RIGHTS_INIT ((struct rights){0})
 
-/*
- * One more file of the model, open as fd, found by `path`; `base` is the real path of the folder
- * that was asked for. 0, -ENOMEM, -errno (fstat).
- */
-int rights_add(struct rights *r, int fd, const char *path, const char *base);
-
-/* The same of a file that is known to be at this real path, as long as it may. */
-int rights_add_real(struct rights *r, int fd, const char *real, const char *base);
-
-/* Changes when rights_add_real() may give something else: of a file with these attributes. 0: nothing can be said, as
+/* What two give. `self`: the daemon's user, to which both give at least `known` of 07. */
+struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
+/* What a file gives that is open as fd, and known to be at this real path, to which `base` leads. 0, -errno. */
+int grant_of_real(int fd, const char *real, const char *base, struct grant *ret);
+/* Changes when that may give something else: of a file with these attributes. 0: nothing can be said, as
  * something was changed just now. */
-uint64_t rights_stamp(const struct stat *file, const char *real, const char *base);
+uint64_t grant_stamp(const struct stat *file, const char *real, const char *base);
 
-/* Compute what is shown. `self` is the daemon's user, which could open all files; writable: the first
- * one for writing. 0, -ENOMEM. */
-int rights_settle(struct rights *r, uid_t self, bool writable);
 /*
- * The same of the files as they are now: fd() has each of them open, or -1. Folders are taken as they were.
- * 1: *ret shows something else; 0: nothing changed, *ret is empty; -ENOMEM.
+ * One more file of the model, open as fd, for writing if it is `writable`, found by `path`; `base` is the real path of
+ * the folder that was asked for. 0, -ENOMEM, -errno (fstat).
  */
-int rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
-                 struct rights *ret);
+int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable);
+/* Compute what is shown. */
+void rights_settle(struct rights *r);
+/*
+ * The same of the files as they are now: fd() has each of them open, or -1. Folders are taken as they were. True: something
+ * else is shown.
+ */
+bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
+                  struct lock *lock);
 void rights_free(struct rights *r);
 
 #endif
