@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 struct draft *draft_new(void)
 {
@@ -22,8 +21,6 @@ void draft_free(struct draft *d)
         return;
     buf_free(&d->text);
     shown_free(&d->before);
-    if (d->helper)
-        (void)close(d->fd);
     free(d->helper);
     extents_free(&d->written);
     log_unref(d->room.log);

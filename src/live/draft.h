@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A draft: what programs write to a key, a view of a tensor or a helper file, until it is judged. All handles that
- * write share it. What it holds is a text, or data: stretches of the log over what the view shows (tensor_draft.h).
- * Texts of keys, and helpers in metadata/: key_draft.h; views, and helpers beside them: view.h.
+ * write share it. In metadata/ it holds a text (key_draft.h); of a view of a tensor, or a helper beside one (view.h),
+ * stretches of the log over what the view shows (tensor_draft.h).
  *
- * Locks: that of `struct live` protects all but data and a helper's content. A view's draft is judged without it, for one
- * request at a time (waits.h). `io` is held while data or a helper is written, and comes before that lock.
+ * Locks: that of `struct live` protects all but these. A view's draft is judged without it, for one
+ * request at a time (waits.h). `io` is held while it is written, and comes before that lock.
  */
 #ifndef LIVE_DRAFT_H
 #define LIVE_DRAFT_H
@@ -60,28 +60,6 @@ enum draft_event {
     DRAFT_EVENTS
 };
 
-/* What is asked for is to be done by the draft's `into`. */
-#define VIEW_INTO 2
-
-/*
- * How the draft of a view, or of a helper beside it, is read, written and judged. Without the lock. (Drafts in metadata/
- * are small: key_draft.h has them, under the lock.)
- */
-struct draft_kind {
-    /* These three may be VIEW_INTO. */
-    int (*read)(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-    /* 1: a line is whole, and is to be judged; 0; -errno, which was reported. */
-    int (*write)(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
-                 size_t n);
-    int (*truncate)(struct live *l, struct draft *d, uint64_t size);
-    /* NULL: without effect. */
-    int (*allocate)(struct live *l, struct draft *d, uint64_t off, uint64_t n, bool keep_size);
-    /* Judge what was written, for a request (NULL: none waits). end: no more will come. 1: there was an edit; 0;
-     * -errno, which was reported. NULL: it is not judged. */
-    int (*judge)(struct live *l, struct draft *d, bool end, struct live_wait *w);
-    bool ends; /* each close is taken for the end: a text may lack its newline */
-};
-
 /* Where the values of a NumPy view are, by its header. */
 struct tensor_layout {
     uint32_t header, width; /* bytes of the header, of a value; 0: unknown */
@@ -105,9 +83,8 @@ struct typed_value {
 };
 
 struct draft {
-    const struct draft_kind *of; /* constant; NULL: it is in metadata/ */
     _Atomic enum draft_state state;
-    struct buf text;         /* the content of a text; of a helper in metadata/ */
+    struct buf text;         /* in metadata/: the content */
     _Atomic uint64_t size;   /* of any other; the disk is not asked under the lock */
     unsigned handles, users; /* of a view: open ones; and calls that use it without the lock */
     unsigned writers;        /* handles that are open for writing */
@@ -132,17 +109,11 @@ struct draft {
     uint32_t node;
     uint32_t tensor, row;
     struct object *object; /* of the tensor: there as long as the draft */
-    enum live_view_kind kind;
-    bool made;       /* begun when the tensor was a new one: objects.h */
-    bool unlinked;   /* of such a one: its name is gone */
-    char *helper;    /* owned: the name of a helper; NULL: it is a view */
-    int fd;          /* owned: a helper's content */
-    uint64_t writes; /* how often that was changed; protected by `io` */
-    uint64_t n_elem; /* of the tensor, when it was begun */
-    /* Owned, of a helper that was renamed over a view: by it that view is written now. Set with both
-     * locks; there until its last handle goes. NULL: it has its own content. */
-    struct live_view *into;
-    unsigned unflushed;     /* handles that may write a helper, and were never flushed */
+    bool made;             /* of a view: begun when the tensor was a new one: objects.h */
+    bool unlinked;         /* its name is gone */
+    char *
+        helper; /* owned: the name of a helper, or of one that was renamed over a view; NULL: it never was one */
+    uint64_t n_elem;        /* of the tensor, when it was begun */
     struct promise promise; /* what was accepted of it */
     unsigned unsettled; /* writers that were opened, or written, and not closed or synced since */
     bool cold;          /* when it was begun, what the kernel has kept of its node was not right */
@@ -156,13 +127,13 @@ struct draft {
     struct crew_job job; /* ... by this turn */
 
     /* ---- data ---- */
-    struct logs
-        *logs; /* not owned; constant, as what follows up to the locks. NULL: it holds none */
-    enum tensor_view view;
-    uint64_t limit; /* no write may end behind it */
-    uint64_t phase; /* of the view's first byte in the model: log_take() */
+    struct logs *logs; /* not owned; constant; NULL: it is in metadata/ */
     struct lock io, lock;
     /* Changed with both locks, as is the size: */
+    _Atomic enum tensor_view
+        view; /* a helper that is renamed over a view becomes that: with the lock of live, too */
+    uint64_t limit; /* no write may end behind it */
+    uint64_t phase; /* of the view's first byte in the model: log_take() */
     struct extents written;
     uint64_t cut;         /* bytes from here on are not those below: all are in `written` */
     unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
@@ -190,15 +161,14 @@ bool draft_is_due(enum draft_state state);
 /* Something was written to a view and is not accepted. */
 bool draft_is_unaccepted(enum draft_state state);
 
-/* It holds data. */
-static inline bool draft_is_data(const struct draft *d)
+static inline bool draft_is_text(const struct draft *d)
 {
-    return d->logs;
+    return d->view == TENSOR_TYPE || d->view == TENSOR_SHAPE;
 }
 
-static inline uint64_t draft_size(const struct draft *d)
+static inline bool draft_is_helper(const struct draft *d)
 {
-    return draft_is_data(d) || d->helper ? atomic_load(&d->size) : d->text.len;
+    return d->view == TENSOR_HELPER;
 }
 
 #endif

@@ -257,7 +257,7 @@ static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.n_new;
     for (const struct draft *d = l->views; d; d = d->next)
-        n += !d->made && (d->helper || d->writers);
+        n += !d->made && (draft_is_helper(d) || d->writers);
     return n;
 }
 
@@ -304,7 +304,7 @@ bool live_idle(struct live *l, bool helpers)
     LOCKED(&l->lock);
     bool kept = l->objects.n_new || accepted(l);
     for (const struct draft *d = l->views; d && !kept; d = d->next)
-        kept = d->helper && !helpers;
+        kept = draft_is_helper(d) && !helpers;
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
     return !kept;

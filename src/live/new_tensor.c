@@ -79,19 +79,19 @@ static struct draft *draft_of_row(const struct object *o, uint32_t row)
     return d;
 }
 
-static struct draft *draft_of(const struct object *o, enum live_view_kind kind)
+static struct draft *draft_of(const struct object *o, enum tensor_view view)
 {
     struct draft *d = o->drafts;
-    while (d && (!d->made || d->kind != kind || d->unlinked))
+    while (d && (!d->made || d->view != view || d->unlinked))
         d = d->inside;
     return d;
 }
 
 /* Whether a view is left aside: it is computed, or values beside `raw`. */
-static bool leaves(const struct object *o, enum live_view_kind kind)
+static bool leaves(const struct object *o, enum tensor_view view)
 {
-    bool values = kind > LIVE_RAW && kind <= LIVE_F16_NPY;
-    return kind == LIVE_ASIDE || (values && draft_of(o, LIVE_RAW));
+    bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
+    return view == TENSOR_ASIDE || (values && draft_of(o, TENSOR_RAW));
 }
 
 static int check_name(const char *name, size_t n)
@@ -198,11 +198,11 @@ int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *no
     return 0;
 }
 
-bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum live_view_kind kind)
+bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
 {
     LOCKED(&l->lock);
     struct object *o = new_tensor(l, number);
-    const bool left = o && leaves(o, kind);
+    const bool left = o && leaves(o, view);
     if (left)
         o->aside |= (uint32_t)1 << row;
     return left;
@@ -251,8 +251,8 @@ void new_tensor_released(struct live *l, struct object *o, bool closed)
 static void take_out(struct live *l, struct object *o, struct draft *d)
 {
     d->unlinked = true;
-    o->has_type &= d->kind != LIVE_TYPE;
-    o->has_shape &= d->kind != LIVE_SHAPE;
+    o->has_type &= d->view != TENSOR_TYPE;
+    o->has_shape &= d->view != TENSOR_SHAPE;
     view_drafts_reap(l, o);
     new_tensor_touch(l, o); /* it may have been in the way */
 }
@@ -271,17 +271,17 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     return 0;
 }
 
-int new_tensor_text(struct live *l, struct draft *d, bool end, struct err *e)
+int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n, bool end,
+                    struct err *e)
 {
     struct object *o = d->object;
-    const char *text = d->text.data ? (const char *)d->text.data : "";
     int r;
     assert(lock_held(&l->lock));
-    if (d->kind == LIVE_TYPE) {
-        r = tensor_type_parse(text, d->text.len, end, &o->type, e);
+    if (d->view == TENSOR_TYPE) {
+        r = tensor_type_parse(text, n, end, &o->type, e);
         o->has_type = r == 0;
     } else {
-        r = tensor_shape_parse(text, d->text.len, end, &o->shape, e);
+        r = tensor_shape_parse(text, n, end, &o->shape, e);
         o->has_shape = r == 0;
     }
     new_tensor_touch(l, o);
@@ -367,7 +367,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
 static int check_views(const struct object *o, struct err *e)
 {
     const struct draft *d = o->drafts;
-    while (d && (!d->made || d->unlinked || !d->why.code || leaves(o, d->kind)))
+    while (d && (!d->made || d->unlinked || !d->why.code || leaves(o, d->view)))
         d = d->inside;
     if (d)
         *e = d->why;
@@ -383,9 +383,8 @@ static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret
                            .type = o->type,
                            .shape = o->shape,
                            .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
-    for (int k = LIVE_RAW; k <= LIVE_F16_NPY; k++) {
-        t.draft[k] = draft_of(o, (enum live_view_kind)k);
-    }
+    for (int k = TENSOR_RAW; k < TENSOR_VIEWS; k++)
+        t.draft[k] = draft_of(o, (enum tensor_view)k);
     l->judging = o;
     lock_drop(&l->lock);
     int r = tensor_new_judge(&t, NULL, ret, e);

@@ -30,7 +30,8 @@ void new_tensor_touch(struct live *l, struct object *o);
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
 /* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
-int new_tensor_text(struct live *l, struct draft *d, bool end, struct err *e);
+int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n, bool end,
+                    struct err *e);
 /* rename(2), rmdir(2), also while it is judged. */
 int new_tensor_rename(struct live *l, struct object *o, const char *name, size_t n);
 void new_tensor_remove(struct live *l, struct object *o);

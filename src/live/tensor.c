@@ -219,8 +219,8 @@ void view_draft_end(struct draft *d)
 struct draft *view_draft_reap(struct live *l, struct draft *d)
 {
     struct draft **at = &d->object->drafts;
-    bool kept =
-        !d->unlinked && (d->helper || d->begun || (d->made && d->object->state == OBJECT_NEW));
+    bool kept = !d->unlinked &&
+                (draft_is_helper(d) || d->begun || (d->made && d->object->state == OBJECT_NEW));
     bool judged = d->made && d->object == l->judging;
     assert(lock_held(&l->lock));
     if (d->handles || d->users || judged || kept)
@@ -239,8 +239,8 @@ struct draft *view_helpers_drop(struct live *l, uint32_t tensor, struct draft *m
 {
     for (struct draft *d = view_drafts(l, tensor), *next; d; d = next) {
         next = d->inside;
-        d->unlinked |= d->helper != NULL;
-        struct draft *dead = d->helper ? view_draft_reap(l, d) : NULL;
+        d->unlinked |= draft_is_helper(d);
+        struct draft *dead = draft_is_helper(d) ? view_draft_reap(l, d) : NULL;
         if (dead) {
             dead->next = more;
             more = dead;

@@ -95,13 +95,16 @@ static const struct {
     const char *name;
     const struct form *form;
     bool npy;
-} views[TENSOR_VIEWS] = {
+} views[TENSOR_ASIDE] = {
     [TENSOR_RAW] = {"raw", NULL, false},
     [TENSOR_F32] = {"f32", &form_f32, false},
     [TENSOR_F16] = {"f16", &form_f16, false},
     [TENSOR_BF16] = {"bf16", &form_bf16, false},
     [TENSOR_F32_NPY] = {"f32.npy", &form_f32, true},
     [TENSOR_F16_NPY] = {"f16.npy", &form_f16, true},
+    [TENSOR_TYPE] = {"type", NULL, false},
+    [TENSOR_SHAPE] = {"shape", NULL, false},
+    [TENSOR_HELPER] = {"the file", NULL, false},
 };
 
 const char *tensor_view_name(enum tensor_view view)
@@ -137,7 +140,13 @@ unsigned tensor_values_width(enum quant_view values)
 
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view)
 {
-    return b->exists && (!views[view].form || quant_has_values(quant_find(b->type), b->big));
+    return b->exists && view != TENSOR_HELPER &&
+           (!views[view].form || quant_has_values(quant_find(b->type), b->big));
+}
+
+static bool is_text(enum tensor_view view)
+{
+    return view == TENSOR_TYPE || view == TENSOR_SHAPE;
 }
 
 static size_t header(const struct tensor_base *b, enum tensor_view view, struct buf *out)
@@ -150,8 +159,10 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
     struct buf measure = BUF_MEASURE;
     if (!tensor_view_exists(b, view))
         return 0;
+    if (is_text(view))
+        tensor_text(b, view, &measure);
     if (!views[view].form)
-        return b->nbytes;
+        return is_text(view) ? measure.len : b->nbytes;
     return header(b, view, &measure) + b->n_elem * views[view].form->width;
 }
 
@@ -213,17 +224,21 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n)
 {
-    CLEANUP(buf_free) struct buf head = BUF_INIT;
-    if (!views[view].form)
+    CLEANUP(buf_free) struct buf head = BUF_INIT; /* or a text */
+    if (is_text(view))
+        tensor_text(b, view, &head);
+    else if (!views[view].form)
         return read_raw(b, off, dst, n);
-    size_t len = header(b, view, &head), done = 0;
+    size_t len = is_text(view) ? head.len : header(b, view, &head), done = 0;
     if (buf_error(&head))
         return buf_error(&head);
     if (off < len) {
         done = (size_t)min_u64(n, len - off);
         memcpy(dst, head.data + off, done);
     }
-    return read_values(b, views[view].form, off + done - len, (uint8_t *)dst + done, n - done);
+    return is_text(view) ? 0
+                         : read_values(b, views[view].form, off + done - len, (uint8_t *)dst + done,
+                                       n - done);
 }
 
 /* ---- what comes out of a judgement ---- */
@@ -421,18 +436,16 @@ int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape
 
 /* ---- shown ---- */
 
-void tensor_type_text(const struct tensor_base *base, struct buf *out)
+void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out)
 {
     const struct quant_type *type = quant_find(base->type);
-    if (type && type->block_len)
-        buf_printf(out, "%s\n", type->name);
-    else
-        buf_printf(out, "unknown:%" PRIu32 "\n", base->type);
-}
-
-void tensor_shape_text(const struct tensor_base *base, struct buf *out)
-{
-    for (uint32_t i = base->n_dims; i-- > 0;)
+    if (!base->exists)
+        return;
+    if (view == TENSOR_TYPE && type && type->block_len)
+        buf_str(out, type->name);
+    else if (view == TENSOR_TYPE)
+        buf_printf(out, "unknown:%" PRIu32, base->type);
+    for (uint32_t i = base->n_dims; view == TENSOR_SHAPE && i-- > 0;)
         buf_printf(out, "%" PRIu64 "%s", base->dims[i], i ? " " : "");
     buf_char(out, '\n');
 }

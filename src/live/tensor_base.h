@@ -19,6 +19,7 @@
 #include "model/npy.h"
 #include "quant/encode.h"
 
+/* What a file in a tensor's folder is to programs that write it. */
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */
     TENSOR_F32, /* the values, as in model/form.h */
@@ -26,7 +27,11 @@ enum tensor_view {
     TENSOR_BF16,
     TENSOR_F32_NPY, /* the same behind a header of NumPy */
     TENSOR_F16_NPY,
-    TENSOR_VIEWS
+    TENSOR_VIEWS,
+    TENSOR_TYPE = TENSOR_VIEWS, /* texts of the tensor's type and shape */
+    TENSOR_SHAPE,
+    TENSOR_HELPER, /* a file beside them, by which a program makes one: renamed over a view it is that */
+    TENSOR_ASIDE, /* what is computed of the others: taken, and left aside */
 };
 
 struct tensor_base {
@@ -67,7 +72,7 @@ bool tensor_view_is_npy(enum tensor_view view);
 enum quant_view tensor_view_values(enum tensor_view view);
 enum quant_view tensor_npy_values(const struct npy *npy);
 unsigned tensor_values_width(enum quant_view values);
-/* False: its values cannot be shown, or it does not exist. Then the view has size 0. */
+/* False: its values cannot be shown, it does not exist, or it is a helper's. Then the view has size 0. */
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view);
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
 /*
@@ -127,9 +132,8 @@ int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struc
 int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
                        struct err *e);
 
-/* What `type` and `shape` show of a tensor, with the newline. */
-void tensor_type_text(const struct tensor_base *base, struct buf *out);
-void tensor_shape_text(const struct tensor_base *base, struct buf *out);
+/* What `type` or `shape` shows of a tensor, with the newline; of one that does not exist, nothing. */
+void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);
 
 /*
  * Another shape of as many elements: dims as parsed, the type of the tensor. TENSOR_SAME (0): it has

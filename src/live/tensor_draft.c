@@ -46,9 +46,10 @@ int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t
             (void)log_ref(x.log);
         struct tensor_base *base = tensor_base_ref(d->base);
         const uint64_t cut = d->cut;
+        const enum tensor_view view = d->view;
         lock_drop(&d->lock);
         if (len)
-            r = read_stretch(there ? &x : NULL, base, d->view, cut, at, (uint8_t *)dst + done, len);
+            r = read_stretch(there ? &x : NULL, base, view, cut, at, (uint8_t *)dst + done, len);
         log_unref(x.log);
         tensor_base_unref(base);
         done += len;
@@ -174,6 +175,9 @@ static int too_long(const struct draft *d, struct err *e)
 {
     if (d->limit == TENSOR_DRAFT_MAX)
         return err_set(e, -EFBIG, "longer than any tensor");
+    if (draft_is_text(d))
+        return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_view_name(d->view),
+                       TENSOR_TEXT_MAX);
     return err_set(e, -EFBIG, "%s of this tensor has %llu bytes, no more",
                    tensor_view_name(d->view), (unsigned long long)d->limit);
 }
@@ -225,6 +229,8 @@ static int write_at(struct draft *d, uint64_t off, const void *bytes, size_t n, 
     uint64_t end;
     if (!add_u64(off, n, &end) || end > d->limit)
         return too_long(d, e);
+    if (draft_is_text(d) && off > d->size)
+        return err_set(e, -EINVAL, "%s has a hole", tensor_view_name(d->view));
     if (n == 0)
         return 0;
     int r = put(d, off, bytes, n, true, e);
@@ -250,12 +256,16 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
     int r = write_at(d, off, bytes, n, e);
     if (r == 0 && tensor_view_is_npy(d->view))
         r = check_header(d, off, e);
+    /* A line followed by more text is not the whole value: a program may cut that off next. */
+    if (r == 0 && draft_is_text(d) && n > 0 && off + n >= d->size)
+        r = memchr(bytes, '\n', n) != NULL;
     lock_drop(&d->io);
     return r;
 }
 
 static int truncate_to(struct draft *d, uint64_t size, struct err *e)
 {
+    const enum draft_event event = !draft_is_text(d) ? DRAFT_CUT : size ? DRAFT_WRITE : DRAFT_EMPTY;
     if (size > d->limit)
         return too_long(d, e);
     if (size < d->size) {
@@ -265,7 +275,7 @@ static int truncate_to(struct draft *d, uint64_t size, struct err *e)
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->truncations++;
         d->size = size;
-        draft_event(d, DRAFT_CUT);
+        draft_event(d, event);
         lock_drop(&d->lock);
     }
     return grow(d, size, e);
@@ -295,6 +305,8 @@ int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_s
 /* How long the view of a tensor that exists can be: a NumPy array may have any shape. */
 static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
 {
+    if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
+        return TENSOR_TEXT_MAX;
     if (!base->exists || tensor_view_is_npy(view))
         return TENSOR_DRAFT_MAX;
     return tensor_view_size(base, view);
@@ -326,6 +338,31 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     }
     *ret = d;
     return 0;
+}
+
+void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_base *base)
+{
+    struct tensor_base *before = d->base;
+    assert(lock_held(&d->io));
+    drop_room(d);
+    lock_take(&d->lock);
+    d->view = view;
+    d->base = tensor_base_ref(base);
+    d->limit = limit_of(base, view);
+    d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
+    d->npy = (struct npy){0};
+    d->layout = (struct tensor_layout){0};
+    for (size_t i = 0; i < d->written.n; i++)
+        d->written.of[i].fresh = true;
+    lock_drop(&d->lock);
+    tensor_base_unref(before);
+}
+
+int tensor_draft_check(struct draft *d, struct err *e)
+{
+    if (d->size > d->limit)
+        return too_long(d, e);
+    return tensor_view_is_npy(d->view) ? check_header(d, 0, e) : 0;
 }
 
 /* ---- a judgement ---- */
@@ -461,7 +498,7 @@ static void judged(struct draft *d)
 int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r)
 {
     lock_take(&d->lock);
-    bool gone = d->truncations != round->truncations;
+    bool gone = d->truncations != round->truncations && !draft_is_text(d);
     if (keep && gone)
         r = -EAGAIN;
     if (!keep || gone) {
@@ -492,6 +529,20 @@ void tensor_draft_failed(struct draft *d)
     put_back(d, &d->judging, DRAFT_REFUSE);
     judged(d);
     lock_drop(&d->lock);
+}
+
+void tensor_draft_take_back(struct draft *d, bool judged, bool all)
+{
+    lock_take(&d->io);
+    lock_take(&d->lock);
+    if (judged || all)
+        draft_event(d, judged ? DRAFT_TAKE_BACK : DRAFT_EMPTY);
+    if (!draft_is_due(d->state) && d->state != DRAFT_MORE) {
+        extents_cut(&d->written, 0);
+        d->size = d->cut = 0;
+    }
+    lock_drop(&d->lock);
+    lock_drop(&d->io);
 }
 
 int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,

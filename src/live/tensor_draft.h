@@ -39,18 +39,20 @@
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
+/* Texts of `type` and `shape` are no longer. */
+#define TENSOR_TEXT_MAX 4096
 
 /*
- * A draft of a view that exists, or of any view of a tensor that does not exist. The logs must outlive it. Takes a
- * reference to the base. The disk is not asked: a log is made by a write. 0, -ENOMEM.
+ * A draft of a view that exists, or of any view of a tensor that does not exist, or of a helper (which no judge sees).
+ * The logs must outlive it. Takes a reference to the base. The disk is not asked: a log is made by a write. 0, -ENOMEM.
  */
 int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
                       struct draft **ret, struct err *e);
 
 /*
- * append: at its end, wherever that is; else at `off`. 0; -EFBIG (longer than the view can be),
- * -EINVAL (a NumPy header, whole or not, that cannot become one that is taken), -ENOSPC, -ENOMEM,
- * -EIO, -errno. On failure the content is undefined where it was to be written.
+ * append: at its end, wherever that is; else at `off`. 0; 1: of a text, which ends with these bytes, a line is whole;
+ * -EFBIG (longer than the view can be), -EINVAL (a NumPy header, whole or not, that cannot become one that is taken; a
+ * text that has a hole or is too long), -ENOSPC, -ENOMEM, -EIO, -errno. On failure the content is undefined where it was to be written.
  */
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
                        struct err *e);
@@ -65,6 +67,15 @@ int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* It was not. */
 void tensor_draft_failed(struct draft *d);
+/* A signal has ended the judgement of a line (judged), or came before it, and no other line waits (all): as if it had not
+ * been written. */
+void tensor_draft_take_back(struct draft *d, bool judged, bool all);
+/*
+ * All of a helper is what was written to this view, and is to be judged; or it is a helper again. Takes a reference to
+ * the base. With `io`. And whether it can be that: 0, -EFBIG, -EINVAL, -errno, as of a write.
+ */
+void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_base *base);
+int tensor_draft_check(struct draft *d, struct err *e);
 
 /* ---- for judges ---- */
 

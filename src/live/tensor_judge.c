@@ -789,7 +789,7 @@ static int lacks(struct err *e, const char *what)
 
 static int check_new_length(struct draft *d, uint64_t need, struct err *e)
 {
-    uint64_t have = draft_size(d);
+    uint64_t have = atomic_load(&d->size);
     const char *name = tensor_view_name(d->view);
     if (have > need)
         return err_set(e, -EINVAL, "a new tensor: %s has %llu bytes, type and shape make %llu",
@@ -835,7 +835,7 @@ static uint32_t own_type(enum tensor_view view)
 static int place_values(const struct tensor_new *t, struct draft *d, struct npy *npy,
                         struct tensor_shape *shape, struct err *e)
 {
-    uint64_t size = draft_size(d);
+    uint64_t size = atomic_load(&d->size);
     const unsigned width = tensor_view_form(d->view)->width;
     *shape = t->shape;
     *npy = (struct npy){.width = width};
@@ -882,7 +882,7 @@ int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch
         return judge_new_raw(t, ret, e);
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         struct draft *d = t->draft[order[i]];
-        if (d && draft_size(d) > 0)
+        if (d && atomic_load(&d->size) > 0)
             return judge_new_values(t, d, watch, ret, e);
     }
     if (t->has_type && t->has_shape)

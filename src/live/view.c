@@ -11,7 +11,6 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/tensor_helpers.h"
 #include "live/new_tensor.h"
 #include "live/tensor.h"
 #include "live/tensor_judge.h"
@@ -30,101 +29,51 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     return r;
 }
 
-/* ---- what drafts hold, read and written ---- */
+/* ---- written ---- */
 
-/* A write that was refused: the error stays with the draft. It is reported once: a full disk refuses
- * each page of a mapping. */
-static int refused(struct live *l, struct draft *d, int r, struct err *e)
+/* A write that was refused: the error stays with the draft, but for a helper, which is not judged. It is reported once: a
+ * full disk refuses each page of a mapping. */
+int view_refused(struct live *l, struct draft *d, int r, struct err *e)
 {
     if (!e->code)
         (void)err_set(e, r, "%s", strerror(-r));
     e->code = r;
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
+    if (draft_is_helper(d))
+        return r;
     bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
     if (!again)
         (void)tensor_refused(l, d->object, e);
-    lock_drop(&l->lock);
     return r;
 }
 
-static int data_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n,
-                     size_t *got)
+/* It is written anew. */
+static void forget_why(struct live *l, struct draft *d)
 {
-    (void)l;
-    return tensor_draft_read(d, off, dst, n, got);
+    LOCKED(&l->lock);
+    d->why = (struct err){0};
 }
 
-static int data_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
-                      size_t n)
+int view_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
+               size_t n)
 {
     struct err e = {0};
+    if (draft_is_text(d) && (append ? d->size == 0 : off == 0))
+        forget_why(l, d);
     int r = tensor_draft_write(d, append, off, bytes, n, &e);
-    return r < 0 ? refused(l, d, r, &e) : 0;
+    return r < 0 ? view_refused(l, d, r, &e) : r;
 }
 
-static int data_truncate(struct live *l, struct draft *d, uint64_t size)
+int view_truncate(struct live *l, struct draft *d, uint64_t size)
 {
     struct err e = {0};
+    if (size == 0)
+        forget_why(l, d);
+    if (draft_is_text(d) && size > d->size)
+        return -EINVAL;
     int r = tensor_draft_truncate(d, size, &e);
-    return r < 0 ? refused(l, d, r, &e) : 0;
-}
-
-static int data_allocate(struct live *l, struct draft *d, uint64_t off, uint64_t n, bool keep_size)
-{
-    struct err e = {0};
-    (void)l;
-    return tensor_draft_allocate(d, off, n, keep_size, &e);
-}
-
-static int text_read(struct live *l, struct draft *d, uint64_t off, void *dst, size_t n,
-                     size_t *got)
-{
-    lock_take(&l->lock);
-    *got = (size_t)within_u64(off, n, d->text.len);
-    if (*got)
-        memcpy(dst, d->text.data + off, *got);
-    lock_drop(&l->lock);
-    return 0;
-}
-
-static int text_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
-                      size_t n)
-{
-    struct err e = {0};
-    lock_take(&l->lock);
-    struct buf *b = &d->text;
-    if (append)
-        off = b->len;
-    bool fits = off <= b->len && off + n <= VIEW_TEXT_MAX;
-    if (off == 0)
-        d->why = (struct err){0}; /* it is written anew */
-    if (fits) {
-        size_t over = (size_t)min_u64(n, b->len - off);
-        if (over)
-            memcpy(b->data + off, bytes, over);
-        buf_add(b, (const uint8_t *)bytes + over, n - over);
-    }
-    draft_event(d, DRAFT_WRITE);
-    int r = !fits ? -EINVAL : buf_error(b);
-    /* A line that more stands behind is not all: a program may cut that off next. */
-    bool last = off + n >= b->len;
-    lock_drop(&l->lock);
-    if (r < 0)
-        return refused(l, d, r, &e);
-    return last && n > 0 && memchr(bytes, '\n', n);
-}
-
-static int text_truncate(struct live *l, struct draft *d, uint64_t size)
-{
-    lock_take(&l->lock);
-    int r = size <= d->text.len ? 0 : -EINVAL;
-    if (r == 0 && size < d->text.len)
-        draft_event(d, size ? DRAFT_WRITE : DRAFT_EMPTY);
-    if (r == 0)
-        d->text.len = (size_t)size;
-    lock_drop(&l->lock);
-    return r;
+    return r < 0 ? view_refused(l, d, r, &e) : 0;
 }
 
 /* ---- progress ---- */
@@ -160,10 +109,9 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 struct round {
     struct live *l;
     struct draft *d;
-    struct tensor_base *base; /* of a text: a reference */
-    struct buf text;          /* a copy of it */
-    int taken;                /* -errno: the two could not be made */
+    bool end;                 /* no more will come */
     bool wrote;               /* something is to be judged */
+    struct tensor_base *base; /* of a text: a reference to the tensor as it is now */
     struct tensor_edit edit;
     struct err e;
 };
@@ -174,42 +122,72 @@ void view_drop(struct draft *d)
     draft_event(d, DRAFT_DROP);
 }
 
-void view_text(enum live_view_kind kind, const struct tensor_base *base, struct buf *out)
-{
-    if (base->exists && kind == LIVE_TYPE)
-        tensor_type_text(base, out);
-    if (base->exists && kind == LIVE_SHAPE)
-        tensor_shape_text(base, out);
-}
-
 /* It is what is shown, also of a type or a shape that cannot be given. */
-static bool is_shown(const struct round *o)
+static bool is_shown(const struct round *o, const char *text, size_t n)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    view_text(o->d->kind, o->base, &shown);
-    return shown.len == o->text.len && memcmp(shown.data, o->text.data, shown.len) == 0;
+    tensor_text(o->base, o->d->view, &shown);
+    return shown.len == n && memcmp(shown.data, text, n) == 0;
 }
 
-static int judge_type(struct round *o, bool end, const struct units_watch *watch)
+static int judge_type(struct round *o, const char *text, size_t n, const struct units_watch *watch)
 {
-    const struct buf *b = &o->text;
     uint32_t type;
-    int r = tensor_type_parse(b->data ? (const char *)b->data : "", b->len, end, &type, &o->e);
+    int r = tensor_type_parse(text, n, o->end, &type, &o->e);
     if (r != 0)
         return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
     return tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
 }
 
-static int judge_shape(struct round *o, bool end)
+static int judge_shape(struct round *o, const char *text, size_t n)
 {
-    const struct buf *b = &o->text;
     struct tensor_shape shape;
-    int r = tensor_shape_parse(b->data ? (const char *)b->data : "", b->len, end, &shape, &o->e);
+    int r = tensor_shape_parse(text, n, o->end, &shape, &o->e);
     if (r != 0)
         return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
     r = tensor_reshape(o->base, &shape, &o->e);
     if (r == TENSOR_CHANGED)
         o->edit = (struct tensor_edit){.shaped = true, .shape = shape};
+    return r;
+}
+
+/* Of a new tensor: alone, and at once. */
+static int judge_new(struct round *o, const char *text, size_t n)
+{
+    LOCKED(&o->l->lock);
+    int r = new_tensor_text(o->l, o->d, text, n, o->end, &o->e);
+    if (r < 0) {
+        o->d->why = o->e;
+        (void)tensor_refused(o->l, o->d->object, &o->e);
+    }
+    return r == TENSOR_SHORT ? TENSOR_SHORT : r < 0 ? r : TENSOR_SAME;
+}
+
+/* As tensor_draft_judge(). */
+static int judge_text(struct round *o, const struct units_watch *watch)
+{
+    struct draft *d = o->d;
+    char text[TENSOR_TEXT_MAX];
+    struct tensor_round round;
+    int r = tensor_draft_begin(d, &round);
+    if (r == 0)
+        return TENSOR_SAME;
+    const size_t n = r < 0 ? 0 : (size_t)round.size;
+    const bool begun = r > 0;
+    if (begun)
+        r = tensor_round_read(d, &round, 0, text, n);
+    if (r < 0)
+        (void)err_set(&o->e, r, "cannot read the draft: %s", strerror(-r));
+    else if (d->made)
+        r = judge_new(o, text, n);
+    else if (is_shown(o, text, n))
+        r = TENSOR_SAME;
+    else
+        r = d->view == TENSOR_TYPE ? judge_type(o, text, n, watch) : judge_shape(o, text, n);
+    if (begun)
+        r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
+    if (r == TENSOR_SAME)
+        tensor_draft_passed(d, d->base);
     return r;
 }
 
@@ -247,8 +225,7 @@ static int accept(struct round *o)
         edit_undo(&l->next.change, mark);
         return r;
     }
-    if (draft_is_data(d))
-        tensor_draft_passed(d, now);
+    tensor_draft_passed(d, draft_is_text(d) ? d->base : now);
     tensor_base_unref(now);
     d->edits = ++d->object->edits;
     d->object->spent = 0;
@@ -264,7 +241,7 @@ static int report(struct round *o, int r)
     if (!o->e.code)
         (void)err_set(&o->e, r, "%s", strerror(-r));
     o->e.code = r;
-    if (r != -EINTR && !draft_is_data(o->d)) /* of data it is found again as long as it is so */
+    if (r != -EINTR && draft_is_text(o->d)) /* of data it is found again as long as it is so */
         o->d->why = o->e;
     (void)tensor_refused(o->l, o->d->object, &o->e);
     return r;
@@ -294,13 +271,14 @@ static int same(struct round *o)
 }
 
 /* What a verdict means. With the lock. */
-static int settle(struct round *o, int r, bool end)
+static int settle(struct round *o, int r)
 {
     struct draft *d = o->d;
+    const bool end = o->end;
     bool changed = r == TENSOR_CHANGED;
     if (changed)
         r = accept(o);
-    if (changed && r < 0 && draft_is_data(d))
+    if (changed && r < 0)
         tensor_draft_failed(d);
     if (r < 0)
         return report(o, r);
@@ -314,115 +292,59 @@ static int settle(struct round *o, int r, bool end)
         o->e.code = -EINVAL;
         return end ? report(o, -EINVAL) : -EINVAL;
     }
-    if (r == TENSOR_SAME && !draft_is_data(d))
+    if (r == TENSOR_SAME && draft_is_text(d))
         object_set_error(&o->l->objects, d->object, NULL);
     return r == TENSOR_SAME && o->wrote ? same(o) : 0;
 }
 
-static int finish(struct round *o, int r, bool end)
-{
-    bool more = r == TENSOR_SHORT;
-    lock_take(&o->l->lock);
-    r = settle(o, r, end);
-    if (!draft_is_data(o->d))
-        draft_event(o->d, more ? DRAFT_LEAVE : r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
-    lock_drop(&o->l->lock);
-    tensor_edit_free(&o->edit);
-    return r;
-}
-
-/* Why a write of it was refused, or the tensor in the making that it was to be lost. With the lock. */
+/* Why a write of it was refused, or the new tensor that it was to be was lost. With the lock. */
 static int refused_before(const struct draft *d)
 {
     return d->made && d->object->lost ? d->object->lost : d->why.code;
 }
 
-/* In the making it is judged with the other views, as a whole. */
-static int data_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
-{
-    struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
-    struct progress p = {l, d->tensor, 0};
-    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
-    lock_take(&l->lock);
-    int r = refused_before(d);
-    o.wrote = draft_is_due(d->state);
-    lock_drop(&l->lock);
-    if (r < 0 || d->made)
-        return r;
-    do
-        r = tensor_draft_judge(d, &watch, &o.edit, &o.e);
-    while (r == -EAGAIN);
-    return finish(&o, r, end);
-}
-
-/* In the making: alone, and at once. 0, -errno, which was reported. With the lock. */
-static int judge_new(struct round *o, bool end)
+/* Whether there is something to judge: 1; 0; -errno: it was refused. A text is compared with the tensor as it is
+ * now. */
+static int prepare(struct round *o)
 {
     struct draft *d = o->d;
-    int r = new_tensor_text(o->l, d, end, &o->e);
-    draft_event(d, r == TENSOR_SHORT ? DRAFT_LEAVE : r < 0 ? DRAFT_REFUSE : DRAFT_PASS);
-    if (r >= 0)
+    LOCKED(&o->l->lock);
+    if (draft_is_helper(d))
         return 0;
-    d->why = o->e;
-    (void)tensor_refused(o->l, d->object, &o->e);
-    return r;
-}
-
-/* What is to be judged: 1; 0: nothing is; -errno: it was refused. It may be written on meanwhile. With the
- * lock. */
-static int take_text(struct round *o, bool end)
-{
-    struct draft *d = o->d;
+    int r = refused_before(d);
+    o->wrote = draft_is_due(d->state);
+    if (!draft_is_text(d)) /* of a new tensor it is judged with the other views, as a whole */
+        return r < 0 ? r : !d->made;
     d->losses = d->object->losses;
     d->edits = d->object->edits;
-    int r = refused_before(d);
-    if (r < 0 || !draft_is_due(d->state))
-        return r;
-    draft_event(d, DRAFT_JUDGE);
-    if (d->made)
-        return judge_new(o, end);
-    o->wrote = true;
-    o->taken = view_base(o->l, d->tensor, &o->base);
-    buf_add(&o->text, d->text.data, d->text.len);
-    if (o->taken == 0)
-        o->taken = buf_error(&o->text);
-    return 1;
+    if (r == 0 && o->wrote && !d->made && (r = view_base(o->l, d->tensor, &o->base)) < 0) {
+        (void)err_set(&o->e, r, "%s",
+                      r == -ENOENT ? "the tensor was removed" : "no memory for the edit");
+        return report(o, r);
+    }
+    return r < 0 ? r : o->wrote;
 }
 
-static int judge_text(struct round *o, bool end, const struct units_watch *watch)
+int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 {
-    if (o->taken < 0)
-        return err_set(&o->e, o->taken, "%s",
-                       o->taken == -ENOENT ? "the tensor was removed" : "no memory for the edit");
-    if (is_shown(o))
-        return TENSOR_SAME;
-    return o->d->kind == LIVE_TYPE ? judge_type(o, end, watch) : judge_shape(o, end);
-}
-
-static int text_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
-{
-    struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
+    struct round o = {.l = l, .d = d, .end = end, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, d->tensor, 0};
     const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
-    lock_take(&l->lock);
-    int r = take_text(&o, end);
-    lock_drop(&l->lock);
-    if (r > 0)
-        r = finish(&o, judge_text(&o, end, &watch), end);
+    int r = prepare(&o);
+    if (r <= 0)
+        return r;
+    do
+        r = draft_is_text(d) ? judge_text(&o, &watch)
+                             : tensor_draft_judge(d, &watch, &o.edit, &o.e);
+    while (r == -EAGAIN);
+    if (!d->made) {
+        lock_take(&l->lock);
+        r = settle(&o, r);
+        lock_drop(&l->lock);
+    } else if (r > 0) {
+        r = 0;
+    }
+    tensor_edit_free(&o.edit);
     tensor_base_unref(o.base);
-    buf_free(&o.text);
     return r;
 }
-
-const struct draft_kind view_data = {.read = data_read,
-                                     .write = data_write,
-                                     .truncate = data_truncate,
-                                     .allocate = data_allocate,
-                                     .judge = data_judge};
-const struct draft_kind view_line = {.read = text_read,
-                                     .write = text_write,
-                                     .truncate = text_truncate,
-                                     .judge = text_judge,
-                                     .ends = true};
-const struct draft_kind view_helper = {
-    .read = helper_read, .write = helper_write, .truncate = helper_truncate};

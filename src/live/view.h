@@ -8,9 +8,7 @@
 
 #include "live/tensor.h"
 #include "live/tensor_draft.h"
-
-/* Texts of `type` and `shape` are shorter. */
-#define VIEW_TEXT_MAX 4096
+#include "live/views.h"
 
 struct live_view {
     struct draft *d;  /* NULL: what is written is left aside */
@@ -18,39 +16,29 @@ struct live_view {
     uint32_t node;    /* ... it was opened by another node than the draft's */
     bool writes, append;
     atomic_bool closed; /* since it was written; calls of several threads may come at a time */
-    bool flushed;       /* of a helper: it was, or synced */
-    struct live_view
-        *from;            /* owned: of a helper that is renamed over the view by this handle, ... */
-    bool unhid;           /* ... which was hidden */
+    enum tensor_view
+        to; /* of a helper that is renamed by this handle: the view that it is to be, ... */
+    uint32_t to_row;      /* ... and its row */
     struct live_wait end; /* its release */
 };
 
-/* Of values or bytes; of a text; of a helper's bytes. */
-extern const struct draft_kind view_data, view_line, view_helper;
-
-/* A flush whose draft was judged, by what carries out requests of the draft (waits.h). */
-int view_flushed(struct live *l, struct live_view *h, struct live_wait *w);
-/* The same of a release. */
-void view_release(struct live *l, struct live_view *h);
+/* A write, or a truncation, that is refused is reported, and stays with the draft. 1: a line of a text is whole, and is to be
+ * judged; 0; -errno. */
+int view_write(struct live *l, struct draft *d, bool append, uint64_t off, const void *bytes,
+               size_t n);
+int view_truncate(struct live *l, struct draft *d, uint64_t size);
+int view_refused(struct live *l, struct draft *d, int r, struct err *e);
+/* Judge what was written, for a request (NULL: none waits). end: no more will come. 1: there was an edit; 0; -errno, which
+ * was reported. */
+int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
 
 /* What was written and is not accepted never is. With the lock. */
 void view_drop(struct draft *d);
-
-/* What a text shows of a tensor; of other kinds, or of a tensor that does not exist, nothing. */
-void view_text(enum live_view_kind kind, const struct tensor_base *base, struct buf *out);
 
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
-/* The newest draft of a view that is not outdated. With the lock. */
-struct draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);
-/* True if another view of the tensor holds what is not accepted. With the lock. */
-bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
-/* A new draft of a view, by a node that has none (IDS_NONE: one of its own); one more handle of one. With the lock. */
-int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
-              enum live_view_kind kind, struct draft **ret);
-int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret);
 /* The draft of a node: its own, else one that a handle of the node shares, else a dropped one, else NULL. With the
  * lock. */
 struct draft *view_at(const struct live *l, uint32_t node, uint32_t row);

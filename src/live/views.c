@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Views of tensors opened to be written, written and closed: see tensors.h. */
-#include "base/when.h"
-#include "base/lock.h"
-#include "live/view.h"
+/* Views of tensors opened to be written, written and closed; and helpers: see views.h. */
+#include "live/views.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "live/batch.h"
-#include "live/tensor_helpers.h"
+#include "base/lock.h"
+#include "base/when.h"
 #include "live/new_tensor.h"
-#include "live/tensor.h"
+#include "live/view.h"
 
 /* ---- drafts ---- */
 
@@ -36,10 +34,12 @@ static bool is_outdated(const struct draft *d)
         return d->object->state != OBJECT_NEW;
     if (d->state == DRAFT_DROPPED || is_left(d))
         return true;
-    return draft_is_data(d) && (d->edits != d->object->edits || d->losses != d->object->losses);
+    return d->view < TENSOR_VIEWS &&
+           (d->edits != d->object->edits || d->losses != d->object->losses);
 }
 
-struct draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
+/* The newest draft of a view that is not outdated. */
+static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct draft *d = view_drafts(l, tensor);
     while (d && (d->unlinked || d->row != row || is_outdated(d)))
@@ -47,14 +47,14 @@ struct draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
     return d;
 }
 
-/* Another view of the tensor that holds what is not accepted. */
-bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
+/* Another view of the tensor holds what is not accepted. */
+static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
         return false;
     for (const struct draft *d = view_drafts(l, tensor); d; d = d->inside)
-        if (!d->made && d->handles && d->row != row && draft_is_unaccepted(d->state) &&
-            !is_outdated(d))
+        if (!d->made && !draft_is_helper(d) && d->handles && d->row != row &&
+            draft_is_unaccepted(d->state) && !is_outdated(d))
             return true;
     return false;
 }
@@ -69,32 +69,26 @@ static struct draft *in_work(const struct live *l, uint32_t tensor, uint32_t row
     return d;
 }
 
-/* *ret: a new draft that holds what the view shows. */
-static int make(struct live *l, struct tensor_base *base, enum live_view_kind kind,
+/* What a draft is begun from. */
+static int base_of(struct live *l, const struct object *o, enum tensor_view view,
+                   struct tensor_base **ret)
+{
+    if (o->state == OBJECT_NEW || view == TENSOR_HELPER)
+        return tensor_base_none(l->newest->view.snap->gguf->fmt.big, ret);
+    return view_base(l, o->number, ret);
+}
+
+/* A new draft that holds what the view shows, by a node that has none; IDS_NONE: by one of its own. */
+static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, enum tensor_view view,
                 struct draft **ret)
 {
     struct err e = {0};
-    if (kind <= LIVE_F16_NPY)
-        return tensor_draft_make(&l->logs, base, (enum tensor_view)kind, ret, &e);
-    *ret = draft_new();
-    if (!*ret)
-        return -ENOMEM;
-    view_text(kind, base, &(*ret)->text);
-    return buf_error(&(*ret)->text);
-}
-
-int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
-              enum live_view_kind kind, struct draft **ret)
-{
     struct tensor_base *base = NULL;
     struct draft *d = NULL;
     struct object *o = tensor_object(l, tensor);
-    const bool new = o && o->state == OBJECT_NEW;
-    int r = !o    ? -ENOMEM
-            : new ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
-                  : view_base(l, tensor, &base);
+    int r = o ? base_of(l, o, view, &base) : -ENOMEM;
     if (r == 0)
-        r = make(l, base, kind, &d);
+        r = tensor_draft_make(&l->logs, base, view, &d, &e);
     if (r == 0) {
         d->node = node != IDS_NONE ? node : atomic_fetch_add(&l->newest->numbers, 1);
         d->n_elem = base->n_elem;
@@ -108,9 +102,7 @@ int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
     d->live = l;
     d->tensor = tensor;
     d->row = row;
-    d->kind = kind;
-    d->made = new;
-    d->of = draft_is_data(d) ? &view_data : &view_line;
+    d->made = o->state == OBJECT_NEW && view != TENSOR_HELPER;
     d->edits = o->edits;
     d->losses = o->losses;
     *ret = d;
@@ -120,7 +112,7 @@ int view_make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
 /* ---- open ---- */
 
 /* One more handle of a draft. */
-int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret)
+static int join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
     if (!h)
@@ -136,7 +128,6 @@ int view_join(struct live *l, struct draft *d, uint32_t node, int flags, struct 
     d->handles++;
     d->writers += h->writes;
     d->unsettled += h->writes;
-    d->unflushed += d->helper && h->writes;
     if (h->writes)
         d->begun = 0;
     if (d->made) {
@@ -211,12 +202,12 @@ static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool
 
 /* Of a node that is written from now on. What is in the kernel's cache may be what was written to it before. */
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
-                       enum live_view_kind kind, struct draft **ret, bool *cold)
+                       enum tensor_view view, struct draft **ret, bool *cold)
 {
     bool current;
-    int r = view_is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node, &current);
+    int r = is_busy(l, tensor, row) ? -EBUSY : is_current(l, tensor, node, &current);
     if (r == 0)
-        r = view_make(l, node, tensor, row, kind, ret);
+        r = make(l, node, tensor, row, view, ret);
     if (r < 0)
         return r;
     struct object *o = (*ret)->object;
@@ -228,7 +219,7 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
 
 /* The draft by which a view is written that is opened. A program that found the node a moment before another one
  * began to write the view by its next node shares that draft. */
-static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                          uint32_t node, struct draft **ret, bool *cold)
 {
     struct draft *d = *ret = draft_at(l, node, row);
@@ -242,7 +233,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum liv
     if (d)
         return 0;
     if (!other)
-        return begin_draft(l, tensor, node, row, kind, ret, cold);
+        return begin_draft(l, tensor, node, row, view, ret, cold);
     int r = is_current(l, tensor, node, &current);
     if (r == 0 && current)
         other->object->spent |= (uint32_t)1 << row;
@@ -250,36 +241,36 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum liv
     return r;
 }
 
-static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                        int flags, uint32_t *node, struct live_view **ret, bool *cold)
 {
     struct draft *d = NULL;
     int r = 0;
     if (*node != IDS_NONE)
-        r = draft_to_open(l, tensor, row, kind, *node, &d, cold);
-    else if (!(d = view_find(l, tensor, row)))
-        r = view_make(l, IDS_NONE, tensor, row, kind, &d);
-    if (r == 0 && view_is_busy(l, d->tensor, d->row))
+        r = draft_to_open(l, tensor, row, view, *node, &d, cold);
+    else if (!(d = find(l, tensor, row)))
+        r = make(l, IDS_NONE, tensor, row, view, &d);
+    if (r == 0 && is_busy(l, d->tensor, d->row))
         r = -EBUSY;
     if (r == 0) {
         *node = *node == IDS_NONE ? d->node : *node;
-        r = view_join(l, d, *node, flags, ret);
+        r = join(l, d, *node, flags, ret);
     }
     return r;
 }
 
-int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                   int flags, uint32_t *node, struct live_view **ret, bool *cold)
+int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
+                   uint32_t *node, struct live_view **ret, bool *cold)
 {
     struct err unready = {0};
     *cold = false;
-    if (kind == LIVE_ASIDE)
+    if (view == TENSOR_ASIDE)
         return open_aside(flags, ret);
     writer_ready(l, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
-    int r = open_locked(l, tensor, row, kind, flags, node, ret, cold);
+    int r = open_locked(l, tensor, row, view, flags, node, ret, cold);
     lock_drop(&l->lock);
     return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
 }
@@ -294,7 +285,7 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 {
     LOCKED(&l->lock);
     struct draft *d = draft_at(l, node, row);
-    return is_shown(d) ? view_join(l, d, node, O_RDONLY, ret) : -ESTALE;
+    return is_shown(d) ? join(l, d, node, O_RDONLY, ret) : -ESTALE;
 }
 
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold)
@@ -326,11 +317,9 @@ int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view
         return -ESTALE;
     LOCKED(&l->lock);
     const struct draft *d = view_at(l, node, row);
-    if (d && d->into)
-        d = d->into->d;
     if (!is_shown(d))
         return -ESTALE;
-    *ret = (struct live_view_attr){d->tensor, d->row, draft_size(d), d->helper != NULL};
+    *ret = (struct live_view_attr){d->tensor, d->row, d->size, draft_is_helper(d)};
     return 0;
 }
 
@@ -339,9 +328,9 @@ int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got)
 {
+    (void)l;
     *got = 0;
-    int r = h->d ? h->d->of->read(l, h->d, off, dst, n, got) : 0;
-    return r == VIEW_INTO ? live_view_read(l, h->d->into, off, dst, n, got) : r;
+    return h->d ? tensor_draft_read(h->d, off, dst, n, got) : 0;
 }
 
 int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
@@ -355,7 +344,7 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
     lock_drop(&l->lock);
     if (!shown)
         return -ESTALE;
-    int r = d->of->read(l, d, off, dst, n, got);
+    int r = tensor_draft_read(d, off, dst, n, got);
     lock_take(&l->lock);
     d->users--;
     dead = view_draft_reap(l, d);
@@ -369,33 +358,14 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
 static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct draft *d = w->view->d;
-    int r = stopped ? -EINTR : d->of->judge(l, d, false, w);
+    int r = stopped ? -EINTR : view_judge(l, d, false, w);
     if (r == -EINTR) { /* so it was not written */
         lock_take(&l->lock);
-        if (!stopped)
-            draft_event(d, DRAFT_TAKE_BACK);
-        else if (!waits_judged_by(l, d, line_asked))
-            draft_event(d, DRAFT_EMPTY);
-        if (!draft_is_due(d->state) && d->state != DRAFT_MORE)
-            d->text.len = 0;
+        const bool all = stopped && !waits_judged_by(l, d, line_asked);
         lock_drop(&l->lock);
+        tensor_draft_take_back(d, !stopped, all);
     }
     return r < 0 ? r : 0;
-}
-
-static int write_to(struct live *l, struct live_view *h, bool append, uint64_t off,
-                    const void *bytes, size_t n, struct live_wait *w)
-{
-    struct draft *d = h->d;
-    note_closed(l, h, false);
-    int r = d->of->write(l, d, append, off, bytes, n);
-    if (r == VIEW_INTO)
-        return write_to(l, d->into, append, off, bytes, n, w);
-    if (r > 0 && w)
-        r = waits_judge(l, h, line_asked, w);
-    else if (r > 0)
-        r = 0;
-    return r;
 }
 
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
@@ -403,35 +373,35 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
 {
     if (!h->d)
         return h->writes ? 0 : -EBADF;
-    return write_to(l, h, h->append, off, bytes, n, w);
+    note_closed(l, h, false);
+    int r = view_write(l, h->d, h->append, off, bytes, n);
+    if (r > 0)
+        r = w ? waits_judge(l, h, line_asked, w) : 0;
+    return r;
 }
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
 {
-    struct draft *d = h->d;
-    if (!d)
+    if (!h->d)
         return 0;
     note_closed(l, h, false);
-    if (size == 0) {
-        lock_take(&l->lock);
-        d->why = (struct err){0};
-        lock_drop(&l->lock);
-    }
-    int r = d->of->truncate(l, d, size);
-    return r == VIEW_INTO ? live_view_truncate(l, d->into, size) : r;
+    return view_truncate(l, h->d, size);
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size)
 {
+    struct err e = {0};
+    (void)l;
     if (!h->writes)
         return -EBADF;
-    return h->d && h->d->of->allocate ? h->d->of->allocate(l, h->d, off, n, keep_size) : 0;
+    return h->d && !draft_is_text(h->d) ? tensor_draft_allocate(h->d, off, n, keep_size, &e) : 0;
 }
 
 /* ---- closed ---- */
 
-int view_flushed(struct live *l, struct live_view *h, struct live_wait *w)
+/* Of a handle whose draft was judged. */
+static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
     LOCKED(&l->lock);
@@ -440,9 +410,10 @@ int view_flushed(struct live *l, struct live_view *h, struct live_wait *w)
 
 static int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    int r = h->d->of->judge(l, h->d, h->d->of->ends, w);
+    /* Each close is taken for the end of a text: it may lack its newline. */
+    int r = view_judge(l, h->d, draft_is_text(h->d), w);
     if (r >= 0)
-        return view_flushed(l, h, w);
+        return flushed(l, h, w);
     note_closed(l, h, true);
     return r;
 }
@@ -452,15 +423,19 @@ static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
     return stopped ? -EINTR : view_flush(l, w->view, w);
 }
 
+/* A handle of a helper; whatever it is renamed to later, it was closed. */
+static bool helper_closed(struct live *l, struct live_view *h)
+{
+    LOCKED(&l->lock);
+    if (draft_is_helper(h->d) && !atomic_exchange(&h->closed, true))
+        h->d->unsettled -= h->writes;
+    return draft_is_helper(h->d);
+}
+
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    struct draft *d = h->d;
-    if (!d || !h->writes)
+    if (!h->d || !h->writes || helper_closed(l, h))
         return 0;
-    if (d->helper) {
-        struct live_view *into = helper_flushed(l, h);
-        return into ? live_view_flush(l, into, w) : 0;
-    }
     return waits_judge(l, h, flush_asked, w);
 }
 
@@ -475,7 +450,7 @@ static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
     lock_take(&l->lock);
     const bool judged = d->writers || d->made;
     lock_drop(&l->lock);
-    int r = judged ? d->of->judge(l, d, d->of->ends || d->made, w) : 0;
+    int r = judged ? view_judge(l, d, draft_is_text(d) || d->made, w) : 0;
     if (r < 0 || d->made)
         return r;
     note_closed(l, h, true); /* before it is answered: its program may write then */
@@ -488,12 +463,7 @@ static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    struct draft *d = h->d;
-    if (d && d->helper) {
-        struct live_view *into = helper_flushed(l, h);
-        return into ? live_view_fsync(l, into, w) : 0;
-    }
-    return d ? waits_judge(l, h, sync_asked, w) : 0;
+    return h->d && !helper_closed(l, h) ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
 /* Dropped with what was written to it. With the lock. */
@@ -512,7 +482,7 @@ static void end_writing(struct live *l, struct draft *d)
     bool refused = d->state == DRAFT_REFUSED;
     lock_drop(&l->lock);
     if (!refused)
-        refused = d->of->judge(l, d, true, NULL) < 0;
+        refused = view_judge(l, d, true, NULL) < 0;
     lock_take(&l->lock);
     if (d->writers == 0)
         d->accepted = false;
@@ -537,9 +507,8 @@ static void reap_begun(struct live *l)
 
 /* The last writer goes: what was written is judged, unless a program still had it open when the
  * mount was ended. */
-void view_release(struct live *l, struct live_view *h)
+static void release(struct live *l, struct live_view *h)
 {
-    struct live_view *into = NULL;
     struct draft *d = h->d;
     lock_take(&l->lock);
     d->unclosed |= h->writes && !h->closed;
@@ -547,7 +516,7 @@ void view_release(struct live *l, struct live_view *h)
     d->unsettled -= h->writes && !h->closed;
     if (h->node != d->node)
         table_remove(&l->shared, &h->link);
-    bool last = h->writes && d->writers == 0 && d->of->judge, ending = l->ending;
+    bool last = h->writes && d->writers == 0 && !draft_is_helper(d), ending = l->ending;
     if (last && ending && d->unclosed && !d->made)
         drop(l, d);
     bool judged = last && !(ending && d->unclosed);
@@ -558,20 +527,16 @@ void view_release(struct live *l, struct live_view *h)
     d->handles--;
     if (d->made && h->writes)
         new_tensor_released(l, d->object, h->closed);
-    if (d->helper)
-        into = helper_released(d, h);
     if (d->begun) /* it may be among them */
         reap_begun(l);
     lock_drop(&l->lock);
-    if (into)
-        live_view_release(l, into);
     free(h);
 }
 
 static int release_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     (void)stopped;
-    view_release(l, w->view);
+    release(l, w->view);
     return 0;
 }
 
@@ -591,4 +556,225 @@ void views_close(struct live *l)
         l->views = d->next;
         view_draft_end(d);
     }
+}
+
+/* ---- helpers ---- */
+
+static struct draft *helper_named(const struct live *l, uint32_t tensor, const char *name)
+{
+    struct draft *d = view_drafts(l, tensor);
+    while (d && (!draft_is_helper(d) || d->unlinked || strcmp(d->helper, name) != 0))
+        d = d->inside;
+    return d;
+}
+
+/* With a name of its own. */
+static int make_helper(struct live *l, uint32_t tensor, const char *name, struct draft **ret)
+{
+    char *own = strdup(name);
+    int r = own ? make(l, IDS_NONE, tensor, VIEW_NO_ROW, TENSOR_HELPER, ret) : -ENOMEM;
+    if (r < 0)
+        free(own);
+    else
+        (*ret)->helper = own;
+    return r;
+}
+
+int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
+                       struct live_view **ret, uint32_t *node)
+{
+    LOCKED(&l->lock);
+    struct draft *d = helper_named(l, tensor, name);
+    int r = d && flags & O_EXCL ? -EEXIST : d ? 0 : make_helper(l, tensor, name, &d);
+    if (r == 0)
+        r = join(l, d, d->node, O_RDWR | flags, ret);
+    if (r == 0)
+        *node = d->node;
+    return r;
+}
+
+int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node)
+{
+    LOCKED(&l->lock);
+    const struct draft *d = helper_named(l, tensor, name);
+    if (d)
+        *node = d->node;
+    return d ? 0 : -ENOENT;
+}
+
+bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
+                    uint32_t *node)
+{
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return false;
+    LOCKED(&l->lock);
+    const struct draft *d = view_drafts(l, tensor);
+    while (d && (!draft_is_helper(d) || d->unlinked || i-- > 0))
+        d = d->inside;
+    if (d) {
+        (void)strcpy(name, d->helper);
+        *node = d->node;
+    }
+    return d;
+}
+
+/* Its name is gone. */
+static void forget(struct live *l, struct draft *d)
+{
+    d->unlinked = true;
+    d->begun = 0;
+    struct draft *dead = view_draft_reap(l, d);
+    if (dead)
+        view_draft_end(dead);
+}
+
+int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
+{
+    LOCKED(&l->lock);
+    struct draft *d = helper_named(l, tensor, name);
+    if (d)
+        forget(l, d);
+    return d ? 0 : -ENOENT;
+}
+
+static int rename_helper(struct live *l, struct draft *d, const char *to)
+{
+    struct draft *over = helper_named(l, d->tensor, to);
+    char *name = strdup(to);
+    if (!name)
+        return -ENOMEM;
+    free(d->helper);
+    d->helper = name;
+    if (over && over != d)
+        forget(l, over);
+    return 0;
+}
+
+/* It is the draft of this view from now on, or of none. With both locks, as below. */
+static void become(struct live *l, struct draft *d, enum tensor_view view, uint32_t row,
+                   struct tensor_base *base)
+{
+    struct object *o = d->object;
+    const bool made = view != TENSOR_HELPER && o->state == OBJECT_NEW;
+    tensor_draft_become(d, view, base);
+    if (made || d->made) {
+        o->open = made ? o->open + d->writers : o->open - d->writers;
+        o->unclosed = made ? o->unclosed + d->unsettled : o->unclosed - d->unsettled;
+        new_tensor_touch(l, o);
+    }
+    d->row = row;
+    d->made = made;
+    d->why = (struct err){0};
+    d->promise = (struct promise){0};
+    d->accepted = false;
+    d->edits = o->edits;
+    d->losses = o->losses;
+}
+
+/* Other drafts of the view are of a file that is replaced. */
+static void replace_others(struct live *l, const struct draft *by)
+{
+    for (struct draft *d = by->object->drafts, *next; d; d = next) {
+        next = d->inside;
+        if (d != by && d->row == by->row && !draft_is_helper(d))
+            forget(l, d);
+    }
+}
+
+/* All of a helper is what was written to a view, and is judged as that. What a program has not closed yet is judged when it
+ * does: more may come. */
+static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
+{
+    struct draft *d = h->d;
+    struct tensor_base *base = NULL;
+    struct err e = {0};
+    lock_take(&d->io);
+    lock_take(&l->lock);
+    const bool whole = d->unsettled == 0;
+    int r = d->object->state != OBJECT_NEW && is_busy(l, d->tensor, h->to_row) ? -EBUSY : 0;
+    if (r == 0)
+        r = base_of(l, d->object, h->to, &base);
+    if (r == 0)
+        become(l, d, h->to, h->to_row, base);
+    lock_drop(&l->lock);
+    if (r == 0 && (r = tensor_draft_check(d, &e)) < 0)
+        (void)view_refused(l, d, r, &e);
+    lock_drop(&d->io);
+    tensor_base_unref(base);
+    if (r == 0 && whole)
+        r = view_judge(l, d, draft_is_text(d), w);
+    return r < 0 ? r : whole;
+}
+
+/* It has its name again, unless another one has that by now. */
+static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
+{
+    lock_take(&d->io);
+    lock_take(&l->lock);
+    if (!draft_is_helper(d)) {
+        d->unlinked |= helper_named(l, d->tensor, d->helper) != NULL;
+        become(l, d, TENSOR_HELPER, VIEW_NO_ROW, own);
+    }
+    lock_drop(&l->lock);
+    lock_drop(&d->io);
+}
+
+static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
+{
+    struct live_view *h = w->view;
+    if (stopped) { /* another request of its draft is being carried out */
+        live_view_release(l, h);
+        return -EINTR;
+    }
+    struct tensor_base *own = tensor_base_ref(h->d->base);
+    int r = take_place(l, h, w);
+    if (r < 0) {
+        give_back(l, h->d, own);
+    } else {
+        lock_take(&l->lock);
+        replace_others(l, h->d);
+        lock_drop(&l->lock);
+    }
+    if (r > 0)
+        r = flushed(l, h, w);
+    tensor_base_unref(own);
+    release(l, h);
+    return r;
+}
+
+/* By a handle of its own, which writes: a new tensor is not judged before it is released. */
+static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
+                       struct live_view **ret)
+{
+    int r = join(l, d, d->node, O_RDWR, ret);
+    if (r < 0)
+        return r;
+    object_unhide(d->object, row);
+    d->unsettled--;
+    (*ret)->closed = true;
+    (*ret)->to = view;
+    (*ret)->to_row = row;
+    return 0;
+}
+
+int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
+                       uint32_t row, enum tensor_view view, struct live_wait *w)
+{
+    struct live_view *h = NULL;
+    const bool aside =
+        view == TENSOR_ASIDE || (view != TENSOR_HELPER && live_making_leaves(l, tensor, row, view));
+    int r = 0;
+    lock_take(&l->lock);
+    struct draft *d = helper_named(l, tensor, name);
+    if (!d)
+        r = -ENOENT;
+    else if (view == TENSOR_HELPER)
+        r = rename_helper(l, d, to);
+    else if (aside) {
+        object_unhide(d->object, row);
+        forget(l, d);
+    } else
+        r = rename_over(l, d, row, view, &h);
+    lock_drop(&l->lock);
+    return h ? waits_judge(l, h, rename_asked, w) : r;
 }

@@ -239,21 +239,19 @@ bool waits_judged_by(const struct live *l, const struct draft *d,
 static bool is_due(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
-    if (d->made)
-        return false;                                        /* its texts are short */
+    if (d->made ||
+        (draft_is_helper(d) && !w->done)) /* its texts are short; and a helper is released */
+        return false;
     if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge it again */
         return false;
     return draft_is_due(state);
 }
 
-/* Nothing, or little, is to be judged, and copied. With the lock. */
+/* Nothing, or little, is to be judged. With the lock. */
 static bool is_quick(const struct live_view *h, const struct live_wait *w)
 {
-    const struct draft *d = h->d, *helper = h->from ? h->from->d : NULL;
-    const uint64_t size = max_u64(draft_size(d), helper ? draft_size(helper) : 0);
-    if (!helper && !is_due(d, w))
-        return true;
-    return d->n_elem <= FEW && size <= FEW * sizeof(double);
+    const struct draft *d = h->d;
+    return !is_due(d, w) || (d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
 /* Nothing waits for a draft any more. Returns it if nothing needs it: for view_draft_end(). With the lock. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/count.h"
+#include "live/views.h"
 
 /* ---- whether it can be edited ---- */
 
@@ -201,18 +202,18 @@ int tensors_mkdir(struct tree *t, const struct node *dir, const char *name, stru
 
 /* ---- views that are written ---- */
 
-static enum live_view_kind kind_of(uint32_t row)
+static enum tensor_view kind_of(uint32_t row)
 {
     static const struct {
         const char *name;
-        enum live_view_kind kind;
-    } kinds[] = {{"raw", LIVE_RAW},   {"f32", LIVE_F32},         {"f16", LIVE_F16},
-                 {"bf16", LIVE_BF16}, {"f32.npy", LIVE_F32_NPY}, {"f16.npy", LIVE_F16_NPY},
-                 {"type", LIVE_TYPE}, {"shape", LIVE_SHAPE}};
+        enum tensor_view kind;
+    } kinds[] = {{"raw", TENSOR_RAW},   {"f32", TENSOR_F32},         {"f16", TENSOR_F16},
+                 {"bf16", TENSOR_BF16}, {"f32.npy", TENSOR_F32_NPY}, {"f16.npy", TENSOR_F16_NPY},
+                 {"type", TENSOR_TYPE}, {"shape", TENSOR_SHAPE}};
     for (size_t i = 0; i < COUNT(kinds); i++)
         if (strcmp(files_row(FILES_TENSOR, row)->name, kinds[i].name) == 0)
             return kinds[i].kind;
-    return LIVE_ASIDE;
+    return TENSOR_ASIDE;
 }
 
 int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
@@ -305,12 +306,12 @@ static int open_view(struct tree *t, struct tree_file *f, int flags)
     if (r < 0)
         return r;
     const bool left = live_making(l, n->number, &views);
-    const enum live_view_kind kind = left ? LIVE_ASIDE : kind_of(n->row);
+    const enum tensor_view kind = left ? TENSOR_ASIDE : kind_of(n->row);
     r = live_view_open(l, number, n->row, kind, flags, &n->number, &h, &f->cold);
     if (r < 0)
         return r;
     f->row = node_row(n);
-    f->cacheable = kind != LIVE_ASIDE;
+    f->cacheable = kind != TENSOR_ASIDE;
     take_view(f, h);
     node_written(t, n);
     return 1;
@@ -436,7 +437,7 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
         f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
         live_view_show(l, dir->number, f->node.row);
     }
-    int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &f->node.number, &h,
+    int r = live_view_open(l, dir->number, f->node.row, TENSOR_ASIDE, O_RDWR, &f->node.number, &h,
                            &f->cold);
     if (r < 0)
         return r;
@@ -447,10 +448,10 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
 static int create_row(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
                       struct tree_entry *ret)
 {
-    enum live_view_kind kind = kind_of(f->node.row);
+    enum tensor_view kind = kind_of(f->node.row);
     bool left = live_making_leaves(l, dir->number, f->node.row, kind);
-    return left || kind == LIVE_ASIDE ? create_aside(t, l, dir, f, ret)
-                                      : create_view(t, l, dir, f, ret);
+    return left || kind == TENSOR_ASIDE ? create_aside(t, l, dir, f, ret)
+                                        : create_view(t, l, dir, f, ret);
 }
 
 /* Its nodes have the row of `raw`. */
@@ -598,7 +599,7 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
     if (flags & NOREPLACE && live_helper_find(l, dir->number, to, &other) == 0)
         return -EEXIST;
     return live_helper_rename(l, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,
-                              row < 0 ? LIVE_HELPER : kind_of((uint32_t)row), w);
+                              row < 0 ? TENSOR_HELPER : kind_of((uint32_t)row), w);
 }
 
 int tensors_rename(struct tree *t, const struct node *dir, const char *name,

@@ -22,7 +22,8 @@ static const struct sys *real = &sys_libc;
 static bool fault(const struct sys *s, const char *what, int *ret)
 {
     struct faultsys *fs = self(s);
-    if ((fs->before && strcmp(fs->before, what) == 0) || (fs->at && fs->at == fs->calls + 1)) {
+    const bool named = fs->before && strcmp(fs->before, what) == 0;
+    if ((named && fs->skip-- == 0) || (fs->at && fs->at == fs->calls + 1)) {
         fs->before = NULL;
         fs->at = 0;
         fs->hook(fs->arg);

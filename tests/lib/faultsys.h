@@ -67,7 +67,8 @@ struct faultsys {
     bool sticky;        /* a file that was made keeps its name while it is open */
     int fresh;          /* the descriptor of the one made last, or -1 */
     int frozen;         /* a descriptor that cannot be written any more (EPERM); 0: none */
-    const char *before; /* a call's name: run hook once before the first such call */
+    const char *before; /* a call's name: run hook once before the first such call ... */
+    unsigned skip;      /* ... but for so many */
     unsigned at;        /* or once before the call of this number, from 1 */
     void (*hook)(void *arg);
     void *arg;

@@ -32,7 +32,7 @@ static void test_signal(void)
     script_one(&r, "write B Y 3");
     struct live *l = atomic_load(&r.t->live);
     struct draft *d = script_handle(&r, "A")->f->view->d;
-    CU_ASSERT_EQUAL(d->of->judge(l, d, d->of->ends, NULL), 1); /* the first half of a close of A */
+    CU_ASSERT_EQUAL(view_judge(l, d, false, NULL), 1); /* the first half of a close of A */
     script_one(&r, "& flush B");
     script_one(&r, "& flush A");
     script_one(&r, "interrupt");
@@ -55,7 +55,7 @@ static struct {
     struct tree *t;
     struct tree_file *b;
     struct live_wait wait[2];
-    int answered, judged;
+    int answered;
 } closes;
 
 static void on_answer(struct live_wait *w, int result)
@@ -64,15 +64,13 @@ static void on_answer(struct live_wait *w, int result)
     CU_ASSERT_PTR_EQUAL(w, &closes.wait[closes.answered++]);
 }
 
-static int judge_both(struct live *l, struct draft *d, bool end, struct live_wait *w)
+static int judge_first(struct live *l, struct live_wait *w, bool stopped)
 {
     (void)l;
-    (void)d;
-    (void)end;
-    CU_ASSERT_PTR_EQUAL(w, &closes.wait[closes.judged]);
-    CU_ASSERT_EQUAL(closes.answered, closes.judged);
-    if (closes.judged++ == 0)
-        CU_ASSERT_EQUAL(tree_flush(closes.b, &closes.wait[1]), LIVE_PARKED);
+    CU_ASSERT_PTR_EQUAL(w, &closes.wait[0]);
+    CU_ASSERT_FALSE(stopped);
+    CU_ASSERT_EQUAL(tree_flush(closes.b, &closes.wait[1]), LIVE_PARKED);
+    CU_ASSERT_EQUAL(closes.answered, 0);
     return 0;
 }
 
@@ -80,7 +78,6 @@ static int judge_both(struct live *l, struct draft *d, bool end, struct live_wai
 static void test_behind(void)
 {
     static const struct script s = {"a close comes while another one is judged", NULL, "", ""};
-    static const struct draft_kind both = {.judge = judge_both};
     struct run r = {.s = &s, .mode = "close"};
     r.opt = (struct tree_options){.commit = LIVE_COMMIT_CLOSE, .tensors = true};
     script_model_make(&r.m, SCRIPT_TENSORS);
@@ -90,12 +87,10 @@ static void test_behind(void)
     closes.t = r.t;
     closes.b = script_handle(&r, "B")->f;
     closes.wait[0].done = closes.wait[1].done = on_answer;
-    struct draft *d = closes.b->view->d;
-    const struct draft_kind *of = d->of;
-    d->of = &both;
-    CU_ASSERT_EQUAL(tree_flush(script_handle(&r, "A")->f, &closes.wait[0]), LIVE_PARKED);
+    struct live *l = atomic_load(&r.t->live);
+    struct live_view *a = script_handle(&r, "A")->f->view;
+    CU_ASSERT_EQUAL(waits_judge(l, a, judge_first, &closes.wait[0]), LIVE_PARKED);
     CU_ASSERT_EQUAL(closes.answered, 2);
-    d->of = of;
     script_one(&r, "release A");
     script_one(&r, "release B");
     CU_ASSERT_EQUAL(script_finish(&r), 0);

@@ -73,7 +73,7 @@ static void put(struct pair *p, size_t off, const void *bytes, size_t n)
         memset(p->shown + p->n, 0, off - p->n);
     memcpy(p->shown + off, bytes, n);
     p->n = p->n > off + n ? p->n : off + n;
-    CU_ASSERT_EQUAL(draft_size(p->d), p->n);
+    CU_ASSERT_EQUAL(p->d->size, p->n);
 }
 
 static void cut(struct pair *p, size_t n)

@@ -224,9 +224,9 @@ static void test_halfway(void)
         tensor_dir_fault(&x, FAULT_BROKEN, 2, -ENOSPC);
         x.fs.brief = true;
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 1, bytes, sizeof(bytes), &e), -ENOSPC);
-        CU_ASSERT_EQUAL(draft_size(d), 1);
+        CU_ASSERT_EQUAL(d->size, 1);
         CU_ASSERT_EQUAL(tensor_draft_write(d, false, 799, "z", 1, &e), -ENOSPC);
-        CU_ASSERT_EQUAL(draft_size(d), 1);
+        CU_ASSERT_EQUAL(d->size, 1);
         tensor_dir_fault(&x, FAULT_NONE, 0, 0);
         if (!by_write)
             CU_ASSERT_EQUAL(tensor_draft_truncate(d, 800, &e), 0);
@@ -261,7 +261,7 @@ static bool behind_judged(unsigned n)
     int r = tensor_draft_write(d, false, BEHIND, "behind", 6, NULL);
     bool failed = alloc_disarm();
     CU_ASSERT_EQUAL(r, failed ? -ENOMEM : 0);
-    CU_ASSERT_EQUAL(draft_size(d), failed ? SEALED : BEHIND + 6);
+    CU_ASSERT_EQUAL(d->size, failed ? SEALED : BEHIND + 6);
     CU_ASSERT_EQUAL(tensor_draft_end(d, &round, false, TENSOR_SHORT), TENSOR_SHORT);
     CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_SHORT);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, SEALED, want + SEALED, ALL - SEALED, NULL), 0);

@@ -223,11 +223,11 @@ static void test_lengths(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, UINT64_MAX, bytes, 2, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4001, false, &e), -EFBIG);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, true, &e), 0);
-    CU_ASSERT_EQUAL(draft_size(d), 10);
+    CU_ASSERT_EQUAL(d->size, 10);
     CU_ASSERT_EQUAL(tensor_draft_write(d, true, 0, bytes, 90, &e), 0); /* at the end */
-    CU_ASSERT_EQUAL(draft_size(d), 100);
+    CU_ASSERT_EQUAL(d->size, 100);
     CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, false, &e), 0);
-    CU_ASSERT_EQUAL(draft_size(d), 4000);
+    CU_ASSERT_EQUAL(d->size, 4000);
     struct tensor_base *now = accepted(&x, d);
     size_t n;
     uint8_t *raw = tensor_dir_bytes(now, TENSOR_RAW, &n);
@@ -419,7 +419,7 @@ static void test_npy_header_again(void)
         for (size_t i = 0; i < COUNT(rows); i++) {
             const uint64_t size = rows[i].head + (uint64_t)9600 * rows[i].width;
             header(head, rows[i].head, rows[i].dict);
-            if (size < draft_size(d))
+            if (size < d->size)
                 cut(d, size);
             put(d, 0, head, rows[i].head);
             cut(d, size);

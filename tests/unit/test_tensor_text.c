@@ -98,7 +98,7 @@ static void test_type_shown(void)
     } rows[] = {{Q8_0_ID, "Q8_0\n"}, {4, "unknown:4\n"}, {1000, "unknown:1000\n"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         CLEANUP(buf_free) struct buf out = BUF_INIT;
-        tensor_type_text(&(struct tensor_base){.type = rows[i].id}, &out);
+        tensor_text(&(struct tensor_base){.exists = true, .type = rows[i].id}, TENSOR_TYPE, &out);
         buf_char(&out, '\0');
         CU_ASSERT_STRING_EQUAL((const char *)out.data, rows[i].text);
     }
