@@ -118,13 +118,14 @@ struct cond {
     pthread_cond_t cond;
 };
 
+#define COND_INIT                        \
+    {                                    \
+        .cond = PTHREAD_COND_INITIALIZER \
+    }
+
 static inline void cond_init(struct cond *c)
 {
-    pthread_condattr_t attr;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&c->cond, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)pthread_cond_init(&c->cond, NULL);
 }
 
 static inline void cond_destroy(struct cond *c)
@@ -152,7 +153,7 @@ static inline bool lock_wait(struct lock *l, struct cond *c, const struct timesp
     int r = 0;
     lock_unmark(l);
     if (until)
-        r = pthread_cond_timedwait(&c->cond, &l->mutex, until);
+        r = pthread_cond_clockwait(&c->cond, &l->mutex, CLOCK_MONOTONIC, until);
     else
         (void)pthread_cond_wait(&c->cond, &l->mutex);
     lock_mark(l);

@@ -41,14 +41,17 @@ static inline bool when_before(const struct timespec *a, const struct timespec *
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* So many milliseconds from now, fewer than 1000. */
-static inline struct timespec when_after(long ms)
+/* So many milliseconds later. */
+static inline struct timespec when_later(const struct timespec *t, unsigned ms)
 {
-    struct timespec t = when_now();
-    t.tv_nsec += ms * 1000000;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
+    const long long ns = t->tv_nsec + ms % 1000 * 1000000LL;
+    return (struct timespec){t->tv_sec + ms / 1000 + ns / 1000000000, (long)(ns % 1000000000)};
+}
+
+static inline struct timespec when_after(unsigned ms)
+{
+    const struct timespec now = when_now();
+    return when_later(&now, ms);
 }
 
 /* True if it was at least so many seconds ago. */

@@ -5,21 +5,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/crew.h"
-#include "base/thread.h"
-
-/* Milliseconds after which the ranges of other files do not wait for one: a disk may hang. */
-#define PATIENCE 100
+#include "base/pool.h"
 
 /* Ranges that wait or are on their way: more would only be late. */
 #define MOST 8
 
-static struct once once = ONCE_INIT;
-static struct crew *crew; /* NULL: no memory; never freed: it may be at work at the end */
 static atomic_uint waiting;
 
 struct range {
-    struct crew_job job; /* first: begin() gets its address */
+    struct pool_job job; /* first: begin() gets its address */
     const struct sys *sys;
     int fd;
     uint64_t off, n;
@@ -27,7 +21,7 @@ struct range {
     void (*release)(void *owner);
 };
 
-static bool begin(struct crew_job *j, struct timespec *again)
+static bool begin(struct pool_job *j, struct timespec *again)
 {
     struct range *r = (struct range *)j;
     (void)again;
@@ -38,19 +32,12 @@ static bool begin(struct crew_job *j, struct timespec *again)
     return false;
 }
 
-static void make_crew(void)
-{
-    (void)crew_make("write out", PATIENCE, &crew);
-}
-
 static bool send(const struct range *range)
 {
     struct range *r = malloc(sizeof(*r));
-    once_run(&once, make_crew);
-    const bool there = r && crew;
-    if (there)
+    if (r)
         *r = *range;
-    if (there && crew_do(crew, &r->job, begin) == 0)
+    if (r && pool_do_beside(&r->job, begin) == 0)
         return true;
     free(r);
     return false;

@@ -2,7 +2,7 @@
 /*
  * NaN and infinity in tensors: see scan.h.
  *
- * Tensors are cut into pieces, the units of base/units.h. A piece is decoded in
+ * Tensors are cut into pieces, the units of base/pool.h. A piece is decoded in
  * chunks that stay in the first-level cache, where one quick pass checks that all values are
  * finite. Only chunks that fail it are counted value by value.
  */
@@ -13,8 +13,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "base/lock.h"
-#include "base/units.h"
+#include "base/pool.h"
 #include "check/check.h"
 #include "quant/types.h"
 
@@ -161,9 +160,9 @@ struct work {
     struct scan_result *found;
     uint64_t *
         begin; /* owned: the number of each tensor's first piece; at last how many pieces there are */
-    uint64_t total;   /* bytes */
-    struct lock lock; /* protects what is found, and: */
-    uint64_t done;    /* bytes */
+    uint64_t total; /* bytes */
+    struct units units;
+    uint64_t done; /* bytes; protected by their lock, as what is found */
 };
 
 static bool in_file(const struct map *m, const struct gguf_tensor *t)
@@ -190,7 +189,7 @@ static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
 {
     struct scan_result *r = &w->found[tensor];
     const struct scan_result *f = &p->found;
-    LOCKED(&w->lock);
+    LOCKED(&w->units.lock);
     bool had = r->nan || r->inf || r->scales, has = f->nan || f->inf || f->scales;
     if (has)
         r->first = had ? min_u64(r->first, f->first) : f->first;
@@ -236,9 +235,9 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     struct work *w = arg;
     (void)done;
     (void)all;
-    lock_take(&w->lock);
+    lock_take(&w->units.lock);
     uint64_t bytes = w->done;
-    lock_drop(&w->lock);
+    lock_drop(&w->units.lock);
     w->scan->progress(w->scan->arg, bytes, w->total);
 }
 
@@ -277,11 +276,9 @@ int scan_run(const struct scan *s, struct scan_result *found)
             scannable(s, &s->g->tensor[i], &found[i]) ? s->g->tensor[i].n_elem : 0;
         w.begin[i + 1] = w.begin[i] + elements / PIECE + (elements % PIECE != 0);
     }
-    lock_init(&w.lock);
-    const struct units c = {
+    w.units = (struct units){
         .n = w.begin[n], .unit = scan_unit, .arg = &w, .room = CHUNK * sizeof(float)};
-    int r = c.n ? units_run(&c, &watch) : 0;
-    lock_destroy(&w.lock);
+    int r = w.units.n ? units_run(&w.units, &watch) : 0;
     free(w.begin);
     return r < 0 ? r : map_check(s->map, end);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors compared: see tensors.h. Two passes, each done by all processors (base/units.h): over the bytes of
+ * Tensors compared: see tensors.h. Two passes, each done by all processors (base/pool.h): over the bytes of
  * those of one type and shape, up to the first difference of each; then over the values of those that differ.
  */
 #include "diff/tensors.h"
@@ -12,8 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/lock.h"
-#include "base/units.h"
+#include "base/pool.h"
 #include "derive/floats.h"
 #include "quant/convert.h"
 
@@ -33,8 +32,8 @@ struct pass {
     struct tensor_diff *result;
     bool values;
     uint64_t *first; /* owned: the first piece of each pair, and the end */
-    struct lock lock;
-    /* Protected by lock, with what is in result: */
+    struct units units;
+    /* Protected by their lock, with what is in result: */
     uint64_t bad; /* the first piece that cannot be read, */
     size_t side_of_bad;
 };
@@ -111,7 +110,7 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
         return r;
     to_order_of_a(w, tensor_of(w->side[0], p->a), m->bytes[1], n);
     if (memcmp(m->bytes[0], m->bytes[1], n) != 0) {
-        LOCKED(&w->lock);
+        LOCKED(&w->units.lock);
         w->result[c->pair].bytes = true;
     }
     return 0;
@@ -259,7 +258,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
     }
     for (uint64_t i = 0; i < c->n; i += CHUNK)
         add_chunk(&found, s, m->values, i, (size_t)min_u64(CHUNK, c->n - i), c->first + i);
-    LOCKED(&w->lock);
+    LOCKED(&w->units.lock);
     add_distance(&w->result[c->pair], &found);
     return 0;
 }
@@ -289,12 +288,6 @@ static struct piece piece_at(const struct pass *w, uint64_t unit)
     return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
 }
 
-static bool is_settled(struct pass *w, size_t pair)
-{
-    LOCKED(&w->lock);
-    return !w->values && w->result[pair].bytes;
-}
-
 /* Pieces of what is known to differ in its bytes, and of holes, are left out. */
 static uint64_t next_piece(void *arg, uint64_t unit)
 {
@@ -302,7 +295,7 @@ static uint64_t next_piece(void *arg, uint64_t unit)
     while (unit < w->first[w->pairs->n]) {
         struct piece c = piece_at(w, unit);
         const struct pair *p = &w->pairs->of[c.pair];
-        if (is_settled(w, c.pair)) {
+        if (!w->values && w->result[c.pair].bytes) {
             unit = w->first[c.pair + 1];
             continue;
         }
@@ -322,7 +315,7 @@ static int compare_piece(void *arg, uint64_t unit, void *room)
     size_t side = 0;
     int r = w->values ? compare_values(w, &c, room, &side) : compare_bytes(w, &c, room, &side);
     if (r < 0) {
-        LOCKED(&w->lock);
+        LOCKED(&w->units.lock);
         if (unit < w->bad) {
             w->bad = unit;
             w->side_of_bad = side;
@@ -347,16 +340,17 @@ static int unreadable(const struct pass *w, int r, struct err *e)
 static int run(struct pass *w, const struct diff_options *o, struct err *e)
 {
     const struct units_watch watch = {.progress = o->progress, .arg = o->arg};
-    struct units u = {
+    struct units *u = &w->units;
+    *u = (struct units){
         .unit = compare_piece, .next = next_piece, .arg = w, .room = sizeof(struct room)};
     for (size_t i = 0; i < w->pairs->n; i++) {
         uint64_t size = piece_size(w, i);
-        w->first[i] = u.n;
-        u.n += (work_of(w, i) + size - 1) / size;
+        w->first[i] = u->n;
+        u->n += (work_of(w, i) + size - 1) / size;
     }
-    w->first[w->pairs->n] = u.n;
+    w->first[w->pairs->n] = u->n;
     w->bad = UINT64_MAX;
-    int r = u.n ? units_run(&u, &watch) : 0;
+    int r = u->n ? units_run(u, &watch) : 0;
     return r < 0 ? unreadable(w, r, e) : 0;
 }
 
@@ -547,7 +541,6 @@ int tensors_compare(const struct side *a, const struct side *b, struct pairs *p,
     w.first = calloc(p->n + 1, sizeof(*w.first));
     if (!w.first)
         return err_set(e, -ENOMEM, "no memory");
-    lock_init(&w.lock);
     begin(&w);
     int r = run(&w, o, e);
     if (r == 0 && !o->quick) {
@@ -560,7 +553,6 @@ int tensors_compare(const struct side *a, const struct side *b, struct pairs *p,
         r = twins(&w, e);
     if (r == 0)
         settle(&w, o->tolerance);
-    lock_destroy(&w.lock);
     free(w.first);
     return r;
 }

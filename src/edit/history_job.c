@@ -7,7 +7,7 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "base/lock.h"
+#include "base/pool.h"
 #include "base/when.h"
 #include "edit/restore.h"
 
@@ -15,7 +15,7 @@
 enum { END = 1, KEEP = 2, LOOK = 4, ALL = 7 };
 
 struct history_job {
-    struct crew_job job; /* first: see turn() */
+    struct pool_job job; /* first: see turn() */
     struct err why;      /* nothing can be kept */
     struct logger log;
     struct lock lock;
@@ -25,7 +25,6 @@ struct history_job {
     bool late;  /* that takes long */
     bool said;  /* what goes wrong was logged */
     /* Protected by the lock: */
-    struct crew *crew;
     unsigned refs;                   /* of the caller and of the job */
     bool runs;                       /* the job has its turn */
     unsigned todo, doing;            /* END, KEEP, LOOK */
@@ -80,12 +79,6 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
     return r;
 }
 
-void history_job_crew(struct history_job *j, struct crew *crew)
-{
-    LOCKED(&j->lock);
-    j->crew = crew;
-}
-
 /* ---- the job ---- */
 
 /* With the lock, which is given up while the disk is asked. */
@@ -132,7 +125,7 @@ static void work(struct history_job *j)
 }
 
 /* It ends where it has nothing to do: of many models that are edited, few threads and folders are open. */
-static bool turn(struct crew_job *job, struct timespec *again)
+static bool turn(struct pool_job *job, struct timespec *again)
 {
     struct history_job *j = (struct history_job *)job;
     (void)again;
@@ -148,7 +141,7 @@ static bool turn(struct crew_job *job, struct timespec *again)
 /* Under the lock. */
 static int ask(struct history_job *j, unsigned what)
 {
-    int r = j->runs ? 0 : j->crew ? crew_do_beside(j->crew, &j->job, turn) : -ESHUTDOWN;
+    int r = j->runs ? 0 : pool_do_beside(&j->job, turn);
     if (r < 0)
         return err_set(&j->err, r, "cannot start a thread: %s", strerror(-r));
     j->refs += !j->runs;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps the history of a model while it is edited, as a job of the crew that writes the model, so that a
+ * Keeps the history of a model while it is edited, as a job of the pool, so that a
  * state folder that is slow, or hangs, delays no edit by more than HISTORY_WAIT.
  *
  *     r = history_job_make("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &j);
- *     history_job_crew(j, crew);                  before the first edit
  *     history_job_begin(j, before, after, 0);     before edit_commit()
  *     history_job_wait(j);                        before the edit is done: edit_hooks.ready
  *     history_job_end(j, landed);                 after it
@@ -18,7 +17,6 @@
 #ifndef EDIT_HISTORY_JOB_H
 #define EDIT_HISTORY_JOB_H
 
-#include "base/crew.h"
 #include "base/logger.h"
 #include "edit/history.h"
 #include "model/snapshot.h"
@@ -31,8 +29,6 @@ struct history_job;
 /* `sys`, and what `log` refers to, must outlive it. 0, -ENOMEM. */
 int history_job_make(const char *model, unsigned keep, const struct sys *sys,
                      const struct logger *log, struct history_job **ret);
-/* It may be freed while the job hangs. NULL: nothing begins any more. */
-void history_job_crew(struct history_job *j, struct crew *crew);
 
 /*
  * An edit is about to be written that makes what the file holds in `before` that of `after`; references are

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/units.h"
+#include "base/pool.h"
 #include "edit/temp.h"
 
 #define MAGIC "GGUFSJN3"

@@ -101,9 +101,7 @@ struct live {
     struct timespec room_until; /* ... nor from then on: CLOCK_MONOTONIC */
     char undo[512];             /* about the last undo: as long as a line of struct err */
     /* Turns of the writer's thread: */
-    struct crew *crew;     /* not owned; set once it has started */
-    struct crew *own_crew; /* owned; NULL: it is that of the options */
-    struct crew_job job;
+    struct pool_job job;
     bool started, stop;
     struct {
         struct live_file *file; /* owned; or NULL */

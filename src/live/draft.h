@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/crew.h"
+#include "base/pool.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "edit/shown.h"
@@ -124,7 +124,7 @@ struct draft {
     unsigned edits;      /* of the object, when it was begun or passed */
     unsigned losses;     /* of the object, the same */
     bool asked;          /* requests are carried out: waits.h ... */
-    struct crew_job job; /* ... by this turn */
+    struct pool_job job; /* ... by this turn */
 
     /* ---- data ---- */
     struct logs *logs; /* not owned; constant; NULL: it is in metadata/ */

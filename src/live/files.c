@@ -97,7 +97,7 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     l->made.file = h;
     l->made.due = when_now();
     l->made.due.tv_sec += LIVE_MADE;
-    crew_call_at(l->crew, &l->job, &l->made.due);
+    pool_call_at(&l->job, &l->made.due);
     return 0;
 }
 

@@ -80,20 +80,11 @@ void live_close(struct live *l)
 
 int live_start(struct live *l, struct err *e)
 {
-    int r = l->opt.crew ? 0 : crew_make(LIVE_THREAD, LIVE_PATIENCE, &l->own_crew);
-    l->crew = l->opt.crew ? l->opt.crew : l->own_crew;
-    if (r == 0)
-        r = writer_start(l);
+    int r = writer_start(l);
     if (r == 0 && (r = waits_start(l)) < 0)
-        crew_leave(l->crew, &l->job);
+        pool_leave(&l->job);
     l->started = r == 0;
-    if (r == 0 && l->opt.history)
-        history_job_crew(l->opt.history, l->crew);
-    if (r == 0)
-        return 0;
-    crew_free(l->own_crew);
-    l->own_crew = NULL;
-    return err_set(e, r, "cannot start a thread: %s", strerror(-r));
+    return r == 0 ? 0 : err_set(e, r, "cannot start a thread: %s", strerror(-r));
 }
 
 void live_hurry(struct live *l)
@@ -104,7 +95,7 @@ void live_hurry(struct live *l)
     files_end_made(l);
     l->stop = true;
     new_tensors_hurry(l);
-    crew_call(l->crew, &l->job);
+    pool_call(&l->job);
     lock_drop(&l->lock);
 }
 
@@ -114,13 +105,9 @@ int live_finish(struct live *l)
         return 0;
     live_hurry(l);
     waits_rest(l);
-    crew_call(l->crew, &l->job); /* what they came to */
-    crew_leave(l->crew, &l->job);
+    pool_call(&l->job); /* what they came to */
+    pool_leave(&l->job);
     waits_stop(l);
-    if (l->opt.history && l->own_crew)
-        history_job_crew(l->opt.history, NULL);
-    crew_free(l->own_crew);
-    l->own_crew = NULL;
     lock_take(&l->lock);
     l->started = false;
     int r = writer_take_failure(l);

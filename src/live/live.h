@@ -21,7 +21,6 @@
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
 
-#include "base/crew.h"
 #include "base/logger.h"
 #include "edit/file.h"
 #include "edit/history_job.h"
@@ -35,17 +34,12 @@ struct live;
 
 enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 
-/* For crew_make(): threads that write, and milliseconds after which other models do not wait for one. */
-#define LIVE_THREAD "writer"
-#define LIVE_PATIENCE 1000
-
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
     bool tensors;                  /* tensors can be edited too: tensors.h */
     const struct imatrix *imatrix; /* how values are weighed that are encoded; not owned, or NULL */
     struct history_job *history;   /* not owned; NULL: none is kept */
-    struct crew *crew;             /* whose thread writes; not owned; NULL: one of its own */
     struct logger log;             /* called by any thread */
 };
 

@@ -33,7 +33,7 @@ void new_tensor_queue(struct live *l, struct object *o)
     s->closing += (size_t)closing - o->closing;
     o->closing = closing;
     if (!s->closing && waits_released_at(l))
-        crew_call(l->crew, &l->job);
+        pool_call(&l->job);
     if (due && !o->in)
         enqueue(&s->due, o);
     else if (!due && o->in == &s->due)
@@ -219,7 +219,7 @@ void new_tensor_touch(struct live *l, struct object *o)
     struct timespec due = o->last;
     due.tv_sec += NEW_QUIET + 1;
     due.tv_nsec = 0;
-    crew_call_at(l->crew, &l->job, &due);
+    pool_call_at(&l->job, &due);
 }
 
 void new_tensor_closed(struct live *l, struct object *o, bool closed)

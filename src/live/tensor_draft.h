@@ -33,7 +33,7 @@
 #ifndef LIVE_TENSOR_DRAFT_H
 #define LIVE_TENSOR_DRAFT_H
 
-#include "base/units.h"
+#include "base/pool.h"
 #include "live/draft.h"
 #include "quant/encode.h"
 

@@ -81,29 +81,25 @@ static int report_fault(int code, const struct quant_type *t, const struct quant
     return err_set(e, code, "values cannot be stored: %s", strerror(-code));
 }
 
-/* The line of the first unit that failed. */
-struct failure {
-    struct lock lock;
+/* Units, and the line of the first that failed. */
+struct failing {
+    struct units units;
     uint64_t unit;
     struct err e; /* code 0: none */
 };
-static void note_failure(struct failure *f, uint64_t unit, const struct err *e)
+static void note_failure(struct failing *f, uint64_t unit, const struct err *e)
 {
-    lock_take(&f->lock);
-    if (!f->e.code || unit < f->unit) {
-        f->unit = unit;
-        f->e = *e;
-    }
-    lock_drop(&f->lock);
+    LOCKED(&f->units.lock);
+    if (f->e.code && f->unit < unit)
+        return;
+    f->unit = unit;
+    f->e = *e;
 }
 
-/* units_run(), with a line, maybe that of a failure which is zero to begin with. */
-static int run_units(struct units *c, const struct units_watch *watch, struct failure *f,
-                     struct err *e)
+/* units_run(), with a line. */
+static int run_units(struct failing *f, const struct units_watch *watch, struct err *e)
 {
-    lock_init(&f->lock);
-    const int r = units_run(c, watch);
-    lock_destroy(&f->lock);
+    const int r = units_run(&f->units, watch);
     if (r == -EINTR || r == -ENOMEM)
         return err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
     if (r < 0 && e)
@@ -158,7 +154,7 @@ struct encoding {
     struct logs *logs;
     struct log *log; /* where the bytes are, from `at` on */
     uint64_t at;
-    struct failure failure;
+    struct failing work;
 };
 
 struct encoding_room {
@@ -208,7 +204,7 @@ static int encode_unit(void *arg, uint64_t unit, void *room)
         first = upto;
     }
     if (r < 0)
-        note_failure(&j->failure, unit, &e);
+        note_failure(&j->work, unit, &e);
     return r;
 }
 
@@ -220,7 +216,6 @@ static int encode_values(const struct encode *t, struct logs *logs, const struct
                          struct tensor_edit *ret, struct err *e)
 {
     struct encoding j = {.t = t, .type = quant_find(t->shape.type), .n_elem = 1, .logs = logs};
-    struct units c = {.unit = encode_unit, .arg = &j, .room = sizeof(struct encoding_room)};
     uint64_t nbytes;
     int r = tensor_shape_bytes(&t->shape, &nbytes, e);
     if (r == 0)
@@ -239,8 +234,11 @@ static int encode_values(const struct encode *t, struct logs *logs, const struct
     }
     *p = (struct tensor_piece){0, nbytes, j.at, j.log};
     struct tensor_edit edit = {true, true, t->shape, p, 1};
-    c.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH;
-    r = run_units(&c, watch, &j.failure, e);
+    j.work.units = (struct units){.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH,
+                                  .unit = encode_unit,
+                                  .arg = &j,
+                                  .room = sizeof(struct encoding_room)};
+    r = run_units(&j.work, watch, e);
     if (r < 0)
         tensor_edit_free(&edit);
     else
@@ -320,9 +318,8 @@ struct job {
     uint32_t raw_block;                    /* bytes of a stored block */
     struct log *log;                       /* a reference: to it values are encoded ... */
     uint64_t low, room;                    /* ... stored byte `low` at `room` */
-    struct failure failure;
-    struct lock lock;
-    /* Protected by it: */
+    struct failing work;
+    /* Protected by the lock of the units: */
     struct tensor_piece *piece; /* owned, with a reference to the log of each */
     size_t n, cap;
 };
@@ -347,11 +344,11 @@ static int hold(const struct job *j, uint64_t first, uint64_t n)
 /* The reference passes. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
-    lock_take(&j->lock);
+    lock_take(&j->work.units.lock);
     int r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r == 0)
         j->piece[j->n++] = (struct tensor_piece){at, n, src, log};
-    lock_drop(&j->lock);
+    lock_drop(&j->work.units.lock);
     if (r < 0)
         log_unref(log);
     return r;
@@ -521,7 +518,7 @@ static int judge_unit(void *arg, uint64_t unit, void *room)
         return 0;
     int r = j->type ? judge_values(j, lo, hi, room, &e) : judge_bytes(j, lo, hi, room, &e);
     if (r < 0)
-        note_failure(&j->failure, unit, &e);
+        note_failure(&j->work, unit, &e);
     return r;
 }
 
@@ -568,17 +565,18 @@ static void collect(struct job *j, struct tensor_edit *ret)
 static int judge_changes(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
                          struct err *e)
 {
-    struct units c = {.unit = judge_unit, .next = next_unit, .arg = j, .room = sizeof(struct room)};
-    c.n = (j->size + j->unit - 1) / j->unit;
+    j->work.units = (struct units){.n = (j->size + j->unit - 1) / j->unit,
+                                   .unit = judge_unit,
+                                   .next = next_unit,
+                                   .arg = j,
+                                   .room = sizeof(struct room)};
     int r = find_importances(j->base->imp, j->type, j->base->n_dims, j->base->dims, &j->imp,
                              &j->weigh, e);
     if (r == 0)
         r = reserve(j, e);
     if (r < 0)
         return r;
-    lock_init(&j->lock);
-    r = run_units(&c, watch, &j->failure, e);
-    lock_destroy(&j->lock);
+    r = run_units(&j->work, watch, e);
     log_unref(j->log);
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     collect(j, &edit);

@@ -13,7 +13,7 @@
 #ifndef LIVE_TENSOR_JUDGE_H
 #define LIVE_TENSOR_JUDGE_H
 
-#include "base/units.h"
+#include "base/pool.h"
 #include "live/tensor_draft.h"
 
 /* Values of a unit of work: whole blocks of any type. */

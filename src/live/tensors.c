@@ -208,7 +208,7 @@ static int remove_locked(struct live *l, const char *file)
     atomic_store(&l->names.other_doomed, true);
     object_set_error(&l->objects, o, NULL);
     newest_touch(l->newest);
-    crew_call_at(l->crew, &l->job, &l->objects.removal);
+    pool_call_at(&l->job, &l->objects.removal);
     return 0;
 }
 

@@ -51,7 +51,7 @@ static void add(struct live *l, struct live_wait *w, enum live_needs needs)
         return;
     const struct timespec first = when_after(WATCH_MS);
     s->watched = true;
-    crew_call_at(l->crew, &s->watch, &first);
+    pool_call_at(&s->watch, &first);
 }
 
 /* One that waits from now on, or that was being judged and goes on waiting. */
@@ -124,7 +124,7 @@ void live_interrupt(struct live *l, const void *request)
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, waits.watch)))
 
 /* The kernel reports the first signal to a program that waits, and no later one: they are looked for. */
-static bool watch(struct crew_job *j, struct timespec *again)
+static bool watch(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
@@ -265,7 +265,7 @@ static struct draft *rest(struct live *l, struct draft *d)
     return dead;
 }
 
-static bool turn(struct crew_job *j, struct timespec *again);
+static bool turn(struct pool_job *j, struct timespec *again);
 
 /* It is being judged from now on. Its `ask` may free one that nobody waits with. With the lock. */
 static void begin(struct waits *s, struct live_wait **at)
@@ -286,7 +286,7 @@ static void end_serving(struct live *l)
 }
 
 /* What waits for a draft next; NULL: nothing does, and *rests: end_serving() is left to do. over: what was judged, and is to
- * be answered, or NULL. here: what is not quick is left to the crew, which has a thread as long as the live state has
+ * be answered, or NULL. here: what is not quick is left to the pool, which has a thread as long as the live state has
  * jobs of it. */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
@@ -298,7 +298,7 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     const bool sent = w && here && !is_quick(w->view, w);
     struct draft *dead = w ? NULL : rest(l, d);
     if (sent)
-        (void)crew_do_beside(l->crew, &d->job, turn);
+        (void)pool_do_beside(&d->job, turn);
     else if (w)
         begin(&l->waits, at);
     lock_drop(&l->lock);
@@ -327,7 +327,7 @@ static void serve(struct live *l, struct draft *d, struct live_wait *w, bool her
 
 #define DRAFT_OF(j) ((struct draft *)((char *)(j)-offsetof(struct draft, job)))
 
-static bool turn(struct crew_job *j, struct timespec *again)
+static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct draft *d = DRAFT_OF(j);
     struct live *l = d->live;
@@ -358,7 +358,7 @@ int waits_judge(struct live *l, struct live_view *h,
     if (!here || w->done)
         add(l, w, LIVE_JUDGED);
     if (begins && !here)
-        (void)crew_do_beside(l->crew, &d->job, turn);
+        (void)pool_do_beside(&d->job, turn);
     lock_drop(&l->lock);
     if (!here)
         return LIVE_PARKED;
@@ -391,12 +391,12 @@ void waits_free(struct waits *s)
 
 int waits_start(struct live *l)
 {
-    return crew_join(l->crew, &l->waits.watch, watch);
+    return pool_join(&l->waits.watch, watch);
 }
 
 void waits_stop(struct live *l)
 {
-    crew_leave(l->crew, &l->waits.watch);
+    pool_leave(&l->waits.watch);
 }
 
 void waits_rest(struct live *l)

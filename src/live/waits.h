@@ -6,7 +6,7 @@
  * once, with what became of its edit: no thread that serves requests sleeps for another request.
  *
  * What is quick to judge, of a draft that is idle, is judged by the thread that brings it; all else by threads of the
- * crew, which may take as long as that takes. An entry that is being judged stays in the list, so that a signal
+ * pool, which may take as long as that takes. An entry that is being judged stays in the list, so that a signal
  * can end the judgement.
  *
  * Threads: functions are called with the lock of `struct live`, unless they say otherwise.
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/crew.h"
+#include "base/pool.h"
 #include "base/lock.h"
 
 struct live;
@@ -56,7 +56,7 @@ void live_interrupt(struct live *l, const void *request);
 
 struct waits {
     struct live_wait *first, **end; /* not owned */
-    struct crew_job watch; /* looks for signals to the programs, while there are entries: ... */
+    struct pool_job watch; /* looks for signals to the programs, while there are entries: ... */
     bool watched;          /* ... which it does */
     unsigned judged;       /* drafts that are being served */
     struct cond rest;      /* all rest */
@@ -64,7 +64,7 @@ struct waits {
 
 void waits_init(struct waits *s);
 void waits_free(struct waits *s);
-/* The job that looks for signals joins the crew: before the first entry. 0, -errno. And leaves it. Without the lock. */
+/* The job that looks for signals joins the pool: before the first entry. 0, -errno. And leaves it. Without the lock. */
 int waits_start(struct live *l);
 void waits_stop(struct live *l);
 /* Wait until no draft is being served any more. Without the lock. */

@@ -351,7 +351,7 @@ void writer_later(struct live *l, unsigned seconds)
     l->due.tv_sec += (time_t)seconds;
     if (when_before(&latest, &l->due))
         l->due = latest;
-    crew_call_at(l->crew, &l->job, &l->due);
+    pool_call_at(&l->job, &l->due);
 }
 
 /* A failure that was not reported yet. */
@@ -380,7 +380,7 @@ static int wait_for_batch(struct live *l, struct live_wait *w)
 {
     const bool flies = is_in_flight(l, w->edit);
     if (!flies)
-        crew_call(l->crew, &l->job);
+        pool_call(&l->job);
     return waits_batch(l, w, flies ? l->flight.number : l->next.number);
 }
 
@@ -408,7 +408,7 @@ int writer_sync_released(struct live *l, struct live_wait *w)
     const struct timespec *first = waits_released_at(l);
     const struct timespec until = first ? *first : when_after(NEW_RELEASE);
     w->edit = WAITS_ALL;
-    crew_call_at(l->crew, &l->job, &until);
+    pool_call_at(&l->job, &until);
     return waits_release(l, w, &until);
 }
 
@@ -548,7 +548,7 @@ static void begin_syncs(struct live *l)
 }
 
 /* One write. */
-static bool turn(struct crew_job *j, struct timespec *again)
+static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
@@ -569,5 +569,5 @@ static bool turn(struct crew_job *j, struct timespec *again)
 
 int writer_start(struct live *l)
 {
-    return crew_join(l->crew, &l->job, turn);
+    return pool_join(&l->job, turn);
 }

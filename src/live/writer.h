@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Turns of the thread that changes model files (of a folder of models one for all, see base/crew.h),
- * and the requests that wait for it. Each turn is one batch; models take them one after the other. While a turn takes
- * longer than a second, a copy or a disk that does not answer, another thread goes on with the other
- * models: edits of a model wait for no copy of another one.
+ * Turns of the pool (base/pool.h) that change model files, and the requests that wait for it. Each turn is one batch;
+ * few models are written at a time. While a turn takes longer than a second, a copy or a disk that does not answer, it
+ * does not count: edits of a model wait for no copy of another one.
  *
  * Threads: functions are called with the lock of `struct live`, unless they say otherwise.
  */

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/count.h"
-#include "base/crew.h"
+#include "base/pool.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/thread.h"
@@ -56,7 +56,6 @@ struct control {
     int socket; /* -1: none */
     int wake;   /* an eventfd */
     struct thread thread;
-    struct crew *crew;   /* owned */
     struct lock lock;    /* protects what follows */
     struct shelf *shelf; /* borrowed; NULL: it is not served */
     struct cond rested;  /* nothing works */
@@ -140,7 +139,7 @@ static void add_lines(struct buf *b, const char *word, const struct buf *text)
 /* ---- requests ---- */
 
 struct task {
-    struct crew_job job; /* first */
+    struct pool_job job; /* first */
     struct control *control;
     struct shelf *shelf;
     struct peer *peer; /* of a request */
@@ -236,7 +235,7 @@ static void run_request(const struct task *t)
     wake(c);
 }
 
-static bool turn(struct crew_job *j, struct timespec *again)
+static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct task t = *(struct task *)j;
     (void)again;
@@ -258,7 +257,7 @@ static bool begin(struct control *c, struct task what)
     t->control = c;
     t->shelf = c->shelf;
     c->works++;
-    if (crew_do_beside(c->crew, &t->job, turn) == 0)
+    if (pool_do_beside(&t->job, turn) == 0)
         return true;
     c->works--;
     free(t);
@@ -547,7 +546,6 @@ static void control_free(struct control *c)
         (void)close(c->wake);
     if (c->mounts >= 0)
         (void)close(c->mounts);
-    crew_free(c->crew);
     buf_free(&c->status);
     cond_destroy(&c->rested);
     lock_destroy(&c->lock);
@@ -569,7 +567,7 @@ int control_begin(const char *mountpoint, struct control **ret, struct err *e)
                  strerror(-c->socket));
     c->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int r = c->wake < 0 ? -errno : crew_make("request", 0, &c->crew);
+    int r = c->wake < 0 ? -errno : 0;
     if (r == 0)
         r = thread_start(&c->thread, run, c);
     if (r < 0) {

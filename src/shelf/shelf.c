@@ -135,12 +135,9 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
         return err_set(e, -ENOMEM, "no memory");
     s->opt = *o;
     s->reach = (struct reach){.fd = -1, .mounts = -1};
-    int r = slots_init(&s->slots, &s->reach, &s->opt);
+    slots_init(&s->slots, &s->reach, &s->opt);
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (r < 0)
-        (void)err_set(e, r, "no memory");
-    else
-        r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
+    int r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
     if (r < 0) {
         shelf_close(s);
         return r;

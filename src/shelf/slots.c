@@ -247,7 +247,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     lock_drop(&s->lock);
 }
 
-static bool closing_turn(struct crew_job *j, struct timespec *again)
+static bool closing_turn(struct pool_job *j, struct timespec *again)
 {
     struct slot *slot = (struct slot *)((char *)j - offsetof(struct slot, closing));
     (void)again;
@@ -256,9 +256,9 @@ static bool closing_turn(struct crew_job *j, struct timespec *again)
 }
 
 /* Have a slot closed that rests. False: no thread can do that now. Under the lock. */
-static bool begin_to_close(struct slots *s, struct slot *slot)
+static bool begin_to_close(struct slot *slot)
 {
-    slot->busy = crew_do(s->closer, &slot->closing, closing_turn) == 0;
+    slot->busy = pool_do(&slot->closing, closing_turn) == 0;
     return slot->busy;
 }
 
@@ -273,13 +273,13 @@ static void close_idle(struct slots *s)
         const bool many = o.files - o.closing_files > s->files_most && o.rest > SLOTS_IDLE_LEAST;
         if (o.rest <= SLOTS_IDLE_MAX && !many && o.oldest->used > before)
             return;
-        if (!begin_to_close(s, o.oldest))
+        if (!begin_to_close(o.oldest))
             return;
     }
 }
 
-/* A turn of the closer, a while after a model was opened. */
-static bool sweep(struct crew_job *j, struct timespec *again)
+/* A turn, a while after a model was opened. */
+static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
     LOCKED(&s->lock);
@@ -301,11 +301,11 @@ static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
 }
 
 /* Another file took its place: it is closed at once. */
-static void slot_expire(struct slots *s, struct slot *slot)
+static void slot_expire(struct slot *slot)
 {
     if (slot_rests(slot) && (slot->replaced || slot->spent)) {
         slot->used = 0;
-        (void)begin_to_close(s, slot);
+        (void)begin_to_close(slot);
     }
 }
 
@@ -314,7 +314,7 @@ static void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
         cond_broadcast(&s->done); /* it may be closed now */
-    slot_expire(s, slot);
+    slot_expire(slot);
     slots_drop(s, slot);
 }
 
@@ -364,7 +364,7 @@ static void replaces(struct slots *s, const struct slot *slot, const struct item
         struct slot *other = SLOT_OF(l, by_key);
         next = table_next(l);
         other->replaced = other != slot && is_slot_of(other, i);
-        slot_expire(s, other);
+        slot_expire(other);
     }
 }
 
@@ -574,7 +574,7 @@ static bool make_room(struct slots *s)
     const struct opened before = slots_opened(s);
     struct opened o = before;
     if (o.oldest)
-        o.closing += begin_to_close(s, o.oldest);
+        o.closing += begin_to_close(o.oldest);
     while (o.closing && o.n >= before.n && lock_wait(&s->lock, &s->done, &until))
         o = slots_opened(s);
     return o.n < before.n;
@@ -604,7 +604,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     lock_take(&s->lock);
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
-        if (rests && (tried || !begin_to_close(s, slot)))
+        if (rests && (tried || !begin_to_close(slot)))
             break; /* something in it is not written */
         tried |= rests;
         found |= slot != NULL;
@@ -645,7 +645,6 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.late = true;
     o.refused = make_free;
     o.refused_arg = s;
-    o.crew = s->writer;
     o.before = &slot->left;
     o.log.label = slot->path;
     o.read_only |= slot->store;
@@ -691,9 +690,9 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
         slot->failed = 0;
         /* Without a thread models are closed when others are opened. */
         if (!s->sweeps)
-            s->sweeps = crew_join(s->closer, &s->sweep, sweep) == 0;
+            s->sweeps = pool_join(&s->sweep, sweep) == 0;
         if (s->sweeps)
-            crew_call_at(s->closer, &s->sweep, &later);
+            pool_call_at(&s->sweep, &later);
     } else if (r == -ESTALE) {
         slot->spent = true;
     } else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
@@ -750,7 +749,7 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 
 /* ---- all of them ---- */
 
-int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
+void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 {
     *s = (struct slots){.reach = r, .opt = o};
     lock_init(&s->lock);
@@ -759,8 +758,6 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     s->files_most = SLOTS_FILES_MOST;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / SLOTS_FILES_PART < s->files_most)
         s->files_most = files.rlim_cur / SLOTS_FILES_PART;
-    int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
-    return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
 }
 
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
@@ -829,14 +826,14 @@ int slots_finish(struct slots *s)
     s->stop = true;
     lock_drop(&s->lock);
     if (s->sweeps)
-        crew_leave(s->closer, &s->sweep);
+        pool_leave(&s->sweep);
     s->sweeps = false;
     lock_take(&s->lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
             tree_hurry(slot->tree); /* one after the other, but for those that take long */
         if (!slot->busy)
-            (void)begin_to_close(s, slot);
+            (void)begin_to_close(slot);
     }
     while (slots_opened(s).closing)
         (void)lock_wait(&s->lock, &s->done, NULL);
@@ -865,8 +862,6 @@ void slots_free(struct slots *s)
     table_free(&s->by_key);
     table_free(&s->by_way);
     buf_free(&s->unsaved);
-    crew_free(s->writer);
-    crew_free(s->closer);
     lock_destroy(&s->lock);
     cond_destroy(&s->done);
 }

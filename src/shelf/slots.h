@@ -16,8 +16,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "base/crew.h"
-#include "base/lock.h"
+#include "base/pool.h"
 #include "shelf/place.h"
 #include "shelf/shelf.h"
 #include "base/hash.h"
@@ -66,7 +65,7 @@ struct slot {
     struct tree *tree;      /* owned; NULL: it is closed */
     struct slots *slots;
     struct slot *prev, *next; /* of the open ones, and those that are being closed */
-    struct crew_job closing;
+    struct pool_job closing;
     unsigned uses;    /* calls and open files */
     time_t used;      /* last */
     uint64_t lookups; /* that the kernel did not forget */
@@ -85,14 +84,12 @@ struct slots {
     uint32_t last_other;      /* node of a folder or text */
     struct slot *first, *end; /* of the open ones, by their last use */
     size_t files_most;        /* descriptors that these may take where they are not in use */
-    struct crew *writer;   /* owned: whose thread writes all models; started with the first edit */
-    struct crew *closer;   /* owned: closes what is idle */
-    struct crew_job sweep; /* of the closer */
-    bool sweeps;           /* it has joined */
-    bool stop;             /* nothing is served any more: what is closed, is closed in any case */
-    int failed;            /* of an edit, when a model was closed */
-    bool finished;         /* all were closed, and ... */
-    struct buf unsaved;    /* ... these are the lines of what is not in the files */
+    struct pool_job sweep;    /* closes what is idle */
+    bool sweeps;              /* it has joined */
+    bool stop;          /* nothing is served any more: what is closed, is closed in any case */
+    int failed;         /* of an edit, when a model was closed */
+    bool finished;      /* all were closed, and ... */
+    struct buf unsaved; /* ... these are the lines of what is not in the files */
 };
 
 /* A path beside which the files of a split model are. */
@@ -122,8 +119,7 @@ static inline bool slot_rests(const struct slot *slot)
     return slot->tree && !slot->busy && !slot->uses;
 }
 
-/* 0, -ENOMEM. slots_free() in both cases. */
-int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
+void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
 /* Add a line for each edit that is not in its file, by model and key. */
 void slots_unsaved(struct slots *s, struct buf *out);
 /* Close all, when nothing is served any more: 0, or why an edit was lost. */

@@ -236,7 +236,6 @@ static int open_live(struct tree *t, struct live **ret)
 {
     struct live_options o = {.commit = t->opt.commit,
                              .edit = t->edit,
-                             .crew = t->opt.crew,
                              .tensors = t->opt.tensors,
                              .imatrix = t->opt.imatrix,
                              .log = t->opt.log};

@@ -50,7 +50,6 @@ struct tree_options {
     bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
     void *refused_arg;
     const struct tree_left *before; /* of a tree that had the same files open, or NULL; not owned */
-    struct crew *crew;              /* as of struct live_options; not owned */
     struct logger log;              /* called by any thread */
     bool partial;                   /* show an incomplete download */
     enum files_views views;         /* which files folders list */

@@ -423,11 +423,12 @@ int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
     return self ? wait_until(c, m, UINT64_MAX) : __real_pthread_cond_wait(c, m);
 }
 
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *t)
+int __wrap_pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
+                                  const struct timespec *t)
 {
     uint64_t at = of(t), zero = (uint64_t)1000 * 1000000000;
     return self ? wait_until(c, m, at > zero ? at - zero : 0)
-                : __real_pthread_cond_timedwait(c, m, t);
+                : __real_pthread_cond_clockwait(c, m, clock, t);
 }
 
 static void wake(const pthread_cond_t *c, bool all)

@@ -172,24 +172,19 @@ static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *b
     struct snapshot *after;
     struct edit_result res;
     struct history_job *k = NULL;
-    struct crew *crew;
-    if (snapshot_make(edit_plan_steal(&d->p), 1, &t, &after) < 0 ||
-        crew_make("crew", 1000, &crew) < 0)
+    if (snapshot_make(edit_plan_steal(&d->p), 1, &t, &after) < 0)
         abort();
     alloc_arm(alloc_fails, false);
     int r = history_job_make("/models/m.gguf", HISTORY_KEEP, f->sys, &log, &k);
     const struct edit_hooks hooks = {.ready = r == 0 ? on_ready : NULL, .arg = k};
-    if (r == 0) {
-        history_job_crew(k, crew);
+    if (r == 0)
         history_job_begin(k, before, after, undo);
-    }
     r = edit_commit(f, &d->p, &d->o, &hooks, &res, NULL);
     if (res.old_fd >= 0)
         (void)close(res.old_fd);
     if (k)
         history_job_end(k, r == 0);
     history_job_close(k);
-    crew_free(crew);
     alloc_failed = alloc_disarm();
     snapshot_unref(after);
     return r;

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jobs in turns, and units: see pool.h.
+ *
+ * Of all threads at most one waits for something to do. One is started when a job waits and no thread does,
+ * and ends when another one waits.
+ */
+#include "base/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "base/when.h"
+
+/* Turns that go on at a time and count. */
+enum { TURNS_MOST = 2 };
+enum { PROCESSORS_MOST = 64, LINE = 64 /* bytes of a line of the processor's cache */ };
+
+unsigned pool_patience = 1000;
+
+struct turn {
+    struct turn *before;
+    struct timespec until; /* it counts */
+};
+
+static struct {
+    struct lock lock;
+    struct cond wake;              /* for threads that wait */
+    struct cond done;              /* a turn or a thread has ended */
+    struct pool_job *first, *last; /* that wait, by their times */
+    struct turn *turns;            /* that count, the last that began */
+    unsigned threads, busy, jobs;  /* all; of them at a turn; that have joined */
+} pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
+
+static _Thread_local struct turn *mine; /* that counts */
+
+/* ---- jobs that wait: under the lock, as all that is static ---- */
+
+static void put(struct pool_job *j, const struct timespec *at)
+{
+    struct pool_job *prev = pool.last;
+    if (pool.first && when_before(at, &pool.first->at))
+        prev = NULL;
+    while (prev && when_before(at, &prev->at))
+        prev = prev->prev;
+    j->at = *at;
+    j->state = POOL_WAITS;
+    j->prev = prev;
+    j->next = prev ? prev->next : pool.first;
+    *(prev ? &prev->next : &pool.first) = j;
+    *(j->next ? &j->next->prev : &pool.last) = j;
+}
+
+static void take_out(struct pool_job *j)
+{
+    *(j->prev ? &j->prev->next : &pool.first) = j->next;
+    *(j->next ? &j->next->prev : &pool.last) = j->prev;
+    j->state = POOL_RESTS;
+}
+
+static bool is_due(const struct pool_job *j, const struct timespec *now)
+{
+    return j->state == POOL_WAITS && !when_before(now, &j->at);
+}
+
+/* ---- threads ---- */
+
+static int start_thread(void);
+
+/* Something is to be done, now or later. Without another thread it is done by one that is at a turn. */
+static void see_to_it(void)
+{
+    if (pool.threads > pool.busy)
+        cond_signal(&pool.wake);
+    else
+        (void)start_thread();
+}
+
+/* The turn of this thread. */
+static void count_no_more(void)
+{
+    struct turn **at = &pool.turns;
+    while (mine && *at != mine)
+        at = &(*at)->before;
+    if (mine)
+        *at = mine->before;
+    mine = NULL;
+}
+
+static void take_turn(struct pool_job *j, const struct timespec *now)
+{
+    struct timespec again = {0};
+    struct turn turn = {pool.turns, when_later(now, pool_patience)};
+    const bool loose = j->loose;
+    take_out(j);
+    j->state = POOL_BUSY;
+    j->again = false;
+    if (!j->beside)
+        pool.turns = mine = &turn;
+    pool.busy++;
+    if (pool.first)
+        see_to_it();
+    lock_drop(&pool.lock);
+    const bool more = j->turn(j, &again);
+    const struct timespec end = when_now();
+    lock_take(&pool.lock);
+    pool.busy--;
+    count_no_more();
+    if (!loose) {
+        j->state = POOL_RESTS;
+        if (more || j->again)
+            put(j, j->again || again.tv_sec == 0 ? &end : &again);
+    }
+    cond_broadcast(&pool.done);
+}
+
+/* The time until which a turn that is due must wait for others; NULL: it need not. */
+static const struct timespec *held_until(const struct pool_job *j, const struct timespec *now)
+{
+    const struct turn *t = j->beside ? NULL : pool.turns;
+    for (int i = 1; t && i < TURNS_MOST; i++)
+        t = t->before;
+    return t && when_before(now, &t->until) ? &t->until : NULL;
+}
+
+static void *work(void *arg)
+{
+    (void)arg;
+    thread_name("pool");
+    lock_take(&pool.lock);
+    for (;;) {
+        const struct timespec now = when_now(), *until = pool.first ? &pool.first->at : NULL;
+        if (until && is_due(pool.first, &now) && !(until = held_until(pool.first, &now))) {
+            take_turn(pool.first, &now);
+            continue;
+        }
+        if (pool.threads - pool.busy > 1 || (!pool.first && pool.jobs == 0))
+            break;
+        const struct timespec at = until ? *until : now;
+        (void)lock_wait(&pool.lock, &pool.wake, until ? &at : NULL);
+    }
+    pool.threads--;
+    cond_signal(&pool.wake); /* it may have been meant for another one that waits */
+    cond_broadcast(&pool.done);
+    lock_drop(&pool.lock);
+    return NULL;
+}
+
+static int start_thread(void)
+{
+    int r = thread_start(NULL, work, NULL);
+    pool.threads += r == 0;
+    return r;
+}
+
+/* ---- the calls ---- */
+
+int pool_join(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
+{
+    *j = (struct pool_job){.turn = turn};
+    LOCKED(&pool.lock);
+    int r = pool.threads ? 0 : start_thread();
+    pool.jobs += r == 0;
+    return r;
+}
+
+void pool_call_at(struct pool_job *j, const struct timespec *when)
+{
+    LOCKED(&pool.lock);
+    j->again = true;
+    if (j->state == POOL_WAITS && when_before(when, &j->at))
+        take_out(j);
+    if (j->state == POOL_RESTS)
+        put(j, when);
+    see_to_it(); /* it looks at the clock in any case */
+}
+
+void pool_call(struct pool_job *j)
+{
+    const struct timespec now = when_now();
+    pool_call_at(j, &now);
+}
+
+void pool_leave(struct pool_job *j)
+{
+    static const struct timespec first;
+    LOCKED(&pool.lock);
+    count_no_more();
+    for (struct timespec now; now = when_now(), j->state == POOL_BUSY || is_due(j, &now);) {
+        if (j->state == POOL_WAITS) {
+            take_out(j);
+            put(j, &first);
+            see_to_it();
+        }
+        (void)lock_wait(&pool.lock, &pool.done, NULL);
+    }
+    if (j->state == POOL_WAITS)
+        take_out(j);
+    if (--pool.jobs == 0)
+        cond_broadcast(&pool.wake);
+    while (pool.jobs == 0 && pool.threads > pool.busy)
+        (void)lock_wait(&pool.lock, &pool.done, NULL);
+}
+
+static int do_once(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again),
+                   bool beside)
+{
+    const struct timespec now = beside ? (struct timespec){0} : when_now();
+    *j = (struct pool_job){.turn = turn, .loose = true, .beside = beside};
+    LOCKED(&pool.lock);
+    int r = pool.threads ? 0 : start_thread();
+    if (r == 0) {
+        put(j, &now);
+        see_to_it();
+    }
+    return r;
+}
+
+int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
+{
+    return do_once(j, turn, false);
+}
+
+int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again))
+{
+    return do_once(j, turn, true);
+}
+
+unsigned pool_processors(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > PROCESSORS_MOST ? PROCESSORS_MOST : (unsigned)n;
+}
+
+/* ---- units ---- */
+
+struct shared {
+    struct units *u;
+    const struct units_watch *watch;
+    /* Protected by its lock: */
+    uint64_t next, done;
+    uint64_t reported; /* units that were done at the last call of progress() */
+    uint64_t failed;   /* the first unit that failed, if err */
+    int err;
+    bool over; /* every unit is taken */
+    struct helper {
+        struct pool_job job; /* first */
+        struct shared *s;
+    } helper[PROCESSORS_MOST];
+    unsigned helpers;
+};
+
+/* Of all that runs: there are no more threads that compute than processors, and those that called. */
+static atomic_uint helping;
+
+static uint64_t next_unit(const struct shared *s, uint64_t unit)
+{
+    const struct units *u = s->u;
+    return unit < u->n && u->next ? u->next(u->arg, unit) : unit;
+}
+
+static void fail(struct shared *s, uint64_t unit, int err)
+{
+    if (s->err && s->failed <= unit)
+        return;
+    s->err = err;
+    s->failed = unit;
+}
+
+static bool help(struct pool_job *j, struct timespec *again);
+
+/* A thread that cannot be started is done without. */
+static void call_helper(struct shared *s)
+{
+    const unsigned most = pool_processors() - 1;
+    if (s->over || s->helpers == most)
+        return;
+    if (atomic_fetch_add(&helping, 1) >= most) {
+        (void)atomic_fetch_sub(&helping, 1);
+        return;
+    }
+    struct helper *h = &s->helper[s->helpers++];
+    *h = (struct helper){.job = {.turn = help, .beside = true}, .s = s};
+    LOCKED(&pool.lock);
+    put(&h->job, &(struct timespec){0});
+    see_to_it();
+}
+
+/* Take a unit. False: there are no more, or one has failed. */
+static bool take(struct shared *s, uint64_t *unit)
+{
+    if (s->watch && s->watch->cancel && atomic_load(s->watch->cancel))
+        fail(s, 0, -EINTR);
+    if (s->err)
+        return false;
+    *unit = next_unit(s, s->next);
+    if (*unit >= s->u->n)
+        return false;
+    s->next = next_unit(s, *unit + 1);
+    if (s->next < s->u->n)
+        call_helper(s);
+    return true;
+}
+
+static void do_units(struct shared *s, bool first)
+{
+    uint64_t unit;
+    void *room = aligned_alloc(LINE, (s->u->room / LINE + 1) * LINE);
+    lock_take(&s->u->lock);
+    if (!room && first)
+        fail(s, 0, -ENOMEM);
+    while (room && take(s, &unit)) {
+        lock_drop(&s->u->lock);
+        int r = s->u->unit(s->u->arg, unit, room);
+        lock_take(&s->u->lock);
+        s->done++;
+        if (r < 0)
+            fail(s, unit, r);
+        uint64_t done = s->done;
+        if (!first || !s->watch || !s->watch->progress)
+            continue;
+        s->reported = done;
+        lock_drop(&s->u->lock);
+        s->watch->progress(s->watch->arg, done, s->u->n);
+        lock_take(&s->u->lock);
+    }
+    s->over |= first;
+    lock_drop(&s->u->lock);
+    free(room);
+}
+
+static bool help(struct pool_job *j, struct timespec *again)
+{
+    (void)again;
+    do_units(((struct helper *)j)->s, false);
+    (void)atomic_fetch_sub(&helping, 1);
+    return false;
+}
+
+/* One that has not begun is not needed. */
+static void let_go(struct pool_job *j)
+{
+    LOCKED(&pool.lock);
+    if (j->state == POOL_WAITS) {
+        take_out(j);
+        (void)atomic_fetch_sub(&helping, 1);
+    }
+    while (j->state != POOL_RESTS)
+        (void)lock_wait(&pool.lock, &pool.done, NULL);
+}
+
+int units_run(struct units *u, const struct units_watch *watch)
+{
+    struct shared s = {.u = u, .watch = watch};
+    lock_init(&u->lock);
+    do_units(&s, true);
+    for (unsigned i = 0; i < s.helpers; i++) /* there are no more: it is over */
+        let_go(&s.helper[i].job);
+    if (!s.err && watch && watch->progress && s.reported < u->n)
+        watch->progress(watch->arg, u->n, u->n);
+    lock_destroy(&u->lock);
+    return s.err;
+}
