@@ -137,9 +137,9 @@ class Imatrix(Case):
     def test_back(self):
         """What is read and written back changes nothing; one value changes its block."""
         self.begin('-o', 'imatrix=' + self.good)
-        for kind in WEIGHED + NEEDED:
+        for kind in WEIGHED + NEEDED + OTHERS:
             raw = self.raw('a.weight', kind)
-            for view in 'f32', 'f16', 'f32.npy':
+            for view in 'f32', 'f16', 'bf16', 'f32.npy', 'f16.npy', 'raw':
                 place = self.tensor('a.weight', view)
                 with open(place, 'r+b') as file:
                     data = file.read()

@@ -52,20 +52,27 @@ static void for_each_view(each_fn *fn)
                 fn(quant_find(id), k & 1, (enum quant_view)(k / 2));
 }
 
-/* Any blocks, with NaN, codes that no encoder makes and all: writing what was read changes none. */
+/*
+ * Any blocks, with NaN, codes that no encoder makes and all: writing what was read changes none, in
+ * place or beside, with importances or without.
+ */
 static void write_back(const struct quant_type *t, bool big, enum quant_view view)
 {
-    const size_t n = blocks_of(t), odd = t->id % 2;
+    static const float importances[QUANT_MAX_BLOCK_LEN] = {1, 0, 9};
+    const struct quant_importances imp = {importances, QUANT_MAX_BLOCK_LEN, UINT64_MAX, 0};
+    const size_t n = blocks_of(t), odd = t->id % 2, size = n * t->block_bytes;
     struct quant_fault fault;
-    golden_bytes(raw, n * t->block_bytes, t->id + 100u);
-    views[view].read(t, big, raw, 0, n * t->block_len * views[view].width, stream + odd);
-    memset(more, 0xa5, sizeof(more));
-    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, more, golden_needed(t), &fault),
-                    0);
-    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
-    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, raw, golden_needed(t), &fault),
-                    0);
-    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+    static uint8_t first[sizeof(raw)];
+    golden_bytes(first, size, t->id + 100u);
+    views[view].read(t, big, first, 0, n * t->block_len * views[view].width, stream + odd);
+    for (unsigned how = 0; how < 4; how++) {
+        uint8_t *to = how & 1 ? raw : more;
+        const struct quant_importances *with = how & 2 ? &imp : NULL;
+        memcpy(raw, first, size);
+        memset(more, 0xa5, sizeof(more));
+        CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, to, with, &fault), 0);
+        CU_ASSERT_EQUAL(memcmp(to, first, size), 0);
+    }
 }
 
 static void test_write_back(void)
