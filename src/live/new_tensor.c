@@ -70,8 +70,7 @@ void new_tensor_reap(struct live *l, struct object *o)
         object_drop(&l->objects, o);
 }
 
-/* Its draft of a view; NULL: nothing was written to that. */
-static struct draft *draft_of_row(const struct object *o, uint32_t row)
+struct draft *new_tensor_draft(const struct object *o, uint32_t row)
 {
     struct draft *d = o->drafts;
     while (d && (!d->made || d->row != row || d->unlinked))
@@ -87,62 +86,22 @@ static struct draft *draft_of(const struct object *o, enum tensor_view view)
     return d;
 }
 
-/* Whether a view is left aside: it is computed, or values beside `raw`. */
-static bool leaves(const struct object *o, enum tensor_view view)
+bool new_tensor_leaves(const struct object *o, enum tensor_view view)
 {
     bool values = view > TENSOR_RAW && view < TENSOR_VIEWS;
     return view == TENSOR_ASIDE || (values && draft_of(o, TENSOR_RAW));
 }
 
-static int check_name(const char *name, size_t n)
+int new_tensor_check_name(const char *name, size_t n)
 {
     if (n == 0 || memchr(name, 0, n))
         return -EINVAL;
     return n > EDIT_MAX_TENSOR_NAME ? -ENAMETOOLONG : 0;
 }
 
-/* The name of a new folder. -EEXIST, -EINVAL, -ENAMETOOLONG. */
-static int take_name(const struct live *l, const char *file, char name[TREE_NAME_MAX + 1],
-                     size_t *n)
-{
-    struct edit_tensor t;
-    if (new_tensor_named(l, file))
-        return -EEXIST;
-    if (tensor_find(l, file, &t) == 0) {
-        const struct object *o = object_find(&l->objects, t.id.number);
-        if (!o || o->state != OBJECT_DOOMED)
-            return -EEXIST;
-    }
-    int r = name_decode(file, name, n);
-    return r < 0 ? (r == -ENOENT ? -EINVAL : r) : check_name(name, *n);
-}
-
-int live_tensor_make(struct live *l, const char *file, uint32_t *number)
-{
-    char name[TREE_NAME_MAX + 1];
-    size_t n;
-    LOCKED(&l->lock);
-    int r = take_name(l, file, name, &n);
-    if (r < 0)
-        return r;
-    struct object *o = tensor_object(l, atomic_fetch_add(&l->newest->numbers, 1));
-    if (!o)
-        return -ENOMEM;
-    r = object_set_name(&l->objects, o, name, n);
-    if (r < 0) {
-        object_drop(&l->objects, o);
-        return r;
-    }
-    object_event(&l->objects, o, OBJECT_MAKE);
-    o->mtime = when_date();
-    newest_touch(l->newest);
-    *number = o->number;
-    return 0;
-}
-
 int new_tensor_rename(struct live *l, struct object *o, const char *name, size_t n)
 {
-    int r = check_name(name, n);
+    int r = new_tensor_check_name(name, n);
     if (r == 0)
         r = object_set_name(&l->objects, o, name, n);
     if (r == 0 && o->error) /* its name may have been why */
@@ -159,53 +118,6 @@ void new_tensor_remove(struct live *l, struct object *o)
     view_drafts_end(view_helpers_drop(l, number, NULL));
     new_tensor_reap(l, o);
     newest_touch(l->newest);
-}
-
-bool live_making(struct live *l, uint32_t number, uint32_t *views)
-{
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
-        return false;
-    LOCKED(&l->lock);
-    const struct object *o = new_tensor(l, number);
-    *views = o ? o->aside : 0;
-    for (const struct draft *d = o ? o->drafts : NULL; d; d = d->inside)
-        if (d->made && !d->unlinked)
-            *views |= (uint32_t)1 << d->row;
-    return o;
-}
-
-bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)
-{
-    LOCKED(&l->lock);
-    const struct object *o = object_from(&l->objects, *i);
-    while (o && o->state != OBJECT_NEW)
-        o = object_from(&l->objects, o->number + 1ull);
-    if (!o)
-        return false;
-    (void)name_encode(o->name, o->name_len, name);
-    *i = *number = o->number;
-    return true;
-}
-
-int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node)
-{
-    LOCKED(&l->lock);
-    const struct object *o = new_tensor(l, number);
-    const struct draft *d = o ? draft_of_row(o, row) : NULL;
-    if (!o || !(d || o->aside >> row & 1))
-        return -ENOENT;
-    *node = d ? d->node : number;
-    return 0;
-}
-
-bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
-{
-    LOCKED(&l->lock);
-    struct object *o = new_tensor(l, number);
-    const bool left = o && leaves(o, view);
-    if (left)
-        o->aside |= (uint32_t)1 << row;
-    return left;
 }
 
 void new_tensor_touch(struct live *l, struct object *o)
@@ -247,28 +159,13 @@ void new_tensor_released(struct live *l, struct object *o, bool closed)
     new_tensor_queue(l, o);
 }
 
-/* The draft goes, and what follows from that. */
-static void take_out(struct live *l, struct object *o, struct draft *d)
+void new_tensor_take_out(struct live *l, struct object *o, struct draft *d)
 {
     d->unlinked = true;
     o->has_type &= d->view != TENSOR_TYPE;
     o->has_shape &= d->view != TENSOR_SHAPE;
     view_drafts_reap(l, o);
     new_tensor_touch(l, o); /* it may have been in the way */
-}
-
-int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
-{
-    const uint32_t bit = (uint32_t)1 << row;
-    LOCKED(&l->lock);
-    struct object *o = new_tensor(l, number);
-    struct draft *d = o ? draft_of_row(o, row) : NULL;
-    if (!d && !(o && o->aside & bit))
-        return -ENOENT;
-    o->aside &= ~bit;
-    if (d)
-        take_out(l, o, d);
-    return 0;
 }
 
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n, bool end,
@@ -367,7 +264,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
 static int check_views(const struct object *o, struct err *e)
 {
     const struct draft *d = o->drafts;
-    while (d && (!d->made || d->unlinked || !d->why.code || leaves(o, d->view)))
+    while (d && (!d->made || d->unlinked || !d->why.code || new_tensor_leaves(o, d->view)))
         d = d->inside;
     if (d)
         *e = d->why;

@@ -21,6 +21,13 @@
 /* The new one of this number, or folder's name; or NULL. */
 struct object *new_tensor(const struct live *l, uint32_t number);
 struct object *new_tensor_named(const struct live *l, const char *file);
+/* Whether it can have this name: 0, -EINVAL, -ENAMETOOLONG. */
+int new_tensor_check_name(const char *name, size_t n);
+/* Its draft of a view; NULL: nothing was written to that. That goes, and what follows from it. */
+struct draft *new_tensor_draft(const struct object *o, uint32_t row);
+void new_tensor_take_out(struct live *l, struct object *o, struct draft *d);
+/* A view is left aside: it is computed, or values beside `raw`. */
+bool new_tensor_leaves(const struct object *o, enum tensor_view view);
 /* What is known of one that was removed goes with its last draft. */
 void new_tensor_reap(struct live *l, struct object *o);
 /* Something was written, or a handle that may write is gone. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors renamed and removed: see tensors.h. */
+/* Tensors with all edits accepted, made, renamed and removed: see tensors.h, and tensor.h. */
 #include "live/tensors.h"
 
 #include <errno.h>
@@ -236,4 +236,106 @@ void live_view_show(struct live *l, uint32_t number, uint32_t row)
     struct object *o = object_find(&l->objects, number);
     if (o)
         object_unhide(o, row);
+}
+
+/* ---- new tensors ---- */
+
+/* The name of a new folder. -EEXIST, -EINVAL, -ENAMETOOLONG. */
+static int take_name(const struct live *l, const char *file, char name[TREE_NAME_MAX + 1],
+                     size_t *n)
+{
+    struct edit_tensor t;
+    if (new_tensor_named(l, file))
+        return -EEXIST;
+    if (tensor_find(l, file, &t) == 0) {
+        const struct object *o = object_find(&l->objects, t.id.number);
+        if (!o || o->state != OBJECT_DOOMED)
+            return -EEXIST;
+    }
+    int r = name_decode(file, name, n);
+    return r < 0 ? (r == -ENOENT ? -EINVAL : r) : new_tensor_check_name(name, *n);
+}
+
+int live_tensor_make(struct live *l, const char *file, uint32_t *number)
+{
+    char name[TREE_NAME_MAX + 1];
+    size_t n;
+    LOCKED(&l->lock);
+    int r = take_name(l, file, name, &n);
+    if (r < 0)
+        return r;
+    struct object *o = tensor_object(l, atomic_fetch_add(&l->newest->numbers, 1));
+    if (!o)
+        return -ENOMEM;
+    r = object_set_name(&l->objects, o, name, n);
+    if (r < 0) {
+        object_drop(&l->objects, o);
+        return r;
+    }
+    object_event(&l->objects, o, OBJECT_MAKE);
+    o->mtime = when_date();
+    newest_touch(l->newest);
+    *number = o->number;
+    return 0;
+}
+
+bool live_making(struct live *l, uint32_t number, uint32_t *views)
+{
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return false;
+    LOCKED(&l->lock);
+    const struct object *o = new_tensor(l, number);
+    *views = o ? o->aside : 0;
+    for (const struct draft *d = o ? o->drafts : NULL; d; d = d->inside)
+        if (d->made && !d->unlinked)
+            *views |= (uint32_t)1 << d->row;
+    return o;
+}
+
+bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)
+{
+    LOCKED(&l->lock);
+    const struct object *o = object_from(&l->objects, *i);
+    while (o && o->state != OBJECT_NEW)
+        o = object_from(&l->objects, o->number + 1ull);
+    if (!o)
+        return false;
+    (void)name_encode(o->name, o->name_len, name);
+    *i = *number = o->number;
+    return true;
+}
+
+int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node)
+{
+    LOCKED(&l->lock);
+    const struct object *o = new_tensor(l, number);
+    const struct draft *d = o ? new_tensor_draft(o, row) : NULL;
+    if (!o || !(d || o->aside >> row & 1))
+        return -ENOENT;
+    *node = d ? d->node : number;
+    return 0;
+}
+
+bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view)
+{
+    LOCKED(&l->lock);
+    struct object *o = new_tensor(l, number);
+    const bool left = o && new_tensor_leaves(o, view);
+    if (left)
+        o->aside |= (uint32_t)1 << row;
+    return left;
+}
+
+int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
+{
+    const uint32_t bit = (uint32_t)1 << row;
+    LOCKED(&l->lock);
+    struct object *o = new_tensor(l, number);
+    struct draft *d = o ? new_tensor_draft(o, row) : NULL;
+    if (!d && !(o && o->aside & bit))
+        return -ENOENT;
+    o->aside &= ~bit;
+    if (d)
+        new_tensor_take_out(l, o, d);
+    return 0;
 }

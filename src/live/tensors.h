@@ -56,6 +56,9 @@ int live_view_unlink(struct live *l, uint32_t number, uint32_t row);
 /* It is back. */
 void live_view_show(struct live *l, uint32_t number, uint32_t row);
 
+/* fsync of a view that shows what is stored: of what the tensor has, whichever program wrote that (sync FILE). */
+int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
+
 /* ---- errors ---- */
 
 /* Why the last edit was refused, into `out`: nothing if it was not. And forget that. */

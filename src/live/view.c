@@ -3,6 +3,7 @@
 #include "live/view.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -27,6 +28,126 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     if (r == 0)
         (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
     return r;
+}
+
+/* ---- drafts ---- */
+
+void view_draft_end(struct draft *d)
+{
+    struct live *l = d->live;
+    draft_free(d);
+    logs_rest(&l->logs);
+}
+
+struct draft *view_draft_reap(struct live *l, struct draft *d)
+{
+    struct draft **at = &d->object->drafts;
+    bool kept = !d->unlinked &&
+                (draft_is_helper(d) || d->begun || (d->made && d->object->state == OBJECT_NEW));
+    bool judged = d->made && d->object == l->judging;
+    assert(lock_held(&l->lock));
+    if (d->handles || d->users || judged || kept)
+        return NULL;
+    *d->at = d->next;
+    if (d->next)
+        d->next->at = d->at;
+    table_remove(&l->nodes, &d->link);
+    while (*at != d)
+        at = &(*at)->inside;
+    *at = d->inside;
+    return d;
+}
+
+struct draft *view_helpers_drop(struct live *l, uint32_t tensor, struct draft *more)
+{
+    for (struct draft *d = view_drafts(l, tensor), *next; d; d = next) {
+        next = d->inside;
+        d->unlinked |= draft_is_helper(d);
+        struct draft *dead = draft_is_helper(d) ? view_draft_reap(l, d) : NULL;
+        if (dead) {
+            dead->next = more;
+            more = dead;
+        }
+    }
+    return more;
+}
+
+void view_drafts_end(struct draft *dead)
+{
+    for (struct draft *next; dead; dead = next) {
+        next = dead->next;
+        view_draft_end(dead);
+    }
+}
+
+int view_draft_add(struct live *l, struct draft *d, struct object *o)
+{
+    assert(lock_held(&l->lock));
+    int r = table_add(&l->nodes, &d->link, hash_number(d->node));
+    if (r < 0)
+        return r;
+    d->next = l->views;
+    d->at = &l->views;
+    if (d->next)
+        d->next->at = &d->next;
+    l->views = d;
+    d->object = o;
+    d->inside = o->drafts;
+    o->drafts = d;
+    return 0;
+}
+
+struct draft *view_drafts(const struct live *l, uint32_t tensor)
+{
+    const struct object *o = object_find(&l->objects, tensor);
+    return o ? o->drafts : NULL;
+}
+
+static struct draft *draft_of(struct link *k)
+{
+    return k ? (struct draft *)((char *)k - offsetof(struct draft, link)) : NULL;
+}
+
+static struct live_view *handle_of(struct link *k)
+{
+    return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
+}
+
+struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
+{
+    const uint64_t hash = hash_number(node);
+    struct draft *dropped = NULL, *d = draft_of(table_first(&l->nodes, hash));
+    for (; d; d = draft_of(table_next(&d->link))) {
+        if (d->node != node || (d->row != row && !d->helper))
+            continue;
+        if (d->state != DRAFT_DROPPED)
+            return d;
+        dropped = d;
+    }
+    struct live_view *h = handle_of(table_first(&l->shared, hash));
+    while (h && (h->node != node || h->d->row != row))
+        h = handle_of(table_next(&h->link));
+    return h ? h->d : dropped;
+}
+
+void view_drafts_reap(struct live *l, const struct object *o)
+{
+    for (struct draft *d = o->drafts, *next; d; d = next) {
+        next = d->inside;
+        struct draft *dead = d->made ? view_draft_reap(l, d) : NULL;
+        if (dead)
+            view_draft_end(dead);
+    }
+}
+
+/* Those that wait for their programs, and helpers. */
+void views_close(struct live *l)
+{
+    while (l->views) {
+        struct draft *d = l->views;
+        l->views = d->next;
+        view_draft_end(d);
+    }
 }
 
 /* ---- written ---- */

@@ -548,16 +548,6 @@ void live_view_release(struct live *l, struct live_view *h)
         free(h);
 }
 
-/* Those that wait for their programs, and helpers. */
-void views_close(struct live *l)
-{
-    while (l->views) {
-        struct draft *d = l->views;
-        l->views = d->next;
-        view_draft_end(d);
-    }
-}
-
 /* ---- helpers ---- */
 
 static struct draft *helper_named(const struct live *l, uint32_t tensor, const char *name)

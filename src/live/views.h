@@ -51,8 +51,6 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
                        bool keep_size);
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
-/* The same of a view that shows what is stored: what the tensor has, whichever program wrote that (sync FILE). */
-int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
 /* What is to be judged may be judged later, by another thread. */
 void live_view_release(struct live *l, struct live_view *h);
 
