@@ -730,8 +730,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
         last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
-    /* A close by who wrote nothing leaves what is written to those who wrote it. */
-    bool judges = h->writes && (sync || h->wrote || h->truncated || h->floats);
+    /* A close by who wrote nothing leaves what is written to those who wrote it. fsync of a view is of all of it. */
+    bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
     bool twin = has_twin(k, o), cut = kernel_cuts(k, o->name);
@@ -1098,7 +1098,8 @@ static void truncate_tensor(struct program *p, const struct step *s)
     o->handles--;
     lock_drop(&o->lock);
     kernel_expect(p, "truncate of a view", r,
-                  r == -ESTALE || r == -ENOENT || r == -EINVAL || r == -EBUSY);
+                  r == -ESTALE || r == -ENOENT || r == -EINVAL || r == -EBUSY ||
+                      (r == -EFBIG && as_bytes(k, o)));
 }
 
 static void step_trunc(struct program *p, const struct step *s)
