@@ -382,12 +382,12 @@ static int same(struct round *o)
 {
     struct draft *d = o->d;
     int r = check_base(d, &o->e);
-    if (r == 0)
+    if (r == 0) {
         promise_make(&d->promise, d->object->promise.edit);
-    else
-        (void)report(o, r);
-    if (r == -ESTALE) /* as it is whatever is written to it */
-        d->why = o->e;
+        return 0;
+    }
+    (void)report(o, r);
+    d->why = o->e; /* as it is whatever is written to it */
     return r;
 }
 

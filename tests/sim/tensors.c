@@ -338,12 +338,17 @@ static void step_form(struct program *p, const struct step *s)
     bool making = k->made[s->name].may;
     if (making)
         widen_made(k, s->name, BIT(TOKEN_OTHER), is_type ? mask : 0, is_type ? 0 : mask);
-    enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
+    bool wrote = false,
+         alone = true; /* another one that has begun may truncate what this one writes */
     unsigned made = oracle_begin(of(k), reg, mask);
-    for (unsigned i = 0; i < ACTORS; i++) /* their bytes may be something else then */
-        if (k->program[i].judges && k->program[i].names_of & bit(s->name))
+    for (unsigned i = 0; i < ACTORS; i++) {
+        if (!(k->program[i].names_of & bit(s->name)))
+            continue;
+        alone = false;
+        if (k->program[i].judges) /* their bytes may be something else then */
             oracle_widen(of(k), (unsigned)k->program[i].judges - 1, BIT(TOKEN_OTHER));
-    bool wrote = false;
+    }
+    enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
     int r = open_view(p, s->name, is_type ? "type" : "shape", O_WRONLY | O_TRUNC, &f, &node);
     if (r == 0) {
         r = write_some(p, f, 0, text, (size_t)n);
@@ -352,7 +357,7 @@ static void step_form(struct program *p, const struct step *s)
         kernel_later(k, f, node, -1);
         r = r < 0 ? r : closed;
     }
-    bool sure = k->changes[s->name] == stamp && p->names_of == bit(s->name);
+    bool sure = alone && k->changes[s->name] == stamp && p->names_of == bit(s->name);
     making |= k->made[s->name].may;
     leave(p);
     k->changes[s->name]++;
