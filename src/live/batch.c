@@ -623,7 +623,7 @@ static bool is_silent(const struct live *l, uint64_t edit)
 static bool break_keys(struct live *l, int r)
 {
     bool silent = false;
-    for (const struct name *x = l->names.oldest; x; x = x->newer)
+    for (const struct name *x = name_from(&l->names, 0); x; x = name_from(&l->names, x->ino + 1))
         silent = silent || is_silent(l, x->edit);
     for (uint32_t i = 0; i < l->names.numbers.given; i++) {
         struct file *f = names_file(&l->names, i);

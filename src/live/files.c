@@ -456,10 +456,8 @@ static void replace_helper(const struct move *m)
 static int helper_to_helper(const struct move *m)
 {
     const char *error = m->from->error;
-    uint32_t ino = m->from->ino;
     replace_helper(m);
-    m->from->ino = m->to->ino; /* that of a helper goes with it */
-    m->to->ino = ino;
+    name_swap_inos(m->n, m->from, m->to);
     m->to->mtime = m->from->mtime;
     (void)name_move(m->n, m->from, m->to);
     name_set_error(m->n, m->to, error);
@@ -798,7 +796,7 @@ static const struct name *name_of(const struct live *l, const struct gguf *g, ui
 {
     size_t n = g->kv[kv].key_len;
     const char *key = gguf_key(g, &g->kv[kv]);
-    const struct name *x = before ? before->newer : l->names.oldest;
+    const struct name *x = name_from(&l->names, before ? before->ino + 1 : 0);
     bool next = x && x->key && x->key_len == n && memcmp(x->key, key, n) == 0;
     return next ? x : names_find_key(&l->names, key, n);
 }
@@ -811,36 +809,36 @@ int live_list(struct live *l, struct live_list *list)
     r = batch_freshen(l, &e);
     const struct snapshot *g = l->newest->view.snap;
     size_t n = 0, most = (size_t)g->gguf->n_kv + l->names.by_text.n;
-    uint32_t *number = r < 0 ? NULL : malloc((most + 1) * sizeof(*number));
-    if (!number)
+    uint32_t *ino = r < 0 ? NULL : malloc((most + 1) * sizeof(*ino));
+    if (!ino)
         return r < 0 ? r : -ENOMEM;
     const struct name *x = NULL;
     for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++) {
         x = name_of(l, g->gguf, kv, x);
         if (x && x->file && snapshot_shows_key(g, kv))
-            number[n++] = x->file->number;
+            ino[n++] = x->ino;
     }
-    for (x = l->names.oldest; x; x = x->newer)
+    for (x = name_from(&l->names, 0); x; x = name_from(&l->names, x->ino + 1))
         if (x->file && x->slot != SLOT_STORED)
-            number[n++] = x->file->number;
+            ino[n++] = x->ino;
     live_list_free(list);
-    *list = (struct live_list){number, n};
+    *list = (struct live_list){ino, n};
     return 0;
 }
 
 void live_list_free(struct live_list *list)
 {
-    free(list->number);
+    free(list->ino);
     *list = (struct live_list){0};
 }
 
-/* The file of entry *i, or of the next that still has a name; NULL: there are no more. */
+/* The file of entry *i, or of the next that still has one; NULL: there are no more. */
 static struct file *next_entry(const struct live *l, const struct live_list *list, uint64_t *i)
 {
     for (; *i < list->n; ++*i) {
-        struct file *f = names_file(&l->names, list->number[*i]);
-        if (f && f->name)
-            return f;
+        const struct name *x = l->names.of[list->ino[*i]];
+        if (x && x->file)
+            return x->file;
     }
     return NULL;
 }

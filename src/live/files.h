@@ -35,10 +35,10 @@ void live_forget(struct live *l, uint32_t number, uint64_t n);
 /* f: one of its open files, or NULL; with it the size is that of what it writes. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 
-/* What the folder held at one moment: keys in the order of the model, then what is in no snapshot
- * yet. Zero to begin with. */
+/* The names that the folder held at one moment, whatever files they have when they are listed: keys in the order of
+ * the model, then what is in no snapshot yet. Zero to begin with. */
 struct live_list {
-    uint32_t *number; /* owned */
+    uint32_t *ino; /* owned */
     size_t n;
 };
 int live_list(struct live *l, struct live_list *list);

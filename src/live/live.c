@@ -159,7 +159,7 @@ static void unsaved_tensors(const struct live *l, bool refused, struct buf *out)
 void live_unsaved(struct live *l, struct buf *out)
 {
     LOCKED(&l->lock);
-    for (const struct name *x = l->names.oldest; x; x = x->newer) {
+    for (const struct name *x = name_from(&l->names, 0); x; x = name_from(&l->names, x->ino + 1)) {
         const char *why = why_unsaved(l, x);
         if (why)
             unsaved_add(out, "", x->text, why);
@@ -170,7 +170,8 @@ void live_unsaved(struct live *l, struct buf *out)
 void live_refused(struct live *l, struct buf *out)
 {
     LOCKED(&l->lock);
-    for (const struct name *x = l->names.oldest; x && l->names.n_errors; x = x->newer)
+    for (const struct name *x = name_from(&l->names, 0); x && l->names.n_errors;
+         x = name_from(&l->names, x->ino + 1))
         if (x->error)
             unsaved_add(out, "", x->text, x->error);
     if (l->objects.n_errors)
@@ -292,7 +293,8 @@ bool live_idle(struct live *l, bool helpers)
     bool kept = l->objects.n_new || accepted(l);
     for (const struct draft *d = l->views; d && !kept; d = d->next)
         kept = draft_is_helper(d) && !helpers;
-    for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
+    for (const struct name *x = name_from(&l->names, 0); x && !kept && !helpers;
+         x = name_from(&l->names, x->ino + 1))
         kept = x->file && x->file->kind != FILE_KEY;
     return !kept;
 }

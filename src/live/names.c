@@ -101,6 +101,22 @@ struct name *names_find(const struct names *n, const char *text)
     return (struct name *)l;
 }
 
+struct name *name_from(const struct names *n, uint32_t ino)
+{
+    while (ino < n->inos.given && !n->of[ino])
+        ino++;
+    return ino < n->inos.given ? n->of[ino] : NULL;
+}
+
+void name_swap_inos(struct names *n, struct name *x, struct name *y)
+{
+    uint32_t ino = x->ino;
+    x->ino = y->ino;
+    y->ino = ino;
+    n->of[x->ino] = x;
+    n->of[y->ino] = y;
+}
+
 struct name *names_find_key(const struct names *n, const char *key, size_t len)
 {
     char text[TREE_NAME_MAX + 1];
@@ -124,7 +140,8 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
 {
     size_t size = strlen(text) + 1;
     struct name *x = calloc(1, sizeof(*x) + size);
-    if (!x || (key && set_key(x, key, len) < 0) ||
+    if (!x || array_grow(&n->of, &n->cap_of, n->inos.given, sizeof(struct name *)) < 0 ||
+        (key && set_key(x, key, len) < 0) ||
         table_add(&n->by_text, &x->link, hash_name(text, size - 1)) < 0) {
         if (x)
             name_free(x);
@@ -133,9 +150,7 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
     x->mtime = when_date();
     (void)memcpy(x->text, text, size);
     x->ino = pool_take(&n->inos);
-    x->older = n->newest;
-    *(n->newest ? &n->newest->newer : &n->oldest) = x;
-    n->newest = x;
+    n->of[x->ino] = x;
     return x;
 }
 
@@ -178,11 +193,10 @@ void name_reap(struct names *n, struct name *x)
     if (x->file || x->pins || x->error || x->slot != SLOT_ABSENT || x->rank || x->typed.set)
         return;
     struct file *spare = x->spare;
+    n->of[x->ino] = NULL;
     if (x->ino >= n->first)
         pool_return(&n->inos, x->ino);
     table_remove(&n->by_text, &x->link);
-    *(x->newer ? &x->newer->older : &n->newest) = x->older;
-    *(x->older ? &x->older->newer : &n->oldest) = x->newer;
     name_free(x);
     if (spare) {
         spare->pins--;
@@ -351,8 +365,8 @@ struct file *names_make(struct names *n, const char *text, enum file_kind kind)
 
 void names_close(struct names *n)
 {
-    for (struct name *x = n->oldest, *next; x; x = next) {
-        next = x->newer;
+    for (struct name *x = name_from(n, 0), *next; x; x = next) {
+        next = name_from(n, x->ino + 1);
         name_free(x);
     }
     for (uint32_t i = 0; n->at && i < n->numbers.given; i++)
@@ -361,6 +375,7 @@ void names_close(struct names *n)
     free(n->at);
     free(n->numbers.back);
     free(n->inos.back);
+    free((void *)n->of);
     table_free(&n->by_text);
     *n = (struct names){0};
 }

@@ -61,12 +61,11 @@ struct file;
 struct draft;
 
 struct name {
-    struct link link;           /* first; in names.by_text */
-    struct name *newer, *older; /* in names.newest, names.oldest */
-    struct file *file;          /* NULL: not visible */
-    struct file *spare;         /* pinned: what it points to when the key is back; or NULL */
-    char *error;                /* owned: why the last write was refused, or NULL */
-    uint32_t ino; /* what st_ino is made of: it is the name's, whatever file that points to */
+    struct link link;      /* first; in names.by_text */
+    struct file *file;     /* NULL: not visible */
+    struct file *spare;    /* pinned: what it points to when the key is back; or NULL */
+    char *error;           /* owned: why the last write was refused, or NULL */
+    uint32_t ino;          /* in names.of; what st_ino is made of, whatever file it points to */
     struct timespec mtime; /* tv_sec 0: not written in this mount */
     unsigned pins;         /* steps that name it */
     uint64_t edit;         /* the number of the last one that was accepted of its key */
@@ -118,10 +117,11 @@ struct names {
     struct pool numbers;
     struct number *at; /* owned, by number: all that were given */
     size_t cap;
-    struct pool inos;             /* of names */
-    struct table by_text;         /* all, ... */
-    struct name *oldest, *newest; /* ... as they were made */
-    struct name *doomed;          /* all that are DOOMED */
+    struct pool inos; /* of names */
+    struct name **of; /* owned: all of them by that, or NULL */
+    size_t cap_of;
+    struct table by_text; /* the same by their text */
+    struct name *doomed;  /* all that are DOOMED */
     size_t n_doomed, n_errors;
     atomic_bool other_doomed; /* they are others than the newest snapshot is without */
     uint64_t helper_bytes;    /* of all helpers */
@@ -137,6 +137,10 @@ void names_close(struct names *n);
 /* ---- names ---- */
 
 struct name *names_find(const struct names *n, const char *text);
+/* That with this ino, or with the next one that is used; NULL: there are no more. */
+struct name *name_from(const struct names *n, uint32_t ino);
+/* The ino of a helper goes with its file. */
+void name_swap_inos(struct names *n, struct name *x, struct name *y);
 /* The same for a key's name. */
 struct name *names_find_key(const struct names *n, const char *key, size_t len);
 /*

@@ -77,17 +77,17 @@ void keys_forget(struct tree *t, uint32_t number, uint64_t n)
 
 /* ---- listing ---- */
 
-/* Of the one snapshot: the numbers that its keys have when editing begins, too. */
+/* Of the one snapshot: the inos that its keys have when editing begins, too. */
 static int list_all(const struct snapshot *g, struct live_list *list)
 {
-    uint32_t *number = malloc(((size_t)g->gguf->n_kv + 1) * sizeof(*number));
-    if (!number)
+    uint32_t *ino = malloc(((size_t)g->gguf->n_kv + 1) * sizeof(*ino));
+    if (!ino)
         return -ENOMEM;
     live_list_free(list);
-    list->number = number;
+    list->ino = ino;
     for (uint32_t i = 0; i < g->gguf->n_kv; i++)
         if (snapshot_shows_key(g, i))
-            number[list->n++] = i;
+            ino[list->n++] = i;
     return 0;
 }
 
@@ -103,9 +103,9 @@ static int list_fixed(const struct snapshot *g, const struct live_list *list, ui
 {
     if (i >= list->n)
         return 0;
-    const struct gguf_kv *kv = &g->gguf->kv[list->number[i]];
+    const struct gguf_kv *kv = &g->gguf->kv[list->ino[i]];
     (void)name_encode(gguf_key(g->gguf, kv), kv->key_len, name);
-    ret->number = ret->ino = list->number[i];
+    ret->number = ret->ino = list->ino[i];
     return 1;
 }
 

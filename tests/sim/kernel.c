@@ -1226,7 +1226,6 @@ static void step_list(struct program *p)
     struct tree_dir *d;
     char name[TREE_NAME_MAX + 1];
     uint64_t since = oracle_time(of(k)), cookie = 0, there = 0, open = 0;
-    const unsigned hits = k->w->disk.hits;
     for (unsigned i = 0; i < KEYS; i++)
         open |= is_open(k, (int)i) ? BIT(i) : 0;
     (void)kernel_begin(p);
@@ -1239,7 +1238,7 @@ static void step_list(struct program *p)
     while ((r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0)
         for (unsigned i = 0; i < KEYS; i++)
             if (strcmp(name, names[i]) == 0) {
-                if (there & BIT(i) && k->w->strict) /* known.md, 3 */
+                if (there & BIT(i))
                     sched_fail("%s is listed twice", name);
                 there |= BIT(i);
             }
@@ -1249,8 +1248,6 @@ static void step_list(struct program *p)
     for (unsigned i = 0; i < KEYS && r == 0 && !k->rough; i++) {
         uint64_t may = oracle_may(of(k), i, since, UINT64_MAX, false);
         bool is = there & BIT(i);
-        if (!k->w->strict && !is && (oracle_changed(of(k), i, since) || hits != k->w->disk.hits))
-            continue; /* known.md, 3 */
         if (is ? !(may & ~BIT(TOKEN_ABSENT)) && !(open & BIT(i)) && !is_open(k, (int)i)
                : !(may & BIT(TOKEN_ABSENT)))
             wrong(k, "list", (int)i, is ? TOKEN_OTHER : TOKEN_ABSENT, may);

@@ -45,12 +45,11 @@ static void end(struct fixture *x)
 static void check(const struct names *n)
 {
     size_t named = 0, doomed = 0, errors = 0;
-    for (const struct name *x = n->oldest; x; x = x->newer, named++) {
+    for (const struct name *x = name_from(n, 0); x; x = name_from(n, x->ino + 1), named++) {
         CU_ASSERT_PTR_EQUAL(names_find(n, x->text), x);
         CU_ASSERT_TRUE(!x->file || x->file->name == x);
         CU_ASSERT_TRUE(!x->file || n->at[x->file->number].file == x->file);
-        for (const struct name *y = x->newer; y; y = y->newer)
-            CU_ASSERT_NOT_EQUAL(x->ino, y->ino);
+        CU_ASSERT_PTR_EQUAL(n->of[x->ino], x);
         doomed += x->slot == SLOT_DOOMED;
         errors += x->error != NULL;
     }

@@ -98,13 +98,14 @@ static void check_names(struct random *x)
     if (!l)
         return;
     lock_take(&l->lock);
-    for (const struct name *name = l->names.oldest; name; name = name->newer) {
+    for (const struct name *name = name_from(&l->names, 0); name;
+         name = name_from(&l->names, name->ino + 1)) {
         check_name(x, l, name);
         doomed += name->slot == SLOT_DOOMED;
     }
-    check(x, doomed == l->names.n_doomed, "so many are not removed", l->names.oldest);
+    check(x, doomed == l->names.n_doomed, "so many are not removed", name_from(&l->names, 0));
     check(x, helper_bytes(&l->names) == l->names.helper_bytes, "so much room is not taken",
-          l->names.oldest);
+          name_from(&l->names, 0));
     lock_drop(&l->lock);
 }
 
@@ -160,7 +161,8 @@ static void touch_open(struct random *x)
     if (!l)
         return;
     lock_take(&l->lock);
-    for (const struct name *name = l->names.oldest; name; name = name->newer)
+    for (const struct name *name = name_from(&l->names, 0); name;
+         name = name_from(&l->names, name->ino + 1))
         if (name->file && name->file->draft)
             touch_name(x, name);
     lock_drop(&l->lock);
