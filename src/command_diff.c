@@ -13,7 +13,6 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "diff/keys.h"
 #include "diff/print.h"
 #include "shelf/models.h"
 #include "text/json.h"
@@ -121,14 +120,14 @@ static int compare(struct job *j, struct diff *d)
     struct err e = {0};
     int r = 0;
     if (j->keys)
-        r = keys_compare(d->a->g, d->b->g, &j->filter, &d->keys);
+        r = keys_compare(d->side[0]->g, d->side[1]->g, &j->filter, &d->keys);
     if (r == 0 && j->tensors)
-        r = pairs_make(d->a->g, d->b->g, PAIR_TENSORS, &j->filter, &d->tensors);
+        r = pairs_make(d->side[0]->g, d->side[1]->g, PAIR_TENSORS, &j->filter, &d->tensors);
     d->of = r == 0 ? calloc(d->tensors.n + 1, sizeof(*d->of)) : NULL;
     if (!d->of)
         return no_memory();
     if (j->tensors)
-        r = tensors_compare(d->a, d->b, &d->tensors, &j->opt, d->of, &e);
+        r = tensors_compare(d->side, &d->tensors, &j->opt, d->of, &e);
     clear_line(j);
     if (r < 0)
         return command_failed(NULL, e.msg, TROUBLE);
@@ -151,7 +150,7 @@ static int compare_models(struct job *j, const char *const path[2], const char *
                           bool quiet)
 {
     struct side a, b;
-    struct diff d = {.a = &a, .b = &b, .keys_wanted = j->keys, .tensors_wanted = j->tensors};
+    struct diff d = {.side = {&a, &b}, .keys_wanted = j->keys, .tensors_wanted = j->tensors};
     int r = open_side(&a, path[0], label[0]);
     if (r == SAME) {
         r = open_side(&b, path[1], label[1]);

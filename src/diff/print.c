@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/count.h"
 #include "base/bytes.h"
-#include "diff/keys.h"
+#include "base/count.h"
 #include "model/facts.h"
 #include "text/json.h"
 #include "text/table.h"
@@ -47,6 +46,28 @@ bool diff_is_same(const struct diff *d)
     pairs_count(&d->keys, keys);
     pairs_count(&d->tensors, tensors);
     return keys[DIFF_SAME] == d->keys.n && tensors[DIFF_SAME] == d->tensors.n;
+}
+
+/* The first side that has it. */
+static size_t side_of(const struct pair *p)
+{
+    return p->no[0] == PAIR_NONE;
+}
+
+static const struct gguf_tensor *tensor_of(const struct diff *d, const struct pair *p, size_t side)
+{
+    return &d->side[side]->g->tensor[p->no[side]];
+}
+
+static struct gguf_value value_of(const struct diff *d, const struct pair *p, size_t side)
+{
+    const struct gguf *g = d->side[side]->g;
+    return gguf_value(g, &g->kv[p->no[side]]);
+}
+
+static struct text name_of(const struct diff *d, enum pair_what what, const struct pair *p)
+{
+    return pair_name(d->side[side_of(p)]->g, what, p->no[side_of(p)]);
 }
 
 /* ---- lines of text ---- */
@@ -219,23 +240,28 @@ static void add_change(struct out *o, const struct gguf_value *a, const struct g
     end_line(o);
 }
 
+static void add_moved(struct buf *out, const struct pair *p)
+{
+    buf_printf(out, " moved from place %" PRIu32 " to %" PRIu32, p->no[0] + 1, p->no[1] + 1);
+}
+
 static void add_key(struct out *o, const struct pair *p)
 {
-    const struct gguf *g = p->a != PAIR_NONE ? o->d->a->g : o->d->b->g, *b = o->d->b->g;
-    const struct gguf_kv *kv = &g->kv[p->a != PAIR_NONE ? p->a : p->b];
-    struct gguf_value x = gguf_value(g, kv), y;
+    const struct text key = name_of(o->d, PAIR_KEYS, p);
+    struct gguf_value x = value_of(o->d, p, side_of(p)), y;
     char type[GGUF_TYPE_NAME_MAX];
     begin_line(o, sign[p->status]);
     buf_char(&o->text, ' ');
-    show_all(&o->text, gguf_key(g, kv), kv->key_len);
+    show_all(&o->text, key.at, key.len);
     if (p->status == DIFF_CHANGED) {
-        y = gguf_value(b, &b->kv[p->b]);
+        y = value_of(o->d, p, 1);
         buf_char(&o->text, ':');
         add_change(o, &x, &y);
         return;
     }
     if (p->status == DIFF_MOVED) {
-        buf_printf(&o->text, ": moved from place %" PRIu32 " to %" PRIu32, p->a + 1, p->b + 1);
+        buf_char(&o->text, ':');
+        add_moved(&o->text, p);
     } else {
         buf_printf(&o->text, " (%s): ", gguf_type_name(&x, type));
         add_value(&o->text, &x);
@@ -319,18 +345,18 @@ static void add_numbers(struct buf *out, const struct gguf *a, const struct tens
 static void add_both(struct buf *out, const struct diff *of, const struct pair *p,
                      const struct tensor_diff *d)
 {
-    const struct gguf *a = of->a->g, *b = of->b->g;
-    const struct gguf_tensor *x = &a->tensor[p->a], *y = &b->tensor[p->b];
+    const struct gguf_tensor *x = tensor_of(of, p, 0), *y = tensor_of(of, p, 1);
     add_types(out, x, y);
     if (p->status == DIFF_MOVED) {
-        buf_printf(out, "  moved from place %" PRIu32 " to %" PRIu32, p->a + 1, p->b + 1);
+        buf_char(out, ' ');
+        add_moved(out, p);
     } else if (d->shape) {
         buf_str(out, "  shape ");
-        fact_shape(a, x, " ", out);
+        fact_shape(of->side[0]->g, x, " ", out);
         buf_str(out, " -> ");
-        fact_shape(b, y, " ", out);
+        fact_shape(of->side[1]->g, y, " ", out);
     } else if (d->measured) {
-        add_numbers(out, a, d, x);
+        add_numbers(out, of->side[0]->g, d, x);
     } else if (d->bytes) {
         buf_str(out, "  the bytes differ");
     }
@@ -339,41 +365,27 @@ static void add_both(struct buf *out, const struct diff *of, const struct pair *
 static void add_one(struct buf *out, const struct diff *of, const struct pair *p,
                     const struct tensor_diff *d)
 {
-    bool in_a = p->a != PAIR_NONE;
-    const struct gguf *g = in_a ? of->a->g : of->b->g, *other = in_a ? of->b->g : of->a->g;
-    const struct gguf_tensor *t = &g->tensor[in_a ? p->a : p->b];
+    const size_t side = side_of(p);
+    const struct gguf_tensor *t = tensor_of(of, p, side);
     fact_type_name(t, out);
     buf_str(out, "  ");
-    fact_shape(g, t, " ", out);
+    fact_shape(of->side[side]->g, t, " ", out);
     if (d->twin != PAIR_NONE) {
-        const struct gguf_tensor *twin = &other->tensor[d->twin];
-        buf_printf(out, "  (the same bytes as %s's ", in_a ? "B" : "A");
-        show_all(out, gguf_name(other, twin), twin->name_len);
+        const struct text twin = pair_name(of->side[!side]->g, PAIR_TENSORS, d->twin);
+        buf_printf(out, "  (the same bytes as %s's ", side ? "A" : "B");
+        show_all(out, twin.at, twin.len);
         buf_char(out, ')');
     }
-}
-
-static const struct gguf_tensor *either(const struct diff *d, const struct pair *p)
-{
-    return p->a != PAIR_NONE ? &d->a->g->tensor[p->a] : &d->b->g->tensor[p->b];
-}
-
-static const char *name_of(const struct diff *d, const struct pair *p, size_t *n)
-{
-    const struct gguf_tensor *t = either(d, p);
-    *n = t->name_len;
-    return gguf_name(p->a != PAIR_NONE ? d->a->g : d->b->g, t);
 }
 
 static void add_tensor(struct buf *out, const struct diff *d, size_t i)
 {
     const struct pair *p = &d->tensors.of[i];
-    size_t n;
-    const char *name = name_of(d, p, &n);
+    const struct text name = name_of(d, PAIR_TENSORS, p);
     buf_printf(out, "%c ", sign[p->status]);
-    show_all(out, name, n);
+    show_all(out, name.at, name.len);
     buf_char(out, '\t');
-    if (p->a != PAIR_NONE && p->b != PAIR_NONE)
+    if (p->no[0] != PAIR_NONE && p->no[1] != PAIR_NONE)
         add_both(out, d, p, &d->of[i]);
     else
         add_one(out, d, p, &d->of[i]);
@@ -400,7 +412,7 @@ static void add_totals(struct out *o)
         const struct pair *p = &d->tensors.of[i];
         if (p->status != DIFF_CHANGED || !d->of[i].measured)
             continue;
-        uint32_t from = d->a->g->tensor[p->a].type_id, to = d->b->g->tensor[p->b].type_id;
+        uint32_t from = tensor_of(d, p, 0)->type_id, to = tensor_of(d, p, 1)->type_id;
         for (k = 0; k < n && (all[k].from != from || all[k].to != to);)
             k++;
         if (k == TOTALS_MOST)
@@ -415,7 +427,7 @@ static void add_totals(struct out *o)
     }
     for (k = 0; k < n; k++) {
         const struct pair *p = &d->tensors.of[all[k].first];
-        add_types(&o->text, &d->a->g->tensor[p->a], &d->b->g->tensor[p->b]);
+        add_types(&o->text, tensor_of(d, p, 0), tensor_of(d, p, 1));
         buf_printf(&o->text, ": %zu tensor%s, error %.3g\n", all[k].tensors,
                    all[k].tensors == 1 ? "" : "s", diff_error(&all[k].sum));
     }
@@ -452,9 +464,9 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
 {
     struct out o = {.d = d, .colours = colours, .sink = sink, .arg = arg, .text = BUF_INIT};
     buf_str(&o.text, "--- ");
-    show_all(&o.text, d->a->label, strlen(d->a->label));
+    show_all(&o.text, d->side[0]->label, strlen(d->side[0]->label));
     buf_str(&o.text, "\n+++ ");
-    show_all(&o.text, d->b->label, strlen(d->b->label));
+    show_all(&o.text, d->side[1]->label, strlen(d->side[1]->label));
     buf_char(&o.text, '\n');
     for (size_t i = 0; i < d->keys.n; i++)
         if (d->keys.of[i].status != DIFF_SAME)
@@ -469,38 +481,27 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
 
 /* ---- JSON ---- */
 
-static struct buf *member(struct json *j, const char *name, size_t side)
-{
-    char whole[16];
-    (void)snprintf(whole, sizeof(whole), "%s_%c", name, "ab"[side]);
-    return json_item(j, whole);
-}
-
 /* An entry of a list, with its name and its status. */
-static void begin_entry(struct json *j, const char *name, size_t n, enum diff_status s)
+static void begin_entry(struct json *j, struct text name, enum diff_status s)
 {
     json_begin(j, NULL, "{");
-    json_string(json_item(j, "name"), name, n);
+    json_string(json_item(j, "name"), name.at, name.len);
     json_text(j, "status", diff_status_name(s));
 }
 
 static void json_key(struct out *o, struct json *j, const struct pair *p)
 {
-    const struct gguf *const side[] = {o->d->a->g, o->d->b->g};
-    const uint32_t no[] = {p->a, p->b};
     struct gguf_value v[2];
     char type[GGUF_TYPE_NAME_MAX];
-    size_t k = p->a == PAIR_NONE;
-    const struct gguf_kv *kv = &side[k]->kv[no[k]];
-    begin_entry(j, gguf_key(side[k], kv), kv->key_len, p->status);
-    for (k = 0; k < 2; k++)
-        if (no[k] != PAIR_NONE) {
-            v[k] = gguf_value(side[k], &side[k]->kv[no[k]]);
-            buf_printf(member(j, "type", k), "\"%s\"", gguf_type_name(&v[k], type));
+    begin_entry(j, name_of(o->d, PAIR_KEYS, p), p->status);
+    for (size_t k = 0; k < 2; k++)
+        if (p->no[k] != PAIR_NONE) {
+            v[k] = value_of(o->d, p, k);
+            json_text(j, k ? "type_b" : "type_a", gguf_type_name(&v[k], type));
         }
-    for (k = 0; k < 2; k++)
-        if (no[k] != PAIR_NONE)
-            json_value(member(j, "value", k), &v[k]);
+    for (size_t k = 0; k < 2; k++)
+        if (p->no[k] != PAIR_NONE)
+            json_value(json_item(j, k ? "value_b" : "value_a"), &v[k]);
     json_end(j);
     flush(o, PART);
 }
@@ -526,7 +527,7 @@ static void json_numbers(struct out *o, struct json *j, const struct tensor_diff
     json_number(j, "max", d->sum.max);
     json_begin(j, "max_at", "[");
     if (d->sum.max > 0)
-        add_index(j->out, o->d->a->g, t, d->max_at, ", ");
+        add_index(j->out, o->d->side[0]->g, t, d->max_at, ", ");
     json_end(j);
     json_count(j, "values", d->sum.differ + d->apart);
     json_count(j, "nan_a", d->nan[0]);
@@ -539,29 +540,24 @@ static void json_tensor(struct out *o, struct json *j, size_t i)
 {
     const struct pair *p = &o->d->tensors.of[i];
     const struct tensor_diff *d = &o->d->of[i];
-    const struct gguf *const side[] = {o->d->a->g, o->d->b->g};
-    const uint32_t no[] = {p->a, p->b};
-    size_t n;
-    const char *name = name_of(o->d, p, &n);
-    begin_entry(j, name, n, p->status);
+    begin_entry(j, name_of(o->d, PAIR_TENSORS, p), p->status);
     for (size_t k = 0; k < 2; k++)
-        if (no[k] != PAIR_NONE) {
-            buf_char(member(j, "type", k), '"');
-            fact_type_name(&side[k]->tensor[no[k]], j->out);
+        if (p->no[k] != PAIR_NONE) {
+            buf_char(json_item(j, k ? "type_b" : "type_a"), '"');
+            fact_type_name(tensor_of(o->d, p, k), j->out);
             buf_char(j->out, '"');
         }
     for (size_t k = 0; k < 2; k++)
-        if (no[k] != PAIR_NONE) {
-            buf_char(member(j, "shape", k), '[');
-            fact_shape(side[k], &side[k]->tensor[no[k]], ", ", j->out);
-            buf_char(j->out, ']');
+        if (p->no[k] != PAIR_NONE) {
+            json_begin(j, k ? "shape_b" : "shape_a", "[");
+            fact_shape(o->d->side[k]->g, tensor_of(o->d, p, k), ", ", j->out);
+            json_end(j);
         }
     if (d->measured)
-        json_numbers(o, j, d, either(o->d, p));
+        json_numbers(o, j, d, tensor_of(o->d, p, 0));
     if (d->twin != PAIR_NONE) {
-        const struct gguf *other = side[p->a != PAIR_NONE];
-        const struct gguf_tensor *twin = &other->tensor[d->twin];
-        json_string(json_item(j, "same_bytes_as"), gguf_name(other, twin), twin->name_len);
+        const struct text twin = pair_name(o->d->side[!side_of(p)]->g, PAIR_TENSORS, d->twin);
+        json_string(json_item(j, "same_bytes_as"), twin.at, twin.len);
     }
     json_end(j);
     flush(o, PART);
@@ -572,8 +568,8 @@ int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
     struct out o = {.d = d, .sink = sink, .arg = arg, .text = BUF_INIT};
     struct json j = {.out = &o.text};
     json_begin(&j, NULL, "{");
-    json_text(&j, "a", d->a->label);
-    json_text(&j, "b", d->b->label);
+    json_text(&j, "a", d->side[0]->label);
+    json_text(&j, "b", d->side[1]->label);
     buf_str(json_item(&j, "same"), diff_is_same(d) ? "true" : "false");
     json_begin(&j, "keys", "[\n");
     for (size_t i = 0; i < d->keys.n; i++)

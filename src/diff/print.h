@@ -11,7 +11,7 @@
 #include "diff/tensors.h"
 
 struct diff {
-    const struct side *a, *b;
+    const struct side *side[2]; /* A and B */
     bool keys_wanted, tensors_wanted;
     struct pairs keys, tensors;
     struct tensor_diff *of; /* of each pair of tensors */

@@ -70,13 +70,13 @@ static uint64_t work_of(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->pairs->of[i];
     const struct tensor_diff *d = &w->result[i];
-    if (p->a == PAIR_NONE || p->b == PAIR_NONE || d->shape)
+    if (p->no[0] == PAIR_NONE || p->no[1] == PAIR_NONE || d->shape)
         return 0;
-    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
+    const struct gguf_tensor *t = tensor_of(w->side[0], p->no[0]);
     if (!w->values)
         return d->type ? 0 : t->nbytes;
-    bool wanted =
-        (d->type || d->bytes) && has_values(w->side[0], p->a) && has_values(w->side[1], p->b);
+    bool wanted = (d->type || d->bytes) && has_values(w->side[0], p->no[0]) &&
+                  has_values(w->side[1], p->no[1]);
     return wanted ? t->n_elem : 0;
 }
 
@@ -94,21 +94,20 @@ static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uin
 /* How far both tensors are holes from byte `off` of A's on. */
 static uint64_t byte_holes(const struct pass *w, const struct pair *p, uint64_t off)
 {
-    uint64_t end = side_hole(w->side[0], p->a, off);
-    return end > off ? min_u64(end, side_hole(w->side[1], p->b, off)) : off;
+    uint64_t end = side_hole(w->side[0], p->no[0], off);
+    return end > off ? min_u64(end, side_hole(w->side[1], p->no[1], off)) : off;
 }
 
 static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, size_t *side)
 {
     const struct pair *p = &w->pairs->of[c->pair];
     size_t n = (size_t)c->n;
-    int r = side_read(w->side[0], p->a, c->first, m->bytes[0], n);
-    *side = r == 0;
-    if (r == 0)
-        r = side_read(w->side[1], p->b, c->first, m->bytes[1], n);
-    if (r < 0)
-        return r;
-    to_order_of_a(w, tensor_of(w->side[0], p->a), m->bytes[1], n);
+    for (*side = 0; *side < 2; ++*side) {
+        int r = side_read(w->side[*side], p->no[*side], c->first, m->bytes[*side], n);
+        if (r < 0)
+            return r;
+    }
+    to_order_of_a(w, tensor_of(w->side[0], p->no[0]), m->bytes[1], n);
     if (memcmp(m->bytes[0], m->bytes[1], n) != 0) {
         LOCKED(&w->units.lock);
         w->result[c->pair].bytes = true;
@@ -215,7 +214,7 @@ static uint64_t value_holes(const struct pass *w, const struct pair *p, uint64_t
 {
     uint64_t end = UINT64_MAX;
     for (size_t k = 0; k < 2 && end > element; k++) {
-        uint32_t no = k ? p->b : p->a;
+        uint32_t no = p->no[k];
         const struct quant_type *t = gguf_type(tensor_of(w->side[k], no));
         uint64_t off = byte_of(t, element);
         uint64_t to = zeros_are_zeros(t) ? side_hole(w->side[k], no, off) : off;
@@ -247,7 +246,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
     struct tensor_diff found = {.max_at = UINT64_MAX};
     struct stretch s[2];
     for (size_t k = 0; k < 2; k++) {
-        uint32_t no = k ? p->b : p->a;
+        uint32_t no = p->no[k];
         const struct quant_type *t = gguf_type(tensor_of(w->side[k], no));
         s[k] = (struct stretch){t, w->side[k]->g->fmt.big, m->bytes[k]};
         *side = k;
@@ -268,7 +267,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
 /* Bytes, or elements, of a pair's pieces: whole blocks. */
 static uint64_t piece_size(const struct pass *w, size_t i)
 {
-    const uint32_t a = w->pairs->of[i].a;
+    const uint32_t a = w->pairs->of[i].no[0];
     const struct quant_type *t = a == PAIR_NONE ? NULL : gguf_type(tensor_of(w->side[0], a));
     const uint64_t block = t && t->block_bytes ? t->block_bytes : 1;
     return w->values ? (uint64_t)PIECE : (uint64_t)ROOM / block * block;
@@ -331,7 +330,7 @@ static int unreadable(const struct pass *w, int r, struct err *e)
     if (w->bad == UINT64_MAX)
         return err_set(e, r, "cannot compare: %s", strerror(-r));
     const struct pair *p = &w->pairs->of[piece_at(w, w->bad).pair];
-    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
+    const struct gguf_tensor *t = tensor_of(w->side[0], p->no[0]);
     const char *label = w->side[w->side_of_bad]->label;
     return err_set(e, r, "%s: tensor '%s': cannot be read: %s", show(file, label, strlen(label)),
                    show(shown, gguf_name(w->side[0]->g, t), t->name_len), strerror(-r));
@@ -404,11 +403,6 @@ static uint64_t size_hash(const struct gguf_tensor *t)
     return hash_name(words, sizeof(words));
 }
 
-static uint32_t number_of(const struct pair *p, size_t k)
-{
-    return k ? p->b : p->a;
-}
-
 static int gather(const struct pass *w, size_t k, struct lonely *l, struct room *m)
 {
     enum diff_status status = k ? DIFF_ONLY_B : DIFF_ONLY_A;
@@ -421,7 +415,7 @@ static int gather(const struct pass *w, size_t k, struct lonely *l, struct room 
     for (size_t i = 0; i < w->pairs->n; i++) {
         if (w->pairs->of[i].status != status)
             continue;
-        uint32_t no = number_of(&w->pairs->of[i], k);
+        uint32_t no = w->pairs->of[i].no[k];
         const struct gguf_tensor *t = tensor_of(w->side[k], no);
         uint64_t hash;
         int r = t->nbytes ? sample_hash(w->side[k], no, m->bytes[0], &hash) : 0;
@@ -451,7 +445,7 @@ static int match(struct pass *w, size_t k, const struct lonely *l, uint32_t no, 
     p = index_probe(&l->by_sample, hash);
     for (unsigned tries = 0; tries < TRIES && index_next(&l->by_sample, &p, &i);) {
         struct tensor_diff *d = &w->result[l->pair[i]];
-        uint32_t mine = number_of(&w->pairs->of[l->pair[i]], k);
+        uint32_t mine = w->pairs->of[l->pair[i]].no[k];
         bool same = false;
         if (d->twin != PAIR_NONE || tensor_of(own, mine)->type_id != tensor_of(other, no)->type_id)
             continue;
@@ -508,11 +502,12 @@ static void begin(struct pass *w)
     for (size_t i = 0; i < w->pairs->n; i++) {
         const struct pair *p = &w->pairs->of[i];
         w->result[i] = (struct tensor_diff){.twin = PAIR_NONE, .max_at = UINT64_MAX};
-        if (p->a == PAIR_NONE || p->b == PAIR_NONE)
+        if (p->no[0] == PAIR_NONE || p->no[1] == PAIR_NONE)
             continue;
-        const struct gguf_tensor *x = tensor_of(w->side[0], p->a), *y = tensor_of(w->side[1], p->b);
+        const struct gguf_tensor *x = tensor_of(w->side[0], p->no[0]),
+                                 *y = tensor_of(w->side[1], p->no[1]);
         w->result[i].type = x->type_id != y->type_id;
-        w->result[i].shape = !same_shape(w->side[0], p->a, w->side[1], p->b);
+        w->result[i].shape = !same_shape(w->side[0], p->no[0], w->side[1], p->no[1]);
         /* Of an unknown type the length is not known either. */
         w->result[i].bytes = !w->result[i].type && !w->result[i].shape && x->nbytes != y->nbytes;
     }
@@ -534,10 +529,10 @@ static void settle(const struct pass *w, double tolerance)
     }
 }
 
-int tensors_compare(const struct side *a, const struct side *b, struct pairs *p,
-                    const struct diff_options *o, struct tensor_diff *ret, struct err *e)
+int tensors_compare(const struct side *const side[2], struct pairs *p, const struct diff_options *o,
+                    struct tensor_diff *ret, struct err *e)
 {
-    struct pass w = {.side = {a, b}, .pairs = p, .result = ret};
+    struct pass w = {.side = {side[0], side[1]}, .pairs = p, .result = ret};
     w.first = calloc(p->n + 1, sizeof(*w.first));
     if (!w.first)
         return err_set(e, -ENOMEM, "no memory");

@@ -40,8 +40,8 @@ struct diff_options {
 };
 
 /* ret: as many as there are pairs. What differs is DIFF_CHANGED. 0, -EIO, -ENOMEM, with a line. */
-int tensors_compare(const struct side *a, const struct side *b, struct pairs *p,
-                    const struct diff_options *o, struct tensor_diff *ret, struct err *e);
+int tensors_compare(const struct side *const side[2], struct pairs *p, const struct diff_options *o,
+                    struct tensor_diff *ret, struct err *e);
 
 /* Root mean square error relative to A's root mean square. Infinite: A's is 0, and B's is not. */
 double diff_error(const struct quant_distance *d);

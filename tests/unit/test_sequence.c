@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* diff/sequence: hunks are right, the fewest that can be, and bounded. */
+/* diff/pair: hunks are right, the fewest that can be, and bounded. */
 #include "cu_main.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/count.h"
-#include "diff/sequence.h"
+#include "diff/pair.h"
 
 enum { MOST = 40 };
 
