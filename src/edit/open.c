@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "gguf/sniff.h"
 #include "model/merge.h"
 
 /* How often a model is parsed again that another process edits in place all the time. */

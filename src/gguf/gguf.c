@@ -2,20 +2,195 @@
 /* A GGUF image from its bytes to a struct gguf: see gguf.h, docs/format.md. Read it from gguf_parse() up. */
 #include "gguf/gguf.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/bytes.h"
 #include "base/far.h"
-#include "gguf/cursor.h"
 #include "gguf/keys.h"
-#include "gguf/sniff.h"
 
 /* The fewest bytes that a key-value and a tensor info can take in any version. */
 #define LEAST_KEY 10
 #define LEAST_TENSOR 20
 /* No model has more keys or tensors: a larger count is damage, not a sign of a truncated file. */
 #define PLAUSIBLE_COUNT 1000000
+/* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
+#define LOAD_STEP ((uint64_t)64 << 10)
+/* Bytes loaded beyond what is asked for, at most: so many may lie behind the header. */
+#define AHEAD_MOST ((uint64_t)2 << 20)
+
+/*
+ * ---- the cursor ----
+ *
+ * The bytes from the file's start up to the parser's place, loaded on the way, never more than the file has.
+ *
+ * Everything that the parser reads goes through cursor_need(), which fails if the file ends first.
+ * So no length from the file is believed before its bytes are loaded. Pointers into the bytes are
+ * valid until the next cursor_need(): keep offsets instead.
+ */
+
+struct cursor {
+    const struct source *src;
+    struct gguf_format fmt;
+    uint8_t *bytes; /* owned: bytes [0, have) of the file */
+    bool given;     /* bytes are the caller's, and all that is needed: never reallocated */
+    uint64_t have;
+    uint64_t cap;
+    uint64_t pos;      /* the next byte to parse */
+    uint64_t strings;  /* strings seen ... */
+    uint64_t nul_ends; /* ... and how many of them end with a counted NUL */
+    /* What is being parsed, for error lines: "key 3 'general.name'". */
+    const char *item; /* "key", "tensor", or NULL: the file's header */
+    uint64_t item_no;
+    uint64_t name_off; /* of its name, once known (name_len > 0) */
+    uint64_t name_len;
+    struct err *err;
+    gguf_fault_fn *fault; /* NULL: the first fault ends it */
+    void *fault_arg;
+};
+
+/* "key 3 'general.name': ", as far as known. */
+static void describe(const struct cursor *c, struct buf *b)
+{
+    char name[SHOW_MAX];
+    if (!c->item)
+        return;
+    buf_printf(b, "%s %" PRIu64, c->item, c->item_no);
+    if (c->name_len > 0)
+        buf_printf(b, " '%s'", show(name, c->bytes + c->name_off, (size_t)c->name_len));
+    buf_str(b, ": ");
+}
+
+/* "ITEM: FIELD at byte AT: REASON". Returns code; of a fault 0, if faults are collected: the caller goes on with a
+ * substitute. */
+static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
+                  const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+
+static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
+                  const char *fmt, ...)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    struct err collected = {0}, *e = fault && c->fault ? &collected : c->err;
+    char reason[256], byte[32];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(reason, sizeof(reason), fmt, ap);
+    va_end(ap);
+    int n = snprintf(byte, sizeof(byte), " at byte %" PRIu64, at);
+    describe(c, &b);
+    (void)err_set(e, code, "%.*s%s%s: %s", (int)b.len, b.data ? (const char *)b.data : "", field,
+                  byte, reason);
+    if (e)
+        e->where = (unsigned)(b.len + strlen(field)) + (unsigned)n;
+    if (e != &collected)
+        return code;
+    c->fault(c->fault_arg, e);
+    return 0;
+}
+
+#define cursor_fail(c, ...) refuse(c, false, __VA_ARGS__)
+/* After that the rest can still be read. */
+#define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
+
+/* Follows the reason of a fault that a truncated file would show too. */
+#define CURSOR_CUT " (an incomplete download?)"
+
+static uint64_t cursor_left(const struct cursor *c)
+{
+    return c->src->size - c->pos;
+}
+
+static int grow(struct cursor *c, uint64_t need)
+{
+    uint64_t cap = max_u64(c->cap * 2, LOAD_STEP);
+    cap = min_u64(max_u64(cap, need), c->src->size);
+    if (cap > SIZE_MAX)
+        return -ENOMEM;
+    uint8_t *bytes = realloc(c->bytes, (size_t)cap);
+    if (!bytes)
+        return -ENOMEM;
+    c->bytes = bytes;
+    c->cap = cap;
+    return 0;
+}
+
+/* Load the rest of the n bytes at pos: the slow half of cursor_need(). */
+static int cursor_load(struct cursor *c, uint64_t n, const char *field)
+{
+    if (n > cursor_left(c))
+        return cursor_fail(c, -EBADMSG, field, c->pos,
+                           "the file ends: %" PRIu64 " bytes needed, %" PRIu64 " left" CURSOR_CUT,
+                           n, cursor_left(c));
+    uint64_t end = c->pos + n;
+    if (c->given)
+        return cursor_fail(c, -EBADMSG, field, c->pos, "is not in the header");
+    if (end > GGUF_MAX_HEADER)
+        return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
+                           GGUF_MAX_HEADER);
+    int r = end > c->cap ? grow(c, end) : 0;
+    /* Ahead as much as is loaded, within limits: work follows the header's size. */
+    uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
+    uint64_t upto = min_u64(max_u64(end, c->have + ahead), c->cap);
+    if (r == 0)
+        r = c->src->read(c->src, c->have, c->bytes + c->have, (size_t)(upto - c->have));
+    if (r < 0)
+        return cursor_fail(c, r, field, c->pos, "%s", strerror(-r));
+    c->have = upto;
+    return 0;
+}
+
+/* Make sure that n bytes at pos are loaded. 0, -EBADMSG (the file ends), -EFBIG, -ENOMEM, -EIO. */
+static int cursor_need(struct cursor *c, uint64_t n, const char *field)
+{
+    return n <= c->have - c->pos ? 0 : cursor_load(c, n, field);
+}
+
+/* An unsigned number of `width` bytes. */
+static int cursor_uint(struct cursor *c, size_t width, const char *field, uint64_t *ret)
+{
+    int r = cursor_need(c, width, field);
+    if (r < 0)
+        return r;
+    *ret = get_uint(c->bytes + c->pos, width, c->fmt.big);
+    c->pos += width;
+    return 0;
+}
+
+/* A string: *off and *len describe its bytes, including a counted NUL. */
+static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len)
+{
+    uint64_t at = c->pos, n;
+    int r = cursor_uint(c, c->fmt.len_width, field, &n);
+    if (r < 0)
+        return r;
+    if (n > GGUF_MAX_STRING)
+        return cursor_fail(c, -EBADMSG, field, at,
+                           "a length of %" PRIu64 " is over the limit of %" PRIu64, n,
+                           GGUF_MAX_STRING);
+    r = cursor_need(c, n, field);
+    if (r < 0)
+        return r;
+    c->strings++;
+    c->nul_ends += n > 0 && c->bytes[c->pos + n - 1] == 0;
+    *off = c->pos;
+    *len = n;
+    c->pos += n;
+    return 0;
+}
+
+/* What the next error is about. */
+static void name_item(struct cursor *c, const char *item, uint64_t no, uint64_t off, uint64_t len)
+{
+    c->item = item;
+    c->item_no = no;
+    c->name_off = off;
+    c->name_len = len;
+}
 
 /* ---- the key-values ---- */
 
@@ -51,15 +226,14 @@ static int array_head(struct cursor *c, uint64_t *elem, uint64_t *count)
     if (r < 0)
         return r;
     if (!type_known(c, *elem))
-        return cursor_fail(c, -EBADMSG, "array element type", type_at, "%llu is not a value type",
-                           (unsigned long long)*elem);
+        return cursor_fail(c, -EBADMSG, "array element type", type_at,
+                           "%" PRIu64 " is not a value type", *elem);
     if (*count > GGUF_MAX_COUNT || !mul_u64(*count, least_bytes(c, *elem), &bytes) ||
         bytes > cursor_left(c))
-        return cursor_fail(c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
-                           "%llu elements of type %s do not fit into the %llu bytes left%s",
-                           (unsigned long long)*count, gguf_types[*elem].name,
-                           (unsigned long long)cursor_left(c),
-                           *count > GGUF_MAX_COUNT ? "" : CURSOR_CUT);
+        return cursor_fail(
+            c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
+            "%" PRIu64 " elements of type %s do not fit into the %" PRIu64 " bytes left%s", *count,
+            gguf_types[*elem].name, cursor_left(c), *count > GGUF_MAX_COUNT ? "" : CURSOR_CUT);
     return 0;
 }
 
@@ -102,8 +276,9 @@ static int draft_length(struct cursor *c, uint64_t *ret)
     return c->fmt.draft ? cursor_uint(c, 4, "value length", ret) : 0;
 }
 
-static int parse_entry(struct cursor *c, struct gguf_kv *kv)
+static int parse_entry(struct cursor *c, void *entry)
 {
+    struct gguf_kv *kv = entry;
     uint64_t len, type = 0, declared = 0;
     kv->off = c->pos;
     int r = cursor_string(c, "key length", &kv->key_off, &len);
@@ -120,37 +295,17 @@ static int parse_entry(struct cursor *c, struct gguf_kv *kv)
     if (r < 0)
         return r;
     if (!type_known(c, type))
-        return cursor_fail(c, -EBADMSG, "value type", c->pos - 4, "%llu is not a value type",
-                           (unsigned long long)type);
+        return cursor_fail(c, -EBADMSG, "value type", c->pos - 4, "%" PRIu64 " is not a value type",
+                           type);
     kv->type = (uint32_t)type;
     kv->val_off = c->pos;
     r = skip_value(c, type, 0);
     kv->end = c->pos;
     if (r == 0 && c->fmt.draft && declared != kv->end - kv->val_off)
         return cursor_fail(c, -EBADMSG, "value length", kv->val_off - 8,
-                           "declared length %llu, actual %llu bytes", (unsigned long long)declared,
-                           (unsigned long long)(kv->end - kv->val_off));
+                           "declared length %" PRIu64 ", actual %" PRIu64 " bytes", declared,
+                           (kv->end - kv->val_off));
     return r;
-}
-
-static int parse_keys(struct cursor *c, struct gguf *g, uint64_t n)
-{
-    size_t cap = 0;
-    c->item = "key";
-    for (uint64_t i = 0; i < n; i++) {
-        c->item_no = i;
-        c->name_len = 0;
-        /* The list grows with what was parsed, not with the count in the file. */
-        int r = array_grow(&g->kv, &cap, g->n_kv, sizeof(*g->kv));
-        if (r < 0)
-            return cursor_fail(c, r, "entry", c->pos, "no memory");
-        r = parse_entry(c, &g->kv[g->n_kv]);
-        if (r < 0)
-            return r;
-        g->n_kv++;
-    }
-    c->item = NULL;
-    return 0;
 }
 
 /* ---- the tensor infos ---- */
@@ -181,7 +336,7 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
             r = cursor_fault(c, -EBADMSG, "dimension", at, "%lld is negative", (long long)d);
         else if (!fits)
             r = cursor_fault(c, -EBADMSG, "dimension", at,
-                             "the number of elements overflows with %llu", (unsigned long long)d);
+                             "the number of elements overflows with %" PRIu64, d);
         if (r < 0)
             return r;
         if (!fits)
@@ -202,8 +357,9 @@ static int count_bytes(struct cursor *c, struct gguf_tensor *t)
     if (row % type->block_len) {
         t->n_elem = 0;
         return cursor_fault(c, -EBADMSG, "dimension", t->dims_off,
-                            "%llu elements a row is not a multiple of the %u of a block of %s",
-                            (unsigned long long)row, type->block_len, type->name);
+                            "%" PRIu64
+                            " elements a row is not a multiple of the %u of a block of %s",
+                            row, type->block_len, type->name);
     }
     if (!mul_u64(t->n_elem / type->block_len, type->block_bytes, &t->nbytes) ||
         t->nbytes > INT64_MAX)
@@ -218,8 +374,8 @@ static int parse_dims(struct cursor *c, struct gguf_tensor *t)
     if (r < 0)
         return r;
     if (n_dims > GGUF_MAX_DIMS)
-        return cursor_fail(c, -EBADMSG, "number of dimensions", at, "%llu is over the limit of %d",
-                           (unsigned long long)n_dims, GGUF_MAX_DIMS);
+        return cursor_fail(c, -EBADMSG, "number of dimensions", at,
+                           "%" PRIu64 " is over the limit of %d", n_dims, GGUF_MAX_DIMS);
     t->n_dims = (uint32_t)n_dims;
     t->dims_off = c->pos;
     r = count_elements(c, t->n_dims, &t->n_elem);
@@ -228,13 +384,14 @@ static int parse_dims(struct cursor *c, struct gguf_tensor *t)
     r = cursor_uint(c, 4, "number of elements", &declared);
     if (r == 0 && declared != t->n_elem)
         return cursor_fail(c, -EBADMSG, "number of elements", c->pos - 4,
-                           "declared %llu, but the dimensions give %llu",
-                           (unsigned long long)declared, (unsigned long long)t->n_elem);
+                           "declared %" PRIu64 ", but the dimensions give %" PRIu64, declared,
+                           t->n_elem);
     return r;
 }
 
-static int parse_info(struct cursor *c, struct gguf_tensor *t)
+static int parse_info(struct cursor *c, void *entry)
 {
+    struct gguf_tensor *t = entry;
     uint64_t len, type = 0;
     *t = (struct gguf_tensor){.info_off = c->pos};
     int r = cursor_string(c, "name length", &t->name_off, &len);
@@ -255,20 +412,23 @@ static int parse_info(struct cursor *c, struct gguf_tensor *t)
     return count_bytes(c, t);
 }
 
-static int parse_tensors(struct cursor *c, struct gguf *g, uint64_t n)
+/* As many entries as there should be: the list grows with what was parsed, not with the count in the file. */
+static int parse_list(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
+                      size_t size, int (*parse)(struct cursor *c, void *entry))
 {
+    uint8_t *entries;
     size_t cap = 0;
-    c->item = "tensor";
-    for (uint64_t i = 0; i < n; i++) {
-        c->item_no = i;
+    c->item = item;
+    for (; *n < count; ++*n) {
+        c->item_no = *n;
         c->name_len = 0;
-        int r = array_grow(&g->tensor, &cap, g->n_tensors, sizeof(*g->tensor));
+        int r = array_grow(list, &cap, *n, size);
         if (r < 0)
-            return cursor_fail(c, r, "info", c->pos, "no memory");
-        r = parse_info(c, &g->tensor[g->n_tensors]);
+            return cursor_fail(c, r, "entry", c->pos, "no memory");
+        memcpy(&entries, list, sizeof(entries));
+        r = parse(c, entries + *n * size);
         if (r < 0)
             return r;
-        g->n_tensors++;
     }
     c->item = NULL;
     return 0;
@@ -293,10 +453,7 @@ struct place {
 
 static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
 {
-    c->item = "tensor";
-    c->item_no = i;
-    c->name_off = g->tensor[i].name_off;
-    c->name_len = g->tensor[i].name_len;
+    name_item(c, "tensor", i, g->tensor[i].name_off, g->tensor[i].name_len);
 }
 
 /* The offset word is the last of an info. */
@@ -321,8 +478,8 @@ static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
     name_tensor(c, g, i);
     if (stored % g->alignment)
         r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
-                         "%llu is not a multiple of the alignment of %llu",
-                         (unsigned long long)stored, (unsigned long long)g->alignment);
+                         "%" PRIu64 " is not a multiple of the alignment of %" PRIu64, stored,
+                         g->alignment);
     if (r < 0)
         return r;
     if (!add_u64(c->fmt.draft ? 0 : g->data_off, stored, &t->off) ||
@@ -334,8 +491,8 @@ static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
     }
     if (t->off < g->data_off)
         return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
-                            "%llu lies in the header, which ends at %llu",
-                            (unsigned long long)t->off, (unsigned long long)g->data_off);
+                            "%" PRIu64 " lies in the header, which ends at %" PRIu64, t->off,
+                            g->data_off);
     return 0;
 }
 
@@ -385,11 +542,10 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct place *p
         if (t->off + t->nbytes > limit || t->off == limit) {
             uint32_t next = places[k + 1].number;
             name_tensor(c, g, next);
-            int r =
-                cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, next),
-                             "its data begins at %llu, inside that of tensor %u (%llu to %llu)",
-                             (unsigned long long)limit, places[k].number,
-                             (unsigned long long)t->off, (unsigned long long)(t->off + t->nbytes));
+            int r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, next),
+                                 "its data begins at %" PRIu64
+                                 ", inside that of tensor %u (%" PRIu64 " to %" PRIu64 ")",
+                                 limit, places[k].number, t->off, (t->off + t->nbytes));
             if (r < 0)
                 return r;
         }
@@ -414,10 +570,10 @@ static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64
     if (g->n_tensors)
         name_tensor(c, g, last);
     return cursor_fault(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
-                        "%llu bytes are missing: the file ends at %llu, the data at %llu "
+                        "%" PRIu64 " bytes are missing: the file ends at %" PRIu64
+                        ", the data at %" PRIu64 " "
                         "(an incomplete download? -o partial mounts what is there)",
-                        (unsigned long long)(end - g->file_size), (unsigned long long)g->file_size,
-                        (unsigned long long)end);
+                        (end - g->file_size), g->file_size, end);
 }
 
 /*
@@ -523,12 +679,12 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
     uint64_t at = c->pos;
     int r = cursor_uint(c, c->fmt.len_width, field, ret);
     if (r == 0 && *ret > cursor_left(c) / least)
-        return cursor_fail(c, -EBADMSG, field, at, "%llu cannot fit into a file of %llu bytes%s",
-                           (unsigned long long)*ret, (unsigned long long)c->src->size,
-                           *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
+        return cursor_fail(c, -EBADMSG, field, at,
+                           "%" PRIu64 " cannot fit into a file of %" PRIu64 " bytes%s", *ret,
+                           c->src->size, *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
     if (r == 0 && *ret > GGUF_MAX_ITEMS)
-        return cursor_fail(c, -EFBIG, field, at, "%llu is over the limit of %llu",
-                           (unsigned long long)*ret, (unsigned long long)GGUF_MAX_ITEMS);
+        return cursor_fail(c, -EFBIG, field, at, "%" PRIu64 " is over the limit of %" PRIu64, *ret,
+                           GGUF_MAX_ITEMS);
     return r;
 }
 
@@ -560,7 +716,7 @@ static int parse_body(struct cursor *c, struct gguf *g)
     if (r == 0)
         r = parse_count(c, "number of keys", LEAST_KEY, &n_kv);
     if (r == 0)
-        r = parse_keys(c, g, n_kv);
+        r = parse_list(c, "key", n_kv, &g->kv, &g->n_kv, sizeof(*g->kv), parse_entry);
     if (r < 0)
         return r;
     g->kv_end = c->pos;
@@ -569,7 +725,8 @@ static int parse_body(struct cursor *c, struct gguf *g)
     if (r < 0)
         return r;
     g->info_off = c->pos;
-    r = parse_tensors(c, g, n_tensors);
+    r = parse_list(c, "tensor", n_tensors, &g->tensor, &g->n_tensors, sizeof(*g->tensor),
+                   parse_info);
     g->head_len = c->pos;
     return r;
 }
@@ -640,10 +797,7 @@ static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
         index_insert(keys ? &g->keys : &g->names, hash_name(t.bytes, t.len), i);
     if (first == UINT32_MAX && !known)
         return 0;
-    c->item = keys ? "key" : "tensor";
-    c->item_no = i;
-    c->name_off = (uint64_t)(n.bytes - (const char *)g->head);
-    c->name_len = n.len;
+    name_item(c, keys ? "key" : "tensor", i, (uint64_t)(n.bytes - (const char *)g->head), n.len);
     if (first == UINT32_MAX)
         return cursor_fault(c, -EBADMSG, "name", c->name_off,
                             "readers that stop at a NUL read it as '%s'",
@@ -675,16 +829,13 @@ static int find_alignment(struct cursor *c, struct gguf *g)
     if (i == UINT32_MAX || c->fmt.draft)
         return 0;
     struct gguf_value v = gguf_value(g, &g->kv[i]);
-    c->item = "key";
-    c->item_no = i;
-    c->name_off = g->kv[i].key_off;
-    c->name_len = g->kv[i].key_len;
+    name_item(c, "key", i, g->kv[i].key_off, g->kv[i].key_len);
     if (v.type != GGUF_U32)
         return cursor_fault(c, -EBADMSG, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
                             gguf_types[v.type].name);
     if (!is_pow2(gguf_uint(&v)))
-        return cursor_fault(c, -EBADMSG, "value", g->kv[i].val_off, "%llu is not a power of two",
-                            (unsigned long long)gguf_uint(&v));
+        return cursor_fault(c, -EBADMSG, "value", g->kv[i].val_off,
+                            "%" PRIu64 " is not a power of two", gguf_uint(&v));
     g->alignment = gguf_uint(&v);
     c->item = NULL;
     return 0;
@@ -754,27 +905,31 @@ static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* The header is read in order, in growing pieces: the kernel would fetch as much again behind it. */
-static bool begin_exact(const struct source *s)
+/* As of a new file: version 1 in either layout. */
+static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
 {
-    bool far = s->fd >= 0 && far_file(s->fd);
-    if (far)
-        far_exact(s->fd, true);
-    return far;
+    gguf_fault_fn *fault = c->fault;
+    c->fault = NULL;
+    int r = parse_version(c);
+    c->fault = c->fmt.version == 1 ? NULL : fault;
+    if (r == 0)
+        r = parse_as(c, flags, ret);
+    if (r == -EBADMSG && c->fmt.version == 1)
+        r = parse_draft(c, flags, ret);
+    free(c->bytes);
+    return r;
 }
 
+/* The header is read in order, in growing pieces: the kernel would fetch as much again behind it. */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};
-    bool far = begin_exact(s);
-    int r = parse_version(&c);
-    if (r == 0)
-        r = parse_as(&c, flags, ret);
-    if (r == -EBADMSG && c.fmt.version == 1)
-        r = parse_draft(&c, flags, ret);
+    bool far = s->fd >= 0 && far_file(s->fd);
+    if (far)
+        far_exact(s->fd, true);
+    int r = parse_file(&c, flags, ret);
     if (far)
         far_exact(s->fd, false);
-    free(c.bytes);
     return r;
 }
 
@@ -789,15 +944,8 @@ int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct 
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
                       struct err *e)
 {
-    struct cursor c = {.src = s, .err = e, .fault_arg = arg};
-    int r = parse_version(&c);
-    c.fault = c.fmt.version == 1 ? NULL : fault;
-    if (r == 0)
-        r = parse_as(&c, 0, ret);
-    if (r == -EBADMSG && c.fmt.version == 1)
-        r = parse_draft(&c, 0, ret);
-    free(c.bytes);
-    return r;
+    struct cursor c = {.src = s, .err = e, .fault = fault, .fault_arg = arg};
+    return parse_file(&c, 0, ret);
 }
 
 struct gguf *gguf_ref(struct gguf *g)

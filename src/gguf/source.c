@@ -2,12 +2,15 @@
 /* Sources of bytes: see source.h. */
 #include "gguf/source.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
+#include "base/bytes.h"
 #include "base/sys.h"
-#include "gguf/sniff.h"
 
 static int read_mem(const struct source *s, uint64_t off, void *dst, size_t n)
 {
@@ -36,4 +39,187 @@ int source_fd(int fd, struct source *ret, struct err *e)
         return err_set(e, -EINVAL, "is not a regular file");
     *ret = (struct source){.size = (uint64_t)st.st_size, .read = read_fd, .fd = fd};
     return 0;
+}
+
+/* ---- what is given by mistake ---- */
+
+/* The beginning of a file. */
+struct head {
+    const uint8_t *at;
+    size_t n;
+    uint64_t size;
+};
+
+static bool starts(struct head h, const char *word)
+{
+    size_t n = strlen(word);
+    return h.n >= n && memcmp(h.at, word, n) == 0;
+}
+
+/* Skip a byte order mark and blanks, with which a text may begin. */
+static struct head text_of(struct head h)
+{
+    size_t skip = starts(h, "\xef\xbb\xbf") ? 3 : 0;
+    while (skip < h.n && strchr(" \t\r\n", h.at[skip]) && h.at[skip])
+        skip++;
+    return (struct head){h.at + skip, h.n - skip, h.size - skip};
+}
+
+static bool is_empty(struct head h)
+{
+    return h.size == 0;
+}
+
+static bool is_lfs(struct head h)
+{
+    return starts(h, "version https://git-lfs.github.com/") ||
+           starts(h, "version https://hawser.github.com/");
+}
+
+/* Also XML, the format of an object store's errors. */
+static bool is_html(struct head h)
+{
+    struct head t = text_of(h);
+    return t.n >= 2 && t.at[0] == '<' && (isalpha(t.at[1]) || t.at[1] == '!' || t.at[1] == '?');
+}
+
+/* The header's length in 8 bytes, then the header, a JSON object; the limit is the format's. */
+static bool is_safetensors(struct head h)
+{
+    const uint64_t most = 100000000;
+    return h.n >= 9 && get_u64(h.at, false) >= 2 && get_u64(h.at, false) <= most && h.at[8] == '{';
+}
+
+static bool is_json(struct head h)
+{
+    struct head t = text_of(h);
+    if (t.n == 0 || (t.at[0] != '{' && t.at[0] != '['))
+        return false;
+    t = text_of((struct head){t.at + 1, t.n - 1, t.size - 1});
+    return t.n == 0 || (t.at[0] && strchr("\"{}[]", t.at[0]));
+}
+
+static bool is_zip(struct head h)
+{
+    return starts(h, "PK\3\4") || starts(h, "PK\5\6");
+}
+
+/* Protocols 2 to 5. */
+static bool is_pickle(struct head h)
+{
+    return h.n >= 2 && h.at[0] == 0x80 && h.at[1] >= 2 && h.at[1] <= 5;
+}
+
+static bool is_gzip(struct head h)
+{
+    return starts(h, "\x1f\x8b");
+}
+
+static bool is_packed(struct head h)
+{
+    return starts(h, "\xfd"
+                     "7zXZ") ||
+           starts(h, "\x28\xb5\x2f\xfd") || starts(h, "BZh") || starts(h, "7z\xbc\xaf");
+}
+
+/*
+ * GGUF's predecessors. Their magic is a number: its letters are reversed in a little-endian file.
+ */
+static bool is_ggml(struct head h)
+{
+    static const char *const words[] = {"lmgg", "fmgg", "tjgg", "algg",
+                                        "ggml", "ggmf", "ggjt", "ggla"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (starts(h, words[i]))
+            return true;
+    return false;
+}
+
+static bool is_zeros(struct head h)
+{
+    for (size_t i = 0; i < h.n; i++)
+        if (h.at[i])
+            return false;
+    return h.n > 0;
+}
+
+/* "Entry not found": a server's reply, saved in place of the model. */
+static bool is_text(struct head h)
+{
+    for (size_t i = 0; i < h.n; i++)
+        if (!isprint(h.at[i]) && !isspace(h.at[i]))
+            return false;
+    return h.n > 0 && h.n == h.size;
+}
+
+#define AGAIN "download it again"
+
+// clang-format off
+static const struct {
+    bool (*is)(struct head h);
+    struct sniffed kind;
+} kinds[] = {
+    {is_empty,       {"an empty file", "the download failed or has not begun; " AGAIN}},
+    {is_lfs,         {"a git-lfs pointer", "\"git lfs pull\" in its directory downloads the model"}},
+    {is_html,        {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", by its direct link (.../resolve/..., not .../blob/...)"}},
+    {is_safetensors, {"a safetensors file", "convert it with llama.cpp's convert_hf_to_gguf.py, or download the model as GGUF"}},
+    {is_json,        {"a JSON text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
+    {is_zip,         {"a zip archive", "unpack it; if it is a PyTorch model, convert it with llama.cpp's convert_hf_to_gguf.py"}},
+    {is_pickle,      {"a pickle of Python (PyTorch)", "convert the model with llama.cpp's convert_hf_to_gguf.py"}},
+    {is_gzip,        {"a gzip archive", "unpack it with \"gzip -d\" or \"tar -xzf\""}},
+    {is_packed,      {"a compressed archive", "unpack it"}},
+    {is_ggml,        {"a model of a format before GGUF (GGML)", "convert it with an older llama.cpp's convert_llama_ggml_to_gguf.py, or download the model as GGUF"}},
+    {is_zeros,       {"a file that begins with zeros", "it is an incomplete download; wait for its end, or " AGAIN}},
+    {is_text,        {"a short text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
+};
+
+#define FETCH "download the model first, or mount its server and name the file there"
+
+/* By the scheme; the last row is for any other. */
+static const struct {
+    const char *scheme;
+    struct sniffed kind;
+} schemes[] = {
+    {"hf",   {"a URL of Hugging Face", "download the model first, with \"hf download\""}},
+    {"file", {"a URL", "give the path behind file://"}},
+    {"",     {"a URL", FETCH}},
+};
+// clang-format on
+
+const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
+{
+    struct head h = {bytes, n < SNIFF_BYTES ? n : SNIFF_BYTES, size};
+    if (starts(h, "GGUF"))
+        return NULL;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (kinds[i].is(h))
+            return &kinds[i].kind;
+    return NULL;
+}
+
+const struct sniffed *sniff_path(const char *path)
+{
+    size_t n = 0, i = 0;
+    while (isalnum((unsigned char)path[n]) || (path[n] && strchr("+-.", path[n])))
+        n++;
+    if (n < 2 || strncmp(path + n, "://", 3) != 0)
+        return NULL;
+    while (schemes[i].scheme[0] &&
+           (strlen(schemes[i].scheme) != n || strncasecmp(path, schemes[i].scheme, n) != 0))
+        i++;
+    return &schemes[i].kind;
+}
+
+int sniff_no_file(const char *path, int code, struct err *e)
+{
+    const struct sniffed *s = code == -ENOENT ? sniff_path(path) : NULL;
+    return s ? err_set(e, code, "is %s, not a file: %s", s->what, s->todo)
+             : err_set(e, code, "%s", strerror(-code));
+}
+
+int sniff_folder(struct err *e)
+{
+    return err_set(
+        e, -EISDIR,
+        "is a directory, not a GGUF file: name a model in it (ggufs --info DIRECTORY lists them)");
 }

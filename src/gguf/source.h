@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the bytes of a model come from. Threads: a source may be read by any number at a time. */
+/* Where the bytes of a model come from, and what is given by mistake. Threads: a source may be read by any number at a time. */
 #ifndef GGUF_SOURCE_H
 #define GGUF_SOURCE_H
 
@@ -19,5 +19,33 @@ struct source {
 struct source source_mem(const void *bytes, size_t n);
 /* A regular file, not owned. 0, -EISDIR, -EINVAL (not a regular file), -errno. */
 int source_fd(int fd, struct source *ret, struct err *e);
+
+/*
+ * ---- what is given by mistake ----
+ *
+ * Files in place of a GGUF file: recognised by their first bytes or by
+ * their path, with advice. One table for each way; a kind is a row.
+ */
+
+struct sniffed {
+    const char *what; /* "a git-lfs pointer" */
+    const char *todo; /* "'git lfs pull' in its directory downloads the model" */
+};
+
+/* So many bytes are enough to recognise every kind. */
+#define SNIFF_BYTES 4096
+
+/*
+ * The kind of a file of `size` bytes, of which the first n are given; NULL if it is not recognised.
+ * A GGUF file never is, whatever follows its magic.
+ */
+const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
+
+/* The same for a path that does not name a file: a URL. */
+const struct sniffed *sniff_path(const char *path);
+/* A path could not be opened: fill e with what it is, if recognised, else why. Returns code. */
+int sniff_no_file(const char *path, int code, struct err *e);
+/* The path is a folder: -EISDIR, with what to do. */
+int sniff_folder(struct err *e);
 
 #endif

@@ -11,7 +11,7 @@
 #include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/writer.h"
-#include "text/scan.h"
+#include "text/number.h"
 #include "text/text.h"
 
 bool draft_is_shown(const struct draft *d)

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/nearest.h"
 #include "quant/encode.h"
-#include "text/scan.h"
+#include "text/number.h"
 
 /* ---- made ---- */
 

@@ -10,9 +10,7 @@
 #include "base/utf8.h"
 #include "gguf/gguf.h"
 #include "text/json.h"
-#include "text/json_read.h"
 #include "text/number.h"
-#include "text/scan.h"
 
 static void add_lines(struct buf *out, const struct gguf_value *v)
 {

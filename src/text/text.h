@@ -28,7 +28,7 @@ void text_value(struct buf *out, const struct gguf_value *v);
 /*
  * More is taken than text_value() writes:
  *
- *   integer, float, bool  see text/scan.h; space, tab, CR and LF around it are dropped
+ *   integer, float, bool  see text/number.h; space, tab, CR and LF around it are dropped
  *   string                the bytes, without one newline at the end if there is one; UTF-8
  *   array                 a JSON value a line, or (but for arrays of arrays) one JSON array, over
  *                         any number of lines. CRLF and blank lines at the end, or before a "["

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/scan: numbers and truth values from text. */
+/* text/number: numbers and truth values from text. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "gguf/value.h"
-#include "text/scan.h"
+#include "text/number.h"
 
 static int scan(uint32_t type, const char *text, uint64_t *bits)
 {

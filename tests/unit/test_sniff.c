@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/sniff: files that are no GGUF, and URLs, are called by their names. */
+/* gguf/source: files that are no GGUF, and URLs, are called by their names. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "gguf/gguf.h"
-#include "gguf/sniff.h"
+#include "gguf/source.h"
 
 /* The string's own NUL is one of the bytes, so that they are no text. */
 #define BYTES(s) s, sizeof(s)
