@@ -177,7 +177,7 @@ struct handle {
     atomic_uint refs;           /* one until it is closed, one for each thread that reads */
     struct lock lock;           /* protects what follows, but from the owner of TAKEN */
     atomic_uint_least64_t upto; /* where the last read ended */
-    unsigned run;               /* reads in order up to that one */
+    atomic_uint run;            /* reads in order up to that one */
     _Atomic(enum ahead) state;
     uint64_t off;        /* of the stretch in the file */
     size_t size;         /* bytes of it that were asked for */
@@ -259,8 +259,10 @@ static void begin(struct handle *h, size_t size)
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
+    if (mapped || atomic_load(&h->run) < RUN_MIN)
+        return false;
     LOCKED(&h->lock);
-    if (mapped || h->run < RUN_MIN || h->state == AHEAD_BUSY || h->state == AHEAD_TAKEN ||
+    if (h->state == AHEAD_BUSY || h->state == AHEAD_TAKEN ||
         (h->state == AHEAD_READY && h->off == h->upto))
         return false;
     begin(h, size);
