@@ -21,16 +21,15 @@ void render_row(const struct tree *t, const struct view *v, const struct node *n
         row->text(v->snap, node_tensor(v->snap, n), out);
 }
 
-void render_state(const struct tree *t, const struct node *n, struct buf *out)
+void render_state(struct tree *t, const struct node *n, struct buf *out)
 {
     if (node_row(n)->flags & ROW_STATE)
-        state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix,
-                   n->state, tree_refused(t, n->state), out);
+        node_state(t, n, out);
 }
 
 /* What a text is rendered from. */
 struct subject {
-    const struct tree *t;
+    struct tree *t;
     const struct view *v;
     const struct node *n;
     const struct shown *key; /* of a key's file, else NULL */

@@ -42,8 +42,6 @@ struct node {
     enum node_kind kind;
     uint32_t row;    /* of its table; without meaning for NODE_ROOT, NODE_TENSOR, NODE_KEY */
     uint32_t number; /* of the tensor or key; NODE_WHOLE: of the snapshot or state */
-    uint32_t
-        state; /* NODE_WHOLE: of the mount, where the row shows it; else 0. Not in the number */
 };
 
 enum {
@@ -110,7 +108,7 @@ static inline struct node ino_node(uint64_t ino)
     uint32_t slot = (uint32_t)(ino >> INO_KIND_BITS) & INO_MAX_ROWS;
     struct node n = {.row = slot - 1, .number = (uint32_t)(ino >> (INO_KIND_BITS + INO_ROW_BITS))};
     if (ino_slot(ino))
-        return (struct node){NODE_NONE, 0, 0, 0};
+        return (struct node){NODE_NONE, 0, 0};
     switch ((enum ino_kind)(ino & 3)) {
     case INO_WHOLE:
         n.kind = slot ? NODE_WHOLE : NODE_NONE;

@@ -22,7 +22,7 @@ struct held {
     struct link link;
     uint64_t key;          /* held_key() in nodes.c */
     struct snapshot *snap; /* a view of the whole: a reference, what it shows; of a tensor: NULL */
-    uint32_t state;        /* of the mount, where it is shown */
+    char *state;           /* owned: what is said of the mount, where it is shown */
     uint64_t lookups;      /* a view of the whole: the kernel's references */
     unsigned opens;        /* open files */
     /* Of a tensor: rows of views that were opened to be written: what files show then may be a draft's. */
@@ -69,9 +69,9 @@ struct tree {
     /* Protected by the lock of `newest`, as is the id of `opened` and `others`: */
     struct table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;   /* numbers given to views of the state of the mount, and the last: */
-    uint32_t state, state_snap;
-    char *refused
-        [STATE_NAMES]; /* owned: texts that states name, in the order of their numbers; NULL: none */
+    char *state;       /* owned: its text ... */
+    uint32_t state_snap;
+    bool state_plain;   /* ... of a mount where nothing was done */
     unsigned anomalies; /* of the first snapshot, for the warnings */
     uint32_t wholes;    /* the number of the first snapshot */
     uint32_t keys;      /* the same of the first key: `live` counts from 0 */
@@ -129,14 +129,13 @@ bool node_was_looked(struct tree *t, const struct node *n);
 void node_written(struct tree *t, const struct node *n);
 /* struct newest's leaving(): open files keep the views that they need. */
 void tree_keep_views(void *tree, const struct snapshot *next);
-/* The list of names that a state names; NULL: none. */
-const char *tree_refused(const struct tree *t, uint32_t state);
-/* Number a view that shows the state of the mount: as the one before if the state is the same. */
-int node_number_state(struct tree *t, const struct snapshot *g, struct node *n);
+/* The state of the mount that a node shows. */
+void node_state(struct tree *t, const struct node *n, struct buf *out);
 /* Free what is held. */
 void node_free(struct tree *t);
-/* The kernel gets a reference to a node that is not a key. 0, -ENOMEM. */
-int node_known(struct tree *t, const struct view *v, const struct node *n);
+/* The kernel gets a reference to a node that is not a key; to that of the state of the mount as it is now, which n becomes.
+ * 0, -ENOMEM, -EOVERFLOW. */
+int node_known(struct tree *t, const struct view *v, struct node *n);
 /* The kernel drops so many of them. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
@@ -180,7 +179,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags);
 int render_key(struct tree *t, const struct shown *key, struct tree_file *f);
 /* The text of a row, but for the state of the mount, which follows it in some. */
 void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out);
-void render_state(const struct tree *t, const struct node *n, struct buf *out);
+void render_state(struct tree *t, const struct node *n, struct buf *out);
 /* The text of a view of the whole that is rendered, and shared: made now if needed. 0 and a
  * reference, or -errno. */
 int render_shared(struct tree *t, const struct view *v, const struct node *n,

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "live/unsaved.h"
@@ -131,10 +132,8 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
             return NULL;
         }
     }
-    if (h && !h->snap && n->kind == NODE_WHOLE) {
+    if (h && !h->snap && n->kind == NODE_WHOLE)
         h->snap = snapshot_ref(g);
-        h->state = n->state;
-    }
     return h;
 }
 
@@ -153,6 +152,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     else
         ret->snap = h->snap;
     table_remove(&t->held, &h->link);
+    free(h->state);
     free(h);
 }
 
@@ -182,8 +182,6 @@ static int find_view(struct tree *t, struct node *n, struct view *ret)
     bool whole = is_whole(n);
     struct held *h = whole || n->kind == NODE_TENSOR_FILE ? find_held(t, n) : NULL;
     struct snapshot *now = t->newest.view.snap, *snap = h && h->snap ? h->snap : now;
-    if (h && whole)
-        n->state = h->state;
     if (h && h->kept.snap)
         *ret = view_ref(&h->kept);
     else if (whole && (snap->ids != now->ids ||
@@ -288,73 +286,71 @@ bool tree_changed(struct tree *t)
     return counts(t).changed;
 }
 
-/* The number of the list of what was refused; it stays, because the text of a state never changes. With
- * the lock. */
-static unsigned number_names(struct tree *t, const struct buf *notes)
+/* Number a view that shows the state of the mount, as the one before if the state is the same. */
+static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
-    CLEANUP(buf_free) struct buf list = BUF_INIT;
-    unsigned i = 0;
-    state_list(notes, &list);
-    buf_char(&list, '\0');
-    if (notes->len == 0 || buf_error(notes) || buf_error(&list))
-        return 0;
-    while (i < STATE_NAMES && t->refused[i] && strcmp(t->refused[i], (char *)list.data) != 0)
-        i++;
-    if (i < STATE_NAMES && !t->refused[i])
-        t->refused[i] = strdup((char *)list.data);
-    return i < STATE_NAMES && t->refused[i] ? i + 1 : 0;
-}
-
-const char *tree_refused(const struct tree *t, uint32_t state)
-{
-    return state_names(state) ? t->refused[state_names(state) - 1] : NULL;
-}
-
-int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
-{
-    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;
     struct live *l = atomic_load(&t->live);
-    struct live_counts c = counts(t);
-    int r = 0;
+    const struct live_counts c = counts(t);
     if (l && c.refused)
         live_refused(l, &notes);
-    lock_take(&t->newest.lock);
-    n->state = state_number(&c, number_names(t, l ? &notes : &t->notes));
-    bool same = t->states > t->wholes && t->state == n->state && t->state_snap == g->number;
-    if (!same && t->states == UINT32_MAX)
-        r = -EOVERFLOW;
-    else if (!same)
+    LOCKED(&t->newest.lock);
+    state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix, &c,
+               l ? &notes : &t->notes, &text);
+    buf_char(&text, '\0');
+    if (buf_error(&notes) || buf_error(&text))
+        return -ENOMEM;
+    if (!t->state || t->state_snap != v->snap->number || strcmp(t->state, buf_text(&text)) != 0) {
+        if (t->states == UINT32_MAX)
+            return -EOVERFLOW;
         t->states++;
-    t->state = n->state;
-    t->state_snap = g->number;
+        free(t->state);
+        t->state = (char *)buf_steal(&text);
+        t->state_snap = v->snap->number;
+        t->state_plain = !c.pending && !c.refused && !c.changed;
+    }
     n->number = t->states;
-    lock_drop(&t->newest.lock);
-    return r;
+    struct held *h = hold(t, n, v->snap);
+    if (h && !h->state)
+        h->state = strdup(t->state);
+    if (!h || !h->state)
+        return -ENOMEM;
+    h->lookups++;
+    return 0;
+}
+
+void node_state(struct tree *t, const struct node *n, struct buf *out)
+{
+    LOCKED(&t->newest.lock);
+    const struct held *h = find_held(t, n);
+    if (h && h->state)
+        buf_str(out, h->state);
 }
 
 void node_free(struct tree *t)
 {
-    for (size_t i = 0; i < STATE_NAMES; i++)
-        free(t->refused[i]);
+    free(t->state);
     for (struct link *l; (l = table_each(&t->held, NULL)) != NULL;) {
         struct held *h = held_of(l);
         table_remove(&t->held, l);
         snapshot_unref(h->snap);
         view_free(&h->kept);
+        free(h->state);
         free(h);
     }
     table_free(&t->held);
 }
 
-int node_known(struct tree *t, const struct view *v, const struct node *n)
+int node_known(struct tree *t, const struct view *v, struct node *n)
 {
     if (n->kind != NODE_WHOLE)
         return 0;
-    lock_take(&t->newest.lock);
+    if (node_row(n)->flags & ROW_STATE)
+        return known_state(t, v, n);
+    LOCKED(&t->newest.lock);
     struct held *h = hold(t, n, v->snap);
     if (h)
         h->lookups++;
-    lock_drop(&t->newest.lock);
     return h ? 0 : -ENOMEM;
 }
 

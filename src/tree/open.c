@@ -305,7 +305,7 @@ static uint64_t identity_left(struct tree *t)
 /* The first state of the mount has the same number in each tree, while nothing is edited. */
 static bool is_counted(const struct tree *t)
 {
-    return t->states > t->wholes + 1 || (t->states == t->wholes + 1 && t->state != 0);
+    return t->states > t->wholes + 1 || (t->states == t->wholes + 1 && !t->state_plain);
 }
 
 void tree_leave(struct tree *t, struct tree_left *ret)

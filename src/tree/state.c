@@ -8,36 +8,22 @@
 #include "check/summary.h"
 #include "live/unsaved.h"
 
-/* Counts are packed into 7 bits each: beyond COUNT_MAX they are "more than 100". */
-enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS), NAMES_AT = 24 };
+/* Counts beyond that are not counted. */
+enum { COUNT_MAX = 101 };
 /* Of a list of names so many are shown. */
 enum { NAMES_MOST = 3 };
 
-static unsigned clamp(size_t n)
-{
-    return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
-}
-
-uint32_t state_number(const struct live_counts *c, unsigned names)
-{
-    return clamp(c->pending) | clamp(c->refused) << COUNT_BITS | (c->changed ? CHANGED : 0) |
-           names << NAMES_AT;
-}
-
-unsigned state_names(uint32_t state)
-{
-    return state >> NAMES_AT;
-}
-
-void state_list(const struct buf *notes, struct buf *out)
+/* "metadata/a.b, tensors/x and 3 more". */
+static void add_names(const struct buf *notes, struct buf *out)
 {
     char shown[SHOW_MAX];
     unsigned n = 0;
     for (struct note note = {0}; unsaved_next(notes, &note); n++)
         if (n < NAMES_MOST)
-            buf_printf(out, "%s%s", n ? ", " : "", show(shown, note.path, strlen(note.path)));
+            buf_printf(out, "%s%s", n ? ", " : " (", show(shown, note.path, strlen(note.path)));
     if (n > NAMES_MOST)
         buf_printf(out, " and %u more", n - NAMES_MOST);
+    buf_str(out, n ? ")" : "");
 }
 
 void state_count(size_t n, const char *one, const char *many, struct buf *out)
@@ -48,7 +34,7 @@ void state_count(size_t n, const char *one, const char *many, struct buf *out)
         buf_printf(out, "%zu %s", n, n == 1 ? one : many);
 }
 
-static void add_count(uint32_t n, const char *one, const char *many, struct buf *out)
+static void add_count(size_t n, const char *one, const char *many, struct buf *out)
 {
     if (n == 0)
         return;
@@ -56,10 +42,9 @@ static void add_count(uint32_t n, const char *one, const char *many, struct buf 
     state_count(n, one, many, out);
 }
 
-void state_text(const char *why_not, const char *tensors, const struct imatrix *im, uint32_t state,
-                const char *names, struct buf *out)
+void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
+                const struct live_counts *c, const struct buf *notes, struct buf *out)
 {
-    const uint32_t mask = (1 << COUNT_BITS) - 1;
     if (im) {
         buf_printf(out, "%-*s", SUMMARY_LABEL, "importances:");
         buf_add(out, im->path.data, im->path.len);
@@ -69,11 +54,10 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
         buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "tensors=edit:", tensors);
     buf_printf(out, "%-*s%s%s", SUMMARY_LABEL, "mount:", why_not ? "read-only: " : "read-write",
                why_not ? why_not : "");
-    add_count(state & mask, "edit is not written yet", "edits are not written yet", out);
-    add_count(state >> COUNT_BITS & mask, "write was refused", "writes were refused", out);
-    if (names)
-        buf_printf(out, " (%s)", names);
-    if (state & CHANGED)
+    add_count(c->pending, "edit is not written yet", "edits are not written yet", out);
+    add_count(c->refused, "write was refused", "writes were refused", out);
+    add_names(notes, out);
+    if (c->changed)
         buf_str(out, "; the model's file changed behind the mount");
     buf_char(out, '\n');
 }

@@ -2,7 +2,7 @@
 /*
  * What `info` says of the mount: pending edits, refused writes, whether the model's file changed
  * behind the mount. All of it may change while the snapshot stays. So the state is taken when the
- * name `info` is looked up, and kept with the node (held.h): each state is a file of its own, whose
+ * name `info` is looked up, and kept with the node (nodes.h): each state is a file of its own, whose
  * text and size never change.
  *
  * Threads: any.
@@ -12,21 +12,12 @@
 
 #include "live/live.h"
 
-/* So many lists of names of what was refused are kept; then they are left out. */
-enum { STATE_NAMES = 255 };
-
-/* What there is to say as a number, and which list of names; 0: none. */
-uint32_t state_number(const struct live_counts *c, unsigned names);
-unsigned state_names(uint32_t state);
-/* The list for notes (live/unsaved.h): "metadata/a.b, tensors/x and 3 more". */
-void state_list(const struct buf *notes, struct buf *out);
-
 /* What people ask about the mount: its state, as the last line:
  * "mount:          read-write; 2 edits are not written yet\n". why_not: NULL, or why the model cannot
- * be edited; tensors: the same of tensors alone. im: by which values are weighed, or NULL. names:
- * what was refused, or NULL. */
-void state_text(const char *why_not, const char *tensors, const struct imatrix *im, uint32_t state,
-                const char *names, struct buf *out);
+ * be edited; tensors: the same of tensors alone. im: by which values are weighed, or NULL. notes (live/unsaved.h):
+ * what was refused. */
+void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
+                const struct live_counts *c, const struct buf *notes, struct buf *out);
 
 /* "3 MANY", "1 ONE", "more than 100 MANY". */
 void state_count(size_t n, const char *one, const char *many, struct buf *out);

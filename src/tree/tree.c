@@ -138,11 +138,13 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     r = tensors_look(t, dir, &n, ret);
     if (r != 0)
         return r < 0 ? r : 0;
-    if (n.kind == NODE_WHOLE && node_row(&n)->flags & ROW_STATE)
-        r = node_number_state(t, v.snap, &n);
-    if (r == 0)
-        r = node_entry(t, &v, &n, ret);
-    return r < 0 ? r : node_known(t, &v, &n);
+    r = node_known(t, &v, &n);
+    if (r < 0)
+        return r;
+    r = node_entry(t, &v, &n, ret);
+    if (r < 0)
+        node_forget(t, &n, 1);
+    return r;
 }
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
