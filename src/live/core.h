@@ -103,6 +103,7 @@ struct live {
     /* Turns of the writer's thread: */
     struct pool_job job;
     bool started, stop;
+    unsigned converting; /* tensors, at this moment: what waits for `due` waits for them, too */
     struct {
         struct live_file *file; /* owned; or NULL */
         struct timespec due;    /* CLOCK_MONOTONIC: when it is closed */

@@ -257,7 +257,14 @@ static int judge_type(struct round *o, const char *text, size_t n, const struct 
     int r = tensor_type_parse(text, n, o->end, &type, &o->e);
     if (r != 0)
         return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
-    return tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
+    lock_take(&o->l->lock);
+    writer_converts(o->l, true);
+    lock_drop(&o->l->lock);
+    r = tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
+    lock_take(&o->l->lock);
+    writer_converts(o->l, false);
+    lock_drop(&o->l->lock);
+    return r;
 }
 
 static int judge_shape(struct round *o, const char *text, size_t n)

@@ -354,6 +354,16 @@ void writer_later(struct live *l, unsigned seconds)
     pool_call_at(&l->job, &l->due);
 }
 
+void writer_converts(struct live *l, bool begin)
+{
+    assert(lock_held(&l->lock));
+    l->converting += begin ? 1 : -1u;
+    if (l->converting || !l->due.tv_sec)
+        return;
+    l->due.tv_sec = 0;
+    writer_later(l, LATER);
+}
+
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l)
 {
@@ -512,7 +522,7 @@ int writer_accepted(struct live *l, struct live_wait *w)
 
 static bool is_due(const struct live *l)
 {
-    return l->due.tv_sec && when_past(&l->due, 0);
+    return l->due.tv_sec && !l->converting && when_past(&l->due, 0);
 }
 
 static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
@@ -525,7 +535,8 @@ static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->objects.doomed.n ? &l->objects.removal : NULL;
     const struct timespec *made = l->made.file ? &l->made.due : NULL;
-    const struct timespec *first = sooner(l->due.tv_sec ? &l->due : NULL, removed);
+    const struct timespec *first =
+        sooner(l->due.tv_sec && !l->converting ? &l->due : NULL, removed);
     return sooner(sooner(first, made), sooner(waits_released_at(l), new_tensors_due_at(l)));
 }
 

@@ -34,6 +34,12 @@ void writer_later(struct live *l, unsigned seconds);
 #define WRITER_SOON 1
 #define WRITER_LATEST 10
 
+/*
+ * A conversion of a tensor begins, or ends: more follow often, and are to be one rewrite. What no request waits for
+ * is written LATER seconds after the end of the last one.
+ */
+void writer_converts(struct live *l, bool begin);
+
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l);
 /* True if something is to be written. */

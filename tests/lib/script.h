@@ -62,6 +62,7 @@
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                so many seconds have passed; behind N: the clock is set back by as many,
  *                            so that `later` need not be waited for
+ *     converts N             so many seconds pass while a tensor is converted
  *     hasty; still           one more at each look at the clock; it stands but for `later`
  *     alter; restore         another program touches the model; it is as it was again
  *     logged TEXT; quiet     the log has TEXT since the last `logged`; it has no warning

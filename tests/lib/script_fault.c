@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "live/core.h"
+#include "live/writer.h"
 #include "tree/internal.h"
 #include "script_run.h"
 
@@ -45,6 +46,24 @@ static int op_later(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
     atomic_fetch_add(&ahead, (long)script_number(r, arg[0]));
+    return 0;
+}
+
+/* What waits for its time, and not for conversions, has some to be done in. */
+static int op_converts(struct run *r, char **arg, struct waiter *w)
+{
+    struct live *l = atomic_load(&r->t->live);
+    lock_take(&l->lock);
+    writer_converts(l, true);
+    lock_drop(&l->lock);
+    (void)op_later(r, arg, w);
+    for (unsigned i = 0; i < 100; i++) {
+        pool_call(&l->job);
+        (void)usleep(1000);
+    }
+    lock_take(&l->lock);
+    writer_converts(l, false);
+    lock_drop(&l->lock);
     return 0;
 }
 
@@ -284,6 +303,7 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 const struct script_op script_faults[] = {
     {"wait", op_wait, 0, 0, false},
     {"later", op_later, 1, 1, false},
+    {"converts", op_converts, 1, 1, false},
     {"hasty", op_hasty, 0, 0, false},
     {"behind", op_behind, 1, 1, false},
     {"still", op_still, 0, 0, false},

@@ -6,6 +6,7 @@
 #define B "b:F32:2x3=1,2,3,4,5,6 "
 #define C "c:I8:4=wxyz "
 #define Z "z:I8:20000=.{20000} "
+#define BIG "big:I8:69206016=.{69206016} "
 
 static const struct script scripts[] = {
     {"views that were unlinked are back after a second", "tensors",
@@ -45,6 +46,10 @@ static const struct script scripts[] = {
      "still; open A a.name w trunc; mknod a.new; type a.new u64; later 9; write A two; fsync A;"
      "list a.name a.count a.other a.list a.new; later 1; write A s; fsync A; gone a.new; close A",
      "a.name:string=twos " A_COUNT A_OTHER A_LIST},
+    {"edits that nothing waits for wait for the end of a conversion", "tensors large auto",
+     "still; tput a/type 'F32\n'; converts 60; tfile " A B C BIG "; put a.name two; later 1; "
+     "converts 9; tfile " A B C BIG "; later 2; fsync",
+     "a:F32:8=97,98,99,100,101,102,103,104 " B C BIG},
     {"the progress of a conversion, and of a copy", "tensors large auto",
      "hasty; tput big/type 'F16\n'; logged 'encoding '; put a.name two; fsync;"
      "logged 'copying: 128 of 132 MiB'",
