@@ -4,188 +4,105 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* The results of one state of a tensor. */
-struct state {
-    struct link link; /* first */
-    struct kept_key key;
-    bool hashed, measured;
-    uint8_t hash[DIGEST_BYTES];
-    struct moments moments;
-    struct blob *blob[2]; /* text and picture, in the list of those that are kept; or NULL */
-};
-
-static struct blob **blob_of(struct state *t, enum derived what)
+void result_unref(struct result *r)
 {
-    return &t->blob[what == DERIVED_PICTURE];
+    if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    buf_free(&r->bytes);
+    free(r);
 }
 
-static struct state *find(const struct kept *k, struct kept_key key)
+static bool is_large(const struct result *r)
 {
-    struct link *l = table_first(&k->all, hash_number(key.id));
-    while (l && (((struct state *)l)->key.id != key.id ||
-                 ((struct state *)l)->key.version != key.version))
-        l = table_next(l);
-    return (struct state *)l;
+    return r->what == DERIVED_STATS || r->what == DERIVED_PICTURE;
 }
 
-/* The same, made if needed. NULL: no memory. */
-static struct state *make(struct kept *k, struct kept_key key)
+struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what)
 {
-    struct state *t = find(k, key);
-    if (t || (t = calloc(1, sizeof(*t))) == NULL)
-        return t;
-    t->key = key;
-    if (table_add(&k->all, &t->link, hash_number(key.id)) == 0)
-        return t;
-    free(t);
+    struct link *l = table_first(&k->all, hash_number(of.number));
+    for (; l; l = table_next(l)) {
+        struct result *r = (struct result *)l;
+        if (r->of.number == of.number && r->of.version == of.version && r->what == what)
+            return r;
+    }
     return NULL;
 }
 
-/* ---- texts and pictures ---- */
-
-void blob_unref(struct blob *b)
+static void take_out(struct kept *k, struct result *r)
 {
-    if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
+    if (!is_large(r))
         return;
-    buf_free(&b->bytes);
-    free(b);
+    *(r->older ? &r->older->newer : &k->oldest) = r->newer;
+    *(r->newer ? &r->newer->older : &k->newest) = r->older;
+    k->bytes -= r->bytes.len;
 }
 
-static void unlink_blob(struct kept *k, struct blob *b)
+static void put_newest(struct kept *k, struct result *r)
 {
-    *(b->older ? &b->older->newer : &k->oldest) = b->newer;
-    *(b->newer ? &b->newer->older : &k->newest) = b->older;
-    k->bytes -= b->bytes.len;
-}
-
-static void link_blob(struct kept *k, struct blob *b)
-{
-    b->older = k->newest;
-    b->newer = NULL;
-    *(k->newest ? &k->newest->newer : &k->oldest) = b;
-    k->newest = b;
-    k->bytes += b->bytes.len;
-}
-
-static void drop_blob(struct kept *k, struct state *t, enum derived what)
-{
-    struct blob *b = *blob_of(t, what);
-    if (!b)
+    if (!is_large(r))
         return;
-    *blob_of(t, what) = NULL;
-    unlink_blob(k, b);
-    blob_unref(b);
+    r->older = k->newest;
+    r->newer = NULL;
+    *(k->newest ? &k->newest->newer : &k->oldest) = r;
+    k->newest = r;
+    k->bytes += r->bytes.len;
 }
 
-struct blob *kept_blob(struct kept *k, struct kept_key key, enum derived what)
+static void drop(struct kept *k, struct result *r)
 {
-    struct state *t = find(k, key);
-    struct blob *b = t ? *blob_of(t, what) : NULL;
-    if (!b)
+    take_out(k, r);
+    table_remove(&k->all, &r->link);
+    result_unref(r);
+}
+
+struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what)
+{
+    struct result *r = kept_find(k, of, what);
+    if (!r)
         return NULL;
-    unlink_blob(k, b);
-    link_blob(k, b);
-    atomic_fetch_add(&b->refs, 1);
-    return b;
+    take_out(k, r);
+    put_newest(k, r);
+    atomic_fetch_add(&r->refs, 1);
+    return r;
 }
 
-int kept_put_blob(struct kept *k, struct kept_key key, enum derived what, struct buf *bytes)
+int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes)
 {
-    struct state *t = make(k, key);
-    struct blob *b = t ? calloc(1, sizeof(*b)) : NULL;
-    if (!b)
+    struct result *old = kept_find(k, of, what), *r = calloc(1, sizeof(*r));
+    if (!r || table_add(&k->all, &r->link, hash_number(of.number)) < 0) {
+        free(r);
         return -ENOMEM;
-    drop_blob(k, t, what);
-    atomic_init(&b->refs, 1);
-    b->key = key;
-    b->what = what;
-    b->bytes = *bytes;
+    }
+    if (old)
+        drop(k, old);
+    atomic_init(&r->refs, 1);
+    r->of = of;
+    r->what = what;
+    r->bytes = *bytes;
     *bytes = BUF_INIT;
-    link_blob(k, b);
-    *blob_of(t, what) = b;
-    while (k->bytes > KEPT_BYTES && k->oldest != b)
-        drop_blob(k, find(k, k->oldest->key), k->oldest->what);
+    put_newest(k, r);
+    while (k->bytes > KEPT_BYTES && k->oldest != r)
+        drop(k, k->oldest);
     return 0;
 }
 
-/* ---- hashes and moments ---- */
-
-bool kept_sha256(const struct kept *k, struct kept_key key, uint8_t dst[DIGEST_BYTES])
-{
-    const struct state *t = find(k, key);
-    if (!t || !t->hashed)
-        return false;
-    memcpy(dst, t->hash, DIGEST_BYTES);
-    return true;
-}
-
-bool kept_moments(const struct kept *k, struct kept_key key, struct moments *dst)
-{
-    const struct state *t = find(k, key);
-    if (!t || !t->measured)
-        return false;
-    *dst = t->moments;
-    return true;
-}
-
-int kept_put_sha256(struct kept *k, struct kept_key key, const uint8_t hash[DIGEST_BYTES])
-{
-    struct state *t = make(k, key);
-    if (!t)
-        return -ENOMEM;
-    memcpy(t->hash, hash, DIGEST_BYTES);
-    t->hashed = true;
-    return 0;
-}
-
-int kept_put_moments(struct kept *k, struct kept_key key, const struct moments *m)
-{
-    struct state *t = make(k, key);
-    if (!t)
-        return -ENOMEM;
-    t->moments = *m;
-    t->measured = true;
-    return 0;
-}
-
-/* ---- all ---- */
-
-bool kept_has(const struct kept *k, struct kept_key key, enum derived what)
-{
-    struct state *t = find(k, key);
-    if (!t)
-        return false;
-    if (what == DERIVED_SHA256 || what == DERIVED_MOMENTS)
-        return what == DERIVED_SHA256 ? t->hashed : t->measured;
-    return *blob_of(t, what);
-}
-
-static void drop(struct kept *k, struct state *t)
-{
-    drop_blob(k, t, DERIVED_STATS);
-    drop_blob(k, t, DERIVED_PICTURE);
-    table_remove(&k->all, &t->link);
-    free(t);
-}
-
-void kept_forget_others(struct kept *k, struct kept_key key,
-                        bool (*needed)(void *arg, struct kept_key other), void *arg)
+void kept_forget_others(struct kept *k, struct tensor_id of,
+                        bool (*needed)(void *arg, struct tensor_id other), void *arg)
 {
     struct link *next;
-    for (struct link *l = table_first(&k->all, hash_number(key.id)); l; l = next) {
-        struct state *t = (struct state *)l;
+    for (struct link *l = table_first(&k->all, hash_number(of.number)); l; l = next) {
+        struct result *r = (struct result *)l;
         next = table_next(l);
-        if (t->key.id == key.id && t->key.version != key.version && !needed(arg, t->key))
-            drop(k, t);
+        if (r->of.number == of.number && r->of.version != of.version && !needed(arg, r->of))
+            drop(k, r);
     }
 }
 
 void kept_free(struct kept *k)
 {
     for (struct link *l; (l = table_each(&k->all, NULL)) != NULL;)
-        drop(k, (struct state *)l);
+        drop(k, (struct result *)l);
     table_free(&k->all);
     *k = KEPT_NONE;
 }

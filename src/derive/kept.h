@@ -3,63 +3,52 @@
  * What was computed of tensors, kept for as long as the model is open: hashes and moments of all
  * tensors, and of the texts and pictures those that were used last, KEPT_BYTES in all.
  *
- * Results belong to a state of a tensor (struct kept_key). Other states than the newest stay for as long as
+ * A result belongs to a state of a tensor (model/ids.h). Other states than the newest stay for as long as
  * a wish needs them: kept_forget_others().
  *
- * Threads: the caller has a lock.
+ * Threads: the caller has a lock; what a reference is held to is constant.
  */
 #ifndef DERIVE_KEPT_H
 #define DERIVE_KEPT_H
 
-#include <stdatomic.h>
-
+#include "base/buf.h"
 #include "base/hash.h"
-#include "derive/digest.h"
-#include "derive/stats.h"
+#include "model/ids.h"
 
 /* Some twenty pictures. */
 #define KEPT_BYTES ((size_t)64 << 20)
 
+/* A hash (DIGEST_BYTES), struct moments, the text, the file. */
 enum derived { DERIVED_SHA256, DERIVED_MOMENTS, DERIVED_STATS, DERIVED_PICTURE };
 
-/* A tensor's number and version (model/ids.h). */
-struct kept_key {
-    uint32_t id, version;
-};
-
-/* A text or picture. Counted. */
-struct blob {
-    atomic_uint refs;
-    struct blob *older, *newer; /* in the list of those that are kept */
-    struct kept_key key;
+struct result {
+    struct link link; /* first */
+    struct tensor_id of;
     enum derived what;
-    struct buf bytes; /* constant */
+    atomic_uint refs;
+    struct result *older, *newer; /* of texts and pictures: by their last use */
+    struct buf bytes;
 };
 
-void blob_unref(struct blob *b); /* may be NULL */
+void result_unref(struct result *r); /* may be NULL */
 
 struct kept {
-    struct table all;             /* of each state of a tensor that has results, by id */
-    struct blob *newest, *oldest; /* references */
-    size_t bytes;                 /* of blobs */
+    struct table all;               /* references, by the tensor's number */
+    struct result *newest, *oldest; /* of texts and pictures, ... */
+    size_t bytes;                   /* ... that they have */
 };
 
 #define KEPT_NONE ((struct kept){0})
 void kept_free(struct kept *k);
 
-bool kept_has(const struct kept *k, struct kept_key key, enum derived what);
-/* False: it is not kept. */
-bool kept_sha256(const struct kept *k, struct kept_key key, uint8_t dst[DIGEST_BYTES]);
-bool kept_moments(const struct kept *k, struct kept_key key, struct moments *dst);
-/* A reference, or NULL. */
-struct blob *kept_blob(struct kept *k, struct kept_key key, enum derived what);
-
-/* 0, -ENOMEM. The bytes of a blob pass on success. */
-int kept_put_sha256(struct kept *k, struct kept_key key, const uint8_t hash[DIGEST_BYTES]);
-int kept_put_moments(struct kept *k, struct kept_key key, const struct moments *m);
-int kept_put_blob(struct kept *k, struct kept_key key, enum derived what, struct buf *bytes);
+/* Not a reference; NULL: it is not kept. */
+struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what);
+/* A reference, or NULL: it is used now. */
+struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what);
+/* Keep bytes, which pass. 0, -ENOMEM. */
+int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes);
 /* Forget the other states of this tensor, but for those that are needed. */
-void kept_forget_others(struct kept *k, struct kept_key key,
-                        bool (*needed)(void *arg, struct kept_key other), void *arg);
+void kept_forget_others(struct kept *k, struct tensor_id of,
+                        bool (*needed)(void *arg, struct tensor_id other), void *arg);
 
 #endif

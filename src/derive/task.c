@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bytes.h"
+#include "base/pool.h"
+#include "derive/digest.h"
 #include "derive/floats.h"
+#include "derive/picture.h"
 
 /* Bytes hashed, and values measured, in a unit: some milliseconds. Values: whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
@@ -15,239 +17,179 @@
 /* Each unit has a result of its own until all are joined: 20 MiB at most. */
 #define UNITS_MOST ((uint64_t)1 << 16)
 
-static const struct gguf_tensor *tensor_of(const struct task *t)
-{
-    return &t->view.snap->gguf->tensor[t->tensor];
-}
+/* Decoded values, of a thread. */
+enum { ROOM = 4096 };
+_Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
+
+struct unit;
+
+/* All values of the tensor are looked at once. */
+struct pass {
+    struct task *t;
+    const struct gguf_tensor *tensor;
+    const struct quant_type *type;
+    bool big;
+    void (*look)(const struct unit *u); /* under map_guard() */
+    uint64_t measured;                  /* values of a unit */
+    struct digest *digest;              /* owned, as what follows */
+    struct moments *part;               /* of each unit */
+    struct spread *spread;              /* the same */
+    struct alive alive;
+    struct picture picture;
+    float *pixel; /* see picture_pixels() */
+};
+
+struct unit {
+    struct pass *p;
+    uint64_t no, first, end; /* of the values, or bytes to be hashed */
+    const uint8_t *data;     /* of the tensor */
+    float *room;
+};
 
 static uint64_t parts(uint64_t n, uint64_t size)
 {
     return n / size + (n % size != 0);
 }
 
-/* ---- hashes ---- */
-
-static int begin_hash(struct task *t)
+static void hash(const struct unit *u)
 {
-    t->serial = true;
-    t->units = max_u64(1, parts(tensor_of(t)->nbytes, HASHED));
-    t->digest = digest_new();
-    return t->digest ? 0 : -ENOMEM;
+    digest_add(u->p->digest, u->data + u->first, (size_t)(u->end - u->first));
 }
 
-/* ---- statistics ---- */
-
-/* Values of a unit. */
-static uint64_t measured(const struct task *t)
+static void measure(const struct unit *u)
 {
-    uint64_t stretches = parts(parts(tensor_of(t)->n_elem, STATS_STRETCH), UNITS_MOST);
-    return max_u64(MEASURED, stretches * STATS_STRETCH);
-}
-
-static uint64_t measured_units(const struct task *t)
-{
-    return parts(tensor_of(t)->n_elem, measured(t));
-}
-
-static int begin_moments(struct task *t)
-{
-    t->phase = 0;
-    t->units = measured_units(t);
-    t->part = calloc(t->units + 1, sizeof(*t->part));
-    return t->part ? 0 : -ENOMEM;
-}
-
-static int begin_spread(struct task *t)
-{
-    t->phase = 1;
-    t->units = measured_units(t);
-    t->spread = calloc(t->units + 1, sizeof(*t->spread));
-    return t->spread ? alive_begin(&t->alive, t->view.snap->gguf, tensor_of(t)) : -ENOMEM;
-}
-
-static int begin_picture(struct task *t)
-{
-    t->picture = picture_of(t->view.snap->gguf, tensor_of(t));
-    t->units = picture_units(&t->picture);
-    t->pixel = malloc((size_t)t->picture.height * t->picture.width * sizeof(*t->pixel));
-    return t->pixel ? 0 : -ENOMEM;
-}
-
-int task_begin(struct task *t, const struct moments *known)
-{
-    if (store_there(t->view.store, t->tensor, tensor_of(t)->nbytes) < tensor_of(t)->nbytes)
-        return -EIO;
-    if (known)
-        t->moments = *known;
-    switch (t->what) {
-    case DERIVED_SHA256:
-        return begin_hash(t);
-    case DERIVED_MOMENTS:
-        return begin_moments(t);
-    case DERIVED_STATS:
-        return known ? begin_spread(t) : begin_moments(t);
-    case DERIVED_PICTURE:
-        return begin_picture(t);
-    }
-    return -EINVAL;
-}
-
-/* ---- units ---- */
-
-struct unit {
-    struct task *t;
-    const struct quant_type *type;
-    bool big;
-    const uint8_t *data; /* of the tensor */
-    uint64_t no;
-    float *room;
-};
-
-static void hash_unit(const struct unit *u)
-{
-    uint64_t first = u->no * HASHED, n = min_u64(HASHED, tensor_of(u->t)->nbytes - first);
-    digest_add(u->t->digest, u->data + first, (size_t)n);
-}
-
-/* A unit of statistics measures values [*first, *end). */
-static void unit_values(const struct task *t, uint64_t unit, uint64_t *first, uint64_t *end)
-{
-    uint64_t size = measured(t);
-    *first = unit * size;
-    *end = min_u64(*first + size, tensor_of(t)->n_elem);
-}
-
-static void measure_unit(const struct unit *u)
-{
-    uint64_t at, end;
-    for (unit_values(u->t, u->no, &at, &end); at < end; at += STATS_STRETCH) {
-        size_t n = (size_t)min_u64(STATS_STRETCH, end - at);
-        floats_read(u->type, u->big, u->data, at, n, u->room);
-        if (u->t->phase == 0)
-            moments_add(&u->t->part[u->no], u->room, n);
+    struct pass *p = u->p;
+    for (uint64_t at = u->first; at < u->end; at += STATS_STRETCH) {
+        size_t n = (size_t)min_u64(STATS_STRETCH, u->end - at);
+        floats_read(p->type, p->big, u->data, at, n, u->room);
+        if (p->spread)
+            spread_add(&p->spread[u->no], &p->alive, &p->t->moments, u->room, at, n);
         else
-            spread_add(&u->t->spread[u->no], &u->t->alive, &u->t->moments, u->room, at, n);
+            moments_add(&p->part[u->no], u->room, n);
     }
 }
 
-static int run(void *arg)
+static void draw(const struct unit *u)
+{
+    const struct pass *p = u->p;
+    picture_pixels(&p->picture, p->type, p->big, u->data, u->no, u->room, p->pixel);
+}
+
+static int look(void *arg)
 {
     const struct unit *u = arg;
-    switch (u->t->what) {
-    case DERIVED_SHA256:
-        hash_unit(u);
-        break;
-    case DERIVED_MOMENTS:
-    case DERIVED_STATS:
-        measure_unit(u);
-        break;
-    case DERIVED_PICTURE:
-        picture_pixels(&u->t->picture, u->type, u->big, u->data, u->no, u->room, u->t->pixel);
-        break;
-    }
+    u->p->look(u);
     return 0;
 }
 
-/* Bytes [*first, *end) of the tensor are those that a unit reads. */
-static void unit_bytes(const struct unit *u, uint64_t *first, uint64_t *end)
-{
-    const struct task *t = u->t;
-    if (t->what == DERIVED_SHA256) {
-        *first = u->no * HASHED;
-        *end = min_u64(*first + HASHED, tensor_of(t)->nbytes);
-        return;
-    }
-    if (t->what == DERIVED_PICTURE)
-        picture_values(&t->picture, u->no, first, end);
-    else
-        unit_values(t, u->no, first, end);
-    quant_extent(u->type, sizeof(float), *first * sizeof(float),
-                 (size_t)(*end - *first) * sizeof(float), first, end);
-}
-
 /* A page that was cut in two reads as zeros: the length is looked at afterwards. */
-int task_unit(struct task *t, uint64_t unit, float room[TASK_ROOM])
+static int do_unit(void *arg, uint64_t no, void *room)
 {
-    const struct gguf_tensor *tensor = tensor_of(t);
-    struct unit u = {.t = t,
-                     .type = gguf_type(tensor),
-                     .big = t->view.snap->gguf->fmt.big,
-                     .no = unit,
-                     .room = room};
-    uint64_t first, end;
+    struct pass *p = arg;
+    const struct task *t = p->t;
+    const uint64_t size = p->digest ? HASHED : p->measured;
+    const uint64_t all = p->digest ? p->tensor->nbytes : p->tensor->n_elem;
+    struct unit u = {p, no, no * size, min_u64((no + 1) * size, all), NULL, room};
+    if (p->pixel)
+        picture_values(&p->picture, no, &u.first, &u.end);
+    uint64_t first = u.first, end = u.end;
     uint8_t *copy;
-    unit_bytes(&u, &first, &end);
-    int r = store_bytes(t->view.store, t->tensor, first, end, tensor->nbytes, &copy, &u.data);
+    if (!p->digest)
+        quant_extent(p->type, sizeof(float), first * sizeof(float),
+                     (size_t)(end - first) * sizeof(float), &first, &end);
+    int r = store_bytes(t->view.store, t->tensor, first, end, p->tensor->nbytes, &copy, &u.data);
     if (r < 0)
         return r;
     u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first); /* others are not touched */
-    r = map_guard(run, &u);
+    r = map_guard(look, &u);
     free(copy);
     return r < 0 ? r : store_check(t->view.store, t->tensor, first, end);
 }
 
-/* ---- phases ---- */
-
-static int end_moments(struct task *t)
+static int run(struct pass *p, uint64_t n)
 {
-    t->moments = MOMENTS_NONE;
-    for (uint64_t i = 0; i < t->units; i++)
-        moments_join(&t->moments, &t->part[i]);
-    if (t->what == DERIVED_MOMENTS)
-        return 0;
-    int r = begin_spread(t);
-    return r < 0 ? r : 1;
+    const struct units_watch watch = {.cancel = p->t->stop};
+    struct units u = {.n = n, .unit = do_unit, .arg = p, .room = ROOM * sizeof(float)};
+    return units_run(&u, &watch);
 }
 
-static int end_spread(struct task *t)
+static int run_hash(struct pass *p)
+{
+    uint8_t got[DIGEST_BYTES];
+    int r = (p->digest = digest_new()) ? 0 : -ENOMEM;
+    const uint64_t n = max_u64(1, parts(p->tensor->nbytes, HASHED));
+    for (uint64_t i = 0; r == 0 && i < n; i++)
+        r = p->t->stop && atomic_load(p->t->stop) ? -EINTR : do_unit(p, i, NULL);
+    if (r == 0)
+        r = digest_end(p->digest, got);
+    buf_add(&p->t->bytes, got, r < 0 ? 0 : sizeof(got));
+    return r;
+}
+
+static int run_moments(struct pass *p, uint64_t n)
+{
+    p->part = calloc(n + 1, sizeof(*p->part));
+    int r = p->part ? run(p, n) : -ENOMEM;
+    p->t->moments = MOMENTS_NONE;
+    for (uint64_t i = 0; r == 0 && i < n; i++)
+        moments_join(&p->t->moments, &p->part[i]);
+    p->t->measured = r == 0;
+    return r;
+}
+
+static int run_spread(struct pass *p, uint64_t n)
 {
     struct spread all = {0};
-    for (uint64_t i = 0; i < t->units; i++)
-        spread_join(&all, &t->spread[i]);
-    stats_text(t->view.snap->gguf, tensor_of(t), &t->moments, &all, &t->alive, &t->bytes);
-    return buf_error(&t->bytes);
+    const struct gguf *g = p->t->view.snap->gguf;
+    p->spread = calloc(n + 1, sizeof(*p->spread));
+    int r = p->spread ? alive_begin(&p->alive, g, p->tensor) : -ENOMEM;
+    if (r == 0)
+        r = run(p, n);
+    for (uint64_t i = 0; r == 0 && i < n; i++)
+        spread_join(&all, &p->spread[i]);
+    if (r == 0)
+        stats_text(g, p->tensor, &p->t->moments, &all, &p->alive, &p->t->bytes);
+    return r;
 }
 
-int task_phase(struct task *t)
+static int run_stats(struct pass *p)
 {
-    switch (t->what) {
-    case DERIVED_SHA256:
-        return digest_end(t->digest, t->hash);
-    case DERIVED_MOMENTS:
-    case DERIVED_STATS:
-        return t->phase == 0 ? end_moments(t) : end_spread(t);
-    case DERIVED_PICTURE:
-        picture_png(&t->picture, t->pixel, &t->bytes);
-        return buf_error(&t->bytes);
-    }
-    return -EINVAL;
+    const uint64_t n_elem = p->tensor->n_elem;
+    const uint64_t stretches = parts(parts(n_elem, STATS_STRETCH), UNITS_MOST);
+    p->measured = max_u64(MEASURED, stretches * STATS_STRETCH);
+    p->look = measure;
+    const uint64_t n = parts(n_elem, p->measured);
+    int r = p->t->measured ? 0 : run_moments(p, n);
+    if (p->t->what == DERIVED_MOMENTS)
+        buf_add(&p->t->bytes, &p->t->moments, sizeof(p->t->moments));
+    return r < 0 || p->t->what == DERIVED_MOMENTS ? r : run_spread(p, n);
 }
 
-int task_keep(struct task *t, struct kept *k)
+static int run_picture(struct pass *p)
 {
-    int r = 0;
-    switch (t->what) {
-    case DERIVED_SHA256:
-        return kept_put_sha256(k, t->key, t->hash);
-    case DERIVED_MOMENTS:
-        return kept_put_moments(k, t->key, &t->moments);
-    case DERIVED_STATS:
-        r = kept_put_moments(k, t->key, &t->moments);
-        break;
-    case DERIVED_PICTURE:
-        break;
-    }
-    return r < 0 ? r : kept_put_blob(k, t->key, t->what, &t->bytes);
+    p->picture = picture_of(p->t->view.snap->gguf, p->tensor);
+    p->look = draw;
+    p->pixel = malloc((size_t)p->picture.height * p->picture.width * sizeof(*p->pixel));
+    int r = p->pixel ? run(p, picture_units(&p->picture)) : -ENOMEM;
+    if (r == 0)
+        picture_png(&p->picture, p->pixel, &p->t->bytes);
+    return r;
 }
 
-void task_free(struct task *t)
+int task_run(struct task *t)
 {
-    digest_free(t->digest);
-    free(t->part);
-    free(t->spread);
-    alive_free(&t->alive);
-    free(t->pixel);
-    buf_free(&t->bytes);
-    view_free(&t->view);
-    free(t);
+    const struct gguf *g = t->view.snap->gguf;
+    const struct gguf_tensor *tensor = &g->tensor[t->tensor];
+    struct pass p = {t, tensor, gguf_type(tensor), g->fmt.big, .look = hash};
+    int r = -EIO;
+    if (store_there(t->view.store, t->tensor, tensor->nbytes) == tensor->nbytes)
+        r = t->what == DERIVED_SHA256    ? run_hash(&p)
+            : t->what == DERIVED_PICTURE ? run_picture(&p)
+                                         : run_stats(&p);
+    digest_free(p.digest);
+    free(p.part);
+    free(p.spread);
+    alive_free(&p.alive);
+    free(p.pixel);
+    return r < 0 ? r : buf_error(&t->bytes);
 }

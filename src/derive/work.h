@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What takes long to compute of tensors, by all processors: hashes, moments, statistics, pictures.
+ * What takes long to compute of tensors, by the pool: hashes, moments, statistics, pictures.
  *
  *     w = work_new();
  *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
  *     0: all of it is kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
- *     work_sha256(w, &view, i, hash);                 once it is kept
+ *     x = work_result(w, &view, i, DERIVED_SHA256);   once it is kept
  *     work_interrupt(w, request);                     done(arg, -EINTR), if it still waits
  *     work_free(w);
  *
  * Nothing is computed before it is wanted, and nothing twice: several that want the same wait for
- * one computation. A tensor is computed in units that take milliseconds. Threads exist only while
- * there is work: as many as processors, and one for each other model at work. They take units of all
- * that is wanted in turn, those of small tensors first, so that a small wish does not wait for a large
- * one. A wish that is interrupted is only taken off: what was begun of a tensor is computed to its end and kept, so
- * that a program that reads again after a signal goes on where it was.
+ * one computation, which is a job of the pool and runs to its end. As many run as there are processors, one for each
+ * other model at work, and some more of wishes for one tensor, and of small tensors, so that a small wish does not
+ * wait for a large one. A wish that is interrupted is only taken off: what was begun is kept, so that a program
+ * that reads again after a signal goes on where it was.
  *
  * Results are kept (kept.h). A failure is not: missing data, a cut file or want of memory fails
  * those that wait, and is tried again when it is wanted again.
@@ -32,7 +31,7 @@ struct work;
 #define WORK_PARKED 1
 
 struct work *work_new(void); /* NULL: no memory */
-/* Answer all that waits with -EINTR and whatever is wanted from now on, and end all threads. */
+/* Answer all that waits with -EINTR and whatever is wanted from now on, and end what is computed. */
 void work_stop(struct work *w);
 /* The same, and free what is kept. May be NULL. */
 void work_free(struct work *w);
@@ -58,9 +57,7 @@ bool work_interrupt(struct work *w, const void *request);
 /* True if it can be computed of this tensor: all but hashes need values. */
 bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what);
 
-/* What is kept of tensor i. False or NULL: nothing (any more): want it. */
-bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[DIGEST_BYTES]);
-bool work_moments(struct work *w, const struct view *v, uint32_t i, struct moments *dst);
-struct blob *work_blob(struct work *w, const struct view *v, uint32_t i, enum derived what);
+/* A reference to what is kept of tensor i. NULL: nothing (any more): want it. */
+struct result *work_result(struct work *w, const struct view *v, uint32_t i, enum derived what);
 
 #endif

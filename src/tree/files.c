@@ -231,29 +231,19 @@ static uint64_t part_size(const struct view *v, const struct row *row, const str
     return picture_size(&p);
 }
 
-static int hash_read(const struct view *v, uint32_t i, uint64_t off, size_t n, struct reply *r)
-{
-    uint8_t hash[DIGEST_BYTES];
-    char line[DIGEST_HEX + 1];
-    if (!work_sha256(r->work, v, i, hash))
-        return -EAGAIN;
-    digest_hex(hash, line);
-    line[DIGEST_HEX] = '\n';
-    reply_copy(r, line + off, n);
-    return 0;
-}
-
 static int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                      uint64_t off, size_t n, struct reply *r)
 {
-    uint32_t i = snapshot_tensor_no(v->snap, t);
-    if (row->what == DERIVED_SHA256)
-        return hash_read(v, i, off, n, r);
-    struct blob *b = work_blob(r->work, v, i, row->what);
-    if (!b)
+    char line[DIGEST_HEX + 1];
+    struct result *x = work_result(r->work, v, snapshot_tensor_no(v->snap, t), row->what);
+    if (!x)
         return -EAGAIN;
-    reply_copy(r, b->bytes.data + off, n);
-    blob_unref(b);
+    if (row->what == DERIVED_SHA256) {
+        digest_hex(x->bytes.data, line);
+        line[DIGEST_HEX] = '\n';
+    }
+    reply_copy(r, (row->what == DERIVED_SHA256 ? line : buf_text(&x->bytes)) + off, n);
+    result_unref(x);
     return 0;
 }
 
@@ -295,20 +285,18 @@ static int add_line(const struct view *v, enum derived what, uint32_t i, const s
                     struct buf *out)
 {
     const struct gguf *g = v->snap->gguf;
-    uint8_t hash[DIGEST_BYTES];
     char hex[DIGEST_HEX];
-    struct moments m;
-    if (what == DERIVED_SHA256) {
-        if (!work_sha256(r->work, v, i, hash))
-            return -EAGAIN;
-        digest_hex(hash, hex);
-        hashes_line(v->snap, i, hex, out);
-        return 0;
-    }
-    bool has = work_applies(v->snap, &g->tensor[i], what);
-    if (has && !work_moments(r->work, v, i, &m))
+    struct result *x = NULL;
+    if (work_applies(v->snap, &g->tensor[i], what) && !(x = work_result(r->work, v, i, what)))
         return -EAGAIN;
-    stats_line(g, &g->tensor[i], has ? &m : NULL, out);
+    if (x && what == DERIVED_SHA256) {
+        digest_hex(x->bytes.data, hex);
+        hashes_line(v->snap, i, hex, out);
+    } else {
+        stats_line(g, &g->tensor[i], x ? (const struct moments *)(const void *)x->bytes.data : NULL,
+                   out);
+    }
+    result_unref(x);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "derive/digest.h"
 #include "derive/kept.h"
 #include "derive/picture.h"
 #include "derive/stats.h"
@@ -243,40 +244,38 @@ static void test_picture_pixels(void)
 
 /* ---- what is kept ---- */
 
-static void put(struct kept *k, struct kept_key key, enum derived what, size_t n)
+static void put(struct kept *k, struct tensor_id key, enum derived what, size_t n)
 {
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
     buf_zero(&bytes, n);
-    CU_ASSERT_EQUAL(kept_put_blob(k, key, what, &bytes), 0);
+    CU_ASSERT_EQUAL(kept_put(k, key, what, &bytes), 0);
 }
 
-static bool is_version(void *version, struct kept_key key)
+static bool is_version(void *version, struct tensor_id of)
 {
-    return key.version == *(const uint32_t *)version;
+    return of.version == *(const uint32_t *)version;
 }
 
 static void test_kept(void)
 {
     struct kept k = KEPT_NONE;
-    struct moments m = {.n = 5};
-    uint8_t hash[DIGEST_BYTES] = {1, 2, 3}, got[DIGEST_BYTES];
     uint32_t none = 99;
-    const struct kept_key a = {3, 0}, far = {1000000, 2}, newer = {3, 1};
-    CU_ASSERT_FALSE(kept_has(&k, a, DERIVED_SHA256));
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, a, hash), 0);
-    CU_ASSERT_EQUAL(kept_put_moments(&k, far, &m), 0);
+    const struct tensor_id a = {3, 0}, far = {1000000, 2}, newer = {3, 1};
+    CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_SHA256));
+    put(&k, a, DERIVED_SHA256, DIGEST_BYTES);
+    put(&k, far, DERIVED_MOMENTS, sizeof(struct moments));
     put(&k, a, DERIVED_STATS, 100);
-    CU_ASSERT_TRUE(kept_sha256(&k, a, got) && memcmp(got, hash, sizeof(hash)) == 0);
-    CU_ASSERT_FALSE(kept_has(&k, a, DERIVED_MOMENTS));
-    CU_ASSERT_TRUE(kept_has(&k, far, DERIVED_MOMENTS));
-    CU_ASSERT_FALSE(kept_has(&k, newer, DERIVED_SHA256));
-    struct blob *held = kept_blob(&k, a, DERIVED_STATS);
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, newer, hash), 0);
+    CU_ASSERT_EQUAL(k.bytes, 100);
+    CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_MOMENTS));
+    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, far, DERIVED_MOMENTS));
+    CU_ASSERT_PTR_NULL(kept_find(&k, newer, DERIVED_SHA256));
+    struct result *held = kept_use(&k, a, DERIVED_STATS);
+    put(&k, newer, DERIVED_SHA256, DIGEST_BYTES);
     kept_forget_others(&k, newer, is_version, &none);
-    CU_ASSERT_FALSE(kept_has(&k, a, DERIVED_SHA256));
-    CU_ASSERT_PTR_NULL(kept_blob(&k, a, DERIVED_STATS));
+    CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_SHA256));
+    CU_ASSERT_PTR_NULL(kept_use(&k, a, DERIVED_STATS));
     CU_ASSERT_EQUAL(held->bytes.len, 100);
-    blob_unref(held);
+    result_unref(held);
     kept_free(&k);
 }
 
@@ -285,21 +284,20 @@ static void test_states(void)
 {
     struct kept k = KEPT_NONE;
     uint32_t needed = 1;
-    uint8_t hash[DIGEST_BYTES] = {1};
-    const struct kept_key other = {4, 0};
-    CU_ASSERT_EQUAL(kept_put_sha256(&k, other, hash), 0);
+    const struct tensor_id other = {4, 0};
+    put(&k, other, DERIVED_SHA256, DIGEST_BYTES);
     for (uint32_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(kept_put_sha256(&k, (struct kept_key){3, i}, hash), 0);
-        put(&k, (struct kept_key){3, i}, DERIVED_STATS, 100);
+        put(&k, (struct tensor_id){3, i}, DERIVED_SHA256, DIGEST_BYTES);
+        put(&k, (struct tensor_id){3, i}, DERIVED_STATS, 100);
     }
     CU_ASSERT_EQUAL(k.bytes, 300);
-    kept_forget_others(&k, (struct kept_key){3, 2}, is_version, &needed);
+    kept_forget_others(&k, (struct tensor_id){3, 2}, is_version, &needed);
     for (uint32_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(kept_has(&k, (struct kept_key){3, i}, DERIVED_SHA256), i > 0);
-        CU_ASSERT_EQUAL(kept_has(&k, (struct kept_key){3, i}, DERIVED_STATS), i > 0);
+        CU_ASSERT_EQUAL(kept_find(&k, (struct tensor_id){3, i}, DERIVED_SHA256) != NULL, i > 0);
+        CU_ASSERT_EQUAL(kept_find(&k, (struct tensor_id){3, i}, DERIVED_STATS) != NULL, i > 0);
     }
     CU_ASSERT_EQUAL(k.bytes, 200);
-    CU_ASSERT_TRUE(kept_has(&k, other, DERIVED_SHA256));
+    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, other, DERIVED_SHA256));
     kept_free(&k);
 }
 
@@ -309,16 +307,16 @@ static void test_kept_most(void)
     struct kept k = KEPT_NONE;
     enum { SIZE = 10 << 20 };
     for (uint32_t i = 0; i < 6; i++)
-        put(&k, (struct kept_key){i, 0}, DERIVED_PICTURE, SIZE);
-    blob_unref(kept_blob(&k, (struct kept_key){0, 0}, DERIVED_PICTURE));
-    put(&k, (struct kept_key){6, 0}, DERIVED_PICTURE, SIZE);
-    CU_ASSERT_TRUE(kept_has(&k, (struct kept_key){0, 0}, DERIVED_PICTURE));
-    CU_ASSERT_FALSE(kept_has(&k, (struct kept_key){1, 0}, DERIVED_PICTURE));
+        put(&k, (struct tensor_id){i, 0}, DERIVED_PICTURE, SIZE);
+    result_unref(kept_use(&k, (struct tensor_id){0, 0}, DERIVED_PICTURE));
+    put(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE, SIZE);
+    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){0, 0}, DERIVED_PICTURE));
+    CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){1, 0}, DERIVED_PICTURE));
     CU_ASSERT_EQUAL(k.bytes, (size_t)6 * SIZE);
-    put(&k, (struct kept_key){7, 0}, DERIVED_PICTURE,
+    put(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE,
         KEPT_BYTES + 1); /* the newest stays in any case */
-    CU_ASSERT_TRUE(kept_has(&k, (struct kept_key){7, 0}, DERIVED_PICTURE));
-    CU_ASSERT_FALSE(kept_has(&k, (struct kept_key){6, 0}, DERIVED_PICTURE));
+    CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE));
+    CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE));
     kept_free(&k);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "derive/digest.h"
 #include "derive/picture.h"
 #include "tree_image.h"
 
