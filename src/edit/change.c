@@ -2,6 +2,7 @@
 /* Operations on keys, and the entries that they make of the header: see change.h. */
 #include "edit/change.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,6 @@ static int refuse(struct err *e, int code, struct name name, const char *why)
 {
     char shown[SHOW_MAX];
     return err_set(e, code, "key '%s': %s", show(shown, name.p, name.n), why);
-}
-
-static int no_memory(struct err *e)
-{
-    return err_set(e, -ENOMEM, "no memory for the edit");
 }
 
 static int check_name(struct name name, struct err *e)
@@ -51,116 +47,183 @@ int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint
     return 0;
 }
 
-/* ---- operations ---- */
+/* ---- values ---- */
 
-bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret)
+struct edit_value *edit_value_make(uint32_t type, struct buf *bytes)
 {
-    return slots_find(c, (struct name){key, n}, ret);
+    static _Atomic(uint64_t) count;
+    struct edit_value *v = calloc(1, sizeof(*v));
+    if (!v)
+        return NULL;
+    atomic_init(&v->refs, 1);
+    v->id = atomic_fetch_add(&count, 1);
+    v->type = type;
+    v->bytes = *bytes;
+    *bytes = BUF_INIT;
+    return v;
 }
 
-/* Of a key that may be new, or come back. */
-static int any_slot(struct edit_change *c, struct name name, uint64_t rank, uint32_t *ret)
+struct edit_value *edit_value_ref(struct edit_value *v)
 {
-    int r = slot_live(c, name, ret);
-    if (r != -ENOENT)
-        return r;
-    return *ret != EDIT_NONE ? slot_save(c, *ret) : slot_add(c, name, rank, ret);
+    if (v)
+        atomic_fetch_add(&v->refs, 1);
+    return v;
 }
 
-int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
-             uint64_t rank, struct err *e)
+void edit_value_unref(struct edit_value *v)
 {
-    struct name name = {key, key_len};
-    size_t mark = edit_mark(c);
-    uint32_t i;
-    int r = check_name(name, e);
-    if (r == 0)
-        r = edit_check_value(c->base, key, key_len, value->type, value->bytes.data,
-                             value->bytes.len, e);
-    if (r < 0)
-        return r;
-    if (any_slot(c, name, rank, &i) < 0)
-        return no_memory(e);
-    slot_set_value(c, i, value);
-    if (c->slot[i].gone)
-        slot_set_gone(c, i, false);
-    r = edit_check_size(c, e);
-    if (r < 0)
-        edit_undo(c, mark);
-    return r;
+    if (!v || atomic_fetch_sub(&v->refs, 1) != 1)
+        return;
+    buf_free(&v->bytes);
+    free(v);
 }
 
-int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
+/* ---- the change ---- */
+
+void edit_change_on(struct edit_change *c, const struct edit_base *base)
 {
-    struct name name = {key, key_len};
-    uint32_t i;
-    int r = check_name(name, e);
-    if (r < 0)
-        return r;
-    if (name_is(name, architecture_key))
-        return refuse(e, -EPERM, name, "cannot be removed");
-    r = slot_live(c, name, &i);
-    if (r < 0)
-        return r == -ENOENT ? refuse(e, r, name, "does not exist") : no_memory(e);
-    slot_set_value(c, i, NULL);
-    slot_set_gone(c, i, true);
-    return 0;
+    const struct gguf *g = base->g;
+    const uint32_t reserve = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
+    *c = (struct edit_change){.base = g,
+                              .rank = base->rank,
+                              .tensor_rank = base->tensor_rank,
+                              .ids = base->ids,
+                              .numbers = base->numbers,
+                              .bytes = g->head_len,
+                              .data = g->file_size - g->data_off};
+    if (reserve != EDIT_NONE) /* the plan makes a new one */
+        c->bytes -= g->kv[reserve].end - g->kv[reserve].off;
 }
 
-static int check_rename(const struct edit_change *c, struct name from, struct name to,
-                        struct err *e)
+void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank)
 {
-    uint32_t i;
-    int r = check_name(from, e);
-    if (r == 0)
-        r = check_name(to, e);
-    if (r < 0)
-        return r;
-    if (name_is(from, alignment_key) || name_is(to, alignment_key))
-        return refuse(e, -EINVAL, from, "general.alignment cannot be made or lost by renaming");
-    if (name_is(from, architecture_key))
-        return refuse(e, -EPERM, from, "cannot be renamed");
-    if (!edit_find(c, from.p, from.n, &i))
-        return refuse(e, -ENOENT, from, "does not exist");
-    bool same = from.n == to.n && memcmp(from.p, to.p, to.n) == 0;
-    if (!same && edit_find(c, to.p, to.n, &i))
-        return refuse(e, -EEXIST, to, "already exists");
-    return same;
+    edit_change_on(c, &(struct edit_base){.g = base, .rank = rank});
 }
 
-int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
-                size_t to_len, struct err *e)
+void edit_undo(struct edit_change *c, size_t mark)
 {
-    struct name old = {from, from_len}, now = {to, to_len};
-    size_t mark = edit_mark(c);
-    uint32_t i;
-    int r = check_rename(c, old, now, e);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    r = slot_live(c, old, &i);
-    if (r == 0)
-        r = slot_rename(c, i, now);
-    r = r < 0 ? no_memory(e) : edit_check_size(c, e);
-    if (r < 0)
-        edit_undo(c, mark);
-    return r;
+    assert(mark <= c->n_undo);
+    while (c->n_undo > mark)
+        slot_undo(c, &c->undo[--c->n_undo]);
+}
+
+void edit_keep(struct edit_change *c, size_t mark)
+{
+    assert(mark <= c->n_undo);
+    for (size_t i = 0; i < mark; i++)
+        slot_free(c->undo[i].was);
+    c->n_undo -= mark;
+    if (c->n_undo)
+        memmove(c->undo, c->undo + mark, c->n_undo * sizeof(*c->undo));
+}
+
+void edit_change_drop_values(struct edit_change *c)
+{
+    edit_keep(c, c->n_undo);
+    for (size_t i = 0; i < c->n; i++) {
+        edit_value_unref(c->slot[i]->value);
+        tensor_content_unref(c->slot[i]->content);
+        c->slot[i]->value = NULL;
+        c->slot[i]->content = NULL;
+    }
+}
+
+void edit_change_free(struct edit_change *c)
+{
+    edit_keep(c, c->n_undo);
+    for (size_t i = 0; i < c->n; i++)
+        slot_free(c->slot[i]);
+    table_free(&c->by_name);
+    table_free(&c->by_number);
+    free((void *)c->slot);
+    free((void *)c->slot_of);
+    free(c->undo);
+    *c = (struct edit_change){0};
 }
 
 static bool differs(const struct edit_change *c, const struct edit_slot *s)
 {
     if (s->old == EDIT_NONE)
         return !s->gone;
-    struct name name = base_name(c, s->old);
-    return s->gone || s->value || s->content || name.n != s->name_len ||
-           memcmp(name.p, s->name, name.n) != 0;
+    return s->gone || s->value || s->content ||
+           !name_same(base_name(c, s->kind, s->old), slot_name(s));
 }
 
 size_t edit_change_count(const struct edit_change *c, size_t most)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n && n < most; i++)
-        n += differs(c, &c->slot[i]);
-    return c->tensors && n < most ? n + edit_change_count(c->tensors, most - n) : n;
+        n += differs(c, c->slot[i]);
+    return n;
+}
+
+/* ---- operations ---- */
+
+bool edit_find(const struct edit_change *c, const void *key, size_t n, const struct edit_slot **ret)
+{
+    return slot_find(c, EDIT_KEY, (struct name){key, n}, ret);
+}
+
+int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
+             uint64_t rank, struct err *e)
+{
+    struct name name = {key, key_len};
+    int r = check_name(name, e);
+    if (r == 0)
+        r = edit_check_value(c->base, key, key_len, value->type, value->bytes.data,
+                             value->bytes.len, e);
+    if (r < 0)
+        return r;
+    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, rank);
+    if (s) {
+        edit_value_unref(s->value);
+        s->value = edit_value_ref(value);
+        s->gone = false;
+    }
+    return slot_end(c, s, e);
+}
+
+int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
+{
+    struct name name = {key, key_len};
+    const struct edit_slot *found;
+    int r = check_name(name, e);
+    if (r < 0)
+        return r;
+    if (name_is(name, architecture_key))
+        return refuse(e, -EPERM, name, "cannot be removed");
+    if (!slot_find(c, EDIT_KEY, name, &found))
+        return refuse(e, -ENOENT, name, "does not exist");
+    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, 0);
+    if (s) {
+        edit_value_unref(s->value);
+        s->value = NULL;
+        s->gone = true;
+    }
+    return slot_end(c, s, e);
+}
+
+int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
+                size_t to_len, struct err *e)
+{
+    struct name old = {from, from_len}, now = {to, to_len};
+    const struct edit_slot *found;
+    int r = check_name(old, e);
+    if (r == 0)
+        r = check_name(now, e);
+    if (r < 0)
+        return r;
+    if (name_is(old, alignment_key) || name_is(now, alignment_key))
+        return refuse(e, -EINVAL, old, "general.alignment cannot be made or lost by renaming");
+    if (name_is(old, architecture_key))
+        return refuse(e, -EPERM, old, "cannot be renamed");
+    if (!slot_find(c, EDIT_KEY, old, &found))
+        return refuse(e, -ENOENT, old, "does not exist");
+    if (name_same(old, now))
+        return 0;
+    if (slot_find(c, EDIT_KEY, now, &found))
+        return refuse(e, -EEXIST, now, "already exists");
+    return slot_end(c, slot_begin(c, EDIT_KEY, old, now, 0), e);
 }
 
 /* ---- entries ---- */
@@ -194,51 +257,45 @@ static void put_slot(struct edit_keys *k, const struct edit_change *c, const str
     k->entry[k->n++] = entry;
 }
 
-static void put_base(struct edit_keys *k, const struct edit_change *c, uint32_t kv)
-{
-    if (slot_of(c, kv) != EDIT_NONE || name_is(base_name(c, kv), KEY_RESERVE))
-        return;
-    k->entry[k->n++] = (struct edit_entry){
-        .off = c->base->kv[kv].off, .end = c->base->kv[kv].end, .rank = base_rank(c, kv)};
-}
-
 uint64_t edit_alignment(const struct edit_change *c)
 {
-    uint32_t i;
-    if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &i))
+    const struct edit_slot *s;
+    if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &s))
         return GGUF_DEFAULT_ALIGNMENT;
-    const struct edit_value *v = i == EDIT_NONE ? NULL : c->slot[i].value;
-    return v ? get_u32(v->bytes.data, c->base->fmt.big) : c->base->alignment;
+    return s && s->value ? get_u32(s->value->bytes.data, c->base->fmt.big) : c->base->alignment;
+}
+
+static int list_keys(struct slot_walk *w, struct edit_keys *k)
+{
+    const struct edit_change *c = w->c;
+    const struct edit_slot *s;
+    uint32_t i;
+    k->entry = malloc(((size_t)c->base->n_kv + c->n + 1) * sizeof(*k->entry));
+    if (!k->entry)
+        return -ENOMEM;
+    while (slot_walk_next(w, &s, &i)) {
+        const struct gguf_kv *kv = &c->base->kv[i];
+        if (s)
+            put_slot(k, c, s);
+        else if (!name_is(base_name(c, EDIT_KEY, i), KEY_RESERVE))
+            k->entry[k->n++] = (struct edit_entry){
+                .off = kv->off, .end = kv->end, .rank = base_rank(c, EDIT_KEY, i)};
+    }
+    k->alignment = edit_alignment(c);
+    return buf_error(&k->bytes);
 }
 
 int edit_change_keys(const struct edit_change *c, struct edit_keys *ret)
 {
-    size_t most = (size_t)c->base->n_kv + c->n + 1, at = 0;
-    struct edit_keys k = {.entry = malloc(most * sizeof(*k.entry))};
-    struct ranked *list = malloc((c->n + 1) * sizeof(*list));
-    if (!k.entry || !list) {
-        free(list);
-        edit_keys_free(&k);
-        return -ENOMEM;
-    }
-    size_t slots = slots_by_rank(c, list);
-    for (uint32_t kv = 0; kv < c->base->n_kv; kv++) {
-        uint64_t rank = base_rank(c, kv);
-        for (; at < slots && list[at].rank < rank; at++)
-            put_slot(&k, c, &c->slot[list[at].slot]);
-        put_base(&k, c, kv);
-    }
-    for (; at < slots; at++)
-        put_slot(&k, c, &c->slot[list[at].slot]);
-    free(list);
-    int r = buf_error(&k.bytes);
-    if (r < 0) {
-        edit_keys_free(&k);
-        return r;
-    }
-    k.alignment = edit_alignment(c);
-    *ret = k;
-    return 0;
+    struct slot_walk w;
+    *ret = EDIT_KEYS_INIT;
+    int r = slot_walk_begin(&w, c, EDIT_KEY);
+    if (r == 0)
+        r = list_keys(&w, ret);
+    slot_walk_end(&w);
+    if (r < 0)
+        edit_keys_free(ret);
+    return r;
 }
 
 void edit_keys_free(struct edit_keys *k)

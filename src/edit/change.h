@@ -18,7 +18,8 @@
  * changes and when it is renamed. A key that comes back after its removal gets the rank that the
  * caller gives, or, within one change, the one that it had.
  *
- * Undo: every operation can be taken back until edit_keep().
+ * Undo: every operation can be taken back until edit_keep(): it has put one slot in the place of another, and puts that
+ * back.
  *
  * Refused, with nothing changed: the program's own keys, `split.*` and `ggufs.reserve` (-EPERM);
  * general.architecture removed or renamed (-EPERM); general.alignment other than a u32 that is a
@@ -39,6 +40,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/hash.h"
 #include "model/content.h"
 #include "gguf/gguf.h"
 #include "model/ids.h"
@@ -72,23 +74,31 @@ struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
 struct edit_value *edit_value_ref(struct edit_value *v);
 void edit_value_unref(struct edit_value *v); /* may be NULL */
 
-/* A key, or a tensor, that some operation has touched. */
+enum edit_what { EDIT_KEY, EDIT_TENSOR };
+
+/* A key, or a tensor, that some operation has touched, as the last one left it: an operation puts another slot in its
+ * place. */
 struct edit_slot {
-    char *name; /* owned; not NUL-terminated */
-    size_t name_len;
-    uint64_t hash;
+    struct link by_name;   /* first */
+    struct link by_number; /* of a tensor */
+    enum edit_what kind;
+    bool gone;       /* removed */
+    uint32_t old;    /* number in the base; EDIT_NONE: a new one, also under an old name */
+    uint32_t at;     /* its place in the change */
+    uint64_t serial; /* rises with each operation */
+    uint64_t rank;
     struct edit_value *value;       /* of a key: a reference; NULL: the base's */
     struct tensor_content *content; /* of a tensor: the same */
     struct tensor_id id;            /* of a tensor: which one it is */
-    uint64_t rank;
-    uint32_t old;  /* number in the base; EDIT_NONE: a new one */
-    uint32_t next; /* slot in the same bucket */
-    bool gone;     /* removed */
-    bool named;    /* found by its name */
-    bool again;    /* a tensor that was removed, and another one added under its name */
+    size_t name_len;
+    char name[]; /* with a NUL behind it */
 };
 
-struct edit_undo;
+/* What an operation has done: slot `at` was this one. */
+struct edit_undo {
+    uint32_t at;
+    struct edit_slot *was; /* owned; NULL: there was none */
+};
 
 struct edit_change {
     const struct gguf *base; /* must outlive the change */
@@ -97,22 +107,18 @@ struct edit_change {
     const uint64_t *tensor_rank; /* the same of its tensors */
     const struct ids *ids;       /* as in struct edit_base */
     atomic_uint *numbers;        /* the same */
-    struct edit_slot *slot;      /* owned; in the order in which they were first touched */
+    struct edit_slot **slot;     /* owned; in the order in which they were first touched */
     size_t n, cap;
-    uint32_t *bucket;  /* owned: first slot of each chain, or EDIT_NONE */
-    size_t buckets;    /* 0 or a power of two */
-    uint32_t *slot_of; /* owned: by key of the base, its slot or EDIT_NONE; NULL: none touched */
-    struct edit_undo *undo; /* owned: since edit_keep() */
+    size_t tensors;                  /* how many of them are of tensors */
+    struct table by_name, by_number; /* of all; of those of tensors */
+    struct edit_slot **slot_of; /* owned: by number in the base, keys before tensors; or NULL */
+    struct edit_undo *undo;     /* owned: since edit_keep() */
     size_t n_undo, cap_undo;
-    uint64_t bytes;   /* of all entries of the new header, without the reserve */
-    uint64_t data;    /* of tensors: bytes of all of them, ... */
-    uint64_t fresh;   /* ... and of those that drafts have */
-    size_t moves;     /* tensors that are removed or resized, or were added before others */
-    uint64_t version; /* rises with every operation and every undo */
-    bool of_tensors;  /* what the slots are */
-    /* Owned: the same for tensors (tensors.h), whose entries are infos; NULL: none was touched. Its
-     * undo list belongs to the operations that this one's undo list notes. */
-    struct edit_change *tensors;
+    uint64_t bytes;  /* of the new header, without reserve and padding */
+    uint64_t data;   /* of tensors, with the padding that the base has, ... */
+    uint64_t fresh;  /* ... and of those that drafts have */
+    size_t moves;    /* tensors that are removed or resized, or were added before others */
+    uint64_t serial; /* of the last operation */
 };
 
 /* A model that is edited. All of it must outlive the change. */
@@ -137,6 +143,12 @@ int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct e
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e);
 
+/* True if nothing was changed, or all was taken back. */
+static inline bool edit_change_is_empty(const struct edit_change *c)
+{
+    return c->n == 0;
+}
+
 /* Operations can be taken back to where edit_mark() stood, as long as they were not kept. */
 static inline size_t edit_mark(const struct edit_change *c)
 {
@@ -153,8 +165,9 @@ void edit_change_drop_values(struct edit_change *c);
  * if there are as many. */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 
-/* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */
-bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret);
+/* The slot of a key: *ret is NULL if no operation has touched it. False: there is no such key. */
+bool edit_find(const struct edit_change *c, const void *key, size_t n,
+               const struct edit_slot **ret);
 
 /* The alignment that is in force after the change. */
 uint64_t edit_alignment(const struct edit_change *c);

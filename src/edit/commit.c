@@ -171,13 +171,12 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
 static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
                                    const struct edit_disk *d)
 {
-    const struct edit_change *t = c->tensors;
     if (o->strategy != EDIT_AUTO)
         return o->strategy;
     if (d->clone == EDIT_CLONE_YES && edit_change_applies(c, o, EDIT_REFLINK, NULL) >= 0)
         return EDIT_REFLINK;
-    const uint64_t size = c->bytes + (t ? t->data : c->base->file_size - c->base->data_off);
-    const bool little = !t || t->fresh <= min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART);
+    const uint64_t size = c->bytes + c->data;
+    const bool little = c->fresh <= min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART);
     if (little && !d->linked && size > EDIT_INPLACE_FROM &&
         edit_change_applies(c, o, EDIT_INPLACE, NULL) == 0)
         return EDIT_INPLACE;
@@ -187,11 +186,8 @@ static enum edit_strategy expected(const struct edit_change *c, const struct edi
 int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e)
 {
-    const struct edit_change *t = c->tensors;
-    const uint64_t head = c->bytes + (t ? t->bytes : c->base->head_len - c->base->info_off),
-                   data = t ? t->data : c->base->file_size - c->base->data_off;
     *ret = expected(c, o, d);
-    const uint64_t needed = room_for(d, *ret, head + data, head, t ? t->fresh : 0);
+    const uint64_t needed = room_for(d, *ret, c->bytes + c->data, c->bytes, c->fresh);
     return d->known ? check_room(d, needed, *ret, e) : 0;
 }
 

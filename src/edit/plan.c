@@ -35,7 +35,7 @@ struct layout {
 /* Bytes of a tensor of the new file. */
 static inline uint64_t info_size(const struct layout *d, const struct edit_tensor *t)
 {
-    return t->content ? t->content->nbytes : d->g->tensor[t->place].nbytes;
+    return t->content ? t->content->nbytes : d->g->tensor[t->old].nbytes;
 }
 
 int edit_allowed(const struct gguf *g, struct err *e)
@@ -65,13 +65,6 @@ static bool is_regular(const struct gguf *g)
 }
 
 /* ---- where the data begins, and the reserve: R1, R2 ---- */
-
-/* What the change has counted. */
-static uint64_t bare_length(const struct edit_change *c)
-{
-    const uint64_t infos = c->tensors ? c->tensors->bytes : c->base->head_len - c->base->info_off;
-    return 8 + 2 * 8 + c->bytes + infos;
-}
 
 /* Network file systems name their favourite transfer size instead, which says nothing. */
 uint32_t edit_block(const struct edit_options *o)
@@ -150,7 +143,7 @@ static void weigh(const struct layout *d, struct lean *l)
     uint64_t block = d->p->block, align = d->keys->alignment, at = 0;
     for (size_t i = 0; i < d->n; i++) {
         uint64_t kept = kept_bytes(d, &d->info[i]);
-        uint64_t old = kept ? d->g->tensor[d->info[i].place].off : 0;
+        uint64_t old = kept ? d->g->tensor[d->info[i].old].off : 0;
         if ((old - at) % align == 0) {
             uint64_t lean = (old - at) & (block - 1);
             l->weight[lean / align] += kept;
@@ -266,7 +259,7 @@ static void put_infos(struct buf *b, const struct layout *d)
         if (t->content && t->content->shape.n_dims) {
             put_shape(b, &t->content->shape, big);
         } else {
-            const struct gguf_tensor *old = &d->g->tensor[t->place];
+            const struct gguf_tensor *old = &d->g->tensor[t->old];
             buf_add(b, d->g->head + old->dims_off - 4, 4 + (size_t)old->n_dims * 8 + 4);
         }
         buf_uint(b, at, 8, big);
@@ -293,7 +286,7 @@ static int make_head(const struct layout *d, struct err *e)
 /* True if the size of a tensor of the new file is known from its old place alone. */
 static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
 {
-    return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->place]);
+    return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->old]);
 }
 
 /* Zeros after tensor i. */
@@ -323,7 +316,7 @@ static void add_draft(const struct layout *d, const struct tensor_piece *piece)
 static void add_old(const struct layout *d, const struct edit_tensor *t, uint64_t lo, uint64_t hi)
 {
     if (lo < hi)
-        image_add_file(d->p->image, EDIT_OLD_FILE, d->g->tensor[t->place].off + lo, hi - lo);
+        image_add_file(d->p->image, EDIT_OLD_FILE, d->g->tensor[t->old].off + lo, hi - lo);
 }
 
 static void add_tensor(const struct layout *d, const struct edit_tensor *t)
@@ -361,7 +354,7 @@ static bool shrinks(const struct layout *d)
 {
     for (size_t i = 0; i < d->n; i++) {
         const struct edit_tensor *t = &d->info[i];
-        if (t->place != EDIT_NONE && info_size(d, t) < d->g->tensor[t->place].nbytes)
+        if (t->old != EDIT_NONE && info_size(d, t) < d->g->tensor[t->old].nbytes)
             return true;
     }
     return false;
@@ -503,7 +496,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                        "general.alignment is %llu: files with more than 1 MiB are not "
                        "edited, but for that key",
                        (unsigned long long)keys.alignment);
-    struct layout d = {.g = g, .o = o, .keys = &keys, .p = &p, .bare = bare_length(c)};
+    struct layout d = {.g = g, .o = o, .keys = &keys, .p = &p, .bare = c->bytes};
     r = edit_change_tensors(c, &p.tensor, &p.n_tensors);
     if (r < 0)
         return err_set(e, r, "no memory for the new header");
@@ -542,13 +535,11 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
                         enum edit_strategy how, struct err *e)
 {
     const struct gguf *g = c->base;
-    const struct edit_change *t = c->tensors;
-    if (g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment || (t && t->moves))
+    if (g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment || c->moves)
         return 1;
     struct edit_plan p = EDIT_PLAN_INIT;
     const struct edit_keys keys = {.alignment = g->alignment};
-    struct layout d = {
-        .g = g, .o = o, .keys = &keys, .p = &p, .n = g->n_tensors, .bare = bare_length(c)};
+    struct layout d = {.g = g, .o = o, .keys = &keys, .p = &p, .n = g->n_tensors, .bare = c->bytes};
     (void)lay_data(&d);
     return applies(how, d.data_off == g->data_off,
                    ((d.data_off - g->data_off) & (p.block - 1)) == 0, e);

@@ -31,22 +31,14 @@ bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uin
            memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
 }
 
-/* Give a slot the value of a key of `keys`. */
-static int set_value(struct edit_change *c, uint32_t i, const struct gguf *keys,
-                     const struct gguf_kv *kv)
+/* The value of a key of `keys`, for a slot. */
+static int set_value(struct edit_slot *s, const struct gguf *keys, const struct gguf_kv *kv)
 {
     CLEANUP(buf_free) struct buf bytes = BUF_INIT;
     buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
-    if (buf_error(&bytes))
-        return -ENOMEM;
-    struct edit_value *v = edit_value_make(kv->type, &bytes);
-    if (!v)
-        return -ENOMEM;
-    slot_set_value(c, i, v);
-    edit_value_unref(v);
-    if (c->slot[i].gone)
-        slot_set_gone(c, i, false);
-    return 0;
+    s->value = buf_error(&bytes) ? NULL : edit_value_make(kv->type, &bytes);
+    s->gone = false;
+    return s->value ? 0 : -ENOMEM;
 }
 
 /* ---- all of them ---- */
@@ -60,7 +52,7 @@ struct at {
 static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 {
     at->rank = rank;
-    while (at->next < c->base->n_kv && base_rank(c, at->next) <= rank)
+    while (at->next < c->base->n_kv && base_rank(c, EDIT_KEY, at->next) <= rank)
         at->next++;
 }
 
@@ -72,7 +64,7 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
     const bool last = at->next == c->base->n_kv;
-    const uint64_t next = last ? UINT64_MAX : base_rank(c, at->next);
+    const uint64_t next = last ? UINT64_MAX : base_rank(c, EDIT_KEY, at->next);
     const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
     if (last)
         at->rank += EDIT_RANK_STEP;
@@ -87,32 +79,37 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
 {
     const struct gguf_kv *kv = &keys->kv[k];
     struct name name = {gguf_key(keys, kv), kv->key_len};
-    uint32_t old = gguf_find_key(c->base, name.p, name.n), i;
+    uint32_t old = gguf_find_key(c->base, name.p, name.n);
     bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->base, old, keys, k);
-    bool stays = exists && base_rank(c, old) > at->rank;
+    bool stays = exists && base_rank(c, EDIT_KEY, old) > at->rank;
     if (stays)
-        pass(c, at, base_rank(c, old));
+        pass(c, at, base_rank(c, EDIT_KEY, old));
     if (stays && same)
         return 0;
     uint64_t rank = stays ? at->rank : rank_here(c, at, keys->n_kv - k);
-    int r = exists ? slot_touch(c, old, &i) : slot_add(c, name, rank, &i);
-    if (r < 0)
-        return r;
-    c->slot[i].rank = rank;
-    return same ? 0 : set_value(c, i, keys, kv);
+    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, rank);
+    if (!s)
+        return -ENOMEM;
+    s->rank = rank;
+    if (!same && set_value(s, keys, kv) < 0) {
+        slot_free(s);
+        return -ENOMEM;
+    }
+    return slot_put(c, s);
 }
 
 static int remove_others(struct edit_change *c, const struct gguf *keys)
 {
     int r = 0;
     for (uint32_t kv = 0; kv < c->base->n_kv && r == 0; kv++) {
-        uint32_t i;
-        struct name name = base_name(c, kv);
+        struct name name = base_name(c, EDIT_KEY, kv);
         if (edit_key_is_own(c->base, kv) || gguf_find_key(keys, name.p, name.n) != EDIT_NONE)
             continue;
-        r = slot_touch(c, kv, &i);
-        if (r == 0)
-            slot_set_gone(c, i, true);
+        struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, 0);
+        if (!s)
+            return -ENOMEM;
+        s->gone = true;
+        r = slot_put(c, s);
     }
     return r;
 }

@@ -11,71 +11,67 @@ struct name {
     size_t n;
 };
 
-/* The name of key or tensor i of the base. */
-static inline struct name base_name(const struct edit_change *c, uint32_t i)
-{
-    const struct gguf *g = c->base;
-    if (c->of_tensors)
-        return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
-    return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
-}
-
-/* How many the base has. */
-static inline uint32_t base_count(const struct edit_change *c)
-{
-    return c->of_tensors ? c->base->n_tensors : c->base->n_kv;
-}
-
-/* The slot of key or tensor i of the base; EDIT_NONE: none has touched it. */
-static inline uint32_t slot_of(const struct edit_change *c, uint32_t i)
-{
-    return c->slot_of ? c->slot_of[i] : EDIT_NONE;
-}
-
-static inline uint64_t base_rank(const struct edit_change *c, uint32_t i)
-{
-    return c->rank ? c->rank[i] : edit_first_rank(i);
-}
+bool name_is(struct name a, const char *text);
+bool name_same(struct name a, struct name b);
 
 static inline struct name slot_name(const struct edit_slot *s)
 {
     return (struct name){s->name, s->name_len};
 }
 
-bool name_is(struct name a, const char *text);
+/* Of key or tensor i of the base: its name and rank. */
+struct name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i);
+static inline uint64_t base_rank(const struct edit_change *c, enum edit_what kind, uint32_t i)
+{
+    const uint64_t *rank = kind == EDIT_KEY ? c->rank : c->tensor_rank;
+    return rank ? rank[i] : edit_first_rank(i);
+}
 
-/* The slot that answers to a name: a live one if there is one, else of a removed key; EDIT_NONE. */
-uint32_t slot_named(const struct edit_change *c, struct name name);
+/* Its slot; NULL: none has touched it. */
+static inline struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kind,
+                                        uint32_t i)
+{
+    return c->slot_of ? c->slot_of[kind == EDIT_KEY ? i : c->base->n_kv + i] : NULL;
+}
 
-/* Make a slot for key `kv` of the base, which has none. Undo drops it. 0, -ENOMEM. */
-int slot_touch(struct edit_change *c, uint32_t kv, uint32_t *ret);
-/* Make a slot for a key that the base does not have. 0, -ENOMEM. */
-int slot_add(struct edit_change *c, struct name name, uint64_t rank, uint32_t *ret);
-/* Remember what a slot is now, for edit_undo(). 0, -ENOMEM. */
-int slot_save(struct edit_change *c, uint32_t i);
-/* Change a slot. slot_rename: 0, -ENOMEM. */
-void slot_set_gone(struct edit_change *c, uint32_t i, bool gone);
-void slot_set_value(struct edit_change *c, uint32_t i, struct edit_value *v);
-void slot_set_content(struct edit_change *c, uint32_t i, struct tensor_content *k);
-int slot_rename(struct edit_change *c, uint32_t i, struct name to);
+/* The slot that answers to a name: that of what has it, else of what had it last and is gone; NULL. True: something
+ * has the name after the change. */
+bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
+               const struct edit_slot **ret);
 
-/* As edit_find(), of keys or tensors. */
-bool slots_find(const struct edit_change *c, struct name name, uint32_t *ret);
 /*
- * The slot of a key or tensor that exists after the change, made if it has none. -ENOENT, -ENOMEM.
+ * An operation changes a copy of a slot, and puts it.
+ *
+ * slot_begin: a copy of the one that slot_find() finds, or a first one of what the base has, or one of this rank of
+ * something new, which is gone. slot_new: always the last. `to`: the name that it gets. NULL: no memory.
+ * slot_end: takes it in any case. 0; -EFBIG if the header without reserve and padding is over GGUF_MAX_HEADER, -ENOMEM:
+ * nothing changed.
  */
-int slot_live(struct edit_change *c, struct name name, uint32_t *ret);
-/* Get the overlay of tensors, or make it. An operation on it begins. 0, -ENOMEM. */
-int slots_of_tensors(struct edit_change *c, struct edit_change **ret);
-/* 0; -EFBIG if the header without reserve and padding is over GGUF_MAX_HEADER. */
+struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind, struct name name,
+                             struct name to, uint64_t rank);
+struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank);
+int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e);
+/* The same without a line, and without looking at the size: edit_check_size() is called later. */
+int slot_put(struct edit_change *c, struct edit_slot *s);
 int edit_check_size(const struct edit_change *c, struct err *e);
+void slot_free(struct edit_slot *s); /* may be NULL */
 
-struct ranked {
-    uint64_t rank;
-    uint32_t slot;
+/* Put slot `at` back as it was. */
+void slot_undo(struct edit_change *c, const struct edit_undo *u);
+
+/* All keys or tensors after the change, by rank. */
+struct slot_walk {
+    const struct edit_change *c;
+    enum edit_what kind;
+    struct edit_slot **list; /* owned: the slots that are not gone */
+    size_t at, n;
+    uint32_t i; /* of the base */
 };
 
-/* The slots that are not gone, by rank, into a list with room for all. Returns how many. */
-size_t slots_by_rank(const struct edit_change *c, struct ranked *list);
+/* 0, -ENOMEM. */
+int slot_walk_begin(struct slot_walk *w, const struct edit_change *c, enum edit_what kind);
+/* *ret: its slot; NULL: it is number *old of the base. False: no more. */
+bool slot_walk_next(struct slot_walk *w, const struct edit_slot **ret, uint32_t *old);
+void slot_walk_end(struct slot_walk *w);
 
 #endif

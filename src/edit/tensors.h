@@ -28,8 +28,6 @@
 struct edit_tensor {
     struct tensor_id id;
     uint32_t old; /* its place in the base; EDIT_NONE: a new one, also under an old name */
-    uint32_t
-        place; /* the place in the base of the tensor that has the bytes which are not changed */
     uint64_t nbytes;
     uint64_t rank;
     const char *name; /* in the base or the change */
@@ -60,8 +58,5 @@ int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
 
 /* All tensors after the change, in the order of the new file; both must outlive it. 0, -ENOMEM. */
 int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n);
-
-/* True if nothing was changed, or all was taken back. */
-bool edit_change_is_empty(const struct edit_change *c);
 
 #endif

@@ -504,7 +504,9 @@ void batch_follow(struct live *l, const struct edit_change *c)
 {
     assert(lock_held(&l->lock));
     for (size_t i = 0; i < c->n; i++) {
-        const struct edit_slot *s = &c->slot[i];
+        const struct edit_slot *s = c->slot[i];
+        if (s->kind != EDIT_KEY)
+            continue;
         follow(l, names_find_key(&l->names, s->name, s->name_len));
         if (s->old == EDIT_NONE)
             continue;
@@ -536,11 +538,11 @@ static int copy_snapshot(struct live *l, const struct snapshot *from, struct sna
 static void renew_ids(struct live *l, const struct edit_change *c, struct tensor_id *of)
 {
     const struct snapshot *disk = l->disk;
-    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        const uint32_t old = c->tensors->slot[i].old;
-        const uint32_t at = old == EDIT_NONE ? IDS_NONE
-                                             : ids_find(disk->ids, disk->gguf->n_tensors,
-                                                        ids_of(c->ids, old).number);
+    for (size_t i = 0; i < c->n; i++) {
+        const struct edit_slot *s = c->slot[i];
+        const uint32_t at = s->kind != EDIT_TENSOR
+                                ? IDS_NONE
+                                : ids_find(disk->ids, disk->gguf->n_tensors, s->id.number);
         if (at == IDS_NONE)
             continue;
         of[at].version = atomic_fetch_add(&l->newest->numbers, 1);
@@ -550,7 +552,7 @@ static void renew_ids(struct live *l, const struct edit_change *c, struct tensor
 
 static bool has_tensors(const struct batch *b)
 {
-    return b && b->change.tensors && b->change.tensors->n;
+    return b && b->change.tensors;
 }
 
 /* Both are lost: each tensor of l->disk that they were to change gets a new version. The kernel may have kept what
@@ -665,7 +667,7 @@ static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 }
 
 /* What an edit does to a key, for the log; nothing if that is nothing. */
-static void note_slot(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
+static void note_key(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];
     const struct gguf_format *fmt = &c->base->fmt;
@@ -715,26 +717,19 @@ static void note_tensor(const struct edit_change *c, const struct edit_slot *s, 
     uint64_t n = 0;
     for (size_t i = 0; i < s->content->n; i++)
         n += s->content->piece[i].len;
-    buf_printf(out, "%stensors/%s: %s%llu bytes", renamed ? "; " : "", name,
-               t && !s->again ? "" : "new, ", (unsigned long long)n);
-}
-
-static void end_note(struct buf *out, size_t before)
-{
-    if (out->len > before)
-        buf_char(out, '\0');
+    buf_printf(out, "%stensors/%s: %s%llu bytes", renamed ? "; " : "", name, t ? "" : "new, ",
+               (unsigned long long)n);
 }
 
 void notes_all(const struct edit_change *c, struct buf *out)
 {
-    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
-        size_t before = out->len;
-        note_tensor(c->tensors, &c->tensors->slot[i], out);
-        end_note(out, before);
-    }
     for (size_t i = 0; i < c->n; i++) {
-        size_t before = out->len;
-        note_slot(c, &c->slot[i], out);
-        end_note(out, before);
+        const size_t before = out->len;
+        if (c->slot[i]->kind == EDIT_TENSOR)
+            note_tensor(c, c->slot[i], out);
+        else
+            note_key(c, c->slot[i], out);
+        if (out->len > before)
+            buf_char(out, '\0');
     }
 }

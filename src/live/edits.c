@@ -19,10 +19,9 @@
 /* The slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
 static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
 {
-    uint32_t i = EDIT_NONE;
-    const struct edit_change *c = &l->next.change;
-    *stored = x->key && edit_find(c, x->key, x->key_len, &i);
-    return i == EDIT_NONE ? NULL : &c->slot[i];
+    const struct edit_slot *s = NULL;
+    *stored = x->key && edit_find(&l->next.change, x->key, x->key_len, &s);
+    return s;
 }
 
 bool stored_has(const struct live *l, const struct name *x)

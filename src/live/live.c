@@ -537,8 +537,8 @@ static int note_names(struct live *l, struct err *e)
     struct edit_change *c = &l->next.change;
     char shown[SHOW_MAX];
     for (size_t i = 0; i < c->n; i++) {
-        const struct edit_slot *s = &c->slot[i];
-        if (!s->gone && !s->value) /* it only moves */
+        const struct edit_slot *s = c->slot[i];
+        if (s->kind != EDIT_KEY || (!s->gone && !s->value)) /* it only moves */
             continue;
         struct name *x = names_get_key(&l->names, s->name, s->name_len);
         if (!x || name_keep_spare(&l->names, x) < 0)
@@ -557,8 +557,8 @@ static void raise_ranks(struct live *l)
 {
     const struct edit_change *c = &l->next.change;
     for (size_t i = 0; i < c->n; i++)
-        if (!c->slot[i].gone && c->slot[i].rank >= l->ranks)
-            l->ranks = c->slot[i].rank + EDIT_RANK_STEP;
+        if (c->slot[i]->kind == EDIT_KEY && !c->slot[i]->gone && c->slot[i]->rank >= l->ranks)
+            l->ranks = c->slot[i]->rank + EDIT_RANK_STEP;
 }
 
 /* ---- the edit ---- */

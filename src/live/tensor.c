@@ -151,58 +151,48 @@ void tensors_follow(struct live *l)
             object_event(&l->objects, o, OBJECT_BACK);
 }
 
-/* The objects of a slot: the tensor that it has, and one that it removed; or NULL. `added`: the first is new. */
-static void objects_of(const struct live *l, const struct edit_change *c, const struct edit_slot *s,
-                       struct object *ret[2], bool *added)
+/* The object of a slot, or NULL. */
+static struct object *object_of(const struct live *l, const struct edit_slot *s)
 {
-    *added = s->old == EDIT_NONE || s->again;
-    ret[0] = object_find(&l->objects, s->id.number);
-    ret[1] = s->again ? object_find(&l->objects, ids_of(c->ids, s->old).number) : NULL;
+    return s->kind == EDIT_TENSOR ? object_find(&l->objects, s->id.number) : NULL;
 }
 
 void tensors_lost(struct live *l, const struct batch *b)
 {
-    const struct edit_change *c = b->change.tensors;
-    struct object *of[2];
-    bool added;
+    const struct edit_change *c = &b->change;
+    struct object *o;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c && i < c->n; i++) {
-        objects_of(l, c, &c->slot[i], of, &added);
-        for (size_t k = 0; k < COUNT(of); k++)
-            if (of[k])
-                of[k]->losses++;
-    }
+    for (size_t i = 0; i < c->n; i++)
+        if ((o = object_of(l, c->slot[i])))
+            o->losses++;
 }
 
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
 {
-    const struct edit_change *c = b->change.tensors;
-    struct object *of[2];
-    bool added;
+    const struct edit_change *c = &b->change;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c && i < c->n; i++) {
-        const struct edit_slot *s = &c->slot[i];
-        objects_of(l, c, s, of, &added);
-        if (added && of[0] && !s->gone) {
-            (void)object_set_name(&l->objects, of[0], s->name, s->name_len);
-            object_event(&l->objects, of[0], OBJECT_LOSE);
-            of[0]->lost = e->code;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct edit_slot *s = c->slot[i];
+        struct object *o = object_of(l, s);
+        if (o && s->old == EDIT_NONE && !s->gone) {
+            (void)object_set_name(&l->objects, o, s->name, s->name_len);
+            object_event(&l->objects, o, OBJECT_LOSE);
+            o->lost = e->code;
         }
-        for (size_t k = 0; k < COUNT(of); k++)
-            if (of[k])
-                object_set_error(&l->objects, of[k], e->msg);
+        if (o)
+            object_set_error(&l->objects, o, e->msg);
     }
 }
 
 struct draft *tensors_landed(struct live *l, const struct batch *b)
 {
-    const struct edit_change *c = b->change.tensors;
+    const struct edit_change *c = &b->change;
     struct draft *dead = NULL;
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c && i < c->n; i++) {
-        const struct edit_slot *s = &c->slot[i];
-        if (s->old != EDIT_NONE && (s->gone || s->again))
-            dead = view_helpers_drop(l, ids_of(c->ids, s->old).number, dead);
+    for (size_t i = 0; i < c->n; i++) {
+        const struct edit_slot *s = c->slot[i];
+        if (s->kind == EDIT_TENSOR && s->gone && s->old != EDIT_NONE)
+            dead = view_helpers_drop(l, s->id.number, dead);
     }
     return dead;
 }

@@ -93,7 +93,9 @@ static void log_edits(const struct live *l, const struct job *b, int r)
 static void mark_keys(struct live *l, const struct edit_change *c, const struct err *e)
 {
     for (size_t i = 0; i < c->n; i++) {
-        struct name *x = names_find_key(&l->names, c->slot[i].name, c->slot[i].name_len);
+        const struct edit_slot *s = c->slot[i];
+        struct name *x =
+            s->kind == EDIT_KEY ? names_find_key(&l->names, s->name, s->name_len) : NULL;
         if (x)
             name_set_error(&l->names, x, e->msg);
     }

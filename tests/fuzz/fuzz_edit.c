@@ -129,7 +129,7 @@ static void add_op(struct script *s, const struct gguf *g, struct edit_change *c
 /* Whether some operation has named a key of the old model. */
 static bool touched(const struct edit_change *c, uint32_t kv)
 {
-    return c->slot_of && c->slot_of[kv] != EDIT_NONE;
+    return c->slot_of && c->slot_of[kv];
 }
 
 static void check_keys(const struct gguf *old, const struct gguf *new, const struct edit_change *c)

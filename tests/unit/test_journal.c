@@ -644,7 +644,7 @@ static void test_bounds(void)
     estimated(EDIT_CLONE_NO, g, EDIT_AUTO, 1, EDIT_INPLACE, 2);
     estimated(EDIT_CLONE_NO, g, EDIT_AUTO, 25 * mib, EDIT_INPLACE, 50 * mib);
     estimated(EDIT_CLONE_NO, g, EDIT_AUTO, 26 * mib, EDIT_COPY,
-              g->head_len - 24 + g->file_size - g->data_off); /* without counts and padding */
+              g->head_len + g->file_size - g->data_off); /* without padding */
     estimated(EDIT_CLONE_NO, g, EDIT_INPLACE, 26 * mib, EDIT_INPLACE, 52 * mib);
     estimated(EDIT_CLONE_YES, g, EDIT_AUTO, 26 * mib, EDIT_REFLINK, 26 * mib);
     edit_file_close(&f);
