@@ -365,24 +365,28 @@ static void judge(const struct layout *d)
 {
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
-    uint64_t mask = p->block - 1, cloned = 0;
+    uint64_t mask = p->block - 1, cloned = 0, moved = 0;
     bool still = true;
     for (size_t i = 0; i < p->image->n; i++) {
         const struct segment *s = &p->image->seg[i];
         if (s->from != IMAGE_FILE || s->no != EDIT_OLD_FILE)
             continue;
         still &= s->at == s->src;
-        if (((s->at - s->src) & mask) == 0)
+        if (((s->at ^ s->src) & mask) == 0) {
+            const uint64_t lo = (s->at + mask) & ~mask, hi = (s->at + s->len) & ~mask;
             cloned += s->len;
-        else
-            p->copied += s->len;
+            p->copied += s->len - (hi > lo ? hi - lo : 0);
+        } else {
+            moved += s->len;
+        }
     }
     bool stays =
         g->n_tensors > 0 && is_regular(g) && d->data_off == g->data_off && still && !shrinks(d);
     p->inplace = stays && (p->changed == 0 ? p->image->size == g->file_size
                                            : p->image->size >= g->file_size &&
                                                  !(g->anomalies & GGUF_ANOMALY_NO_TAIL));
-    p->clonable = p->copied == 0 || p->copied < cloned;
+    p->copied += moved;
+    p->clonable = moved == 0 || moved < cloned;
     uint64_t n = g->head_len;
     p->same = (p->inplace || (g->n_tensors == 0 && d->n == 0)) && p->changed == 0 &&
               p->image->size == g->file_size && memcmp(p->head.data, g->head, (size_t)n) == 0;

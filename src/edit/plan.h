@@ -88,7 +88,7 @@ struct edit_plan {
         inplace; /* the layout was regular, and no data moves: only the header differs, bytes of tensors, and
                           what is added at the end */
     bool clonable;     /* most old data moves by multiples of the block ... */
-    uint64_t copied;   /* ... but not these bytes */
+    uint64_t copied;   /* ... but not these bytes, some of blocks that are not whole */
     uint64_t changed;  /* bytes that come from drafts */
     uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
     struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */

@@ -157,15 +157,8 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
 /* ---- what is in it ---- */
 
 /*
- * Cloning takes whole blocks, tensors begin anywhere. A run of segments whose data moves by the same
- * distance is therefore cloned as one span of whole blocks, the padding between its tensors with
- * it; what sticks out at the ends is copied, padding that was not zero is wiped, and what the edit
- * changes is written over it. A run that moves by other distances is copied.
- *
- *     blocks    |       |       |       |       |
- *     run          [tensor][pad][tensor ]
- *     cloned            [---------------]
- *     copied       [---]
+ * Cloning takes whole blocks, tensors begin anywhere: of bytes that move by whole blocks those are cloned, and what sticks
+ * out at the ends is copied. Zeros, and holes of what is copied, are holes of the new file.
  */
 
 #define CHUNK ((size_t)16 << 20)  /* between two reports of progress */
@@ -173,12 +166,10 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
 
 struct move {
     const struct sys *sys;
-    const struct edit_plan *plan;
     const struct edit_hooks *hooks; /* may be NULL */
-    int from, to;
-    bool clones;   /* whole blocks of drafts are cloned, too */
-    uint64_t done; /* bytes of data, holes included */
-    uint64_t total;
+    int to;
+    uint64_t block;       /* what is cloned; 0: nothing is */
+    uint64_t done, total; /* bytes of data, holes included */
 };
 
 static int fail(struct err *e, int r, const char *what)
@@ -274,94 +265,34 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
     return 0;
 }
 
-static bool is_old(const struct segment *s)
+/* The same, with its whole blocks cloned where that can be. */
+static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n, bool draft)
 {
-    return s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE;
-}
-
-static int fd_of(const struct move *m, const struct segment *s)
-{
-    return is_old(s) ? m->from : m->plan->image->file[s->no].fd;
-}
-
-/*
- * A range of a draft, which stays as it is: its whole blocks are cloned, if they can be. Their bytes are
- * then written once, for the draft.
- */
-static int clone_draft(struct move *m, const struct segment *s)
-{
-    const uint64_t mask = m->plan->block - 1;
-    uint64_t lo = (s->at + mask) & ~mask, hi = (s->at + s->len) & ~mask;
-    int from = fd_of(m, s), r = -EOPNOTSUPP;
-    if (m->clones && ((s->at ^ s->src) & mask) == 0 && lo < hi)
-        r = m->sys->clone_range(m->sys, from, s->src + (lo - s->at), m->to, lo, hi - lo);
-    if (r < 0) /* whatever it is: to copy them shows */
-        return 1;
+    const uint64_t mask = m->block - 1, end = at + n;
+    uint64_t lo = min_u64((at + mask) & ~mask, end), hi = max_u64(end & ~mask, lo);
+    if (m->block == 0 || (at ^ src) & mask)
+        hi = lo = end;
+    int r = lo < hi ? m->sys->clone_range(m->sys, from, src + (lo - at), m->to, lo, hi - lo) : 0;
+    if (r < 0 && draft) { /* whatever it is: to copy them shows */
+        hi = lo = end;
+    } else if (r < 0) {
+        return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
+    }
     advance(m, hi - lo);
-    r = copy_bytes(m, from, s->src, s->at, lo - s->at);
-    return r < 0 ? r : copy_bytes(m, from, s->src + (hi - s->at), hi, s->at + s->len - hi);
-}
-
-/* Size and header, which is the first segment. */
-static int begin(struct move *m, struct err *e)
-{
-    const struct image *im = m->plan->image;
-    m->done = m->total = 0;
-    for (size_t i = 1; i < im->n; i++)
-        m->total += im->seg[i].from == IMAGE_ZERO ? 0 : im->seg[i].len;
-    int r = m->sys->ftruncate(m->sys, m->to, im->size);
-    if (r < 0)
-        return fail(e, r, "size the new file");
-    r = sys_write_all(m->sys, m->to, im->seg[0].bytes, (size_t)im->seg[0].len, 0);
-    return r < 0 ? fail(e, r, "write the new header") : 0;
+    r = copy_sparse(m, from, src, at, lo - at);
+    return r < 0 ? r : copy_sparse(m, from, src + (hi - at), hi, end - hi);
 }
 
 int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_hooks *h, struct err *e)
 {
     const uint64_t size = f->id.size;
-    struct move m = {.sys = f->sys, .hooks = h, .from = f->fd, .to = t->fd, .total = size};
+    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .total = size};
     if (f->clone != EDIT_CLONE_NO && f->sys->clone_range(f->sys, f->fd, 0, t->fd, 0, 0) == 0)
         return 0;
     int r = f->sys->ftruncate(f->sys, t->fd, size);
     if (r == 0)
         r = copy_sparse(&m, f->fd, 0, 0, size);
     return r < 0 ? fail(e, r, "copy the model") : 0;
-}
-
-/* Cloning. */
-
-/* A span of the new file, whole blocks; shift: what to add for the offset in the old one. */
-struct span {
-    uint64_t lo, hi, shift;
-};
-
-/* The run that begins at segment i; returns the segment after it. */
-static size_t find_run(const struct edit_plan *p, size_t i, struct span *ret)
-{
-    uint64_t shift = p->image->seg[i].src - p->image->seg[i].at,
-             end = p->image->seg[i].at + p->image->seg[i].len;
-    uint64_t mask = p->block - 1;
-    *ret = (struct span){.lo = (p->image->seg[i].at + mask) & ~mask, .shift = shift};
-    for (i++; i < p->image->n; i++) {
-        const struct segment *s = &p->image->seg[i];
-        if (is_old(s) && s->src - s->at != shift)
-            break;
-        if (is_old(s))
-            end = s->at + s->len;
-    }
-    ret->hi = end & ~mask;
-    if (ret->hi < ret->lo || shift & mask) /* nothing to clone */
-        ret->hi = ret->lo;
-    return i;
-}
-
-static int clone_span(struct move *m, const struct span *span)
-{
-    if (span->hi == span->lo)
-        return 0;
-    int r = m->sys->clone_range(m->sys, m->from, span->lo + span->shift, m->to, span->lo,
-                                span->hi - span->lo);
-    return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
 }
 
 /* Is [at, at + n) of a file zero? */
@@ -381,58 +312,26 @@ static int check_zero(const struct sys *s, int fd, uint64_t at, uint64_t n, bool
     return 0;
 }
 
-static int wipe(struct move *m, uint64_t lo, uint64_t hi)
-{
-    static const uint8_t zeros[4096];
-    bool zero = true;
-    int r = lo < hi ? check_zero(m->sys, m->to, lo, hi - lo, &zero) : 0;
-    while (r == 0 && !zero && lo < hi) {
-        size_t part = (size_t)min_u64(hi - lo, sizeof(zeros));
-        r = sys_write_all(m->sys, m->to, zeros, part, lo);
-        lo += part;
-    }
-    return r;
-}
-
-/* What of a segment the clone did not do; what it did not reach has no byte in the new file yet: a hole. */
-static int finish_segment(struct move *m, const struct segment *s, const struct span *span)
-{
-    const uint64_t end = s->at + s->len, lo = min_u64(max_u64(s->at, span->lo), end),
-                   hi = max_u64(min_u64(end, span->hi), lo);
-    if (s->from == IMAGE_ZERO)
-        return wipe(m, lo, hi);
-    int r = is_old(s) ? 1 : clone_draft(m, s);
-    if (r <= 0)
-        return r;
-    if (!is_old(s) && lo < hi) /* over what was cloned, its holes too */
-        return copy_bytes(m, fd_of(m, s), s->src, s->at, s->len);
-    if (!is_old(s))
-        return copy_sparse(m, fd_of(m, s), s->src, s->at, s->len);
-    advance(m, hi - lo);
-    r = copy_sparse(m, m->from, s->src, s->at, lo - s->at);
-    return r < 0 ? r : copy_sparse(m, m->from, s->src + (hi - s->at), hi, end - hi);
-}
-
 int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan, bool clone,
               const struct edit_hooks *h, struct err *e)
 {
-    struct move m = {
-        .sys = f->sys, .plan = plan, .hooks = h, .from = f->fd, .to = t->fd, .clones = clone};
     const struct image *im = plan->image;
-    int r = begin(&m, e);
-    for (size_t i = 1, end; i < im->n && r == 0; i = end) {
-        struct span span = {0};
-        end = i + 1;
-        if (clone && is_old(&im->seg[i])) {
-            end = find_run(plan, i, &span);
-            r = clone_span(&m, &span);
-        }
-        for (; i < end && r == 0; i++)
-            r = finish_segment(&m, &im->seg[i], &span);
-        if (r < 0)
-            return fail(e, r, clone ? "clone the tensors" : "copy the tensors");
+    struct move m = {.sys = f->sys, .hooks = h, .to = t->fd, .block = clone ? plan->block : 0};
+    for (size_t i = 1; i < im->n; i++)
+        m.total += im->seg[i].from == IMAGE_FILE ? im->seg[i].len : 0;
+    int r = f->sys->ftruncate(f->sys, t->fd, im->size);
+    if (r < 0)
+        return fail(e, r, "size the new file");
+    r = sys_write_all(f->sys, t->fd, im->seg[0].bytes, (size_t)im->seg[0].len, 0);
+    if (r < 0)
+        return fail(e, r, "write the new header");
+    for (size_t i = 1; i < im->n && r == 0; i++) {
+        const struct segment *s = &im->seg[i];
+        const bool draft = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
+        if (s->from == IMAGE_FILE)
+            r = move_range(&m, draft ? im->file[s->no].fd : f->fd, s->src, s->at, s->len, draft);
     }
-    return r;
+    return r < 0 ? fail(e, r, clone ? "clone the tensors" : "copy the tensors") : 0;
 }
 
 int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, struct err *e)
