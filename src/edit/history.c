@@ -25,7 +25,6 @@
 
 enum { SUM_AT = HISTORY_UNIT - 8, FACT_HEAD = 24 };
 enum part { STATE = 1, MORE }; /* a state's record, or facts of an edit that joined it */
-enum { CLOSED = 1 };
 static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '3'};
 static const uint64_t sum_key[2] = {0x67677566732d7374, 0x6174652d73756d21};  /* any, but fixed */
 static const uint64_t name_key[2] = {0x67677566732d6869, 0x73746f72792d2121}; /* the same */
@@ -173,36 +172,33 @@ static int open_folder(struct history *h, bool make, struct err *e)
     return 0;
 }
 
-/* -EWOULDBLOCK: another process has it for so long. patience 0: any time. */
-static int lock_open(struct history *h, bool make, unsigned patience, struct err *e)
-{
-    int r = open_folder(h, make, e);
-    if (r < 0)
-        return r;
-    for (unsigned ms = 0;; ms += TICK_MS) {
-        r = h->sys->flock(h->sys, h->dir, patience ? LOCK_EX | LOCK_NB : LOCK_EX);
-        if ((r != -EINTR && r != -EWOULDBLOCK) || (patience && ms >= patience))
-            break;
-        if (patience)
-            when_sleep(TICK_MS);
-    }
-    if (patience && (r == -EWOULDBLOCK || r == -EINTR))
-        return refuse(h, -EAGAIN, "another process has locked it", e);
-    return r < 0 ? failed(h, r, "lock its directory", e) : 0;
-}
-
-/* A folder that was removed while it was open is left for the one that now has its name. */
+/*
+ * -EAGAIN: another process has it for so long; patience 0: any time. A folder that was removed while it was open is left for
+ * the one that now has its name.
+ */
 static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
     struct stat st;
-    int r = lock_open(h, make, patience, e);
-    for (int i = 0; i < LOCK_TRIES && r == 0; i++) {
-        if (h->sys->fstat(h->sys, h->dir, &st) < 0 || st.st_nlink > 0)
-            break;
-        sys_close(h->sys, &h->dir);
-        r = lock_open(h, make, patience, e);
+    int removed = 0;
+    for (unsigned ms = 0;;) {
+        int r = open_folder(h, make, e);
+        if (r < 0)
+            return r;
+        r = h->sys->flock(h->sys, h->dir, patience ? LOCK_EX | LOCK_NB : LOCK_EX);
+        if (r == 0) {
+            if (h->sys->fstat(h->sys, h->dir, &st) < 0 || st.st_nlink > 0 ||
+                removed++ == LOCK_TRIES)
+                return 0;
+            sys_close(h->sys, &h->dir);
+        } else if (r != -EINTR && r != -EWOULDBLOCK) {
+            return failed(h, r, "lock its directory", e);
+        } else if (patience && ms >= patience) {
+            return refuse(h, -EAGAIN, "another process has locked it", e);
+        } else if (patience) {
+            when_sleep(TICK_MS);
+            ms += TICK_MS;
+        }
     }
-    return r;
 }
 
 static void unlock(struct history *h)
@@ -229,21 +225,24 @@ static void head_put(struct buf *b, const void *model, size_t n, uint64_t forgot
     buf_zero(b, up(n) - n);
 }
 
+/* The numbers of a record, which begin at byte 8. */
+static const size_t fields[] = {
+    offsetof(struct history_record, number),  offsetof(struct history_record, restored),
+    offsetof(struct history_record, begin),   offsetof(struct history_record, end),
+    offsetof(struct history_record, before),  offsetof(struct history_record, landed),
+    offsetof(struct history_record, planned), offsetof(struct history_record, format),
+    offsetof(struct history_record, bytes),   offsetof(struct history_record, sum),
+};
+
 static void part_put(const struct history_record *r, enum part kind, uint8_t dst[HISTORY_UNIT])
 {
     memset(dst, 0, HISTORY_UNIT);
     put_u32(dst, kind, false);
-    put_u32(dst + 4, r->closed ? CLOSED : 0, false);
-    put_u64(dst + 8, r->number, false);
-    put_u64(dst + 16, r->restored, false);
-    put_u64(dst + 24, (uint64_t)r->begin, false);
-    put_u64(dst + 32, (uint64_t)r->end, false);
-    put_u64(dst + 40, r->before, false);
-    put_u64(dst + 48, r->landed, false);
-    put_u64(dst + 56, r->planned, false);
-    put_u64(dst + 64, r->format, false);
-    put_u64(dst + 72, r->bytes, false);
-    put_u64(dst + 80, r->sum, false);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        uint64_t v;
+        memcpy(&v, (const char *)r + fields[i], sizeof(v));
+        put_u64(dst + 8 + 8 * i, v, false);
+    }
     put_u64(dst + SUM_AT, siphash(sum_key, dst, SUM_AT), false);
 }
 
@@ -251,17 +250,10 @@ static enum part part_get(const uint8_t *src, struct history_record *ret)
 {
     if (get_u64(src + SUM_AT, false) != siphash(sum_key, src, SUM_AT))
         return 0;
-    *ret = (struct history_record){.number = get_u64(src + 8, false),
-                                   .restored = get_u64(src + 16, false),
-                                   .begin = (int64_t)get_u64(src + 24, false),
-                                   .end = (int64_t)get_u64(src + 32, false),
-                                   .before = get_u64(src + 40, false),
-                                   .landed = get_u64(src + 48, false),
-                                   .planned = get_u64(src + 56, false),
-                                   .closed = get_u32(src + 4, false) & CLOSED,
-                                   .format = get_u32(src + 64, false),
-                                   .bytes = get_u64(src + 72, false),
-                                   .sum = get_u64(src + 80, false)};
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const uint64_t v = get_u64(src + 8 + 8 * i, false);
+        memcpy((char *)ret + fields[i], &v, sizeof(v));
+    }
     return get_u32(src, false);
 }
 
@@ -671,7 +663,7 @@ static bool is_unused(const struct history_record *r, uint64_t before)
 
 static bool joins(const struct history_record *r, const struct recorded_edit *edit, uint64_t before)
 {
-    return is_unused(r, before) || (left_by(r, before) && !edit->undo && !r->closed &&
+    return is_unused(r, before) || (left_by(r, before) && !edit->restored && !r->restored &&
                                     edit->now >= r->end && edit->now - r->end < HISTORY_JOIN);
 }
 
@@ -766,65 +758,43 @@ static int append(const struct recorder *r, const struct history_file *f, const 
     return done < 0 ? failed(r->h, done, "write it", e) : 0;
 }
 
-static int join(struct recorder *r, const struct recorded_edit *edit, const struct history_file *f,
-                const uint64_t id[2], struct adding *a, struct err *e)
-{
-    const struct history_state *s = &f->state[f->n - 1];
-    CLEANUP(buf_free) struct buf part = BUF_INIT;
-    struct history_record more = {0};
-    r->rec = s->rec;
-    r->at = s->at;
-    r->added = false;
-    if (is_unused(&r->rec, id[0])) {
-        r->rec.closed = edit->undo;
-        r->rec.restored = edit->restored;
-    }
-    r->rec.landed = id[0];
-    r->rec.planned = id[1];
-    compare(a, edit->before, edit->after);
-    int done = a->facts.len || a->facts.err ? add_part(r->h, &more, MORE, &a->facts, &part, e) : 0;
-    return done < 0 ? done : append(r, f, &part, e);
-}
-
-static int add_state(struct recorder *r, const struct recorded_edit *edit,
-                     const struct history_file *f, const uint64_t id[2], struct adding *a,
-                     struct err *e)
-{
-    CLEANUP(buf_free) struct buf part = BUF_INIT;
-    const bool first = f->end == 0;
-    if (set_base(a, edit->before) < 0)
-        return no_memory(e);
-    compare(a, edit->before, edit->after);
-    r->rec = (struct history_record){.number = last_number(f) + 1,
-                                     .restored = edit->restored,
-                                     .closed = edit->undo,
-                                     .begin = edit->now,
-                                     .end = edit->now,
-                                     .before = id[0],
-                                     .landed = id[0],
-                                     .planned = id[1],
-                                     .format = format_of(edit->before)};
-    r->added = true;
-    if (first)
-        head_put(&part, r->h->model, strlen(r->h->model), 0);
-    r->at = first ? part.len : f->end;
-    int done = add_part(r->h, &r->rec, STATE, &a->facts, &part, e);
-    if (done < 0)
-        return done;
-    return first ? replace(r->h, r->h->name, &part, e) : append(r, f, &part, e);
-}
-
 /* With the folder's lock. */
 static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
                  struct err *e)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
     CLEANUP(adding_free) struct adding a = {0};
+    CLEANUP(buf_free) struct buf part = BUF_INIT;
+    struct history_record more = {0};
     int done = history_load(r->h, &f, e);
     if (done < 0)
         return done;
-    return look_up(&f, edit, id[0], &a) ? join(r, edit, &f, id, &a, e)
-                                        : add_state(r, edit, &f, id, &a, e);
+    const bool first = f.end == 0;
+    if (first)
+        head_put(&part, r->h->model, strlen(r->h->model), 0);
+    r->added = !look_up(&f, edit, id[0], &a);
+    if (r->added && set_base(&a, edit->before) < 0)
+        return no_memory(e);
+    r->at = !r->added ? f.state[f.n - 1].at : first ? part.len : f.end;
+    r->rec = !r->added ? f.state[f.n - 1].rec
+                       : (struct history_record){.number = last_number(&f) + 1,
+                                                 .begin = edit->now,
+                                                 .end = edit->now,
+                                                 .before = id[0],
+                                                 .landed = id[0],
+                                                 .format = format_of(edit->before)};
+    if (is_unused(&r->rec, id[0]))
+        r->rec.restored = edit->restored;
+    r->rec.landed = id[0];
+    r->rec.planned = id[1];
+    compare(&a, edit->before, edit->after);
+    if (r->added)
+        done = add_part(r->h, &r->rec, STATE, &a.facts, &part, e);
+    else if (a.facts.len || a.facts.err)
+        done = add_part(r->h, &more, MORE, &a.facts, &part, e);
+    if (done < 0)
+        return done;
+    return first ? replace(r->h, r->h->name, &part, e) : append(r, &f, &part, e);
 }
 
 int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e)

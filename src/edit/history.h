@@ -77,13 +77,13 @@ void history_close(struct history *h);
 
 struct history_record {
     uint64_t number;
-    uint64_t restored;  /* of an undo: the state that it went back to; 0: an edit */
+    uint64_t
+        restored; /* of an undo, which no edit joins: the state that it went back to; 0: an edit */
     int64_t begin, end; /* of its edits: seconds since 1970 */
     uint64_t before, landed,
         planned;         /* edit_keys_id(): of the state, after its last edit that is known
                                        * to be in the file, and after the one that is being written */
-    bool closed;         /* no further edit joins it */
-    uint32_t format;     /* of the entries: byte order and widths */
+    uint64_t format;     /* of the entries: byte order and widths */
     uint64_t bytes, sum; /* of the facts behind it */
 };
 
@@ -128,8 +128,7 @@ int history_before(const struct history_file *f, size_t i, const struct gguf *ne
 /* An edit that is about to be written. */
 struct recorded_edit {
     struct gguf *before, *after;
-    bool undo;
-    uint64_t restored; /* of an undo: the state that it goes back to */
+    uint64_t restored; /* of an undo: the state that it goes back to; else 0 */
     int64_t now;       /* seconds since 1970 */
 };
 

@@ -25,13 +25,11 @@ struct history_job {
     bool late;  /* that takes long */
     bool said;  /* what goes wrong was logged */
     /* Protected by the lock: */
-    unsigned refs;                   /* of the caller and of the job */
-    bool runs;                       /* the job has its turn */
-    unsigned todo, doing;            /* END, KEEP, LOOK */
-    struct snapshot *before, *after; /* KEEP: references */
-    uint64_t restored;
-    int64_t now;
-    bool over; /* the edit did not wait for that: what became of it stays unknown */
+    unsigned refs;             /* of the caller and of the job */
+    bool runs;                 /* the job has its turn */
+    unsigned todo, doing;      /* END, KEEP, LOOK */
+    struct recorded_edit edit; /* KEEP: with references */
+    bool over;                 /* the edit did not wait for that: what became of it stays unknown */
     int result;
     struct err err;
     bool recorded; /* an edit is kept, and being written */
@@ -50,8 +48,8 @@ static void drop_ref(struct history_job *j)
     if (!last)
         return;
     history_close(&j->h);
-    snapshot_unref(j->before);
-    snapshot_unref(j->after);
+    gguf_free(j->edit.before);
+    gguf_free(j->edit.after);
     cond_destroy(&j->done);
     lock_destroy(&j->lock);
     free(j);
@@ -84,18 +82,13 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 /* With the lock, which is given up while the disk is asked. */
 static void keep(struct history_job *j)
 {
-    struct snapshot *before = j->before, *after = j->after;
-    struct recorded_edit edit = {.before = snapshot_own(before),
-                                 .after = snapshot_own(after),
-                                 .undo = j->restored > 0,
-                                 .restored = j->restored,
-                                 .now = j->now};
+    struct recorded_edit edit = j->edit;
     struct err e = {0};
-    j->before = j->after = NULL;
+    j->edit = (struct recorded_edit){0};
     lock_drop(&j->lock);
     int r = recorder_begin(&j->r, &edit, &e);
-    snapshot_unref(before);
-    snapshot_unref(after);
+    gguf_free(edit.before);
+    gguf_free(edit.after);
     lock_take(&j->lock);
     j->recorded = r > 0 && !j->over;
     j->result = r < 0 ? r : 0;
@@ -171,10 +164,10 @@ static int ask_to_keep(struct history_job *j, struct snapshot *before, struct sn
     if (r < 0)
         return r;
     j->late = j->over = j->recorded = false;
-    j->before = snapshot_ref(before);
-    j->after = snapshot_ref(after);
-    j->restored = restored;
-    j->now = when_date().tv_sec;
+    j->edit = (struct recorded_edit){.before = gguf_ref(snapshot_own(before)),
+                                     .after = gguf_ref(snapshot_own(after)),
+                                     .restored = restored,
+                                     .now = when_date().tv_sec};
     return 0;
 }
 

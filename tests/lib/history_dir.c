@@ -106,7 +106,7 @@ int64_t save(struct history *h, struct gguf *before, struct gguf *after, int64_t
              uint64_t restored, struct err *e)
 {
     struct recorder r = {.h = h};
-    struct recorded_edit edit = {before, after, restored > 0, restored, now};
+    struct recorded_edit edit = {before, after, restored, now};
     int done = recorder_begin(&r, &edit, e);
     if (done > 0)
         done = recorder_end(&r, true, now, e);

@@ -129,7 +129,7 @@ static void test_failed(void)
     edit(h, t.a, t.b, 1000, 0);
     struct recorder old = {.h = h};
     for (int64_t now = 2000; now < 2500; now += 50) {
-        struct recorded_edit e = {t.b, t.c, false, 0, now};
+        struct recorded_edit e = {t.b, t.c, 0, now};
         struct recorder fresh = {.h = h}, *r = now % 100 ? &fresh : &old;
         CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 1);
         CU_ASSERT_EQUAL(recorder_end(r, false, now, NULL), 0);
@@ -280,7 +280,7 @@ static void random_edits(uint64_t seed)
         for (unsigned k = draw(4); k < 4; k++)
             change_one(&then);
         struct gguf *a = model_of(&now, big), *b = model_of(&then, big);
-        struct recorded_edit e = {a, b, false, 0, at += draw(3) ? 3 : 100};
+        struct recorded_edit e = {a, b, 0, at += draw(3) ? 3 : 100};
         bool landed = draw(6);
         int done = recorder_begin(&r, &e, NULL);
         CU_ASSERT_EQUAL(done, edit_keys_id(a) != edit_keys_id(b));
@@ -430,7 +430,7 @@ static void test_many(void)
     struct recorder r = {.h = h};
     int64_t now = 1000;
     for (unsigned i = 0; i < 3000; i++) {
-        struct recorded_edit e = {i % 2 ? t.b : t.a, i % 2 ? t.a : t.b, false, 0, now};
+        struct recorded_edit e = {i % 2 ? t.b : t.a, i % 2 ? t.a : t.b, 0, now};
         CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1);
         CU_ASSERT_EQUAL(recorder_end(&r, true, now, NULL), 0);
         now += i % 3 == 2 ? 60 : 3;
@@ -492,7 +492,7 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     big->head = large;
     big->kv[1].end += bytes;
     r = (struct recorder){.h = &h};
-    struct recorded_edit e = {big, g, false, 0, now};
+    struct recorded_edit e = {big, g, 0, now};
     CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not ended: as after a kill */
     big->head = head;
     free(large);
@@ -881,8 +881,7 @@ static void test_folder_removed(void)
         struct three t;
         struct history *h = three_setup(&t), other;
         struct recorder r = {.h = h};
-        struct recorded_edit first = {t.a, t.b, false, 0, 1000},
-                             next = {t.b, t.c, false, 0, 1000 + later};
+        struct recorded_edit first = {t.a, t.b, 0, 1000}, next = {t.b, t.c, 0, 1000 + later};
         CU_ASSERT_EQUAL(recorder_begin(&r, &first, NULL), 1);
         CU_ASSERT_EQUAL(recorder_end(&r, true, 1000, NULL), 0);
         remove_folder(&t.x);

@@ -150,7 +150,7 @@ static int record(struct recorder *r, struct edit_file *f, struct edit *d, struc
                   int64_t now, bool undo)
 {
     struct edit_result res;
-    struct recorded_edit edit = {g, d->p.next, undo, undo, now};
+    struct recorded_edit edit = {g, d->p.next, undo, now};
     alloc_arm(alloc_fails, false);
     (void)recorder_begin(r, &edit, NULL);
     int done = commit(f, d, &res, NULL);
