@@ -112,6 +112,17 @@ static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
     return true;
 }
 
+/* The same of a v that is known to be far below 2^64. */
+static inline uint64_t round_up(uint64_t v, uint64_t align)
+{
+    return (v + align - 1) & ~(align - 1);
+}
+
+static inline bool is_zero(const uint8_t *p, size_t n)
+{
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
 static inline bool is_pow2(uint64_t v)
 {
     return v != 0 && (v & (v - 1)) == 0;

@@ -80,6 +80,8 @@ static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 
 static int check_free(uint64_t found, uint64_t needed, const char *what, struct err *e)
 {
+    if (needed == 0)
+        return 0;
     needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
     if (found >= needed)
         return 0;
@@ -103,12 +105,6 @@ static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint
                      ? 2 * fresh /* also where nothing is written over what there is */
                      : fresh;
     return d->backup && d->clone != EDIT_CLONE_YES ? n + d->used : n;
-}
-
-static int check_room(const struct edit_disk *d, uint64_t needed, enum edit_strategy how,
-                      struct err *e)
-{
-    return needed ? check_free(d->free, needed, names[how], e) : 0;
 }
 
 int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
@@ -145,8 +141,6 @@ static int look(struct edit_file *f, const struct edit_options *o, struct edit_d
         r = edit_file_fresh(f, e);
     if (r == 0)
         r = free_bytes(f, &d.free, e);
-    if (r == 0 && d.backup)
-        r = check_backup(f, o, e);
     if (r < 0)
         return r;
     d.used = (uint64_t)st.st_blocks * 512;
@@ -159,12 +153,17 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
               struct err *e)
 {
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
-    int r = look(f, o, ret, e);
-    if (r == 0 && clones && f->clone == EDIT_CLONE_UNKNOWN)
+    struct edit_disk d;
+    int r = look(f, o, &d, e);
+    if (r == 0 && d.backup)
+        r = check_backup(f, o, e);
+    if (r < 0)
+        return r;
+    if (clones && f->clone == EDIT_CLONE_UNKNOWN)
         (void)probe_clone(f, edit_block(o), NULL); /* a commit asks again */
-    if (r == 0)
-        ret->clone = f->clone;
-    return r;
+    d.clone = f->clone;
+    *ret = d;
+    return 0;
 }
 
 /* The strategy that is asked for, or the first that applies, as far as sizes show. */
@@ -188,7 +187,7 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 {
     *ret = expected(c, o, d);
     const uint64_t needed = room_for(d, *ret, c->bytes + c->data, c->bytes, c->fresh);
-    return d->known ? check_room(d, needed, *ret, e) : 0;
+    return d->known ? check_free(d->free, needed, names[*ret], e) : 0;
 }
 
 /* ---- in place ---- */
@@ -301,17 +300,17 @@ static int applies(struct job *j, enum edit_strategy how, struct err *e)
     if (r < 0)
         return r;
     j->d.clone = j->f->clone;
-    return check_room(&j->d, room_for(&j->d, how, p->image->size, p->head.len, fresh), how, e);
+    return check_free(j->d.free, room_for(&j->d, how, p->image->size, p->head.len, fresh),
+                      names[how], e);
 }
 
-/* The strategy, or EDIT_AUTO where nothing has to be done. */
 static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
 {
     struct err why = {0}; /* of the last one that does not apply */
     int r = -EOPNOTSUPP;
-    *ret = j->p->same ? EDIT_AUTO : j->o->strategy;
-    if (j->p->same || *ret != EDIT_AUTO)
-        return j->p->same ? 0 : applies(j, *ret, e);
+    *ret = j->o->strategy;
+    if (*ret != EDIT_AUTO)
+        return applies(j, *ret, e);
     for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++)
         r = applies(j, *ret = s, &why);
     return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
@@ -350,13 +349,14 @@ int edit_try_new(const struct edit_file *f, struct err *e)
 
 /* ---- the commit ---- */
 
+/* C1. Its own unfinished edit is done first: the plan is made on that, and what it took is free. */
 static int begin(struct job *j, struct err *e)
 {
     enum journal_state found;
-    int r = look(j->f, j->o, &j->d, e);
-    if (r == 0) /* C1. Its own unfinished edit is done first: the plan is made on that */
+    int r = edit_file_fresh(j->f, e);
+    if (r == 0)
         r = journal_settle(j->f, true, &found, e);
-    if (r == 0 && found != JOURNAL_NONE) /* what it took is free */
+    if (r == 0)
         r = look(j->f, j->o, &j->d, e);
     if (r == 0 && j->p->old_size != j->f->id.size)
         return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
@@ -368,11 +368,13 @@ static int run(struct job *j, struct err *e)
 {
     enum edit_strategy s;
     int r = begin(j, e);
-    if (r == 0)
-        r = choose(j, &s, e);
-    if (r < 0 || s == EDIT_AUTO)
+    if (r < 0 || j->p->same)
         return r;
     if (j->d.backup)
+        r = check_backup(j->f, j->o, e);
+    if (r == 0)
+        r = choose(j, &s, e);
+    if (r == 0 && j->d.backup)
         r = make_backup(j, e);
     if (r < 0)
         return r;

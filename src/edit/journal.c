@@ -15,8 +15,9 @@
 #include "edit/temp.h"
 
 #define MAGIC "GGUFSJN3"
-#define FIXED 56 /* bytes before everything else */
-#define ROW 32   /* bytes of a row */
+/* Where the numbers of the fixed part are, and its bytes. */
+enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48, FIXED = 56 };
+#define ROW 32 /* bytes of a row */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
 /* Start the write-out of rows of at least this size at once. Smaller ones share blocks that would be written twice. */
 #define LARGE ((uint64_t)256 << 10)
@@ -44,11 +45,6 @@ void journal_free(struct journal *j)
 static uint64_t sum_of(uint64_t before, const void *bytes, size_t n)
 {
     return xxh64(before, bytes, n);
-}
-
-static uint64_t round_up(uint64_t n, uint64_t grain)
-{
-    return (n + grain - 1) & ~(grain - 1);
 }
 
 static size_t sectors_of(const struct journal_row *row)
@@ -279,34 +275,35 @@ static int write_rows(struct writing *w)
     return units_run(&c, &watch);
 }
 
+/* The sum of the fixed part before it, and of the rows and the name. */
+static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
+{
+    return sum_of(sum_of(0, head, SUM), rest->data, rest->len);
+}
+
 /* The rows and the name at `at`, then what makes them a journal. */
 static int write_head(const struct writing *w, uint64_t at)
 {
     const struct journal *j = w->j;
-    CLEANUP(buf_free) struct buf head = BUF_INIT, b = BUF_INIT;
-    const size_t name_len = strlen(w->f->name);
-    buf_str(&head, MAGIC);
-    buf_uint(&head, name_len, 4, false);
-    buf_uint(&head, 0, 4, false);
-    buf_uint(&head, j->before, 8, false);
-    buf_uint(&head, j->after, 8, false);
-    buf_uint(&head, j->n, 8, false);
-    buf_uint(&head, at, 8, false);
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    uint8_t head[FIXED] = MAGIC;
     for (size_t i = 0; i < j->n; i++) {
         buf_uint(&b, j->row[i].at, 8, false);
         buf_uint(&b, j->row[i].n, 8, false);
         buf_uint(&b, j->row[i].src, 8, false);
         buf_uint(&b, j->row[i].sum, 8, false);
     }
-    buf_add(&b, w->f->name, name_len);
-    int r = buf_error(&head) ? buf_error(&head) : buf_error(&b);
-    if (r == 0) {
-        buf_uint(&head, sum_of(sum_of(0, head.data, head.len), b.data, b.len), 8, false);
-        r = buf_error(&head);
-    }
-    if (r == 0)
-        r = sys_write_all(w->f->sys, j->fd, b.data, b.len, at);
-    return r < 0 ? r : sys_write_all(w->f->sys, j->fd, head.data, head.len, 0);
+    buf_str(&b, w->f->name);
+    if (buf_error(&b))
+        return buf_error(&b);
+    put_u32(head + NAME_LEN, (uint32_t)strlen(w->f->name), false);
+    put_u64(head + BEFORE, j->before, false);
+    put_u64(head + AFTER, j->after, false);
+    put_u64(head + ROWS, j->n, false);
+    put_u64(head + ROWS_AT, at, false);
+    put_u64(head + SUM, head_sum(head, &b), false);
+    int r = sys_write_all(w->f->sys, j->fd, b.data, b.len, at);
+    return r < 0 ? r : sys_write_all(w->f->sys, j->fd, head, FIXED, 0);
 }
 
 /* All of step 1 but for the file being made. */
@@ -508,20 +505,15 @@ static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, ui
     return j->after > j->before && (end != j->after || run > j->before) ? outside : NULL;
 }
 
-/* The record of a journal that is open, of a model of `size` bytes. VOID: it was not written to its end; else REDO,
- * but for what the model has. */
-static int load_record(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
-                       struct err *e)
+/* The record of a journal whose fixed part is `head`, in a file of so many bytes, of a model of `size` bytes. VOID: it was
+ * not written to its end; else REDO, but for what the model has. */
+static int load_record(const struct edit_file *f, struct journal *j, const uint8_t head[FIXED],
+                       uint64_t file, uint64_t size, struct err *e)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    uint8_t head[FIXED];
     uint64_t end;
-    j->state = JOURNAL_VOID;
-    int r = file < FIXED ? 0 : sys_read_all(f->sys, j->fd, head, FIXED, 0);
-    if (r < 0 || file < FIXED)
-        return r < 0 ? cannot_read(e, r) : 0;
-    const uint64_t name_len = get_u32(head + 8, false), n = get_u64(head + 32, false),
-                   at = get_u64(head + 40, false);
+    const uint64_t name_len = get_u32(head + NAME_LEN, false), n = get_u64(head + ROWS, false),
+                   at = get_u64(head + ROWS_AT, false);
     if (n == 0 || n > JOURNAL_MAX_ROWS || name_len > NAME_MAX ||
         !add_u64(at, n * ROW + name_len, &end) || end > file)
         return 0;
@@ -529,13 +521,13 @@ static int load_record(const struct edit_file *f, struct journal *j, uint64_t fi
     j->row = calloc((size_t)n, sizeof(*j->row));
     if (!rest || !j->row)
         return err_set(e, -ENOMEM, "no memory for the journal");
-    r = sys_read_all(f->sys, j->fd, rest, b.len, at);
+    int r = sys_read_all(f->sys, j->fd, rest, b.len, at);
     if (r < 0)
         return cannot_read(e, r);
-    if (get_u64(head + 48, false) != sum_of(sum_of(0, head, 48), rest, b.len))
+    if (get_u64(head + SUM, false) != head_sum(head, &b))
         return 0;
-    j->before = get_u64(head + 16, false);
-    j->after = get_u64(head + 24, false);
+    j->before = get_u64(head + BEFORE, false);
+    j->after = get_u64(head + AFTER, false);
     const char *why = decode_rows(j, rest, (size_t)n, file);
     if (!why && (name_len != strlen(f->name) || memcmp(rest + n * ROW, f->name, name_len) != 0))
         why = "it names another file";
@@ -546,11 +538,6 @@ static int load_record(const struct edit_file *f, struct journal *j, uint64_t fi
     if (place_table(j, end) == file)
         j->state = JOURNAL_REDO;
     return 0;
-}
-
-static bool all_zero(const uint8_t *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
 /* What became of the sectors. */
@@ -569,7 +556,7 @@ static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size
     const bool new = memcmp(u->now + at, u->new + at, mid - at) == 0;
     const bool old = sector_sum(u->now, old_n, i) == get_u64(u->table + 8 * i, false);
     const bool grown = memcmp(u->now + mid, u->new + mid, last - mid) == 0;
-    ret->fits &= (new || old) && (grown || all_zero(u->now + mid, last - mid));
+    ret->fits &= (new || old) && (grown || is_zero(u->now + mid, last - mid));
     ret->done &= new &&grown &&last == end;
     ret->begun |= !old;
 }
@@ -617,51 +604,58 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
                          "(if the model is whole, remove it to edit the model)");
 }
 
-/*
- * Open the journal. 0: done; 1: no journal exists, or its edit has just ended; 2: not ours, with a
- * line in *e. It is checked before it is opened, because opening a device already has effects.
- */
-static int open_file(const struct edit_file *f, const struct stat *model, int *fd, struct stat *st,
-                     struct err *e)
+/* Of a journal that is open. A form that this program does not write is left alone. Of anything else only its own means
+ * something. */
+static int judge(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
+                 struct err *e)
 {
-    char name[NAME_MAX + 1];
-    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int r = f->sys->fstatat(f->sys, f->dir, name, st);
-    if (r == 0 && !edit_is_ours(st, model)) {
-        (void)planted(name, st, model, e);
-        return 2;
-    }
-    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    *fd = r < 0 ? r : f->sys->openat(f->sys, f->dir, name, flags, 0);
-    if (*fd == -ENOENT)
-        return 1;
-    if (*fd < 0)
-        return err_set(e, *fd, "cannot open the journal: %s", strerror(-*fd));
-    r = f->sys->fstat(f->sys, *fd, st);
-    if (r < 0)
-        return err_set(e, r, "cannot stat the journal: %s", strerror(-r));
-    if (st->st_nlink == 0)
-        return 1;
-    return edit_is_ours(st, model) ? 0 : planted(name, st, model, e);
-}
-
-/* A form that this program does not write is left alone. Of anything else only its own means something. */
-static int judge(const struct edit_file *f, struct journal *j, const struct stat *st,
-                 const struct stat *model, struct err *e)
-{
-    uint8_t magic[8] = {0};
+    uint8_t head[FIXED] = {0};
     j->state = JOURNAL_VOID;
-    int r = st->st_size < 8 ? 0 : sys_read_all(f->sys, j->fd, magic, 8, 0);
+    int r = sys_read_all(f->sys, j->fd, head, (size_t)min_u64(file, FIXED), 0);
     if (r < 0)
         return cannot_read(e, r);
-    if (memcmp(magic, MAGIC, 7) != 0 || magic[7] < '1' || magic[7] > '9')
+    if (memcmp(head, MAGIC, 7) != 0 || head[7] < '1' || head[7] > '9')
         return 0;
-    if (magic[7] != MAGIC[7])
-        return foreign(e, magic[7] > MAGIC[7]
+    if (head[7] != MAGIC[7])
+        return foreign(e, head[7] > MAGIC[7]
                               ? "it was written by a later version of ggufs"
                               : "it was written by a build of ggufs from before its first release");
-    r = load_record(f, j, (uint64_t)st->st_size, (uint64_t)model->st_size, e);
+    r = file < FIXED ? 0 : load_record(f, j, head, file, size, e);
     return r < 0 || j->state == JOURNAL_VOID ? r : journal_compare(f, j, e);
+}
+
+/* Open the journal, if there is one, and judge it. It is checked before it is opened, because opening a device already has
+ * effects. */
+static int look(const struct edit_file *f, struct journal *j, struct err *e)
+{
+    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    char name[NAME_MAX + 1];
+    struct stat model, st;
+    int r = edit_file_stat(f, &model, e);
+    if (r < 0 || model.st_nlink == 0) /* no journal is about a file without a name */
+        return r;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    r = f->sys->fstatat(f->sys, f->dir, name, &st);
+    if (r == 0 && !edit_is_ours(&st, &model)) {
+        (void)planted(name, &st, &model, e);
+        j->state = JOURNAL_PLANTED;
+        return 0;
+    }
+    if (r == 0)
+        r = f->sys->openat(f->sys, f->dir, name, flags, 0);
+    if (r < 0)
+        return r == -ENOENT ? 0 : err_set(e, r, "cannot open the journal: %s", strerror(-r));
+    j->sys = f->sys;
+    j->fd = r;
+    r = f->sys->fstat(f->sys, j->fd, &st);
+    if (r < 0)
+        return err_set(e, r, "cannot stat the journal: %s", strerror(-r));
+    if (st.st_nlink == 0) { /* its edit has just ended */
+        journal_free(j);
+        return 0;
+    }
+    return edit_is_ours(&st, &model) ? judge(f, j, (uint64_t)st.st_size, (uint64_t)model.st_size, e)
+                                     : planted(name, &st, &model, e);
 }
 
 static bool see(const struct edit_file *f, struct journal_seen *ret)
@@ -686,31 +680,6 @@ static bool seen_equal(const struct journal_seen *a, const struct journal_seen *
            edit_id_equal(&a->journal, &b->journal);
 }
 
-static int look(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
-                struct err *e)
-{
-    CLEANUP(journal_free) struct journal j = {.sys = f->sys, .fd = -1};
-    struct stat model, st;
-    *seen = (struct journal_seen){0};
-    int r = edit_file_stat(f, &model, e);
-    if (r < 0)
-        return r;
-    seen->model = edit_id_of(&model);
-    seen->gone = model.st_nlink == 0;
-    r = seen->gone ? 1 : open_file(f, &model, &j.fd, &st, e);
-    if (r == 0 || r == 2)
-        seen->journal = edit_id_of(&st);
-    if (r == 2)
-        ret->state = JOURNAL_PLANTED;
-    if (r == 0)
-        r = judge(f, &j, &st, &model, e);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    *ret = j;
-    j = JOURNAL_INIT;
-    return 0;
-}
-
 /* True if another process has the lock. A lock of f's own stays. */
 static bool is_edited(const struct edit_file *f)
 {
@@ -731,9 +700,13 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
     int r = 0;
     *ret = JOURNAL_INIT;
     for (int i = 0; i < LOOKS; i++) {
+        const bool saw = see(f, &before);
         why = (struct err){0};
-        r = look(f, ret, &before, &why);
-        if (r == 0 || (see(f, &now) && seen_equal(&before, &now) && !is_edited(f)))
+        r = look(f, ret, &why);
+        if (r == 0)
+            break;
+        journal_free(ret);
+        if (saw && see(f, &now) && seen_equal(&before, &now) && !is_edited(f))
             break;
     }
     if (seen)

@@ -150,7 +150,7 @@ static void weigh(const struct layout *d, struct lean *l)
             if (l->weight[lean / align] > l->weight[l->best / align])
                 l->best = lean;
         }
-        at = (at + info_size(d, &d->info[i]) + align - 1) & ~(align - 1);
+        at = round_up(at + info_size(d, &d->info[i]), align);
     }
 }
 
@@ -177,7 +177,7 @@ static void move_data(struct layout *d, const struct lean *l)
 {
     uint64_t block = d->p->block, align = d->keys->alignment;
     uint64_t least = d->bare + RESERVE_ENTRY + wanted_reserve(d) + RESERVE_SLACK;
-    uint64_t at = (least + align - 1) & ~(align - 1);
+    uint64_t at = round_up(least, align);
     if (align < block)
         at += (l->best - at) & (block - 1);
     d->has_reserve = true;
@@ -194,7 +194,7 @@ static int lay_data(struct layout *d)
 {
     const uint64_t align = d->keys->alignment, block = d->p->block = edit_block(d->o);
     struct lean l = {0};
-    d->data_off = d->n ? (d->bare + align - 1) & ~(align - 1) : d->bare;
+    d->data_off = d->n ? round_up(d->bare, align) : d->bare;
     if (!reserve_in_use(d))
         return 0;
     if (align < block)
@@ -263,7 +263,7 @@ static void put_infos(struct buf *b, const struct layout *d)
             buf_add(b, d->g->head + old->dims_off - 4, 4 + (size_t)old->n_dims * 8 + 4);
         }
         buf_uint(b, at, 8, big);
-        at = (at + info_size(d, t) + d->keys->alignment - 1) & ~(d->keys->alignment - 1);
+        at = round_up(at + info_size(d, t), d->keys->alignment);
     }
 }
 
@@ -373,7 +373,7 @@ static void judge(const struct layout *d)
             continue;
         still &= s->at == s->src;
         if (((s->at ^ s->src) & mask) == 0) {
-            const uint64_t lo = (s->at + mask) & ~mask, hi = (s->at + s->len) & ~mask;
+            const uint64_t lo = round_up(s->at, p->block), hi = (s->at + s->len) & ~mask;
             cloned += s->len;
             p->copied += s->len - (hi > lo ? hi - lo : 0);
         } else {
@@ -419,7 +419,7 @@ static int check_tensors(const struct layout *d, const struct gguf *next)
         bool grown = is_unknown(d, &d->info[i]) && u->nbytes > n;
         if (u->off != at || (u->nbytes != n && !grown))
             return -EINVAL;
-        at = (at + n + d->keys->alignment - 1) & ~(d->keys->alignment - 1);
+        at = round_up(at + n, d->keys->alignment);
     }
     return 0;
 }

@@ -269,7 +269,7 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
 static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n, bool draft)
 {
     const uint64_t mask = m->block - 1, end = at + n;
-    uint64_t lo = min_u64((at + mask) & ~mask, end), hi = max_u64(end & ~mask, lo);
+    uint64_t lo = min_u64(round_up(at, mask + 1), end), hi = max_u64(end & ~mask, lo);
     if (m->block == 0 || (at ^ src) & mask)
         hi = lo = end;
     int r = lo < hi ? m->sys->clone_range(m->sys, from, src + (lo - at), m->to, lo, hi - lo) : 0;
@@ -305,7 +305,7 @@ static int check_zero(const struct sys *s, int fd, uint64_t at, uint64_t n, bool
         int r = sys_read_all(s, fd, piece, part, at);
         if (r < 0)
             return r;
-        *ret = piece[0] == 0 && memcmp(piece, piece + 1, part - 1) == 0;
+        *ret = is_zero(piece, part);
         at += part;
         n -= part;
     }

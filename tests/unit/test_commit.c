@@ -235,6 +235,34 @@ static void test_backup_refused(void)
     }
 }
 
+/* An edit that changes nothing makes no backup. */
+static void test_backup_same(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct edit_result res;
+    struct edit_change c;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    setup(&x);
+    CU_ASSERT_EQUAL(mkdirat(x.dir, NAME ".d", 0700), 0);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+    d.o.backup = ".d";
+    edit_change_init(&c, d.p.next, NULL);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d.o, &p, NULL), 0);
+    CU_ASSERT_TRUE(p.same);
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &d.o, NULL, &res, NULL), 0);
+    CU_ASSERT_EQUAL(res.strategy, EDIT_AUTO);
+    CU_ASSERT_EQUAL(files(&x), 2);
+    edit_plan_free(&p);
+    edit_change_free(&c);
+    edit_file_close(&f);
+    edit_done(&d);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, NAME ".d", AT_REMOVEDIR), 0);
+    teardown(&x);
+}
+
 /* C6. What a hook finds when the new file is about to take the name. */
 struct guard {
     const struct fixture *x;
@@ -529,6 +557,7 @@ static CU_TestInfo tests[] = {
     {"a file that came after a failed edit stays", test_replaced_between},
     {"a backup is whole or not there", test_backup},
     {"a backup that cannot be made is refused at once", test_backup_refused},
+    {"an edit that changes nothing needs no backup", test_backup_same},
     {"the new file has the lock before it has the name", test_lock},
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},
