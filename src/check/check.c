@@ -28,18 +28,27 @@ const char *check_any_rule_id(size_t i)
     return others[i];
 }
 
-static int apply(struct checker *c, const struct rule *rule)
+static void apply(struct checker *c, const struct rule *rule)
 {
     c->rule = rule->id;
     c->reported = 0;
-    int r = rule->run(c);
+    for (c->at = 0; rule->key && c->at < c->g->n_kv; c->at++) {
+        const struct gguf_kv *kv = &c->g->kv[c->at];
+        struct gguf_value v = gguf_value(c->g, kv);
+        rule->key(c, (struct text){gguf_key(c->g, kv), kv->key_len}, &v);
+    }
+    for (c->at = 0; rule->tensor && c->at < c->g->n_tensors; c->at++)
+        rule->tensor(c, &c->g->tensor[c->at]);
+    if (rule->whole)
+        rule->whole(c);
     report_rest(c);
-    return r;
 }
 
 int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 {
+    struct key_index index;
     struct checker c = {.g = m->g,
+                        .index = &index,
                         .src = m->src,
                         .file = m->file,
                         .label = m->label,
@@ -49,12 +58,12 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                         .padding_left = m->padding_most ? m->padding_most : UINT64_MAX,
                         .sink = sink,
                         .arg = arg};
-    int r = 0;
+    key_index(&index);
     for (size_t k = 0; k < COUNT(lists); k++)
-        for (const struct rule *rule = lists[k]; rule->id && r == 0; rule++)
+        for (const struct rule *rule = lists[k]; rule->id && c.error == 0; rule++)
             if (m->scope == CHECK_ALL || m->scope == rule->scope)
-                r = apply(&c, rule);
-    return r;
+                apply(&c, rule);
+    return c.error;
 }
 
 void check_tell_journal(const char *label, check_sink *sink, void *arg)

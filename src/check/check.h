@@ -5,7 +5,7 @@
  *     struct check_model m = {.g = g, .src = &src, .file = "x-7B-v1.0.gguf", .label = path};
  *     r = check_rules(&m, sink, arg);      sink is called once for each finding
  *
- * A rule is a row {id, function, scope}; a new rule is a new row. Each rule reports at most
+ * A rule is a row {id, scope, function}; a new rule is a new row. Each rule reports at most
  * CHECK_MOST findings, then how many were left out.
  *
  * Severity: an error makes readers refuse or misread the file, or breaks a "must" of the
@@ -17,6 +17,7 @@
 #define CHECK_CHECK_H
 
 #include "base/buf.h"
+#include "gguf/keys.h"
 #include "model/facts.h"
 #include "text/json.h"
 
@@ -106,6 +107,9 @@ struct checker {
     const char *file;
     const char *label;
     struct text arch; /* general.architecture */
+    const struct key_index *index;
+    uint32_t at; /* the number of the key, or the tensor, that a rule is to look at */
+    int error;   /* 0, or why a rule could not be applied: -errno */
     size_t shards;
     bool faults_reported;
     uint64_t padding_left; /* bytes of padding that may still be read */
@@ -131,10 +135,13 @@ void report_bytes(struct checker *c, enum check_severity s, uint64_t first, uint
 /* Report how many findings of the rule were left out. */
 void report_rest(const struct checker *c);
 
+/* One of the functions: for each key, for each tensor, or for the whole. */
 struct rule {
     const char *id;
-    int (*run)(struct checker *c); /* 0 or -errno */
-    enum check_scope scope;        /* CHECK_FILE, CHECK_WHOLE */
+    enum check_scope scope; /* CHECK_FILE, CHECK_WHOLE */
+    void (*key)(struct checker *c, struct text key, const struct gguf_value *v);
+    void (*tensor)(struct checker *c, const struct gguf_tensor *t);
+    void (*whole)(struct checker *c);
 };
 
 /* Those of each file, up to a row without an id. */

@@ -106,14 +106,9 @@ static bool is_dotted_version(struct text w)
     return is_version(w) && memchr(w.at, '.', w.len);
 }
 
-static bool starts_with(struct text w, const char *word)
-{
-    return w.len >= strlen(word) && memcmp(w.at, word, strlen(word)) == 0;
-}
-
 static bool is_encoding(struct text w)
 {
-    if (starts_with(w, "LoRA") || starts_with(w, "vocab"))
+    if (text_begins(w, "LoRA") || text_begins(w, "vocab"))
         return false;
     for (size_t i = 0; i < w.len; i++)
         if (!is_digit(w.at[i]) && !is_alpha(w.at[i]) && w.at[i] != '_')
@@ -563,7 +558,7 @@ static void suggest(struct checker *c)
     report(c, CHECK_NOTE, "file name", "by convention it is %s", shown);
 }
 
-static int rule_size_label(struct checker *c)
+static void rule_size_label(struct checker *c)
 {
     static const char key[] = "general.size_label";
     char label[SIZE_LABEL_MAX], shown[SHOW_MAX];
@@ -573,12 +568,11 @@ static int rule_size_label(struct checker *c)
     double params;
     if (!reported.at || p.total == 0 || fact_shard(c->g) || !fact_is_model(c->g) ||
         !file_size_parse(reported, &experts, &params) || file_size_fits(reported, &p))
-        return 0;
+        return;
     fact_size_label(&p, label);
     report(c, CHECK_WARNING, "key 'general.size_label'",
            "'%s', but %" PRIu64 " parameters make it '%s'", show(shown, reported.at, reported.len),
            p.total, label);
-    return 0;
 }
 
 /* The name to check: for a split model without the number of the file, which is correct. */
@@ -588,29 +582,28 @@ static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
     (void)snprintf(dst, NAME_MAX + 1, "%.*s%s", (int)(n - tail), c->file, tail ? suffix : "");
 }
 
-static int rule_file_name(struct checker *c)
+static void rule_file_name(struct checker *c)
 {
     struct file_name f;
     char name[NAME_MAX + 1];
     if (!c->file || file_name_is_hash(c->file))
-        return 0;
+        return;
     whole_name(c, name);
     if (!file_name_parse(name, &f)) {
         if (can_suggest(c->g))
             suggest(c);
         else
             report(c, CHECK_NOTE, "file name", "does not follow the naming convention");
-        return 0;
+        return;
     }
     for (int i = 0; i < FILE_PARTS; i++)
         check_part(c, (enum file_part)i, f.part[i]);
     if (c->reported && can_suggest(c->g))
         suggest(c);
-    return 0;
 }
 
 const struct rule name_rules[] = {
-    {"size-label", rule_size_label, CHECK_WHOLE},
-    {"file-name", rule_file_name, CHECK_WHOLE},
+    {"size-label", CHECK_WHOLE, .whole = rule_size_label},
+    {"file-name", CHECK_WHOLE, .whole = rule_file_name},
     {0},
 };

@@ -14,26 +14,22 @@
 #include "check/needs.h"
 #include "model/split.h"
 
-static int rule_key_syntax(struct checker *c)
+static void rule_key_syntax(struct checker *c, struct text key, const struct gguf_value *v)
 {
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        const char *key = gguf_key(c->g, &c->g->kv[i]);
-        size_t n = c->g->kv[i].key_len;
-        /* "gpt-oss", "bitnet-b1.58": the architecture's name is what it is. */
-        size_t skip = c->arch.len && n > c->arch.len + 1 &&
-                              memcmp(key, c->arch.at, c->arch.len) == 0 && key[c->arch.len] == '.'
-                          ? c->arch.len + 1
-                          : 0;
-        if (key_lower_snake(key + skip, n - skip))
-            continue;
-        if (key_valid(key, n))
-            report_key(c, CHECK_WARNING, i, "is not lower_snake_case");
-        else if (n > KEY_MAX)
-            report_key(c, CHECK_ERROR, i, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
-        else
-            report_key(c, CHECK_ERROR, i, "is not a key: ASCII segments with single dots between");
-    }
-    return 0;
+    (void)v;
+    /* "gpt-oss", "bitnet-b1.58": the architecture's name is what it is. */
+    const bool own = c->arch.len && key.len > c->arch.len + 1 &&
+                     memcmp(key.at, c->arch.at, c->arch.len) == 0 && key.at[c->arch.len] == '.';
+    const size_t skip = own ? c->arch.len + 1 : 0;
+    if (key_lower_snake(key.at + skip, key.len - skip))
+        return;
+    if (key_valid(key.at, key.len))
+        report_key(c, CHECK_WARNING, c->at, "is not lower_snake_case");
+    else if (key.len > KEY_MAX)
+        report_key(c, CHECK_ERROR, c->at, "a key of %zu bytes, at most %d are allowed", key.len,
+                   KEY_MAX);
+    else
+        report_key(c, CHECK_ERROR, c->at, "is not a key: ASCII segments with single dots between");
 }
 
 static const char *wanted_type(const struct key_row *row, char dst[64])
@@ -49,20 +45,13 @@ static const char *wanted_type(const struct key_row *row, char dst[64])
     return dst;
 }
 
-static int rule_key_type(struct checker *c)
+static void rule_key_type(struct checker *c, struct text key, const struct gguf_value *v)
 {
     char name[GGUF_TYPE_NAME_MAX], want[64];
-    struct key_index index;
-    key_index(&index);
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        const struct gguf_kv *kv = &c->g->kv[i];
-        const struct key_row *row = key_index_find(&index, gguf_key(c->g, kv), kv->key_len);
-        struct gguf_value v = gguf_value(c->g, kv);
-        if (row && !key_type_fits(row, v.type, v.elem))
-            report_key(c, CHECK_ERROR, i, "is %s, must be %s", gguf_type_name(&v, name),
-                       wanted_type(row, want));
-    }
-    return 0;
+    const struct key_row *row = key_index_find(c->index, key.at, key.len);
+    if (row && !key_type_fits(row, v->type, v->elem))
+        report_key(c, CHECK_ERROR, c->at, "is %s, must be %s", gguf_type_name(v, name),
+                   wanted_type(row, want));
 }
 
 /* ---- values ---- */
@@ -97,44 +86,30 @@ static bool other_bool(const struct gguf_value *v)
 }
 
 /* Tokens may be any bytes; all other text is read by people. */
-static int rule_utf8(struct checker *c)
+static void rule_utf8(struct checker *c, struct text key, const struct gguf_value *v)
 {
-    static const char tokenizer[] = "tokenizer.";
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        const struct gguf_kv *kv = &c->g->kv[i];
-        struct gguf_value v = gguf_value(c->g, kv);
-        uint64_t n = count_values(&v, not_utf8);
-        bool tokens = v.type == GGUF_ARRAY && kv->key_len > strlen(tokenizer) &&
-                      memcmp(gguf_key(c->g, kv), tokenizer, strlen(tokenizer)) == 0;
-        if (n && v.type == GGUF_ARRAY)
-            report_key(c, tokens ? CHECK_NOTE : CHECK_WARNING, i,
-                       "%" PRIu64 " strings are not UTF-8", n);
-        else if (n)
-            report_key(c, CHECK_WARNING, i, "the text is not UTF-8");
-    }
-    return 0;
+    const uint64_t n = count_values(v, not_utf8);
+    if (n && v->type == GGUF_ARRAY)
+        report_key(c, text_begins(key, "tokenizer.") ? CHECK_NOTE : CHECK_WARNING, c->at,
+                   "%" PRIu64 " strings are not UTF-8", n);
+    else if (n)
+        report_key(c, CHECK_WARNING, c->at, "the text is not UTF-8");
 }
 
-static int rule_bool(struct checker *c)
+static void rule_bool(struct checker *c, struct text key, const struct gguf_value *v)
 {
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
-        uint64_t n = count_values(&v, other_bool);
-        if (n)
-            report_key(c, CHECK_WARNING, i, "a bool is stored as 0 or 1, %" PRIu64 " %s not", n,
-                       n == 1 ? "is" : "are");
-    }
-    return 0;
+    const uint64_t n = count_values(v, other_bool);
+    (void)key;
+    if (n)
+        report_key(c, CHECK_WARNING, c->at, "a bool is stored as 0 or 1, %" PRIu64 " %s not", n,
+                   n == 1 ? "is" : "are");
 }
 
-static int rule_nested(struct checker *c)
+static void rule_nested(struct checker *c, struct text key, const struct gguf_value *v)
 {
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
-        if (v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
-            report_key(c, CHECK_ERROR, i, "an array of arrays: ggml refuses it");
-    }
-    return 0;
+    (void)key;
+    if (v->type == GGUF_ARRAY && v->elem == GGUF_ARRAY)
+        report_key(c, CHECK_ERROR, c->at, "an array of arrays: ggml refuses it");
 }
 
 /* ---- required keys ---- */
@@ -155,7 +130,7 @@ static bool is_other(const struct gguf *g, struct text *ret)
     return false;
 }
 
-static int rule_architecture(struct checker *c)
+static void rule_architecture(struct checker *c)
 {
     char shown[SHOW_MAX], others[SHOW_MAX];
     struct text other = {"", 0};
@@ -163,7 +138,7 @@ static int rule_architecture(struct checker *c)
     if (!c->arch.at) {
         if (!fact_later_shard(c->g) && !text_is(fact_text(c->g, "general.type"), "imatrix"))
             report(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
-        return 0;
+        return;
     }
     for (size_t i = 0; i < c->arch.len; i++) {
         char ch = c->arch.at[i];
@@ -175,7 +150,7 @@ static int rule_architecture(struct checker *c)
         report(c, CHECK_ERROR, "key 'general.architecture'",
                other.len ? "is '%s', but the keys are those of '%s'" : "is empty%s%s",
                show(shown, c->arch.at, c->arch.len), show(others, other.at, other.len));
-        return 0;
+        return;
     }
     /* "command-r", "gpt-oss": names with - and _ are in use, against the specification. */
     if (bad || (unusual && !needs_know(c->arch)))
@@ -185,7 +160,6 @@ static int rule_architecture(struct checker *c)
         report(c, CHECK_NOTE, "key 'general.architecture'",
                "'%s' is not known here: only general rules apply",
                show(shown, c->arch.at, c->arch.len));
-    return 0;
 }
 
 /* A shard is not found by the others if its number is not in its name, and no reader finds these. */
@@ -201,7 +175,7 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 }
 
 /* If the files fit together, file.c reports more about them. */
-static int rule_split(struct checker *c)
+static void rule_split(struct checker *c)
 {
     static const char tensors[] = "split.tensors.count";
     uint64_t no, count;
@@ -210,7 +184,7 @@ static int rule_split(struct checker *c)
         report(c, CHECK_ERROR, "metadata",
                "the key split.tensors.count is missing: llama.cpp refuses the model");
     if (c->shards)
-        return 0;
+        return;
     bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);
     if (has_no != has)
         report(c, CHECK_ERROR, "metadata", "only one of split.no and split.count exists");
@@ -219,7 +193,6 @@ static int rule_split(struct checker *c)
                "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);
     else if (has && count > 1)
         check_shard_name(c, no, count);
-    return 0;
 }
 
 /* ---- keys that must agree with each other, or with tensors ---- */
@@ -257,13 +230,13 @@ static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_k
     }
 }
 
-static int rule_heads(struct checker *c)
+static void rule_heads(struct checker *c)
 {
     uint64_t heads, width, length;
     uint32_t key = fact_arch_key(c->g, "attention.head_count");
     uint32_t kv = fact_arch_key(c->g, "attention.head_count_kv");
     if (key == UINT32_MAX)
-        return 0;
+        return;
     bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
     if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
@@ -273,27 +246,18 @@ static int rule_heads(struct checker *c)
                    heads, width);
     if (kv != UINT32_MAX)
         heads_of_layers(c, key, kv);
-    return 0;
 }
 
-static int rule_per_layer(struct checker *c)
+static void rule_per_layer(struct checker *c, struct text key, const struct gguf_value *v)
 {
     uint64_t blocks;
-    struct key_index index;
-    key_index(&index);
-    if (!fact_arch_uint(c->g, "block_count", &blocks))
-        return 0;
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        const struct gguf_kv *kv = &c->g->kv[i];
-        struct gguf_value v = gguf_value(c->g, kv);
-        if (v.type != GGUF_ARRAY || v.count == blocks)
-            continue;
-        const struct key_row *row = key_index_find(&index, gguf_key(c->g, kv), kv->key_len);
-        if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
-            report_key(c, CHECK_ERROR, i, "%" PRIu64 " elements for %" PRIu64 " blocks", v.count,
-                       blocks);
-    }
-    return 0;
+    if (v->type != GGUF_ARRAY || !fact_arch_uint(c->g, "block_count", &blocks) ||
+        v->count == blocks)
+        return;
+    const struct key_row *row = key_index_find(c->index, key.at, key.len);
+    if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
+        report_key(c, CHECK_ERROR, c->at, "%" PRIu64 " elements for %" PRIu64 " blocks", v->count,
+                   blocks);
 }
 
 /* ---- values that readers refuse ---- */
@@ -342,13 +306,13 @@ static void check_sections(struct checker *c)
         report_key(c, CHECK_ERROR, key, "%" PRIu64 " elements, not 4", v.count);
 }
 
-static int rule_values(struct checker *c)
+static void rule_values(struct checker *c)
 {
     char shown[SHOW_MAX];
     uint32_t key = fact_arch_key(c->g, "rope.scaling.type");
     struct gguf_value v = {0};
     if (!fact_is_model(c->g))
-        return 0;
+        return;
     if (key != UINT32_MAX)
         v = gguf_value(c->g, &c->g->kv[key]);
     struct text type = {(const char *)v.data, (size_t)v.len};
@@ -361,25 +325,24 @@ static int rule_values(struct checker *c)
     check_experts(c);
     check_turned(c);
     check_sections(c);
-    return 0;
 }
 
 const struct rule keys_rules[] = {
-    {"key-syntax", rule_key_syntax, CHECK_FILE},
-    {"key-type", rule_key_type, CHECK_FILE},
-    {"utf8", rule_utf8, CHECK_FILE},
-    {"bool", rule_bool, CHECK_FILE},
-    {"nested", rule_nested, CHECK_FILE},
-    {"architecture", rule_architecture, CHECK_WHOLE},
-    {"required", rule_required, CHECK_WHOLE},
-    {"split", rule_split, CHECK_FILE},
+    {"key-syntax", CHECK_FILE, .key = rule_key_syntax},
+    {"key-type", CHECK_FILE, .key = rule_key_type},
+    {"utf8", CHECK_FILE, .key = rule_utf8},
+    {"bool", CHECK_FILE, .key = rule_bool},
+    {"nested", CHECK_FILE, .key = rule_nested},
+    {"architecture", CHECK_WHOLE, .whole = rule_architecture},
+    {"required", CHECK_WHOLE, .whole = rule_required},
+    {"split", CHECK_FILE, .whole = rule_split},
     {0},
 };
 
 /* Behind those of the tokenizer. */
 const struct rule model_rules[] = {
-    {"heads", rule_heads, CHECK_WHOLE},
-    {"key-value", rule_values, CHECK_WHOLE},
-    {"per-layer", rule_per_layer, CHECK_WHOLE},
+    {"heads", CHECK_WHOLE, .whole = rule_heads},
+    {"key-value", CHECK_WHOLE, .whole = rule_values},
+    {"per-layer", CHECK_WHOLE, .key = rule_per_layer},
     {0},
 };

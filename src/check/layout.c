@@ -11,16 +11,15 @@
 #include "base/utf8.h"
 #include "check/needs.h"
 
-static int rule_missing(struct checker *c)
+static void rule_missing(struct checker *c)
 {
     const struct gguf *g = c->g;
     if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->faults_reported)
         report(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
                g->data_end - g->file_size);
-    return 0;
 }
 
-static int rule_version(struct checker *c)
+static void rule_version(struct checker *c)
 {
     const struct gguf_format *f = &c->g->fmt;
     if (f->version == 1)
@@ -30,23 +29,20 @@ static int rule_version(struct checker *c)
         report(c, CHECK_WARNING, "strings", "every string's length counts a trailing NUL");
     if (f->big)
         report(c, CHECK_NOTE, "version", "big-endian");
-    return 0;
 }
 
-static int rule_alignment(struct checker *c)
+static void rule_alignment(struct checker *c)
 {
     if (c->g->alignment % 8)
         report(c, CHECK_WARNING, "key 'general.alignment'", "must be a multiple of 8, is %" PRIu64,
                c->g->alignment);
-    return 0;
 }
 
-static int rule_order(struct checker *c)
+static void rule_order(struct checker *c)
 {
     if (c->g->anomalies & GGUF_ANOMALY_ORDER)
         report(c, CHECK_ERROR, "data section",
                "tensor data is not in the order of the tensor infos: ggml refuses it");
-    return 0;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -102,27 +98,25 @@ static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gg
     return 0;
 }
 
-static int rule_gaps(struct checker *c)
+static void rule_gaps(struct checker *c)
 {
-    return each_stretch(c, gap);
+    c->error = each_stretch(c, gap);
 }
 
-static int rule_tail(struct checker *c)
+static void rule_tail(struct checker *c)
 {
     if (c->g->anomalies & GGUF_ANOMALY_NO_TAIL && !(c->g->anomalies & GGUF_ANOMALY_PARTIAL))
         report(c, CHECK_WARNING, "end of file",
                "the padding after the last tensor is missing: some readers require it");
-    return 0;
 }
 
-static int rule_trailing(struct checker *c)
+static void rule_trailing(struct checker *c)
 {
     const struct gguf *g = c->g;
     uint64_t padded;
     if (g->anomalies & GGUF_ANOMALY_TRAILING && align_u64(g->data_end, g->alignment, &padded))
         report_bytes(c, CHECK_WARNING, padded, g->file_size, "%" PRIu64 " bytes behind the data",
                      g->file_size - padded);
-    return 0;
 }
 
 /*
@@ -189,12 +183,11 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
     return r;
 }
 
-static int rule_padding(struct checker *c)
+static void rule_padding(struct checker *c)
 {
-    int r = c->src ? each_stretch(c, zero) : 0;
-    if (r == 0 && c->padding_cut)
+    c->error = c->src ? each_stretch(c, zero) : 0;
+    if (c->error == 0 && c->padding_cut)
         report(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
-    return r;
 }
 
 /* ---- tensors ---- */
@@ -211,66 +204,56 @@ static bool all_utf8(const void *bytes, size_t n)
     return true;
 }
 
-static int rule_tensor_name(struct checker *c)
+static void rule_tensor_name(struct checker *c, const struct gguf_tensor *t)
 {
-    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
-        const struct gguf_tensor *t = &c->g->tensor[i];
-        const char *name = gguf_name(c->g, t);
-        if (t->name_len > NAME_SPEC)
-            report_tensor(c, CHECK_ERROR, i, "a name of %" PRIu32 " bytes, at most %d are allowed",
-                          t->name_len, NAME_SPEC);
-        else if (t->name_len > NAME_GGML)
-            report_tensor(c, CHECK_WARNING, i,
-                          "a name of %" PRIu32 " bytes, ggml accepts at most %d", t->name_len,
-                          NAME_GGML);
-        if (t->name_len == 0)
-            report_tensor(c, CHECK_WARNING, i, "the name is empty");
-        if (memchr(name, 0, t->name_len))
-            report_tensor(c, CHECK_WARNING, i,
-                          "a NUL in the name: ggml sees only what is before it");
-        if (!all_utf8(name, t->name_len))
-            report_tensor(c, CHECK_WARNING, i, "the name is not UTF-8");
-    }
-    return 0;
+    const char *name = gguf_name(c->g, t);
+    if (t->name_len > NAME_SPEC)
+        report_tensor(c, CHECK_ERROR, c->at, "a name of %" PRIu32 " bytes, at most %d are allowed",
+                      t->name_len, NAME_SPEC);
+    else if (t->name_len > NAME_GGML)
+        report_tensor(c, CHECK_WARNING, c->at,
+                      "a name of %" PRIu32 " bytes, ggml accepts at most %d", t->name_len,
+                      NAME_GGML);
+    if (t->name_len == 0)
+        report_tensor(c, CHECK_WARNING, c->at, "the name is empty");
+    if (memchr(name, 0, t->name_len))
+        report_tensor(c, CHECK_WARNING, c->at,
+                      "a NUL in the name: ggml sees only what is before it");
+    if (!all_utf8(name, t->name_len))
+        report_tensor(c, CHECK_WARNING, c->at, "the name is not UTF-8");
 }
 
-static int rule_tensor_dims(struct checker *c)
+static void rule_tensor_dims(struct checker *c, const struct gguf_tensor *t)
 {
-    for (uint32_t i = 0; i < c->g->n_tensors; i++)
-        if (c->g->tensor[i].n_dims > DIMS_SPEC)
-            report_tensor(c, CHECK_ERROR, i, "%" PRIu32 " dimensions, at most %d are allowed",
-                          c->g->tensor[i].n_dims, DIMS_SPEC);
-    return 0;
+    if (t->n_dims > DIMS_SPEC)
+        report_tensor(c, CHECK_ERROR, c->at, "%" PRIu32 " dimensions, at most %d are allowed",
+                      t->n_dims, DIMS_SPEC);
 }
 
 /* Types that a known fork has added. */
 enum { FORK_FIRST = 97, FORK_LAST = 399 };
 
-static int rule_tensor_type(struct checker *c)
+static void rule_tensor_type(struct checker *c, const struct gguf_tensor *t)
 {
-    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
-        const struct gguf_tensor *t = &c->g->tensor[i];
-        const struct quant_type *type = gguf_type(t);
-        if (!type && t->stored_id >= FORK_FIRST && t->stored_id <= FORK_LAST)
-            report_tensor(c, CHECK_NOTE, i,
-                          "type %" PRIu32 " is one of ik_llama.cpp: other readers refuse it",
-                          t->stored_id);
-        else if (!type)
-            report_tensor(c, CHECK_ERROR, i, "type %" PRIu32 " is not known", t->stored_id);
-        else if (t->stored_id && t->name_len > 6 && memcmp(gguf_name(c->g, t), "rope_f", 6) == 0)
-            report_tensor(c, CHECK_ERROR, i, "is %s, must be F32", type->name);
-        else if (type->block_len == 0)
-            report_tensor(c, CHECK_ERROR, i, "type %" PRIu32 " (%s) is retired: readers refuse it",
-                          t->stored_id, type->name);
-    }
-    return 0;
+    const struct quant_type *type = gguf_type(t);
+    if (!type && t->stored_id >= FORK_FIRST && t->stored_id <= FORK_LAST)
+        report_tensor(c, CHECK_NOTE, c->at,
+                      "type %" PRIu32 " is one of ik_llama.cpp: other readers refuse it",
+                      t->stored_id);
+    else if (!type)
+        report_tensor(c, CHECK_ERROR, c->at, "type %" PRIu32 " is not known", t->stored_id);
+    else if (t->stored_id && t->name_len > 6 && memcmp(gguf_name(c->g, t), "rope_f", 6) == 0)
+        report_tensor(c, CHECK_ERROR, c->at, "is %s, must be F32", type->name);
+    else if (type->block_len == 0)
+        report_tensor(c, CHECK_ERROR, c->at, "type %" PRIu32 " (%s) is retired: readers refuse it",
+                      t->stored_id, type->name);
 }
 
-static int rule_quantization(struct checker *c)
+static void rule_quantization(struct checker *c)
 {
     uint64_t version;
     if (fact_uint(c->g, "general.quantization_version", &version))
-        return 0;
+        return;
     for (uint32_t i = 0; i < c->g->n_tensors; i++) {
         const struct quant_type *type = gguf_type(&c->g->tensor[i]);
         if (!type || type->block_len <= 1)
@@ -280,7 +263,6 @@ static int rule_quantization(struct checker *c)
                           type->name);
         break;
     }
-    return 0;
 }
 
 /* ---- blocks ---- */
@@ -305,16 +287,17 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, b
     return last;
 }
 
-static int rule_blocks(struct checker *c)
+static void rule_blocks(struct checker *c)
 {
     uint64_t count, missing = 0, first = 0, begin = needs_first_block(c->g);
     if (!fact_arch_uint(c->g, "block_count", &count) || c->g->n_tensors == 0)
-        return 0;
+        return;
     const uint64_t blocks = count - begin;
     uint64_t room = blocks < c->g->n_tensors ? blocks : c->g->n_tensors;
     bool *seen = calloc((size_t)room + 1, sizeof(*seen));
+    c->error = seen ? 0 : -ENOMEM;
     if (!seen)
-        return -ENOMEM;
+        return;
     uint64_t last = mark_blocks(c, count, begin, seen, room);
     for (uint64_t i = room; i-- > 0;)
         if (!seen[i]) {
@@ -329,7 +312,6 @@ static int rule_blocks(struct checker *c)
         report_key(c, CHECK_ERROR, fact_arch_key(c->g, "block_count"),
                    "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64,
                    missing, count, first);
-    return 0;
 }
 
 /* ---- names that the specification lists ---- */
@@ -366,7 +348,7 @@ static bool is_known(const char *name, size_t n)
     return is_layer(name, n, base_layers, COUNT(base_layers));
 }
 
-static int rule_known_name(struct checker *c)
+static void rule_known_name(struct checker *c)
 {
     uint32_t n = 0, first = 0;
     for (uint32_t i = c->g->n_tensors; i-- > 0;) {
@@ -381,23 +363,22 @@ static int rule_known_name(struct checker *c)
                       n == 1 ? "the specification lacks it"
                              : "the specification lacks it, and %" PRIu32 " more",
                       n - 1);
-    return 0;
 }
 
 const struct rule layout_rules[] = {
-    {"missing", rule_missing, CHECK_FILE},
-    {"version", rule_version, CHECK_FILE},
-    {"alignment", rule_alignment, CHECK_FILE},
-    {"order", rule_order, CHECK_FILE},
-    {"gaps", rule_gaps, CHECK_FILE},
-    {"tail", rule_tail, CHECK_FILE},
-    {"trailing", rule_trailing, CHECK_FILE},
-    {"padding", rule_padding, CHECK_FILE},
-    {"tensor-name", rule_tensor_name, CHECK_FILE},
-    {"tensor-dims", rule_tensor_dims, CHECK_FILE},
-    {"tensor-type", rule_tensor_type, CHECK_FILE},
-    {"quantization-version", rule_quantization, CHECK_WHOLE},
-    {"blocks", rule_blocks, CHECK_WHOLE},
-    {"tensor-known", rule_known_name, CHECK_WHOLE},
+    {"missing", CHECK_FILE, .whole = rule_missing},
+    {"version", CHECK_FILE, .whole = rule_version},
+    {"alignment", CHECK_FILE, .whole = rule_alignment},
+    {"order", CHECK_FILE, .whole = rule_order},
+    {"gaps", CHECK_FILE, .whole = rule_gaps},
+    {"tail", CHECK_FILE, .whole = rule_tail},
+    {"trailing", CHECK_FILE, .whole = rule_trailing},
+    {"padding", CHECK_FILE, .whole = rule_padding},
+    {"tensor-name", CHECK_FILE, .tensor = rule_tensor_name},
+    {"tensor-dims", CHECK_FILE, .tensor = rule_tensor_dims},
+    {"tensor-type", CHECK_FILE, .tensor = rule_tensor_type},
+    {"quantization-version", CHECK_WHOLE, .whole = rule_quantization},
+    {"blocks", CHECK_WHOLE, .whole = rule_blocks},
+    {"tensor-known", CHECK_WHOLE, .whole = rule_known_name},
     {0},
 };

@@ -88,12 +88,6 @@ uint64_t needs_first_block(const struct gguf *g)
     return count - nextn;
 }
 
-static bool ends(const char *name, size_t n, const char *tail)
-{
-    size_t len = strlen(tail);
-    return n > len && memcmp(name + n - len, tail, len) == 0;
-}
-
 /* The name of a tensor as in struct need_shape, and its block: "blk.7.attn_q.weight" is "attn_q" of 7, "output.weight"
  * ".output". False: too long for the table. */
 #define NEED_NAME_MAX 80
@@ -109,7 +103,8 @@ static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEE
     }
     if (n + 3 > NEED_NAME_MAX)
         return false;
-    bool weights = ends(name, n, weight), none = !weights && !ends(name, n, bias);
+    struct text rest_of = {name, n};
+    bool weights = text_ends(rest_of, weight), none = !weights && !text_ends(rest_of, bias);
     (void)snprintf(dst, NEED_NAME_MAX, "%s%.*s%s", inside ? "" : ".",
                    (int)(weights ? n - strlen(weight) : n), name, none ? "~" : "");
     return true;
@@ -161,13 +156,12 @@ static void require(struct checker *c, const struct need_key *row, size_t n, boo
     }
 }
 
-int rule_required(struct checker *c)
+void rule_required(struct checker *c)
 {
     if (fact_later_shard(c->g) || !fact_is_model(c->g))
-        return 0;
+        return;
     require(c, need_keys, COUNT(need_keys), needs_know(c->arch));
     require(c, specified, COUNT(specified), false);
-    return 0;
 }
 
 /* ---- the tensors that must be there ---- */
@@ -186,7 +180,7 @@ struct looked {
 static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
 {
     int at = b->block[0] ? snprintf(dst, 96, "%s.%" PRIu64 ".", b->block, b->number) : 0;
-    bool whole = ends(word, n, ".bias"), bare = word[n - 1] == '~';
+    bool whole = text_ends((struct text){word, n}, ".bias"), bare = word[n - 1] == '~';
     (void)snprintf(dst + at, 96 - (size_t)at, "%.*s%s", (int)(n - bare), word,
                    whole || bare ? "" : ".weight");
 }
@@ -329,11 +323,11 @@ static void look_blocks(struct checker *c, const struct need_tensors *row, uint6
     }
 }
 
-static int rule_tensors(struct checker *c)
+static void rule_tensors(struct checker *c)
 {
     uint64_t count = 0, first = needs_first_block(c->g);
     if (!needs_apply(c->g))
-        return 0;
+        return;
     (void)fact_arch_uint(c->g, "block_count", &count);
     for (size_t i = 0; i < COUNT(need_tensors); i++) {
         const struct need_tensors *row = &need_tensors[i];
@@ -345,7 +339,6 @@ static int rule_tensors(struct checker *c)
         else if (first == 0)
             look(&all, row->tensors);
     }
-    return 0;
 }
 
 /* ---- the dimensions of tensors follow from the keys ---- */
@@ -659,19 +652,18 @@ static void check_shape(struct checker *c, const struct lengths *l, uint32_t i)
     tell(c, i, &first);
 }
 
-static int rule_shape(struct checker *c)
+static void rule_shape(struct checker *c)
 {
     struct lengths l;
     if (!needs_apply(c->g))
-        return 0;
+        return;
     lengths_of(c->g, &l);
     for (uint32_t i = 0; i < c->g->n_tensors; i++)
         check_shape(c, &l, i);
-    return 0;
 }
 
 const struct rule needs_rules[] = {
-    {"tensor-missing", rule_tensors, CHECK_WHOLE},
-    {"tensor-shape", rule_shape, CHECK_WHOLE},
+    {"tensor-missing", CHECK_WHOLE, .whole = rule_tensors},
+    {"tensor-shape", CHECK_WHOLE, .whole = rule_shape},
     {0},
 };

@@ -21,6 +21,6 @@ bool needs_apply(const struct gguf *g);
 /* The first block that the model has: not 0 of a file with nothing but blocks that predict tokens. */
 uint64_t needs_first_block(const struct gguf *g);
 /* The rule about keys without which a model is refused. */
-int rule_required(struct checker *c);
+void rule_required(struct checker *c);
 
 #endif

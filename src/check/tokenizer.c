@@ -43,7 +43,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* llama.cpp ends itself where two tokens are the same. */
-static int check_twice(struct checker *c, const struct gguf_value *tokens)
+static void check_twice(struct checker *c, const struct gguf_value *tokens)
 {
     struct text *list = tokens->count < SIZE_MAX / sizeof(*list)
                             ? malloc((size_t)tokens->count * sizeof(*list) + 1)
@@ -52,8 +52,9 @@ static int check_twice(struct checker *c, const struct gguf_value *tokens)
     char shown[SHOW_MAX];
     size_t n = 0;
     uint64_t twice = 0;
+    c->error = list ? 0 : -ENOMEM;
     if (!list)
-        return -ENOMEM;
+        return;
     for (struct gguf_walk w = gguf_walk(tokens); gguf_next(&w, &item);)
         list[n++] = (struct text){(const char *)item.data, (size_t)item.len};
     qsort(list, n, sizeof(*list), by_text);
@@ -64,10 +65,9 @@ static int check_twice(struct checker *c, const struct gguf_value *tokens)
         report(c, CHECK_ERROR, "key 'tokenizer.ggml.tokens'",
                "%" PRIu64 " tokens are there twice, one is '%s'", twice, shown);
     free(list);
-    return 0;
 }
 
-static int rule_tokenizer(struct checker *c)
+static void rule_tokenizer(struct checker *c)
 {
     static const char model_key[] = "tokenizer.ggml.model";
     struct text model = fact_text(c->g, model_key);
@@ -75,7 +75,7 @@ static int rule_tokenizer(struct checker *c)
     char shown[SHOW_MAX];
     bool has = fact_value(c->g, "tokenizer.ggml.tokens", &tokens);
     if (fact_later_shard(c->g) || !fact_is_model(c->g))
-        return 0;
+        return;
     if (!model.at && (has || needs_know(c->arch)))
         report(c, CHECK_ERROR, "metadata", "the required key %s is missing", model_key);
     uint64_t rows;
@@ -85,7 +85,7 @@ static int rule_tokenizer(struct checker *c)
     if (text_is(model, "no_vocab") && !fact_arch_uint(c->g, "vocab_size", &rows))
         report(c, CHECK_ERROR, "metadata", "without a vocabulary the key vocab_size is required");
     if (!model.at || text_is(model, "no_vocab") || text_is(model, "none"))
-        return 0;
+        return;
     if (!needs_list(models, model))
         report(c, CHECK_ERROR, "key 'tokenizer.ggml.model'",
                "'%s' is not a tokenizer that is known", show(shown, model.at, model.len));
@@ -97,17 +97,17 @@ static int rule_tokenizer(struct checker *c)
             !text_is(fact_text(c->g, "tokenizer.ggml.pre"), "kimi-k2"))
             report(c, CHECK_ERROR, "metadata", "the required key tokenizer.ggml.merges is missing");
     }
-    return has && tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING ? check_twice(c, &tokens)
-                                                                          : 0;
+    if (has && tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING)
+        check_twice(c, &tokens);
 }
 
-static int rule_tokens(struct checker *c)
+static void rule_tokens(struct checker *c)
 {
     static const char *const arrays[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"};
     struct gguf_value tokens, v;
     bool has = fact_value(c->g, "tokenizer.ggml.tokens", &tokens) && tokens.type == GGUF_ARRAY;
     if (text_is(fact_text(c->g, "tokenizer.ggml.model"), "no_vocab"))
-        return 0;
+        return;
     for (size_t i = 0; i < COUNT(arrays); i++) {
         if (!fact_value(c->g, arrays[i], &v) || v.type != GGUF_ARRAY)
             continue;
@@ -118,57 +118,41 @@ static int rule_tokens(struct checker *c)
             report_key(c, v.count < tokens.count ? CHECK_ERROR : CHECK_WARNING, key,
                        "%" PRIu64 " elements for %" PRIu64 " tokens", v.count, tokens.count);
     }
-    return 0;
 }
 
 /* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also use 0. */
-static int rule_token_types(struct checker *c)
+static void rule_token_types(struct checker *c)
 {
     struct gguf_value v, item;
     uint64_t n = 0, type;
     if (!fact_value(c->g, "tokenizer.ggml.token_type", &v) || v.type != GGUF_ARRAY)
-        return 0;
+        return;
     if (gguf_types[v.elem].kind != GGUF_KIND_INT && gguf_types[v.elem].kind != GGUF_KIND_UINT)
-        return 0;
+        return;
     for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
         n += !fact_value_uint(&item, &type) || type > 6;
     if (n)
         report(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
                "%" PRIu64 " elements are not a token type (1 to 6)", n);
-    return 0;
 }
 
-static bool ends_with(const char *s, size_t n, const char *end)
+static void rule_token_ids(struct checker *c, struct text key, const struct gguf_value *v)
 {
-    return n >= strlen(end) && memcmp(s + n - strlen(end), end, strlen(end)) == 0;
-}
-
-static int rule_token_ids(struct checker *c)
-{
-    static const char begin[] = "tokenizer.ggml.";
     uint64_t tokens, id;
-    if (!fact_vocabulary(c->g, &tokens))
-        return 0;
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        const struct gguf_kv *kv = &c->g->kv[i];
-        const char *key = gguf_key(c->g, kv);
-        struct gguf_value v = gguf_value(c->g, kv);
-        if (kv->key_len > strlen(begin) && memcmp(key, begin, strlen(begin)) == 0 &&
-            ends_with(key, kv->key_len, "_token_id") && fact_value_uint(&v, &id) && id >= tokens &&
-            id != UINT32_MAX) /* llama.cpp saves those that are absent so */
-            report_key(c, CHECK_WARNING, i,
-                       "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
-    }
-    return 0;
+    if (text_begins(key, "tokenizer.ggml.") && text_ends(key, "_token_id") &&
+        fact_value_uint(v, &id) && fact_vocabulary(c->g, &tokens) && id >= tokens &&
+        id != UINT32_MAX) /* llama.cpp saves those that are absent so */
+        report_key(c, CHECK_WARNING, c->at,
+                   "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
 }
 
-static int rule_vocabulary(struct checker *c)
+static void rule_vocabulary(struct checker *c)
 {
     static const char *const a_row_each[] = {"token_embd.weight", "output.weight"};
     uint64_t tokens, declared;
     struct gguf_value v;
     if (!fact_value(c->g, "tokenizer.ggml.tokens", &v) || v.type != GGUF_ARRAY)
-        return 0;
+        return;
     tokens = v.count;
     if (fact_arch_uint(c->g, "vocab_size", &declared) && declared != tokens)
         report_key(c, CHECK_WARNING, fact_arch_key(c->g, "vocab_size"),
@@ -182,13 +166,15 @@ static int rule_vocabulary(struct checker *c)
             report_tensor(c, CHECK_ERROR, i, "%" PRIu64 " rows for %" PRIu64 " tokens", rows,
                           tokens);
     }
-    return 0;
 }
 
 const struct rule tokenizer_rules[] = {
-    {"tokenizer", rule_tokenizer, CHECK_WHOLE},     {"tokenizer-arrays", rule_tokens, CHECK_WHOLE},
-    {"token-types", rule_token_types, CHECK_WHOLE}, {"token-ids", rule_token_ids, CHECK_WHOLE},
-    {"vocabulary", rule_vocabulary, CHECK_WHOLE},   {0},
+    {"tokenizer", CHECK_WHOLE, .whole = rule_tokenizer},
+    {"tokenizer-arrays", CHECK_WHOLE, .whole = rule_tokens},
+    {"token-types", CHECK_WHOLE, .whole = rule_token_types},
+    {"token-ids", CHECK_WHOLE, .key = rule_token_ids},
+    {"vocabulary", CHECK_WHOLE, .whole = rule_vocabulary},
+    {0},
 };
 
 /* ---- chat templates: they are read and never run ---- */
@@ -204,12 +190,6 @@ struct looked {
     size_t depth;
 };
 
-static bool begins(struct text t, const char *with)
-{
-    size_t n = strlen(with);
-    return t.len >= n && memcmp(t.at, with, n) == 0;
-}
-
 static void skip(struct text *t, size_t n)
 {
     t->at += n;
@@ -220,7 +200,7 @@ static void skip(struct text *t, size_t n)
 static bool skip_to(struct text *t, const char *end, bool code)
 {
     for (char quote = 0; t->len; skip(t, 1)) {
-        if (!quote && begins(*t, end)) {
+        if (!quote && text_begins(*t, end)) {
             skip(t, strlen(end));
             return true;
         }
@@ -260,7 +240,7 @@ static void statement(struct looked *l, struct text code)
         if (l->depth < DEPTH_MOST)
             l->open[l->depth] = word;
         l->depth++;
-    } else if (begins(word, "end")) {
+    } else if (text_begins(word, "end")) {
         struct text of = {word.at + 3, word.len - 3};
         bool fits = l->depth > 0 && (l->depth > DEPTH_MOST ||
                                      (l->open[l->depth - 1].len == of.len &&
@@ -277,7 +257,7 @@ static void look_at_blocks(struct looked *l)
     static const char *const pairs[][2] = {{"{%", "%}"}, {"{{", "}}"}, {"{#", "#}"}};
     while (l->left.len) {
         size_t kind = 0;
-        while (kind < COUNT(pairs) && !begins(l->left, pairs[kind][0]))
+        while (kind < COUNT(pairs) && !text_begins(l->left, pairs[kind][0]))
             kind++;
         if (kind == COUNT(pairs)) {
             skip(&l->left, 1);
@@ -301,7 +281,7 @@ static void look_at_blocks(struct looked *l)
 static size_t token_here(struct text t)
 {
     size_t n = 2;
-    if (!begins(t, "<|"))
+    if (!text_begins(t, "<|"))
         return 0;
     while (n < t.len && n < TOKEN_LEN && t.at[n] != '|' && t.at[n] > ' ' &&
            !strchr("'\"<{}", t.at[n]))
@@ -374,30 +354,24 @@ static void look_at_end(struct looked *l, struct text t, const struct gguf_value
         report_key(l->c, CHECK_WARNING, l->key, "never writes a token that ends a turn");
 }
 
-static int rule_template(struct checker *c)
+static void rule_template(struct checker *c, struct text key, const struct gguf_value *v)
 {
-    static const char key[] = "tokenizer.chat_template";
+    static const char name[] = "tokenizer.chat_template";
     struct gguf_value tokens;
-    bool has = fact_value(c->g, "tokenizer.ggml.tokens", &tokens) && tokens.type == GGUF_ARRAY &&
-               tokens.elem == GGUF_STRING;
-    for (uint32_t i = 0; i < c->g->n_kv; i++) {
-        struct text name = {gguf_key(c->g, &c->g->kv[i]), c->g->kv[i].key_len};
-        struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
-        if (v.type != GGUF_STRING || !begins(name, key) ||
-            (name.len > strlen(key) && name.at[strlen(key)] != '.'))
-            continue;
-        struct text t = {(const char *)v.data, (size_t)v.len};
-        struct looked l = {.c = c, .key = i, .left = t};
-        look_at_blocks(&l);
-        if (has)
-            look_at_tokens(&l, t, &tokens);
-        if (has)
-            look_at_end(&l, t, &tokens);
+    const struct text t = {(const char *)v->data, (size_t)v->len};
+    if (v->type != GGUF_STRING || !text_begins(key, name) ||
+        (key.len > strlen(name) && key.at[strlen(name)] != '.'))
+        return;
+    struct looked l = {.c = c, .key = c->at, .left = t};
+    look_at_blocks(&l);
+    if (fact_value(c->g, "tokenizer.ggml.tokens", &tokens) && tokens.type == GGUF_ARRAY &&
+        tokens.elem == GGUF_STRING) {
+        look_at_tokens(&l, t, &tokens);
+        look_at_end(&l, t, &tokens);
     }
-    return 0;
 }
 
 const struct rule template_rules[] = {
-    {"chat-template", rule_template, CHECK_WHOLE},
+    {"chat-template", CHECK_WHOLE, .key = rule_template},
     {0},
 };

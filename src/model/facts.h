@@ -24,6 +24,17 @@ static inline bool text_is(struct text t, const char *word)
     return t.at && t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
 }
 
+static inline bool text_begins(struct text t, const char *word)
+{
+    return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
+}
+
+/* With something before it. */
+static inline bool text_ends(struct text t, const char *tail)
+{
+    return t.len > strlen(tail) && memcmp(t.at + t.len - strlen(tail), tail, strlen(tail)) == 0;
+}
+
 /* The value of a key; false if the key does not exist. */
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);
 /* The text of a string key; at: NULL if no such key exists. */
