@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <regex.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -13,9 +14,6 @@
 
 const char *const file_part_name[FILE_PARTS] = {"Sidecar", "BaseName", "SizeLabel", "FineTune",
                                                 "Version", "Encoding", "Type",      "Shard"};
-
-/* More words than any file name of 255 bytes has. */
-enum { WORDS_MOST = 256, SHARD_DIGITS = 5 };
 
 static bool is_digit(char c)
 {
@@ -27,37 +25,12 @@ static bool is_alpha(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static bool is_plain(char c)
-{
-    return is_digit(c) || is_alpha(c) || is_blank(c);
-}
-
 static size_t span(struct text t, size_t from, bool (*is)(char))
 {
     size_t n = from;
     while (n < t.len && is(t.at[n]))
         n++;
     return n - from;
-}
-
-/* ---- words ---- */
-
-static bool is_name_word(struct text w)
-{
-    size_t digits = 0;
-    for (; digits < w.len && (is_digit(w.at[digits]) || is_blank(w.at[digits]));)
-        digits++;
-    return digits == w.len || (!is_digit(w.at[0]) && span(w, 0, is_plain) == w.len);
-}
-
-static bool is_tune_word(struct text w)
-{
-    return span(w, 0, is_plain) == w.len;
 }
 
 /* Bytes of "12" or "1.2" at `from`, 0: no number. */
@@ -79,125 +52,26 @@ static bool is_size_word(struct text w)
     return n > 0 && at + n + 1 == w.len && is_alpha(w.at[w.len - 1]);
 }
 
-/* lettersNUMBERletters, after a size: "A3B", "ContextLength4k" */
-static bool is_attribute(struct text w)
-{
-    size_t at = span(w, 0, is_alpha), n = number_at(w, at);
-    return at > 0 && n > 0 && at + n < w.len && span(w, at + n, is_alpha) == w.len - at - n;
-}
-
-static bool is_version(struct text w)
-{
-    if (w.len < 2 || w.at[0] != 'v')
-        return false;
-    for (size_t at = 1;; at++) {
-        size_t n = span(w, at, is_digit);
-        at += n;
-        if (n == 0 || at == w.len || w.at[at] != '.')
-            return n > 0 && at == w.len;
-    }
-}
-
-/*
- * A version that cannot be a word of a fine tune: all that follows, even a "v2", is the encoding.
- */
-static bool is_dotted_version(struct text w)
-{
-    return is_version(w) && memchr(w.at, '.', w.len);
-}
-
-static bool is_encoding(struct text w)
-{
-    if (text_begins(w, "LoRA") || text_begins(w, "vocab"))
-        return false;
-    for (size_t i = 0; i < w.len; i++)
-        if (!is_digit(w.at[i]) && !is_alpha(w.at[i]) && w.at[i] != '_')
-            return false;
-    return w.len > 0;
-}
-
-static bool is_type(struct text w)
-{
-    return text_is(w, "LoRA") || text_is(w, "vocab");
-}
-
-static bool is_shard_number(struct text w)
-{
-    return w.len == SHARD_DIGITS && span(w, 0, is_digit) == SHARD_DIGITS;
-}
-
 /* ---- the name ---- */
 
-struct words {
-    struct text word[WORDS_MOST];
-    size_t n;
-};
-
-static bool split(const char *name, size_t len, struct words *w)
-{
-    w->n = 0;
-    for (size_t at = 0; at <= len && w->n < WORDS_MOST;) {
-        const char *dash = memchr(name + at, '-', len - at);
-        size_t n = dash ? (size_t)(dash - name) - at : len - at;
-        w->word[w->n++] = (struct text){name + at, n};
-        at += n + 1;
-    }
-    return w->n < WORDS_MOST;
-}
-
-/* Words [first, last) as one part. */
-static struct text join(const struct words *w, size_t first, size_t last)
-{
-    if (first >= last)
-        return (struct text){NULL, 0};
-    const struct text *end = &w->word[last - 1];
-    return (struct text){w->word[first].at, (size_t)(end->at + end->len - w->word[first].at)};
-}
-
-/*
- * Take the parts behind the version, from the end. Returns the number of words before it, 0: no
- * version.
- */
-static size_t take_end(const struct words *w, struct file_name *f)
-{
-    size_t n = w->n;
-    if (n >= 3 && is_shard_number(w->word[n - 1]) && text_is(w->word[n - 2], "of") &&
-        is_shard_number(w->word[n - 3])) {
-        f->part[PART_SHARD] = join(w, n - 3, n);
-        n -= 3;
-    }
-    if (n >= 1 && is_type(w->word[n - 1]))
-        f->part[PART_TYPE] = w->word[--n];
-    if (n >= 2 && is_encoding(w->word[n - 1]) &&
-        (!is_version(w->word[n - 1]) || is_dotted_version(w->word[n - 2])))
-        f->part[PART_ENCODING] = w->word[--n];
-    if (n == 0 || !is_version(w->word[n - 1]))
-        return 0;
-    f->part[PART_VERSION] = w->word[n - 1];
-    return n - 1;
-}
-
-/* Words [from, end): base name, size label, fine tune. A size cannot be a word of a base name. */
-static bool take_begin(const struct words *w, size_t from, size_t end, struct file_name *f)
-{
-    size_t size = from + 1;
-    if (from >= end || !is_tune_word(w->word[from]))
-        return false;
-    while (size < end && is_name_word(w->word[size]))
-        size++;
-    if (size >= end || !is_size_word(w->word[size]))
-        return false;
-    f->part[PART_BASE] = join(w, from, size);
-    size_t tune = size + 1;
-    if (tune < end && is_attribute(w->word[tune]))
-        tune++;
-    f->part[PART_SIZE] = join(w, size, tune);
-    f->part[PART_FINETUNE] = join(w, tune, end);
-    for (size_t i = tune; i < end; i++)
-        if (!is_tune_word(w->word[i]))
-            return false;
-    return tune >= end || f->part[PART_FINETUNE].len > 0;
-}
+/* As the specification writes it, but for what an expression of POSIX cannot say: see file_name_parse(). */
+#define BLANK " \t-\r"
+#define PLAIN "[A-Za-z0-9" BLANK "]*"
+#define NUMBER "[0-9]+(\\.[0-9]+)?"
+static const char convention[] = "^((mmproj|mtp)-)?"
+                                 "(" PLAIN "(-([0-9" BLANK "]*|[A-Za-z" BLANK "]" PLAIN "))*)"
+                                 "-(([0-9]+x)?" NUMBER "[A-Za-z](-[A-Za-z]+" NUMBER "[A-Za-z]+)?)"
+                                 "(-" PLAIN "(-" PLAIN ")*)?"
+                                 "-(v[0-9]+(\\.[0-9]+)*)"
+                                 "(-([A-Za-z0-9_]+))?"
+                                 "(-(LoRA|vocab))?"
+                                 "(-([0-9]{5}-of-[0-9]{5}))?"
+                                 "\\.gguf$";
+/* The group of each part. */
+static const uint8_t group[FILE_PARTS] = {
+    [PART_SIDECAR] = 2,  [PART_BASE] = 3,      [PART_SIZE] = 6,  [PART_FINETUNE] = 11,
+    [PART_VERSION] = 13, [PART_ENCODING] = 16, [PART_TYPE] = 18, [PART_SHARD] = 20};
+enum { GROUPS = 21 };
 
 bool file_name_is_hash(const char *name)
 {
@@ -208,18 +82,27 @@ bool file_name_is_hash(const char *name)
 
 bool file_name_parse(const char *name, struct file_name *ret)
 {
-    static const char suffix[] = ".gguf";
-    struct words w;
+    regex_t pattern;
+    regmatch_t m[GROUPS];
     struct file_name f = {0};
-    size_t len = strlen(name);
-    if (len <= strlen(suffix) || strcmp(name + len - strlen(suffix), suffix) != 0 ||
-        !split(name, len - strlen(suffix), &w))
-        return false;
-    size_t end = take_end(&w, &f);
-    bool sidecar = end > 1 && (text_is(w.word[0], "mmproj") || text_is(w.word[0], "mtp"));
-    if (sidecar && take_begin(&w, 1, end, &f))
-        f.part[PART_SIDECAR] = w.word[0];
-    else if (!take_begin(&w, 0, end, &f))
+    if (!strstr(name, "-v") || regcomp(&pattern, convention, REG_EXTENDED) != 0)
+        return false; /* most names have no version, and cost nothing */
+    const bool fits = regexec(&pattern, name, GROUPS, m, 0) == 0;
+    regfree(&pattern);
+    for (size_t i = 0; fits && i < FILE_PARTS; i++)
+        if (m[group[i]].rm_so >= 0)
+            f.part[i] = (struct text){name + m[group[i]].rm_so,
+                                      (size_t)(m[group[i]].rm_eo - m[group[i]].rm_so)};
+    struct text *tune = &f.part[PART_FINETUNE], *encoding = &f.part[PART_ENCODING],
+                *type = &f.part[PART_TYPE];
+    if (tune->at) /* its group begins with the dash */
+        *tune = (struct text){tune->at + 1, tune->len - 1};
+    if (!type->at && (text_is(*encoding, "LoRA") || text_is(*encoding, "vocab"))) {
+        *type = *encoding;
+        *encoding = (struct text){NULL, 0};
+    }
+    if (!fits || (tune->at && tune->len == 0) || text_begins(*encoding, "LoRA") ||
+        text_begins(*encoding, "vocab"))
         return false;
     *ret = f;
     return true;
