@@ -95,6 +95,34 @@ class Run(unittest.TestCase):
         mountlib.unmount(os.path.join(root, 'build/mnt'))
 
 
+class Demo(unittest.TestCase):
+    """scripts/demo leaves the model as it was, and nothing beside it."""
+
+    def check(self, where, *model):
+        done = run(os.path.join(checkout(where), 'scripts/demo'), *model)
+        self.assertEqual((done.returncode, done.err), (0, ''), done.out)
+        self.assertRegex(done.out, r'is as it was\.\n\Z')
+        for said in ('general.description', 'A demonstration\n', 'is not an integer', 'back to state', 'Q8_0'):
+            self.assertIn(said, done.out)
+        return done.out
+
+    def test_sample(self):
+        self.check('demo-sample')
+
+    def test_model(self):
+        """Of a split model a sample is edited."""
+        home = mountlib.path('models')
+        os.mkdir(home)
+        for i, name in enumerate((ODD + '.gguf', 'x-00001-of-00001.gguf')):
+            path = os.path.join(home, name)
+            made = run(os.path.join(mountlib.SOURCE, 'scripts/make-sample'), path)
+            self.assertEqual(made.returncode, 0, made.err)
+            before = mountlib.get(path)
+            self.check(f'demo-{i}', path)
+            self.assertEqual(mountlib.get(path), before)
+        self.assertEqual(len(os.listdir(home)), 2)
+
+
 class Readme(unittest.TestCase):
     def demo(self):
         """The one block with prompts."""
