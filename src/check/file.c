@@ -136,7 +136,7 @@ struct job {
     struct checker structure; /* reports the parser's faults */
     struct checker set;       /* reports why the files of a split model do not fit together */
     struct split split;
-    struct part **part; /* owned; NULL: missing, or unreadable */
+    struct part *part; /* owned; without a header: missing, or unreadable */
     size_t n;
     uint64_t before, total; /* bytes: already scanned in earlier parts, and in all */
 };
@@ -186,6 +186,13 @@ static void no_memory(struct job *j, const char *label)
     unusable(j, &j->structure, label, &e);
 }
 
+static void cannot(struct job *j, const char *label, const char *what, int r)
+{
+    struct err e = {0};
+    (void)err_set(&e, r, "cannot %s: %s", what, strerror(-r));
+    unusable(j, &j->structure, label, &e);
+}
+
 /* ---- open all files ---- */
 
 static void missing(struct job *j, size_t i, const char *label, const struct err *e)
@@ -201,25 +208,20 @@ static void load(struct job *j, size_t i, const char *path)
 {
     struct err e = {0};
     char *own = j->split.n ? split_path(&j->split, i) : strdup(path);
-    struct part *p = own ? calloc(1, sizeof(*p)) : NULL;
-    if (!p) {
-        free(own);
+    if (!own) {
         no_memory(j, path);
         return;
     }
     j->structure.label = own;
     j->structure.reported = 0;
-    int r = part_open(own, &j->structure, p, &e);
+    int r = part_open(own, &j->structure, &j->part[i], &e);
     if (r == -ENOENT && j->split.n)
         missing(j, i, own, &e);
     else if (r < 0)
         unusable(j, &j->structure, own, &e);
     report_rest(&j->structure);
-    j->part[i] = p->g ? p : NULL;
-    if (!p->g) {
-        part_free(p);
-        free(p);
-    }
+    if (!j->part[i].g)
+        part_free(&j->part[i]);
     free(own);
 }
 
@@ -238,8 +240,8 @@ static void end_set(struct job *j, const char *path)
 
 static void check_part(struct job *j, size_t i, uint64_t tensors)
 {
-    const struct part *p = j->part[i];
-    const struct gguf *first = j->part[0] ? j->part[0]->g : p->g;
+    const struct part *p = &j->part[i];
+    const struct gguf *first = j->part[0].g ? j->part[0].g : p->g;
     struct err e = {0};
     int r = merge_check(first, p->g, i, j->n, &e);
     if (r == 0 && tensors != UINT64_MAX)
@@ -266,9 +268,9 @@ static uint64_t count_tensors(const struct job *j)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < j->n; i++) {
-        if (!j->part[i] || j->part[i]->faults)
+        if (!j->part[i].g || j->part[i].faults)
             return UINT64_MAX;
-        n += j->part[i]->g->n_tensors;
+        n += j->part[i].g->n_tensors;
     }
     return n;
 }
@@ -277,7 +279,7 @@ static void check_set(struct job *j, const char *path)
 {
     uint64_t tensors = count_tensors(j);
     for (size_t i = 0; i < j->n; i++)
-        if (j->part[i])
+        if (j->part[i].g)
             check_part(j, i, tensors);
     check_extra(j, path);
     end_set(j, path);
@@ -287,12 +289,9 @@ static void check_set(struct job *j, const char *path)
 
 static void apply(struct job *j, const struct check_model *m)
 {
-    struct err e = {0};
     int r = check_rules(m, count_rule, j);
-    if (r < 0) {
-        (void)err_set(&e, r, "cannot read: %s", strerror(-r));
-        unusable(j, &j->structure, m->label, &e);
-    }
+    if (r < 0)
+        cannot(j, m->label, "read", r);
 }
 
 static void apply_file(struct job *j, const struct part *p)
@@ -315,11 +314,11 @@ static void apply_whole(struct job *j)
     const struct gguf **g = calloc(j->n, sizeof(struct gguf *));
     struct gguf *merged = NULL;
     struct err e = {0};
-    const struct part *first = j->part[0];
-    for (size_t i = 0; g && i < j->n && j->part[i]; i++)
-        g[i] = j->part[i]->g;
+    const struct part *first = &j->part[0];
+    for (size_t i = 0; g && i < j->n && j->part[i].g; i++)
+        g[i] = j->part[i].g;
     if (!g)
-        no_memory(j, j->part[0]->m.path);
+        no_memory(j, first->m.path);
     else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
         unusable(j, &j->set, first->m.path, &e);
     apply(j, &(struct check_model){.g = merged ? merged : first->g,
@@ -361,36 +360,31 @@ static int scan_mapped(struct job *j, const struct part *p, const struct map *ma
 static void scan_part(struct job *j, const struct part *p)
 {
     struct map map;
-    struct err e = {0};
     int r = map_open(&map, p->m.file.fd, p->m.src.size);
     if (r == 0) {
-        r = edit_overlay_map(&p->m.overlay, &map, &e);
+        r = edit_overlay_map(&p->m.overlay, &map, NULL);
         if (r == 0)
             r = scan_mapped(j, p, &map);
         map_close(&map);
     }
-    if (r < 0) {
-        (void)err_set(&e, r, "cannot read: %s", strerror(-r));
-        unusable(j, &j->structure, p->m.path, &e);
-    }
+    if (r < 0)
+        cannot(j, p->m.path, "read", r);
     j->before += bytes_of(p);
 }
 
 static void scan_all(struct job *j, const char *path)
 {
-    struct err e = {0};
     int r = map_guard_init();
     if (r < 0) {
-        (void)err_set(&e, r, "cannot handle SIGBUS: %s", strerror(-r));
-        unusable(j, &j->structure, path, &e);
+        cannot(j, path, "handle SIGBUS", r);
         return;
     }
     quant_init();
     for (size_t i = 0; i < j->n; i++)
-        j->total += j->part[i] ? bytes_of(j->part[i]) : 0;
+        j->total += j->part[i].g ? bytes_of(&j->part[i]) : 0;
     for (size_t i = 0; i < j->n; i++)
-        if (j->part[i])
-            scan_part(j, j->part[i]);
+        if (j->part[i].g)
+            scan_part(j, &j->part[i]);
 }
 
 /* ---- all of it ---- */
@@ -404,23 +398,12 @@ static void check_parts(struct job *j, const char *path)
         check_set(j, path);
     }
     for (size_t i = 0; i < j->n; i++)
-        if (j->part[i])
-            apply_file(j, j->part[i]);
-    if (j->split.n && j->part[0])
+        if (j->part[i].g)
+            apply_file(j, &j->part[i]);
+    if (j->split.n && j->part[0].g)
         apply_whole(j);
     if (j->opt->values && !ignored(j, CHECK_VALUES))
         scan_all(j, path);
-}
-
-static void free_parts(struct job *j)
-{
-    for (size_t i = 0; j->part && i < j->n; i++) {
-        if (j->part[i])
-            part_free(j->part[i]);
-        free(j->part[i]);
-    }
-    free((void *)j->part);
-    split_free(&j->split);
 }
 
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
@@ -431,11 +414,15 @@ enum check_outcome check_file(const char *path, const struct check_options *o, c
     j.set = (struct checker){.rule = "split", .sink = count, .arg = &j};
     int r = split_find(path, &j.split);
     j.n = j.split.n ? j.split.n : 1;
-    j.part = r == 0 ? calloc(j.n, sizeof(struct part *)) : NULL;
+    j.part = r == 0 ? calloc(j.n, sizeof(struct part)) : NULL;
     if (j.part)
         check_parts(&j, path);
     else
         no_memory(&j, path);
-    free_parts(&j);
+    for (size_t i = 0; j.part && i < j.n; i++)
+        if (j.part[i].g)
+            part_free(&j.part[i]);
+    free(j.part);
+    split_free(&j.split);
     return j.outcome;
 }
