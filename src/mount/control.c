@@ -329,11 +329,10 @@ static void look_at_mounts(struct control *c, bool changed)
 static void run_idle(const struct task *t)
 {
     const struct control *c = t->control;
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->dev, c->at, NULL) : NULL;
     if (m && mount_is_top(&ms, m)) /* the session ends then; it may be in use */
         (void)mount_take_down(c->at, false, NULL);
-    mounts_free(&ms);
 }
 
 /* Look whether it is idle, if it is time. Milliseconds until the next look; -1: none. Under the lock. */

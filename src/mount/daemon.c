@@ -442,7 +442,7 @@ static int find_by_file(char *real, struct channel *c, struct err *e)
 
 int channel_open(const char *operand, struct channel *c, struct err *e)
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     struct stat st;
     *c = (struct channel){0};
     int r = mounts_load(&ms, 0);
@@ -450,7 +450,6 @@ int channel_open(const char *operand, struct channel *c, struct err *e)
         r = daemons_find(&c->daemons, NULL);
     r = r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r))
               : find_by_mount(&ms, operand, c, e);
-    mounts_free(&ms);
     if (r < 0 || c->daemon)
         return r;
     if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
@@ -535,23 +534,22 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 /* A mount of this model whose daemon cannot be seen. */
 static bool name_by_mount(int fd, struct err *why)
 {
+    CLEANUP(mounts_free) struct mounts ms;
     char link[64], path[PATH_MAX], at[SHOW_MAX], user[PROCESS_NAME_MAX];
-    struct mounts ms;
-    bool found = false;
+    const bool listed = mounts_load(&ms, 0) == 0;
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, path, sizeof(path) - 1);
     path[n > 0 ? n : 0] = '\0';
-    if (mounts_load(&ms, 0) == 0)
-        for (size_t i = 0; i < ms.n && !found; i++) {
-            const struct mount *m = &ms.mount[i];
-            found = mount_is_ggufs(m) && strcmp(m->source, path) == 0 && mount_has(m->super, "rw");
-            if (found)
-                (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s by %s)",
-                              show(at, m->at, strlen(m->at)),
-                              user_name(user, mount_number(m->super, "user_id")));
-        }
-    mounts_free(&ms);
-    return found;
+    for (size_t i = 0; listed && i < ms.n; i++) {
+        const struct mount *m = &ms.mount[i];
+        if (!mount_is_ggufs(m) || strcmp(m->source, path) != 0 || !mount_has(m->super, "rw"))
+            continue;
+        (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s by %s)",
+                      show(at, m->at, strlen(m->at)),
+                      user_name(user, mount_number(m->super, "user_id")));
+        return true;
+    }
+    return false;
 }
 
 static void name_other(int fd, const struct file_id *id, struct err *why)
@@ -571,18 +569,15 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
 /* Check the holder of the lock once. *pid: the process to wait for. */
 static enum verdict look(int fd, long *pid, struct err *why)
 {
-    struct daemons ds;
+    CLEANUP(daemons_free) struct daemons ds = {0};
     struct file_id id;
-    enum verdict v = FREE;
-    if (!file_id_of(fd, &id))
+    if (!file_id_of(fd, &id) || daemons_find(&ds, &id) < 0)
         return FREE;
-    const struct daemon *d = daemons_find(&ds, &id) == 0 ? holder_of(&ds, &id) : NULL;
-    if (d) {
-        *pid = d->pid;
-        v = judge(d, why);
-    }
-    daemons_free(&ds);
-    return v;
+    const struct daemon *d = holder_of(&ds, &id);
+    if (!d)
+        return FREE;
+    *pid = d->pid;
+    return judge(d, why);
 }
 
 /* No ggufs holds the lock, but it was refused. It may be free by now: a process that is being killed

@@ -316,16 +316,14 @@ static bool try_process(void *arg, long pid)
 
 static bool try_namespace(void *arg, long pid)
 {
+    CLEANUP(mounts_free) struct mounts ms = {0};
     struct users *u = arg;
-    struct mounts ms;
     bool found = false;
     u->pid = pid;
-    if (!is_elsewhere(u))
+    if (!is_elsewhere(u) || mounts_load(&ms, pid) < 0)
         return true;
-    if (mounts_load(&ms, pid) == 0)
-        for (size_t i = 0; i < ms.n && !found; i++)
-            found = mount_is_of(&ms.mount[i], u->m->dev, NULL, u->m->source);
-    mounts_free(&ms);
+    for (size_t i = 0; i < ms.n && !found; i++)
+        found = mount_is_of(&ms.mount[i], u->m->dev, NULL, u->m->source);
     if (found)
         add_process(u);
     return true;

@@ -317,17 +317,15 @@ static void leave_terminal(int *ready)
  */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
+    const bool listed = mounts_load(&ms, 0) == 0;
 #ifdef SYS_ustat
     char stats[256]; /* of the kernel's struct ustat, which is smaller */
     if (dev && (syscall(SYS_ustat, (unsigned)dev, stats) == 0 || errno == ENOTCONN ||
                 errno == ECONNABORTED))
         return true;
 #endif
-    bool found =
-        mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
-    mounts_free(&ms);
-    return found;
+    return listed && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
 }
 
 /*
@@ -366,7 +364,7 @@ static void warn_of(const struct mount *m, const char *what)
  */
 static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     struct err e = {0};
     const struct mount *hidden = NULL, *top = NULL;
     if (mounts_load(&ms, 0) == 0)
@@ -377,7 +375,6 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
         warn_of(top, e.msg); /* EINVAL: another process unmounted it */
     if (hidden)
         warn_of(hidden, "another file system is mounted over it, so it is left there");
-    mounts_free(&ms);
 }
 
 /*

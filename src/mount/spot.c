@@ -73,11 +73,10 @@ enum mount_life mount_life(const char *at, int ms)
 
 bool mount_is_there(dev_t dev)
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     bool there = mounts_load(&ms, 0) < 0;
     for (size_t i = 0; i < ms.n && !there; i++)
         there = ms.mount[i].dev == dev;
-    mounts_free(&ms);
     return there;
 }
 
@@ -270,55 +269,43 @@ static int inside(const struct mount *m, const char *shown, struct err *e)
 /* Check the list of mounts once. 1: a dead mount was removed, check again; 0, -errno. */
 static int look(const char *path, const char *shown, struct err *e)
 {
-    struct mounts ms;
-    struct daemons ds = {0};
+    CLEANUP(mounts_free) struct mounts ms;
+    CLEANUP(daemons_free) struct daemons ds = {0};
     int r = mounts_load(&ms, 0);
     const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
     if (m && mount_is_fuse(m))
         (void)daemons_find(&ds, NULL);
     const struct daemon *d = m ? daemons_of(&ds, m) : NULL;
-    if (!m || !is_ours(m, d)) {
-        r = 0;
-    } else if (strcmp(m->at, path) == 0) {
-        r = occupied(m, d ? d : daemons_silent(&ds, m), shown, e);
-        r = r < 0 ? r : 1;
-    } else {
-        r = inside(m, shown, e);
-    }
-    daemons_free(&ds);
-    mounts_free(&ms);
-    return r;
+    if (!m || !is_ours(m, d))
+        return 0;
+    if (strcmp(m->at, path) != 0)
+        return inside(m, shown, e);
+    r = occupied(m, d ? d : daemons_silent(&ds, m), shown, e);
+    return r < 0 ? r : 1;
 }
 
 /* The path cannot be reached. */
 static int no_path(const char *path, int why, const char *shown, struct err *e)
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     char at[SHOW_MAX];
-    const struct mount *m = NULL;
-    if (why == ENOTCONN && mounts_load(&ms, 0) == 0) {
-        m = mounts_typed(&ms, path);
-        if (m)
-            (void)show(at, m->at, strlen(m->at));
-        mounts_free(&ms);
-    }
+    const struct mount *m =
+        mounts_load(&ms, 0) == 0 && why == ENOTCONN ? mounts_typed(&ms, path) : NULL;
     if (m)
-        return err_set(e, -why, "%s: is inside the dead mount on %s", shown, at);
+        return err_set(e, -why, "%s: is inside the dead mount on %s", shown,
+                       show(at, m->at, strlen(m->at)));
     return err_set(e, -why, "%s: %s", shown, strerror(why));
 }
 
 /* A path into a mount of ggufs is refused before it is followed. */
 static int check_typed(const char *path, const char *shown, struct err *e)
 {
-    struct mounts ms;
-    int r = 0;
-    if (mounts_load(&ms, 0) < 0)
-        return 0;
-    const struct mount *m = strstr(path, "..") ? NULL : mounts_typed(&ms, path);
-    if (m && mount_is_ggufs(m) && mount_life(m->at, ANSWER_MS) != MOUNT_DEAD)
-        r = inside(m, shown, e);
-    mounts_free(&ms);
-    return r;
+    CLEANUP(mounts_free) struct mounts ms;
+    const struct mount *m =
+        mounts_load(&ms, 0) == 0 && !strstr(path, "..") ? mounts_typed(&ms, path) : NULL;
+    return m && mount_is_ggufs(m) && mount_life(m->at, ANSWER_MS) != MOUNT_DEAD
+               ? inside(m, shown, e)
+               : 0;
 }
 
 static bool is_opened_already(const char *mountpoint)
@@ -341,14 +328,12 @@ static dev_t device_of_connection(int fd)
 /* The place where the file system is mounted; NULL: not in this list, or no memory. free() it. */
 static char *place_of(dev_t dev)
 {
-    struct mounts ms;
-    char *at = NULL;
+    CLEANUP(mounts_free) struct mounts ms;
     if (mounts_load(&ms, 0) == 0)
-        for (size_t i = ms.n; dev && !at && i-- > 0;)
+        for (size_t i = ms.n; dev && i-- > 0;)
             if (ms.mount[i].dev == dev)
-                at = strdup(ms.mount[i].at);
-    mounts_free(&ms);
-    return at;
+                return strdup(ms.mount[i].at);
+    return NULL;
 }
 
 static dev_t device_at(const char *mountpoint)

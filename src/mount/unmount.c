@@ -145,8 +145,8 @@ static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j)
 
 int mnt_list(bool json, struct buf *out, struct err *e)
 {
-    struct mounts ms;
-    struct daemons ds = {0};
+    CLEANUP(mounts_free) struct mounts ms;
+    CLEANUP(daemons_free) struct daemons ds = {0};
     struct json j = {.out = out};
     int r = mounts_load(&ms, 0);
     if (r == 0)
@@ -159,8 +159,6 @@ int mnt_list(bool json, struct buf *out, struct err *e)
         json_end(&j);
         buf_char(out, '\n');
     }
-    daemons_free(&ds);
-    mounts_free(&ms);
     if (r == 0)
         r = buf_error(out);
     return r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r)) : 0;
@@ -399,13 +397,12 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
 /* A bind mount of it may be left: then the daemon continues. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
-    struct mounts ms;
+    CLEANUP(mounts_free) struct mounts ms;
     char at[SHOW_MAX];
     const struct mount *m = mounts_load(&ms, 0) == 0 ? daemon_mount(&ms, t->daemon) : NULL;
     if (m)
         log_line(LOG_NOTICE, "%s: unmounted; still mounted on %s", t->shown,
                  show(at, m->at, strlen(m->at)));
-    mounts_free(&ms);
     return m != NULL;
 }
 
