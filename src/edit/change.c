@@ -228,33 +228,16 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
 
 /* ---- entries ---- */
 
-static void put_value(struct buf *b, const struct edit_change *c, const struct edit_slot *s)
+static void put_slot(struct buf *b, const struct gguf *g, const struct edit_slot *s)
 {
-    if (s->value) { /* its bytes stay where they are */
-        buf_uint(b, s->value->type, 4, c->base->fmt.big);
-        return;
-    }
-    const struct gguf_kv *kv = &c->base->kv[s->old];
-    buf_uint(b, kv->type, 4, c->base->fmt.big);
-    buf_add(b, c->base->head + kv->val_off, (size_t)(kv->end - kv->val_off));
-}
-
-static void put_slot(struct edit_keys *k, const struct edit_change *c, const struct edit_slot *s)
-{
-    struct edit_entry entry = {.rank = s->rank};
-    if (differs(c, s)) {
-        entry.made = true;
-        entry.off = k->bytes.len;
-        buf_uint(&k->bytes, s->name_len, c->base->fmt.len_width, c->base->fmt.big);
-        buf_add(&k->bytes, s->name, s->name_len);
-        put_value(&k->bytes, c, s);
-        entry.end = k->bytes.len;
-        entry.value = s->value;
-    } else {
-        entry.off = c->base->kv[s->old].off;
-        entry.end = c->base->kv[s->old].end;
-    }
-    k->entry[k->n++] = entry;
+    const struct gguf_kv *kv = s->value ? NULL : &g->kv[s->old];
+    buf_uint(b, s->name_len, g->fmt.len_width, g->fmt.big);
+    buf_add(b, s->name, s->name_len);
+    buf_uint(b, kv ? kv->type : s->value->type, 4, g->fmt.big);
+    if (kv)
+        buf_add(b, g->head + kv->val_off, (size_t)(kv->end - kv->val_off));
+    else
+        buf_add(b, s->value->bytes.data, s->value->bytes.len);
 }
 
 uint64_t edit_alignment(const struct edit_change *c)
@@ -265,42 +248,28 @@ uint64_t edit_alignment(const struct edit_change *c)
     return s && s->value ? get_u32(s->value->bytes.data, c->base->fmt.big) : c->base->alignment;
 }
 
-static int list_keys(struct slot_walk *w, struct edit_keys *k)
+int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret, size_t *n)
 {
-    const struct edit_change *c = w->c;
+    const struct gguf *g = c->base;
     const struct edit_slot *s;
-    uint32_t i;
-    k->entry = malloc(((size_t)c->base->n_kv + c->n + 1) * sizeof(*k->entry));
-    if (!k->entry)
-        return -ENOMEM;
-    while (slot_walk_next(w, &s, &i)) {
-        const struct gguf_kv *kv = &c->base->kv[i];
-        if (s)
-            put_slot(k, c, s);
-        else if (!name_is(base_name(c, EDIT_KEY, i), KEY_RESERVE))
-            k->entry[k->n++] = (struct edit_entry){
-                .off = kv->off, .end = kv->end, .rank = base_rank(c, EDIT_KEY, i)};
-    }
-    k->alignment = edit_alignment(c);
-    return buf_error(&k->bytes);
-}
-
-int edit_change_keys(const struct edit_change *c, struct edit_keys *ret)
-{
     struct slot_walk w;
-    *ret = EDIT_KEYS_INIT;
+    uint32_t i;
+    *n = 0;
+    *ret = malloc(((size_t)g->n_kv + c->n + 1) * sizeof(**ret));
     int r = slot_walk_begin(&w, c, EDIT_KEY);
-    if (r == 0)
-        r = list_keys(&w, ret);
+    while (r == 0 && *ret && slot_walk_next(&w, &s, &i)) {
+        if (s)
+            put_slot(b, g, s);
+        else if (name_is(base_name(c, EDIT_KEY, i), KEY_RESERVE))
+            continue;
+        else
+            buf_add(b, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
+        (*ret)[(*n)++] = (struct edit_entry){b->len, s ? s->rank : base_rank(c, EDIT_KEY, i)};
+    }
     slot_walk_end(&w);
-    if (r < 0)
-        edit_keys_free(ret);
-    return r;
-}
-
-void edit_keys_free(struct edit_keys *k)
-{
-    free(k->entry);
-    buf_free(&k->bytes);
-    *k = EDIT_KEYS_INIT;
+    if (r == 0 && *ret && buf_error(b) == 0)
+        return 0;
+    free(*ret);
+    *ret = NULL;
+    return -ENOMEM;
 }

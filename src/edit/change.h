@@ -6,8 +6,7 @@
  *     CLEANUP(edit_change_free) struct edit_change c;
  *     edit_change_init(&c, g, NULL);
  *     r = edit_set(&c, "general.name", 12, value, EDIT_LAST, &e);      ... edit_remove, edit_rename
- *     CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
- *     r = edit_change_keys(&c, &k);
+ *     r = edit_change_keys(&c, &header, &key, &n);
  *
  * Operations take effect one after another, as if each were an edit of its own; gathered edits are
  * thus one change. Each costs what its own value costs, whatever was changed before, and a value
@@ -176,31 +175,15 @@ uint64_t edit_alignment(const struct edit_change *c);
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
 
-/* An entry of the new header: a range of the old header, or of edit_keys.bytes, and a value. */
+/* A key of the new header. */
 struct edit_entry {
-    bool made;         /* its bytes are [off, end) of edit_keys.bytes, else of the old header */
-    uint64_t off, end; /* of the whole entry: key, type and value; with a value up to that */
-    const struct edit_value
-        *value; /* of the change, whose bytes follow; NULL: all are in the range */
+    uint64_t end; /* where its entry ends in the buffer */
     uint64_t rank;
 };
 
-static inline uint64_t edit_entry_bytes(const struct edit_entry *e)
-{
-    return e->end - e->off + (e->value ? e->value->bytes.len : 0);
-}
-
-struct edit_keys {
-    struct edit_entry *entry; /* owned; in the order of the new header, without the reserve */
-    size_t n;
-    struct buf bytes;
-    uint64_t alignment; /* in force in the new file */
-};
-
-#define EDIT_KEYS_INIT ((struct edit_keys){0})
-
-/* The entries of the base after the change, which must outlive them. 0, -ENOMEM. */
-int edit_change_keys(const struct edit_change *c, struct edit_keys *ret);
-void edit_keys_free(struct edit_keys *k);
+/* Append the entries of the keys after the change, in their order, without the reserve. *ret: of *n keys, for free(). 0,
+ * -ENOMEM. */
+int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret,
+                     size_t *n);
 
 #endif

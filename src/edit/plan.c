@@ -22,7 +22,9 @@
 struct layout {
     const struct gguf *g;
     const struct edit_options *o;
-    const struct edit_keys *keys;
+    uint64_t alignment;     /* of the new file */
+    struct edit_entry *key; /* owned: the keys but the reserve */
+    size_t n_keys;
     const struct edit_tensor *info; /* the tensors */
     size_t n;
     struct edit_plan *p;
@@ -107,7 +109,7 @@ static uint64_t wanted_reserve(const struct layout *d)
 /* The spaces that make the header end a little before `data_off`; false: they do not fit. */
 static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret)
 {
-    uint64_t slack = min_u64(RESERVE_SLACK, d->keys->alignment - 1);
+    uint64_t slack = min_u64(RESERVE_SLACK, d->alignment - 1);
     uint64_t least = d->bare + RESERVE_ENTRY;
     if (least > data_off - min_u64(1, slack))
         return false;
@@ -140,7 +142,7 @@ static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
 /* A tensor without old bytes weighs nothing. */
 static void weigh(const struct layout *d, struct lean *l)
 {
-    uint64_t block = d->p->block, align = d->keys->alignment, at = 0;
+    uint64_t block = d->p->block, align = d->alignment, at = 0;
     for (size_t i = 0; i < d->n; i++) {
         uint64_t kept = kept_bytes(d, &d->info[i]);
         uint64_t old = kept ? d->g->tensor[d->info[i].old].off : 0;
@@ -160,7 +162,7 @@ static bool keep_data_off(struct layout *d, const struct lean *l)
     uint64_t old = d->g->data_off, n;
     if (d->g->alignment > EDIT_MAX_ALIGNMENT)
         return false;
-    if (old % d->keys->alignment || (old & (d->p->block - 1)) != l->best)
+    if (old % d->alignment || (old & (d->p->block - 1)) != l->best)
         return false;
     if (!fit_reserve(d, old, &n))
         return false;
@@ -175,7 +177,7 @@ static bool keep_data_off(struct layout *d, const struct lean *l)
 /* R2. With alignments over the block the data offset is a multiple of it anyway. */
 static void move_data(struct layout *d, const struct lean *l)
 {
-    uint64_t block = d->p->block, align = d->keys->alignment;
+    uint64_t block = d->p->block, align = d->alignment;
     uint64_t least = d->bare + RESERVE_ENTRY + wanted_reserve(d) + RESERVE_SLACK;
     uint64_t at = round_up(least, align);
     if (align < block)
@@ -192,7 +194,7 @@ static void move_data(struct layout *d, const struct lean *l)
  */
 static int lay_data(struct layout *d)
 {
-    const uint64_t align = d->keys->alignment, block = d->p->block = edit_block(d->o);
+    const uint64_t align = d->alignment, block = d->p->block = edit_block(d->o);
     struct lean l = {0};
     d->data_off = d->n ? round_up(d->bare, align) : d->bare;
     if (!reserve_in_use(d))
@@ -226,19 +228,6 @@ static void put_reserve(struct buf *b, const struct layout *d)
         memset(at, ' ', (size_t)d->reserve);
 }
 
-static void put_keys(struct buf *b, const struct layout *d)
-{
-    for (size_t i = 0; i < d->keys->n; i++) {
-        const struct edit_entry *entry = &d->keys->entry[i];
-        const uint8_t *from = entry->made ? d->keys->bytes.data : d->g->head;
-        buf_add(b, from + entry->off, (size_t)(entry->end - entry->off));
-        if (entry->value)
-            buf_add(b, entry->value->bytes.data, entry->value->bytes.len);
-    }
-    if (d->has_reserve)
-        put_reserve(b, d);
-}
-
 static void put_shape(struct buf *b, const struct tensor_shape *s, bool big)
 {
     buf_uint(b, s->n_dims, 4, big);
@@ -263,11 +252,11 @@ static void put_infos(struct buf *b, const struct layout *d)
             buf_add(b, d->g->head + old->dims_off - 4, 4 + (size_t)old->n_dims * 8 + 4);
         }
         buf_uint(b, at, 8, big);
-        at = round_up(at + info_size(d, t), d->keys->alignment);
+        at = round_up(at + info_size(d, t), d->alignment);
     }
 }
 
-static int make_head(const struct layout *d, struct err *e)
+static int make_head(struct layout *d, const struct edit_change *c, struct err *e)
 {
     struct buf *b = &d->p->head;
     if (d->data_off > GGUF_MAX_HEADER)
@@ -275,8 +264,12 @@ static int make_head(const struct layout *d, struct err *e)
                        (unsigned long long)GGUF_MAX_HEADER);
     buf_add(b, d->g->head, 8); /* magic and version */
     buf_uint(b, d->n, 8, d->g->fmt.big);
-    buf_uint(b, d->keys->n + d->has_reserve, 8, d->g->fmt.big);
-    put_keys(b, d);
+    buf_zero(b, 8);
+    if (edit_change_keys(c, b, &d->key, &d->n_keys) < 0)
+        return err_set(e, -ENOMEM, "no memory for the new header");
+    put_u64(b->data + 16, d->n_keys + d->has_reserve, d->g->fmt.big);
+    if (d->has_reserve)
+        put_reserve(b, d);
     put_infos(b, d);
     if (!buf_error(b))
         buf_zero(b, (size_t)(d->data_off - b->len));
@@ -294,7 +287,7 @@ static uint64_t padding_after(const struct layout *d, size_t i)
 {
     if (i + 1 == d->n && is_unknown(d, &d->info[i]))
         return 0;
-    return (0 - info_size(d, &d->info[i])) & (d->keys->alignment - 1);
+    return (0 - info_size(d, &d->info[i])) & (d->alignment - 1);
 }
 
 /* A log is a file of the image. */
@@ -396,21 +389,18 @@ static void judge(const struct layout *d)
 
 static int check_keys(const struct layout *d, const struct gguf *next)
 {
-    uint64_t at = 8 + 2 * 8;
-    if (next->n_kv != d->keys->n + d->has_reserve)
+    if (next->n_kv != d->n_keys + d->has_reserve)
         return -EINVAL;
-    for (size_t i = 0; i < d->keys->n; i++) {
-        at += edit_entry_bytes(&d->keys->entry[i]);
-        if (next->kv[i].end != at)
+    for (size_t i = 0; i < d->n_keys; i++)
+        if (next->kv[i].end != d->key[i].end)
             return -EINVAL;
-    }
     return 0;
 }
 
 static int check_tensors(const struct layout *d, const struct gguf *next)
 {
     uint64_t at = d->data_off;
-    if (next->n_tensors != d->n || next->alignment != d->keys->alignment ||
+    if (next->n_tensors != d->n || next->alignment != d->alignment ||
         next->data_off != d->data_off || !is_regular(next))
         return -EINVAL;
     for (uint32_t i = 0; i < next->n_tensors; i++) {
@@ -419,7 +409,7 @@ static int check_tensors(const struct layout *d, const struct gguf *next)
         bool grown = is_unknown(d, &d->info[i]) && u->nbytes > n;
         if (u->off != at || (u->nbytes != n && !grown))
             return -EINVAL;
-        at = round_up(at + n, d->keys->alignment);
+        at = round_up(at + n, d->alignment);
     }
     return 0;
 }
@@ -446,22 +436,22 @@ static int check(struct layout *d, struct err *e)
 static int make_ranks(const struct layout *d)
 {
     struct edit_plan *p = d->p;
-    p->rank = malloc((d->keys->n + 1) * sizeof(*p->rank));
+    p->rank = malloc((d->n_keys + 1) * sizeof(*p->rank));
     if (!p->rank)
         return -ENOMEM;
-    for (size_t i = 0; i < d->keys->n; i++)
-        p->rank[i] = d->keys->entry[i].rank;
-    p->rank[d->keys->n] = EDIT_LAST;
+    for (size_t i = 0; i < d->n_keys; i++)
+        p->rank[i] = d->key[i].rank;
+    p->rank[d->n_keys] = EDIT_LAST;
     return 0;
 }
 
-static int make(struct layout *d, struct err *e)
+static int make(struct layout *d, const struct edit_change *c, struct err *e)
 {
     d->p->old_size = d->g->file_size;
     int r = lay_data(d);
     if (r < 0)
         return err_set(e, r, "no memory for %zu tensors", d->n);
-    r = make_head(d, e);
+    r = make_head(d, c, e);
     if (r < 0)
         return r;
     r = make_image(d);
@@ -486,21 +476,17 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                    struct err *e)
 {
     const struct gguf *g = c->base;
-    CLEANUP(edit_keys_free) struct edit_keys keys = EDIT_KEYS_INIT;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     int r = edit_allowed(g, e);
     if (r < 0)
         return r;
-    r = edit_change_keys(c, &keys);
-    if (r < 0)
-        return err_set(e, r, "no memory for the new header");
     /* The padding of the header is held in memory. */
-    if (keys.alignment > EDIT_MAX_ALIGNMENT)
+    struct layout d = {.g = g, .o = o, .p = &p, .bare = c->bytes, .alignment = edit_alignment(c)};
+    if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,
                        "general.alignment is %llu: files with more than 1 MiB are not "
                        "edited, but for that key",
-                       (unsigned long long)keys.alignment);
-    struct layout d = {.g = g, .o = o, .keys = &keys, .p = &p, .bare = c->bytes};
+                       (unsigned long long)d.alignment);
     r = edit_change_tensors(c, &p.tensor, &p.n_tensors);
     if (r < 0)
         return err_set(e, r, "no memory for the new header");
@@ -508,7 +494,8 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
         (void)tensor_content_ref(p.tensor[i].content);
     d.info = p.tensor;
     d.n = p.n_tensors;
-    r = make(&d, e);
+    r = make(&d, c, e);
+    free(d.key);
     if (r < 0)
         return r;
     for (size_t i = 0; i < p.n_tensors; i++)
@@ -542,8 +529,8 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
     if (g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment || c->moves)
         return 1;
     struct edit_plan p = EDIT_PLAN_INIT;
-    const struct edit_keys keys = {.alignment = g->alignment};
-    struct layout d = {.g = g, .o = o, .keys = &keys, .p = &p, .n = g->n_tensors, .bare = c->bytes};
+    struct layout d = {
+        .g = g, .o = o, .alignment = g->alignment, .p = &p, .n = g->n_tensors, .bare = c->bytes};
     (void)lay_data(&d);
     return applies(how, d.data_off == g->data_off,
                    ((d.data_off - g->data_off) & (p.block - 1)) == 0, e);
