@@ -166,19 +166,37 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
     return 0;
 }
 
+/* What the disk and sizes say of a strategy: of the new file, and of what drafts have of it. 0, -EOPNOTSUPP. */
+static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
+                       enum edit_strategy how, uint64_t size, uint64_t changed, struct err *e)
+{
+    const bool asked = o->strategy == how;
+    if (how == EDIT_REFLINK && d->clone != EDIT_CLONE_YES)
+        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+    if (how != EDIT_INPLACE)
+        return 0;
+    if (d->linked)
+        return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
+    if (!asked && size <= EDIT_INPLACE_FROM)
+        return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
+    if (!asked && changed > min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART))
+        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
+    return 0;
+}
+
 /* The strategy that is asked for, or the first that applies, as far as sizes show. */
 static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
                                    const struct edit_disk *d)
 {
     if (o->strategy != EDIT_AUTO)
         return o->strategy;
-    if (d->clone == EDIT_CLONE_YES && edit_change_applies(c, o, EDIT_REFLINK, NULL) >= 0)
-        return EDIT_REFLINK;
-    const uint64_t size = c->bytes + c->data;
-    const bool little = c->fresh <= min_u64(EDIT_INPLACE_MAX, size / EDIT_INPLACE_PART);
-    if (little && !d->linked && size > EDIT_INPLACE_FROM &&
-        edit_change_applies(c, o, EDIT_INPLACE, NULL) == 0)
-        return EDIT_INPLACE;
+    for (enum edit_strategy s = EDIT_REFLINK; s < EDIT_COPY; s++) {
+        const int r = check_sizes(d, o, s, c->bytes + c->data, c->fresh, NULL) < 0
+                          ? -EOPNOTSUPP
+                          : edit_change_applies(c, o, s, NULL);
+        if (r == 0 || (r > 0 && s == EDIT_REFLINK))
+            return s;
+    }
     return EDIT_COPY;
 }
 
@@ -191,27 +209,6 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 }
 
 /* ---- in place ---- */
-
-/* *fresh: how many bytes are new. */
-static int inplace_applies(struct job *j, uint64_t *fresh, struct err *e)
-{
-    const struct edit_plan *p = j->p;
-    const bool asked = j->o->strategy == EDIT_INPLACE;
-    if (j->d.linked)
-        return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
-    if (!asked && p->image->size <= EDIT_INPLACE_FROM)
-        return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
-    if (!asked && p->changed > min_u64(EDIT_INPLACE_MAX, p->image->size / EDIT_INPLACE_PART))
-        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
-    int r = p->changed ? journal_bytes(p, fresh) : 0;
-    if (r == -EFBIG)
-        return err_set(e, -EOPNOTSUPP,
-                       "inplace: the model changes in more than %llu places of 1 MiB",
-                       (unsigned long long)JOURNAL_MAX_ROWS);
-    if (r < 0)
-        return err_set(e, r, "no memory for the journal");
-    return temp_check_padding(j->f, p, e);
-}
 
 /* The model could not be written, but the journal has the edit. What was written is this file's own doing. */
 static int unfinished(struct job *j, struct err *e)
@@ -284,22 +281,36 @@ static int make_backup(struct job *j, struct err *e)
 
 /* ---- which way ---- */
 
+/* What in-place demands of the bytes; *fresh: how many are written. */
+static int check_inplace(const struct job *j, uint64_t *fresh, struct err *e)
+{
+    int r = j->p->changed ? journal_bytes(j->p, fresh) : 0;
+    if (r == -EFBIG)
+        return err_set(e, -EOPNOTSUPP,
+                       "inplace: the model changes in more than %llu places of 1 MiB",
+                       (unsigned long long)JOURNAL_MAX_ROWS);
+    if (r < 0)
+        return err_set(e, r, "no memory for the journal");
+    return temp_check_padding(j->f, j->p, e);
+}
+
 static int applies(struct job *j, enum edit_strategy how, struct err *e)
 {
     const struct edit_plan *p = j->p;
+    struct edit_file *f = j->f;
     uint64_t fresh = how == EDIT_REFLINK ? p->copied + p->changed : p->changed;
     int r = edit_plan_applies(p, how, e);
+    if (r == 0 && how == EDIT_REFLINK && f->clone == EDIT_CLONE_UNKNOWN)
+        r = probe_clone(f, p->block, e);
+    if (r == 0 && j->d.backup && f->clone == EDIT_CLONE_UNKNOWN)
+        (void)probe_clone(f, p->block, NULL);
+    j->d.clone = f->clone;
+    if (r == 0)
+        r = check_sizes(&j->d, j->o, how, p->image->size, p->changed, e);
     if (r == 0 && how == EDIT_INPLACE)
-        r = inplace_applies(j, &fresh, e);
-    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN && how == EDIT_REFLINK)
-        r = probe_clone(j->f, p->block, e);
-    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN && j->d.backup)
-        (void)probe_clone(j->f, p->block, NULL);
-    if (r == 0 && how == EDIT_REFLINK && j->f->clone == EDIT_CLONE_NO)
-        r = err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+        r = check_inplace(j, &fresh, e);
     if (r < 0)
         return r;
-    j->d.clone = j->f->clone;
     return check_free(j->d.free, room_for(&j->d, how, p->image->size, p->head.len, fresh),
                       names[how], e);
 }
