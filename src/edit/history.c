@@ -952,61 +952,47 @@ int history_clear(struct history *h, size_t *n, struct err *e)
 
 /* ---- what changed ---- */
 
-enum kind { CHANGED, ADDED, REMOVED, KINDS };
-
-struct diff {
-    struct buf names[KINDS];
-    size_t n[KINDS];
-};
-
-static void add_name(struct diff *d, enum kind kind, const struct gguf *g, uint32_t kv)
+/* The names of the keys of `of` that `other` does not have, or, `changed`, with another value. */
+static void name_keys(const char *what, const struct gguf *of, const struct gguf *other,
+                      bool changed, bool *any, struct buf *out)
 {
     char shown[SHOW_MAX];
-    struct buf *b = &d->names[kind];
-    if (d->n[kind]++ < NAMES_SHOWN)
-        buf_printf(b, "%s%s", b->len ? ", " : "",
-                   show(shown, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len));
+    size_t n = 0;
+    for (uint32_t i = skip_own(of, 0); i < of->n_kv; i = skip_own(of, i + 1)) {
+        const uint32_t k = find(other, of, i);
+        if (changed ? k == UINT32_MAX || gguf_same_value(other, k, of, i) : k != UINT32_MAX)
+            continue;
+        if (n++ == 0)
+            buf_printf(out, "%s%s ", *any ? "; " : "", what);
+        if (n <= NAMES_SHOWN)
+            buf_printf(out, "%s%s", n > 1 ? ", " : "",
+                       show(shown, gguf_key(of, &of->kv[i]), of->kv[i].key_len));
+    }
+    if (n > NAMES_SHOWN)
+        buf_printf(out, " and %zu more", n - NAMES_SHOWN);
+    *any |= n > 0;
 }
 
-/* Returns true if keys that both have stand in another order. */
-static bool name_all(struct diff *d, const struct gguf *from, const struct gguf *to)
+/* True if keys that both have stand in another order. */
+static bool moved(const struct gguf *from, const struct gguf *to)
 {
     uint32_t last = 0;
-    bool moved = false;
     for (uint32_t i = skip_own(to, 0); i < to->n_kv; i = skip_own(to, i + 1)) {
-        uint32_t k = find(from, to, i);
-        if (k == UINT32_MAX) {
-            add_name(d, ADDED, to, i);
-            continue;
-        }
-        moved |= k < last;
-        last = k;
-        if (!gguf_same_value(from, k, to, i))
-            add_name(d, CHANGED, to, i);
+        const uint32_t k = find(from, to, i);
+        if (k != UINT32_MAX && k < last)
+            return true;
+        last = k == UINT32_MAX ? last : k;
     }
-    for (uint32_t k = skip_own(from, 0); k < from->n_kv; k = skip_own(from, k + 1))
-        if (find(to, from, k) == UINT32_MAX)
-            add_name(d, REMOVED, from, k);
-    return moved;
+    return false;
 }
 
 void history_describe(const struct gguf *from, const struct gguf *to, struct buf *out)
 {
-    static const char *const words[KINDS] = {"changed", "added", "removed"};
-    struct diff d = {0};
-    size_t begin = out->len;
-    bool moved = name_all(&d, from, to);
-    for (int kind = 0; kind < KINDS; kind++) {
-        struct buf *b = &d.names[kind];
-        if (d.n[kind]) {
-            buf_printf(out, "%s%s ", out->len > begin ? "; " : "", words[kind]);
-            buf_add(out, b->data, b->len);
-        }
-        if (d.n[kind] > NAMES_SHOWN)
-            buf_printf(out, " and %zu more", d.n[kind] - NAMES_SHOWN);
-        buf_free(b);
-    }
-    if (out->len == begin && moved)
+    bool any = false;
+    name_keys("changed", to, from, true, &any, out);
+    name_keys("added", to, from, false, &any, out);
+    name_keys("removed", from, to, false, &any, out);
+    if (!any && moved(from, to))
         buf_str(out, "changed the order of the keys");
 }
 
