@@ -398,30 +398,21 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
     return r;
 }
 
-/* *synced: its name is known to be gone from the disk, too. */
-static int remove_name(const struct edit_file *f, bool *synced)
+int journal_remove(const struct edit_file *f)
 {
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->unlinkat(f->sys, f->dir, name);
     if (r < 0) /* the first may have removed it and failed */
         r = f->sys->unlinkat(f->sys, f->dir, name);
-    r = r == -ENOENT ? 0 : r;
-    *synced = sys_sync_dir(f->sys, f->dir) == 0 && r == 0;
-    return r;
-}
-
-int journal_remove(const struct edit_file *f)
-{
-    bool synced;
-    return remove_name(f, &synced);
+    const int synced = sys_sync_dir(f->sys, f->dir);
+    return r < 0 && r != -ENOENT ? r : synced;
 }
 
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e)
 {
     static const uint8_t nothing[FIXED];
-    bool gone;
-    (void)remove_name(f, &gone);
+    bool gone = journal_remove(f) == 0;
     if (!gone)
         gone = sys_write_all(f->sys, j->fd, nothing, FIXED, 0) == 0 && sys_sync(f->sys, j->fd) == 0;
     return gone ? r

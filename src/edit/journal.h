@@ -94,7 +94,8 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
 /* Step 2, once more if it fails; f has the model's identity then. 0, -errno: some of it may be written. */
 int journal_apply(struct edit_file *f, const struct journal *j);
-/* Step 3. Best effort after step 2: a journal that stays is written once more and removed. 0, -errno: the name stays. */
+/* Step 3. Best effort after step 2: a journal that stays is written once more and removed. 0, -errno: the name
+ * may stay. */
 int journal_remove(const struct edit_file *f);
 
 /*

@@ -418,7 +418,6 @@ static int check(struct layout *d, struct err *e)
 {
     struct source s = image_source(d->p->image);
     int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, &d->p->next, e);
-    d->p->head_lent = r == 0;
     if (r == -EBADMSG)
         r = err_prefix(e, -EINVAL, "the new header would not be valid");
     if (r < 0)
@@ -538,25 +537,11 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
 
 void edit_plan_free(struct edit_plan *p)
 {
-    if (!p->head_lent)
+    if (!p->next) /* whose it is */
         buf_free(&p->head);
     image_unref(p->image);
     drop_tensors(p);
     free(p->rank);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;
-}
-
-struct gguf *edit_plan_steal(struct edit_plan *p)
-{
-    struct gguf *next = p->next;
-    p->next = NULL;
-    return next;
-}
-
-uint64_t *edit_plan_steal_ranks(struct edit_plan *p)
-{
-    uint64_t *rank = p->rank;
-    p->rank = NULL;
-    return rank;
 }

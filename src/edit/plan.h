@@ -76,9 +76,8 @@ uint32_t edit_block(const struct edit_options *o);
 #define EDIT_OLD_FILE 0 /* its number in the image of a plan */
 
 struct edit_plan {
-    struct buf head; /* bytes [0, data offset) of the new file, padding included; of the new
-                                 model (its head), once that is made: good as long as it lives */
-    bool head_lent;
+    struct buf
+        head; /* bytes [0, data offset) of the new file, padding included; once the new model is made, its head */
     uint64_t old_size; /* of the file that it was made for */
     struct image
         *image; /* owned: the new file. Its file EDIT_OLD_FILE reads as zeros until a source
@@ -91,8 +90,8 @@ struct edit_plan {
     uint64_t copied;   /* ... but not these bytes, some of blocks that are not whole */
     uint64_t changed;  /* bytes that come from drafts */
     uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
-    struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
-    uint64_t *rank;    /* owned: of its keys (change.h); edit_plan_steal_ranks() takes them */
+    struct gguf *next; /* owned: the new model */
+    uint64_t *rank;    /* owned: of its keys (change.h); may be taken */
     /* Owned: its tensors, without names, with references to their contents, which the image reads; NULL: the
      * change names no tensor, so that they are those of the base. */
     struct edit_tensor *tensor;
@@ -117,10 +116,6 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
 /* The same without a plan, in time that does not depend on how many keys there are. 1: it takes a plan. */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e);
-
-/* The new model, with the plan's head, and the ranks of its keys, now the caller's. */
-struct gguf *edit_plan_steal(struct edit_plan *p);
-uint64_t *edit_plan_steal_ranks(struct edit_plan *p);
 
 /* True if files of this format can be edited at all: why not is the line (-EROFS). */
 int edit_allowed(const struct gguf *g, struct err *e);

@@ -295,23 +295,6 @@ int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_hooks
     return r < 0 ? fail(e, r, "copy the model") : 0;
 }
 
-/* Is [at, at + n) of a file zero? */
-static int check_zero(const struct sys *s, int fd, uint64_t at, uint64_t n, bool *ret)
-{
-    uint8_t piece[4096];
-    *ret = true;
-    while (n > 0 && *ret) {
-        size_t part = (size_t)min_u64(n, sizeof(piece));
-        int r = sys_read_all(s, fd, piece, part, at);
-        if (r < 0)
-            return r;
-        *ret = is_zero(piece, part);
-        at += part;
-        n -= part;
-    }
-    return 0;
-}
-
 int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan, bool clone,
               const struct edit_hooks *h, struct err *e)
 {
@@ -336,17 +319,19 @@ int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan 
 
 int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, struct err *e)
 {
+    uint8_t piece[4096];
     for (size_t i = 0; i < p->image->n; i++) {
-        const struct segment *seg = &p->image->seg[i];
-        bool zero;
-        if (seg->from != IMAGE_ZERO || seg->at >= p->old_size)
-            continue;
-        int r = check_zero(f->sys, f->fd, seg->at, min_u64(seg->len, p->old_size - seg->at), &zero);
-        if (r < 0)
-            return fail(e, r, "read the padding between tensors");
-        if (!zero)
-            return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
-                           (unsigned long long)seg->at);
+        const struct segment *s = &p->image->seg[i];
+        const uint64_t end = min_u64(s->at + s->len, p->old_size);
+        for (uint64_t at = s->at, n; s->from == IMAGE_ZERO && at < end; at += n) {
+            n = min_u64(end - at, sizeof(piece));
+            int r = sys_read_all(f->sys, f->fd, piece, (size_t)n, at);
+            if (r < 0)
+                return fail(e, r, "read the padding between tensors");
+            if (!is_zero(piece, (size_t)n))
+                return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
+                               (unsigned long long)s->at);
+        }
     }
     return 0;
 }

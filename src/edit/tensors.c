@@ -81,14 +81,13 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
     for (struct link *l = table_first(&c->by_number, hash_number(number)); l; l = table_next(l)) {
         const struct edit_slot *s =
             (const struct edit_slot *)((const char *)l - offsetof(struct edit_slot, by_number));
-        if (s->id.number != number)
-            continue;
-        if (!s->gone)
+        if (s->id.number == number && !s->gone) {
             *ret = of_slot(c, s);
-        return !s->gone;
+            return true;
+        }
     }
     const uint32_t old = ids_find(c->ids, c->base->n_tensors, number);
-    if (old == IDS_NONE)
+    if (old == IDS_NONE || slot_of(c, EDIT_TENSOR, old))
         return false;
     *ret = of_base(c, old);
     return true;

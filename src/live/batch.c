@@ -226,7 +226,7 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* The base with the new content of the file, which passes from the plan to it; without what it has of tensors. */
+/* The base with the new content of the file, and the ranks of its keys; without what it has of tensors. */
 static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **ret, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -235,7 +235,7 @@ static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **
     struct gguf **file = malloc(n * sizeof(struct gguf *));
     if (!file)
         return err_set(e, -ENOMEM, "no memory");
-    file[0] = edit_plan_steal(p);
+    file[0] = gguf_ref(p->next);
     for (size_t i = 1; i < n; i++)
         file[i] = gguf_ref(snapshot_file(base, i));
     int r = newest_make(l->newest, file, l->snapshots + 1, &changed, ret, e);
@@ -243,7 +243,8 @@ static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **
     if (r < 0)
         return r;
     l->snapshots++;
-    (*ret)->rank = edit_plan_steal_ranks(p);
+    (*ret)->rank = p->rank;
+    p->rank = NULL;
     return 0;
 }
 

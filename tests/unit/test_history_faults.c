@@ -172,7 +172,7 @@ static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *b
     struct snapshot *after;
     struct edit_result res;
     struct history_job *k = NULL;
-    if (snapshot_make(edit_plan_steal(&d->p), 1, &t, &after) < 0)
+    if (snapshot_make(gguf_ref(d->p.next), 1, &t, &after) < 0)
         abort();
     alloc_arm(alloc_fails, false);
     int r = history_job_make("/models/m.gguf", HISTORY_KEEP, f->sys, &log, &k);
@@ -216,8 +216,7 @@ static void world_make(struct world *w, const struct way *way, enum kind kind)
     edit_done(&d);
     w->keys[1] = present(w);
     second(w, way, kind, &d);
-    w->keys[2] = edit_plan_steal(&d.p);
-    /* Its head is the plan's no more. */
+    w->keys[2] = gguf_ref(d.p.next);
     edit_done(&d);
 }
 

@@ -79,7 +79,8 @@ static int carry_out(const struct version *from, const struct edit_change *c, st
     *to = (struct version){.n = (size_t)s.size, .image = malloc((size_t)s.size)};
     CU_ASSERT_EQUAL_FATAL(s.read(&s, 0, to->image, to->n), 0);
     parse(to);
-    to->rank = edit_plan_steal_ranks(&p);
+    to->rank = p.rank;
+    p.rank = NULL;
     return 0;
 }
 
