@@ -299,7 +299,8 @@ static void suggest_shard(const struct gguf *g, struct buf *out)
         buf_printf(out, "%05" PRIu64 "-of-%05" PRIu64, no + 1, count);
 }
 
-void file_part_suggest(const struct gguf *g, enum file_part part, struct buf *out)
+/* One part of that name; "" if keys and tensors do not determine it. */
+static void suggest_part(const struct gguf *g, enum file_part part, struct buf *out)
 {
     switch (part) {
     case PART_SIDECAR:
@@ -341,7 +342,7 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
     size_t start = out->len;
     for (int i = 0; i < FILE_PARTS; i++) {
         CLEANUP(buf_free) struct buf part = BUF_INIT;
-        file_part_suggest(g, (enum file_part)i, &part);
+        suggest_part(g, (enum file_part)i, &part);
         if (part.len == 0 && otherwise[i])
             buf_str(&part, otherwise[i]);
         if (part.len && out->len > start)
@@ -375,7 +376,7 @@ static void expected(const struct gguf *g, enum file_part part, struct buf *out)
     } else if (part == PART_ENCODING) {
         buf_str(out, g->n_tensors && fact_file_type(g) ? fact_file_type(g) : "");
     } else if (!key[part] || fact_text(g, key[part]).at) {
-        file_part_suggest(g, part, out);
+        suggest_part(g, part, out);
     }
 }
 

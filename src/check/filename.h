@@ -62,7 +62,5 @@ bool file_size_fits(struct text label, const struct params *p);
 
 /* The name that the convention gives a model, from its keys and tensors. It always parses. */
 void file_name_suggest(const struct gguf *g, struct buf *out);
-/* One part of that name, NUL-terminated; "" if keys and tensors do not determine it. */
-void file_part_suggest(const struct gguf *g, enum file_part part, struct buf *out);
 
 #endif

@@ -63,12 +63,10 @@ struct control {
     size_t n;
     unsigned works;
     struct handles *handles; /* with the shelf */
-    const char *at;          /* borrowed: the mount point */
-    unsigned idle;           /* seconds without use after which it is unmounted; 0: never */
-    struct timespec looked;  /* whether it is in use */
-    unsigned long changes;   /* of handles, then */
-    dev_t dev;               /* of the mount; 0: not known */
-    int mounts;              /* the list of mounts, whose changes poll(2) reports; -1: none */
+    struct control_facts facts;
+    struct timespec looked; /* whether it is in use */
+    unsigned long changes;  /* of handles, then */
+    int mounts;             /* the list of mounts, whose changes poll(2) reports; -1: none */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
     bool leaves; /* a thread is at it */
     int lost;    /* an edit then: why; else 0 */
@@ -312,10 +310,10 @@ static void run_leave(const struct task *t)
 /* Under the lock. */
 static void look_at_mounts(struct control *c, bool changed)
 {
-    if (!c->shelf || !c->dev || c->leaves || c->mounted == FREE)
+    if (!c->shelf || !c->facts.dev || c->leaves || c->mounted == FREE)
         return;
     if (c->mounted == MOUNTED) {
-        if (!changed || mount_is_there(c->dev))
+        if (!changed || mount_is_there(c->facts.dev))
             return;
         c->mounted = GONE;
         add(c, "gone\n", 5);
@@ -330,23 +328,24 @@ static void run_idle(const struct task *t)
 {
     const struct control *c = t->control;
     CLEANUP(mounts_free) struct mounts ms;
-    const struct mount *m = mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->dev, c->at, NULL) : NULL;
+    const struct mount *m =
+        mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->facts.dev, c->facts.at, NULL) : NULL;
     if (m && mount_is_top(&ms, m)) /* the session ends then; it may be in use */
-        (void)mount_take_down(c->at, false, NULL);
+        (void)mount_take_down(c->facts.at, false, NULL);
 }
 
 /* Look whether it is idle, if it is time. Milliseconds until the next look; -1: none. Under the lock. */
 static int look_if_idle(struct control *c)
 {
-    if (!c->idle || !c->shelf)
+    if (!c->facts.idle || !c->shelf)
         return -1;
     struct timespec now = when_now();
-    if (when_past(&c->looked, (time_t)c->idle)) {
+    if (when_past(&c->looked, (time_t)c->facts.idle)) {
         c->looked = now;
         if (handles_idle(c->handles, &c->changes))
             (void)begin(c, (struct task){.run = run_idle});
     }
-    time_t left = c->looked.tv_sec + (time_t)c->idle - now.tv_sec;
+    time_t left = c->looked.tv_sec + (time_t)c->facts.idle - now.tv_sec;
     return (left < IDLE_MOST ? (int)left + 1 : IDLE_MOST) * 1000;
 }
 
@@ -589,9 +588,7 @@ void control_serve(struct control *c, const struct control_facts *facts, struct 
     lock_take(&c->lock);
     c->shelf = s;
     c->handles = h;
-    c->dev = facts->dev;
-    c->at = facts->at;
-    c->idle = facts->idle;
+    c->facts = *facts;
     c->looked = when_now();
     lock_drop(&c->lock);
     append(c, &b);

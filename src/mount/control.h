@@ -49,8 +49,9 @@ uint64_t control_place(const char *mountpoint);
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
 
 struct control;
+/* Texts stay until control_leave(). */
 struct control_facts {
-    const char *at;        /* the mount point, as it is known by now: until control_leave() */
+    const char *at;        /* the mount point, as it is known by now */
     const char *model;     /* the real path */
     const char *read_only; /* why it is read-only; NULL: read-write */
     dev_t dev;             /* of the mount; 0: not known */

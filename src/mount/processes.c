@@ -22,18 +22,17 @@
 #include "base/path.h"
 #include "shelf/mounts.h"
 
-int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg)
+/* Call fn for each number in a folder of /proc, until it returns false. True: it did. */
+static bool each_number(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
     DIR *d = opendir(folder);
     bool more = true;
-    const struct dirent *e;
-    if (!d)
-        return -errno;
-    while (more && (e = readdir(d)))
+    for (const struct dirent *e; d && more && (e = readdir(d));)
         if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
             more = fn(arg, strtol(e->d_name, NULL, 10));
-    (void)closedir(d);
-    return more ? 0 : 1;
+    if (d)
+        (void)closedir(d);
+    return !more;
 }
 
 size_t proc_read(const char *path, char *dst, size_t size)
@@ -147,7 +146,7 @@ static bool is_unlocked(void *arg, long number)
 bool file_is_locked_here(const struct file_id *id)
 {
     struct file_id of = *id;
-    return processes_each("/proc/self/fdinfo", is_unlocked, &of) > 0;
+    return each_number("/proc/self/fdinfo", is_unlocked, &of);
 }
 
 long file_locked_by(const struct file_id *id)
@@ -277,7 +276,7 @@ static bool uses(struct users *u)
         return false;
     (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", u->pid);
     return link_is_below(u, "cwd") || link_is_below(u, "root") || link_is_below(u, "exe") ||
-           processes_each(folder, try_file, u) > 0 || has_mapping(u);
+           each_number(folder, try_file, u) || has_mapping(u);
 }
 
 static void add(struct users *u, const char *text)
@@ -341,7 +340,7 @@ static bool is_connected(dev_t dev)
 bool mount_lives_on(const struct mount *gone, bool again, struct buf *out)
 {
     struct users u = {.m = gone, .out = out};
-    (void)processes_each("/proc", try_namespace, &u);
+    (void)each_number("/proc", try_namespace, &u);
     add_more(&u);
     return u.n > 0 || (again && is_connected(gone->dev));
 }
@@ -357,7 +356,7 @@ bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out
             add(&u, text);
             u.others = true;
         }
-    (void)processes_each("/proc", try_process, &u);
+    (void)each_number("/proc", try_process, &u);
     add_more(&u);
     return u.others;
 }

@@ -15,12 +15,6 @@
 
 #include "shelf/mounts.h"
 
-/*
- * Call fn for each number in a folder of /proc, until it returns false. 0: it never did; 1: it did;
- * -errno.
- */
-int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
-
 /* Read the start of a short file of /proc, as a text. Its length; 0: it cannot be read. */
 size_t proc_read(const char *path, char *dst, size_t size);
 
