@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The commands besides mounting: see command.h. */
+/* ggufs: the command, and those besides mounting: see command.h. Exit status: 0 mounted (or help), 1 failed, 2 wrong
+ * option. */
 #include "command.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -19,12 +22,16 @@
 #include "base/count.h"
 #include "command_diff.h"
 #include "command_models.h"
+#include "derive/digest.h"
+#include "derive/picture.h"
 #include "edit/history.h"
 #include "edit/open.h"
 #include "mount/daemon.h"
 #include "mount/processes.h"
+#include "mount/session.h"
 #include "mount/unmount.h"
 #include "tree/history.h"
+#include "usage.h"
 
 void command_print(const struct buf *text)
 {
@@ -395,22 +402,92 @@ bool command_has(const struct command_args *a, enum option_id id)
     return false;
 }
 
-bool command_run(int argc, char **argv, int *status)
+static int run_command(const struct command *c, const struct option_row *row, int argc, char **argv)
 {
-    const struct option_row *cmd = find_command(argc, argv);
-    const struct command *c = commands;
-    while (cmd && c < commands + COUNT(commands) && c->id != cmd->id)
-        c++;
-    if (!cmd || c == commands + COUNT(commands)) /* --help and --version are the mount's, too */
-        return false;
     struct command_args a = {.option = calloc((size_t)argc, sizeof(struct command_given)),
                              .operand = calloc((size_t)argc, sizeof(char *))};
-    *status = 2;
+    int status = 2;
     if (!a.option || !a.operand)
         (void)command_failed(NULL, "no memory", 2);
-    else if (parse(cmd, argc, argv, &a) == 0)
-        *status = c->apart ? run_apart(c, &a) : run(c, &a);
+    else if (parse(row, argc, argv, &a) == 0)
+        status = c->apart ? run_apart(c, &a) : run(c, &a);
     free(a.option);
     free((void *)a.operand);
-    return true;
+    return status;
+}
+
+/* ---- the program ---- */
+
+/* Files that need a library do not exist in a build without it. */
+static void print_version(void)
+{
+    const char *sha256 = digest_library(), *pictures = picture_library();
+    (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
+    (void)printf("sha256, hashes: %s\n", sha256 ? sha256 : "not in this build (libcrypto)");
+    (void)printf("heatmap.png: %s%s\n", pictures ? "zlib " : "",
+                 pictures ? pictures : "not in this build (zlib)");
+}
+
+static int mount_model(int argc, char **argv)
+{
+    struct mnt_options o;
+    struct err e = {0};
+    int status = 0;
+    if (mnt_options_parse(argc, argv, &o) < 0)
+        status = command_failed(NULL, o.err.msg, 2);
+    else if (o.help)
+        (void)fputs(help, stdout);
+    else if (o.version)
+        print_version();
+    else if (mnt_run(&o, &e) < 0)
+        status = command_failed(NULL, e.msg, 1);
+    mnt_options_free(&o);
+    return status;
+}
+
+/* Each file of a split model stays open, which may exceed the soft limit of 1024. */
+static void allow_open_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/*
+ * If a standard stream is closed, the next file that is opened gets its number: a daemon would lose
+ * the model, or its folder, when it redirects its streams to /dev/null. So open something in their
+ * place. It fails like a closed stream, because it is open for the other direction only.
+ */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/*
+ * Buffers of this size and more go back to the system when they are freed. By default glibc raises
+ * the bound to 32 MiB, and each thread's heap keeps the largest values that passed through it.
+ */
+#define LARGE_BUFFER (2 << 20)
+
+static void give_memory_back(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BUFFER);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    hold_standard_streams();
+    allow_open_files();
+    give_memory_back();
+    const struct option_row *row = find_command(argc, argv);
+    for (size_t i = 0; row && i < COUNT(commands); i++)
+        if (commands[i].id == row->id)
+            return run_command(&commands[i], row, argc, argv);
+    return mount_model(argc, argv); /* or --help, or --version */
 }

@@ -29,9 +29,6 @@ struct command_args {
 
 bool command_has(const struct command_args *a, enum option_id id);
 
-/* If the arguments name a command: run it, set *status to the exit status, return true. */
-bool command_run(int argc, char **argv, int *status);
-
 /* To standard output. A buffer without bytes may have no memory either. */
 void command_print(const struct buf *text);
 /* "ggufs: NAME: WHY" to standard error, behind what was printed; name: NULL, or made safe to print. Returns `status`. */
