@@ -228,6 +228,23 @@ int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct t
     return do_once(j, turn, true);
 }
 
+void pool_wait(const atomic_bool *told)
+{
+    if (atomic_load(told))
+        return;
+    LOCKED(&pool.lock);
+    count_no_more();
+    while (!atomic_load(told))
+        (void)lock_wait(&pool.lock, &pool.done, NULL);
+}
+
+void pool_tell(atomic_bool *told)
+{
+    LOCKED(&pool.lock);
+    atomic_store(told, true);
+    cond_broadcast(&pool.done);
+}
+
 unsigned pool_processors(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);

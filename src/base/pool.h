@@ -56,6 +56,9 @@ void pool_leave(struct pool_job *j);
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 /* The same of a turn that takes long: it waits for no other job's turn, and none for it. */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
+/* Wait until pool_tell() was called of this by another thread, which does not touch it after that. */
+void pool_wait(const atomic_bool *told);
+void pool_tell(atomic_bool *told);
 /* Processors, and so threads that compute: at most 64, as memory limits those of a machine with more. */
 unsigned pool_processors(void);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/lock.h"
+#include "base/pool.h"
 #include "edit/history.h"
 #include "tree/tensors.h"
 #include "tree/state.h"
@@ -19,47 +19,29 @@
 /* A call that another thread answers. */
 struct waiting {
     struct live_wait wait; /* first */
-    struct lock lock;
-    struct cond over;
-    bool answered;
+    atomic_bool answered;
     int result;
 };
 
 static void on_done(struct live_wait *w, int result)
 {
     struct waiting *x = (struct waiting *)w;
-    LOCKED(&x->lock);
-    x->answered = true;
     x->result = result;
-    cond_signal(&x->over);
-}
-
-static void wait_begin(struct waiting *x)
-{
-    *x = (struct waiting){.wait = {.done = on_done}};
-    lock_init(&x->lock);
-    cond_init(&x->over);
+    pool_tell(&x->answered);
 }
 
 /* The result of the call that returned r. */
 static int wait_end(struct waiting *x, int r)
 {
-    if (r == LIVE_PARKED) {
-        lock_take(&x->lock);
-        while (!x->answered)
-            (void)lock_wait(&x->lock, &x->over, NULL);
-        lock_drop(&x->lock);
-        r = x->result;
-    }
-    cond_destroy(&x->over);
-    lock_destroy(&x->lock);
-    return r;
+    if (r != LIVE_PARKED)
+        return r;
+    pool_wait(&x->answered);
+    return x->result;
 }
 
 int tree_sync(struct tree *t)
 {
-    struct waiting x;
-    wait_begin(&x);
+    struct waiting x = {.wait = {.done = on_done}};
     return wait_end(&x, tree_fsyncdir(t, &x.wait));
 }
 
@@ -93,8 +75,7 @@ int tree_undo_said(struct tree *t, struct buf *out)
 
 static int undo_once(struct tree *t, uint64_t number)
 {
-    struct waiting x;
-    wait_begin(&x);
+    struct waiting x = {.wait = {.done = on_done}};
     return wait_end(&x, tree_begin_undo(t, number, &x.wait));
 }
 

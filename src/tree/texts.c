@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/lock.h"
-
 void texts_init(struct texts *l)
 {
     *l = (struct texts){0};
@@ -20,19 +18,19 @@ void texts_free(struct texts *l)
     lock_destroy(&l->lock);
 }
 
-/* A reference to the text, which may still have to be made. Under the lock. NULL: no memory. */
-static struct rendered *find_or_add(struct texts *l, uint64_t snap, uint64_t node)
+/* A reference to the text, which the caller is to make if it is new. Under the lock. NULL: no memory. */
+static struct rendered *find_or_add(struct texts *l, uint64_t snap, uint64_t node, bool *is_new)
 {
     const uint64_t id[] = {snap, node}, hash = hash_name(id, sizeof(id));
     struct link *at = table_first(&l->all, hash);
     while (at && (((struct rendered *)at)->snap != snap || ((struct rendered *)at)->node != node))
         at = table_next(at);
     struct rendered *x = (struct rendered *)at;
+    *is_new = !x;
     if (!x && (x = calloc(1, sizeof(*x))) != NULL) {
         x->in = l;
         x->snap = snap;
         x->node = node;
-        lock_init(&x->making);
         if (table_add(&l->all, &x->link, hash) < 0) {
             free(x);
             return NULL;
@@ -47,16 +45,18 @@ int texts_get(struct texts *l, uint64_t snap, uint64_t node,
               void (*render)(const void *arg, struct buf *out), const void *arg,
               struct rendered **ret)
 {
+    bool is_new;
     lock_take(&l->lock);
-    struct rendered *x = find_or_add(l, snap, node);
+    struct rendered *x = find_or_add(l, snap, node, &is_new);
     lock_drop(&l->lock);
     if (!x)
         return -ENOMEM;
-    lock_take(&x->making);
-    if (!x->made)
+    if (is_new) {
         render(arg, &x->bytes);
-    x->made = true;
-    lock_drop(&x->making);
+        pool_tell(&x->made);
+    } else {
+        pool_wait(&x->made);
+    }
     int r = buf_error(&x->bytes);
     if (r < 0)
         rendered_unref(x);
@@ -79,7 +79,6 @@ void rendered_unref(struct rendered *x)
 {
     if (!x || !drop(x))
         return;
-    lock_destroy(&x->making);
     buf_free(&x->bytes);
     free(x);
 }

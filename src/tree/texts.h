@@ -14,15 +14,14 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "base/lock.h"
+#include "base/pool.h"
 
 struct rendered {
     struct link link; /* first; protected by in->lock, as refs is */
     struct texts *in;
     uint64_t snap, node;
-    unsigned refs;      /* handles that hold it, or wait for it */
-    struct lock making; /* held while it is rendered; protects made */
-    bool made;
+    unsigned refs; /* handles that hold it, or wait for it */
+    atomic_bool made;
     struct buf bytes; /* once made: constant */
 };
 
