@@ -11,7 +11,6 @@
 #include "base/path.h"
 #include "check/scan.h"
 #include "edit/open.h"
-#include "model/merge.h"
 #include "model/split.h"
 
 /* ---- the header ---- */

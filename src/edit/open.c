@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/merge.h"
+#include "model/split.h"
 
 /* How often a model is parsed again that another process edits in place all the time. */
 #define PARSE_TRIES 100

@@ -8,7 +8,7 @@
  *     r = model_parse(&m, 0, &g, &e);
  *     model_free(&m);
  *
- * Of a split model, shards_find() (model/shards.h) has the path of the first file, and
+ * Of a split model, shards_find() (model/split.h) has the path of the first file, and
  * model_open_shards() opens the others.
  *
  * Threads: one at a time.
@@ -17,7 +17,7 @@
 #define EDIT_OPEN_H
 
 #include "edit/journal.h"
-#include "model/shards.h"
+#include "model/split.h"
 
 struct model_file {
     char *path;       /* owned: as it was asked for */

@@ -11,7 +11,7 @@
 
 #include "base/when.h"
 #include "base/lock.h"
-#include "model/merge.h"
+#include "model/split.h"
 
 void newest_init(struct newest *n)
 {

@@ -19,7 +19,7 @@
 
 #include "model/ids.h"
 #include "model/image.h"
-#include "model/shards.h"
+#include "model/split.h"
 
 /* Rows of views of the whole whose size is kept, by their place in the table of root files. */
 #define SNAPSHOT_ROWS 31

@@ -109,37 +109,21 @@ static void store_free(struct store *s)
     free(s);
 }
 
-static void fill(struct store *s, struct mapped *const *file, const struct gguf *const *g)
-{
-    size_t at = 0;
-    for (uint32_t k = 0; k < s->files; k++) {
-        s->file[k] = mapped_ref(file[k]);
-        for (uint32_t i = 0; i < g[k]->n_tensors; i++)
-            s->place[at++] = (struct place_in_store){g[k]->tensor[i].off, k, k, NULL};
-    }
-}
-
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
                struct store **ret)
 {
-    size_t tensors = 0;
-    struct store *s = calloc(1, sizeof(*s));
-    if (!s)
+    size_t tensors = 0, at = 0;
+    for (size_t k = 0; k < n; k++)
+        tensors += g[k]->n_tensors;
+    struct place_in_store *place = malloc((tensors + 1) * sizeof(*place));
+    if (!place)
         return -ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        tensors += g[i]->n_tensors;
-    atomic_init(&s->refs, 1);
-    s->file = calloc(n, sizeof(struct mapped *));
-    s->place = malloc((tensors + 1) * sizeof(*s->place));
-    if (!s->file || !s->place) {
-        store_free(s);
-        return -ENOMEM;
-    }
-    s->files = n;
-    s->n = tensors;
-    fill(s, file, g);
-    *ret = s;
-    return 0;
+    for (uint32_t k = 0; k < n; k++)
+        for (uint32_t i = 0; i < g[k]->n_tensors; i++)
+            place[at++] = (struct place_in_store){g[k]->tensor[i].off, k, k, NULL};
+    int r = store_of(file, n, place, tensors, ret);
+    free(place);
+    return r;
 }
 
 int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,

@@ -13,7 +13,7 @@
 
 #include "base/when.h"
 #include "live/unsaved.h"
-#include "model/merge.h"
+#include "model/split.h"
 
 /* g passes. */
 static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "check/check.h"
 #include "edit/change.h"
-#include "model/merge.h"
+#include "model/split.h"
 #include "gguf/keys.h"
 
 enum { SHARDS = 3 };

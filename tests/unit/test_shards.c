@@ -10,8 +10,7 @@
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/open.h"
-#include "model/merge.h"
-#include "model/shards.h"
+#include "model/split.h"
 #include "parsed.h"
 #include "put_journal.h"
 
