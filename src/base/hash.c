@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/thread.h"
+#include "base/lock.h"
 #include "base/when.h"
 #include "base/bytes.h"
 

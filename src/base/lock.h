@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A mutex that knows which thread holds it, so that "under the lock" can be asserted.
+ * Threads, and a mutex that knows which thread holds it, so that "under the lock" can be asserted.
  *
  *     lock_take(&x->lock);
  *     assert(lock_held(&x->lock));
@@ -13,8 +13,7 @@
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
  *
- * Nothing above base calls pthread_mutex_*() and pthread_cond_*(): tests/sim replaces these when it is
- * linked, and decides which thread goes on.
+ * Nothing above base calls pthread_*(): tests/sim replaces that when it is linked, and decides which thread goes on.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -158,6 +157,35 @@ static inline bool lock_wait(struct lock *l, struct cond *c, const struct timesp
         (void)pthread_cond_wait(&c->cond, &l->mutex);
     lock_mark(l);
     return r == 0;
+}
+
+/* ---- threads, and what is done once ---- */
+
+struct thread {
+    pthread_t id;
+};
+
+/*
+ * Signals are for the main thread, but for that of a page that is gone (map.h): a new thread blocks all
+ * others. t NULL: nobody joins it. 0, -errno.
+ */
+int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
+void thread_join(const struct thread *t);
+/* The name of the calling thread, of at most 15 bytes: else it has that of the one that began it. */
+void thread_name(const char *name);
+
+struct once {
+    pthread_once_t once;
+};
+#define ONCE_INIT         \
+    {                     \
+        PTHREAD_ONCE_INIT \
+    }
+
+/* The first call runs it; others wait until it has. */
+static inline void once_run(struct once *o, void (*run)(void))
+{
+    (void)pthread_once(&o->once, run);
 }
 
 #endif

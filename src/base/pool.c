@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/thread.h"
 #include "base/when.h"
 
 /* Turns that go on at a time and count. */

@@ -22,7 +22,6 @@
 #include "base/pool.h"
 #include "base/hash.h"
 #include "base/lock.h"
-#include "base/thread.h"
 #include "base/when.h"
 #include "mount/log.h"
 #include "mount/processes.h"

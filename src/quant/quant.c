@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/thread.h"
+#include "base/lock.h"
 #include "base/bytes.h"
 #include "quant/blocks.h"
 #include "quant/cpu.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/thread.h"
+#include "base/lock.h"
 #include "live/tensors.h"
 #include "hooks.h"
 #include "tensors.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
-#include "base/thread.h"
+#include "base/lock.h"
 #include "build_gguf.h"
 #include "hooks.h"
 #include "kernel.h"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/pool.h"
-#include "base/thread.h"
 #include "base/when.h"
 #include "edit/history_job.h"
 #include "edit/restore.h"

@@ -214,14 +214,14 @@ static void test_again_later(void)
     (void)sem_destroy(&begun);
 }
 
-struct once {
+struct loose {
     struct pool_job job;
     sem_t *begun, *hang, *done;
 };
 
-static bool once(struct pool_job *j, struct timespec *again)
+static bool run_once(struct pool_job *j, struct timespec *again)
 {
-    struct once *o = (struct once *)j;
+    struct loose *o = (struct loose *)j;
     sem_t *done = o->done;
     (void)again;
     (void)sem_post(o->begun);
@@ -235,13 +235,13 @@ static bool once(struct pool_job *j, struct timespec *again)
 static void test_loose(void)
 {
     sem_t begun, hang, done;
-    struct once *o = malloc(sizeof(*o));
+    struct loose *o = malloc(sizeof(*o));
     CU_ASSERT_PTR_NOT_NULL_FATAL(o);
     (void)sem_init(&begun, 0, 0);
     (void)sem_init(&hang, 0, 0);
     (void)sem_init(&done, 0, 0);
-    *o = (struct once){.begun = &begun, .hang = &hang, .done = &done};
-    CU_ASSERT_EQUAL_FATAL(pool_do(&o->job, once), 0);
+    *o = (struct loose){.begun = &begun, .hang = &hang, .done = &done};
+    CU_ASSERT_EQUAL_FATAL(pool_do(&o->job, run_once), 0);
     (void)sem_wait(&begun);
     (void)sem_post(&hang);
     (void)sem_wait(&done);
@@ -254,15 +254,15 @@ static void test_loose(void)
 static void test_beside(void)
 {
     sem_t begun, hang, done, other;
-    struct once *o = malloc(sizeof(*o));
+    struct loose *o = malloc(sizeof(*o));
     CU_ASSERT_PTR_NOT_NULL_FATAL(o);
     (void)sem_init(&begun, 0, 0);
     (void)sem_init(&hang, 0, 0);
     (void)sem_init(&done, 0, 0);
     (void)sem_init(&other, 0, 0);
-    *o = (struct once){.begun = &begun, .hang = &hang, .done = &done};
+    *o = (struct loose){.begun = &begun, .hang = &hang, .done = &done};
     setup(NEVER);
-    CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, once), 0);
+    CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
     (void)sem_wait(&begun);
     work[0].begun = &other;
     pool_call(&work[0].job);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/thread.h"
+#include "base/lock.h"
 #include "base/when.h"
 #include "derive/picture.h"
 #include "derive/stats.h"

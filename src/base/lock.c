@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads: see thread.h. */
-#include "base/thread.h"
+/* Threads: see lock.h. */
+#include "base/lock.h"
 
 #include <signal.h>
-#include <stddef.h>
 
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg)
 {
