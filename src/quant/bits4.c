@@ -164,43 +164,25 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
 /* Values below the second level of the least scale that can be stored: zeros are nearer. */
 #define IQ4_TINY (10 * 0x1p-24f)
 
-/* LANES blocks at x, of which n are needed. Returns how many of these were encoded. */
-static inline size_t pack_iq4_nl(const float *restrict x, const float *restrict weight, size_t n,
-                                 uint8_t *restrict dst)
-{
-    float scale[LANES], w[LANES * IQ4_NL_LEN] = {0};
-    for (size_t i = 0; i < n && weight; i++)
-        (void)weigh(w + i * IQ4_NL_LEN, weight + i * IQ4_NL_LEN, IQ4_NL_LEN);
-    fit_iq4(x, weight ? w : NULL, scale);
-    for (size_t i = 0; i < n; i++) {
-        uint8_t *b = dst + i * IQ4_NL_BYTES;
-        const float *values = x + i * IQ4_NL_LEN;
-        const float top = top_magnitude(values, IQ4_NL_LEN);
-        if (weight)
-            scale[i] = top < IQ4_TINY ? 0 : at_least_half(scale[i]);
-        if (!(top < FIT_LIMIT) || !put_half(b, scale[i]))
-            return i;
-        put_iq4(b + NL_QS, values, inverse(weight ? half_at(b) : scale[i]));
-    }
-    return n;
-}
-
-/*
- * A block is one group: LANES blocks are searched side by side, at the end with zeros after them.
- */
+/* A block is one group: LANES blocks are searched side by side. */
 ENCODES(IQ4_NL)
 {
-    float last[LANES * IQ4_NL_LEN] = {0};
-    size_t done = 0;
-    for (; done + LANES <= n; done += LANES) {
-        const float *x = src + done * IQ4_NL_LEN, *w = weight ? weight + done * IQ4_NL_LEN : NULL;
-        const size_t k = pack_iq4_nl(x, w, LANES, dst + done * IQ4_NL_BYTES);
-        if (k < LANES)
-            return done + k;
+    struct side s;
+    for (size_t done = 0; done < n; done += LANES) {
+        const float *x = src + done * IQ4_NL_LEN;
+        take_side(&s, x, weight ? weight + done * IQ4_NL_LEN : NULL, n - done);
+        fit_iq4(s.x, weight ? s.w : NULL, s.scale);
+        for (size_t i = 0; i < s.n; i++, x += IQ4_NL_LEN) {
+            uint8_t *b = dst + (done + i) * IQ4_NL_BYTES;
+            const float top = top_magnitude(x, IQ4_NL_LEN);
+            if (weight)
+                s.scale[i] = top < IQ4_TINY ? 0 : at_least_half(s.scale[i]);
+            if (!(top < FIT_LIMIT) || !put_half(b, s.scale[i]))
+                return done + i;
+            put_iq4(b + NL_QS, x, inverse(weight ? half_at(b) : s.scale[i]));
+        }
     }
-    memcpy(last, src + done * IQ4_NL_LEN, (n - done) * IQ4_NL_LEN * sizeof(float));
-    return done + pack_iq4_nl(last, weight ? weight + done * IQ4_NL_LEN : NULL, n - done,
-                              dst + done * IQ4_NL_BYTES);
+    return n;
 }
 
 FIXED void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)

@@ -50,14 +50,9 @@ FIXED void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ1_S)
 
-/* Codes -1, 0, 1 as 0, 1, 2. */
-static inline uint64_t iq1_digits(unsigned point)
-{
-    return ((iq1s_grid[point] & BYTES8(3)) + BYTES8(1)) & BYTES8(3);
-}
-
+/* Codes -1, 0, 1 are the levels 0, 1, 2. */
 #define IQ1_LEVELS \
-    .points = 2048, .n = 8, .last = 7, .levels = 3, .level = {-1, 0, 1}, .digits = iq1_digits
+    .points = 2048, .n = 8, .last = 7, .levels = 3, .level = {-1, 0, 1}, .of8 = iq1s_grid, .add = 1
 static const struct point_form iq1s_form = {
     .group = 4, .span = 1, .signs = POINT_MOVED_GROUP, IQ1_LEVELS};
 

@@ -48,20 +48,10 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
-/* The numbers of the levels 8, 25 and 43 of eight codes. */
-static inline uint64_t iq2_digits(uint64_t codes)
-{
-    return codes >> 4 & BYTES8(3);
-}
-
-static inline uint64_t iq2xxs_digits(unsigned point)
-{
-    return iq2_digits(iq2xxs_grid[point]);
-}
-
-#define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}
+/* The numbers of the levels 8, 25 and 43 are their bits from 4 on. */
+#define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}, .at = 4
 static const struct point_form iq2xxs_form = {
-    .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .digits = iq2xxs_digits, IQ2_LEVELS};
+    .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .of8 = iq2xxs_grid, IQ2_LEVELS};
 
 static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
 {
@@ -98,13 +88,8 @@ FIXED void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XS)
 
-static inline uint64_t iq2xs_digits(unsigned point)
-{
-    return iq2_digits(iq2xs_grid[point]);
-}
-
 static const struct point_form iq2xs_form = {
-    .points = 512, .n = 8, .group = 2, .signs = POINT_EVEN, .digits = iq2xs_digits, IQ2_LEVELS};
+    .points = 512, .n = 8, .group = 2, .signs = POINT_EVEN, .of8 = iq2xs_grid, IQ2_LEVELS};
 
 static inline void put_IQ2_XS(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
 {
@@ -113,8 +98,7 @@ static inline void put_IQ2_XS(const struct point_block *p, const uint8_t d[2], u
         const unsigned w = p->point[u] | (unsigned)(p->minus[u] & 127) << 9;
         put_u16(b + XS_QS + 2 * u, (uint16_t)w, false);
     }
-    for (unsigned g = 0; g < 8; g++)
-        b[XS_SCALES + g] = (uint8_t)(p->l[2 * g] | p->l[2 * g + 1] << 4);
+    put_scales(b + XS_SCALES, p, 8);
 }
 POINT_ENCODER(IQ2_XS, iq2xs_form)
 
@@ -133,13 +117,8 @@ FIXED void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_S)
 
-static inline uint64_t iq2s_digits(unsigned point)
-{
-    return iq2_digits(iq2s_grid[point]);
-}
-
 static const struct point_form iq2s_form = {
-    .points = 1024, .n = 8, .group = 2, .signs = POINT_FREE, .digits = iq2s_digits, IQ2_LEVELS};
+    .points = 1024, .n = 8, .group = 2, .signs = POINT_FREE, .of8 = iq2s_grid, IQ2_LEVELS};
 
 static inline void put_IQ2_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
 {
@@ -150,7 +129,6 @@ static inline void put_IQ2_S(const struct point_block *p, const uint8_t d[2], ui
         b[S_QS + u] = (uint8_t)p->point[u];
         b[S_QH + u / 4] |= (uint8_t)(p->point[u] >> 8 << 2 * (u % 4));
     }
-    for (unsigned g = 0; g < 8; g++)
-        b[S_SCALES + g] = (uint8_t)(p->l[2 * g] | p->l[2 * g + 1] << 4);
+    put_scales(b + S_SCALES, p, 8);
 }
 POINT_ENCODER(IQ2_S, iq2s_form)

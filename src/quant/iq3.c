@@ -51,21 +51,10 @@ FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ3_XXS)
 
-/* The numbers of the levels 4, 12, ... 52, 62. */
-static inline uint64_t iq3xxs_digits(unsigned point)
-{
-    return iq3xxs_grid[point] >> 3 & 0x07070707;
-}
-
-static const struct point_form iq3xxs_form = {.points = 256,
-                                              .n = 4,
-                                              .group = 8,
-                                              .last = 15,
-                                              .span = 3,
-                                              .signs = POINT_EVEN_PAIR,
-                                              .levels = 8,
-                                              .level = {1, 3, 5, 7, 9, 11, 13, 15.5f},
-                                              .digits = iq3xxs_digits};
+#define IQ3_LEVELS(top) \
+    .n = 4, .group = 8, .last = 15, .span = 3, .levels = 8, .level = {1, 3, 5, 7, 9, 11, 13, top}
+static const struct point_form iq3xxs_form = {
+    .points = 256, .signs = POINT_EVEN_PAIR, .of4 = iq3xxs_grid, .at = 3, IQ3_LEVELS(15.5f)};
 
 /* Signs of the eight values of two units. */
 static inline uint8_t two_signs(const struct point_block *p, unsigned k)
@@ -107,21 +96,8 @@ FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ3_S)
 
-/* The numbers of the levels 1, 3, ... 15. */
-static inline uint64_t iq3s_digits(unsigned point)
-{
-    return iq3s_grid[point] >> 1 & 0x07070707;
-}
-
-static const struct point_form iq3s_form = {.points = 512,
-                                            .n = 4,
-                                            .group = 8,
-                                            .last = 15,
-                                            .span = 3,
-                                            .signs = POINT_FREE,
-                                            .levels = 8,
-                                            .level = {1, 3, 5, 7, 9, 11, 13, 15},
-                                            .digits = iq3s_digits};
+static const struct point_form iq3s_form = {
+    .points = 512, .signs = POINT_FREE, .of4 = iq3s_grid, .at = 1, IQ3_LEVELS(15)};
 
 static inline void put_IQ3_S(const struct point_block *p, const uint8_t d[2], uint8_t *restrict b)
 {
@@ -133,7 +109,6 @@ static inline void put_IQ3_S(const struct point_block *p, const uint8_t d[2], ui
     }
     for (unsigned k = 0; k < 32; k++)
         b[S_SIGNS + k] = two_signs(p, k);
-    for (unsigned k = 0; k < 4; k++)
-        b[S_SCALES + k] = (uint8_t)(p->l[2 * k] | p->l[2 * k + 1] << 4);
+    put_scales(b + S_SCALES, p, 4);
 }
 POINT_ENCODER(IQ3_S, iq3s_form)

@@ -100,28 +100,6 @@ static inline bool take_found(const float *restrict x, float least, float last, 
 }
 
 /*
- * Of n blocks of 32 values the next LANES, or as many as are left: values and weights, zeros after
- * the last.
- */
-struct side {
-    float x[LANES * 32], w[LANES * 32], scale[LANES];
-    struct min_fits min;
-    uint8_t code[LANES * 32];
-    size_t n;
-};
-
-static inline void take_side(struct side *s, const float *restrict x, const float *restrict weight,
-                             size_t n)
-{
-    s->n = n < LANES ? n : LANES;
-    memset(s->x, 0, sizeof(s->x));
-    memset(s->w, 0, sizeof(s->w));
-    memcpy(s->x, x, s->n * 32 * sizeof(float));
-    for (size_t i = 0; i < s->n; i++)
-        (void)weigh(s->w + 32 * i, weight + 32 * i, 32);
-}
-
-/*
  * An encoder that searches with importances. found: what puts block i of a side into its fields.
  */
 #define SEARCHING_ENCODER(T, fit, found)                                                 \

@@ -11,30 +11,8 @@ enum { LANES = 16 };
 
 #define EACH_LANE for (size_t l = 0; l < LANES; l++)
 
-/* a > b ? a : b, which is an instruction; least_of() is the other. */
-FIXED floats larger(floats a, floats b)
-{
-#if defined(__AVX512F__)
-    return (floats)_mm512_max_ps((__m512)a, (__m512)b);
-#elif defined(__AVX2__)
-    return (floats)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (floats)_mm_max_ps((__m128)a, (__m128)b);
-#else
-    const words more = a > b;
-    return (floats)((more & (words)a) | (~more & (words)b));
-#endif
-}
-
 /* Vectors that make the lanes. */
 enum { VECTORS = LANES / WIDE };
-
-FIXED floats floats_at(const float *x)
-{
-    floats v;
-    memcpy(&v, x, sizeof(v));
-    return v;
-}
 
 struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
 {
@@ -46,9 +24,9 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
         low[j] = high[j] = all_wide(x[0]);
     for (; i + LANES <= n; i += LANES)
         for (size_t j = 0; j < VECTORS; j++) {
-            const floats v = floats_at(x + i + j * WIDE);
+            const floats v = wide_at(x + i + j * WIDE);
             low[j] = least_of(v, low[j]);
-            high[j] = larger(v, high[j]);
+            high[j] = most_of(v, high[j]);
             zeros[j] -= (words)(v == 0);
         }
     for (size_t j = 0; j < VECTORS; j++)
@@ -65,96 +43,84 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
     return ret;
 }
 
-static double sum_lanes(const double lane[LANES])
+/* The sum of what `power` makes of the distances from the mean. */
+FIXED double sum_of(const float *x, size_t n, double mean, double (*power)(double d))
 {
-    double sum = 0;
-    EACH_LANE sum += lane[l];
+    double s[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        EACH_LANE s[l] += power((double)x[i + l] - mean);
+    for (size_t l = 0; i < n; i++, l++)
+        s[l] += power((double)x[i] - mean);
+    EACH_LANE sum += s[l];
     return sum;
+}
+
+FIXED double first_power(double d)
+{
+    return d;
+}
+
+FIXED double square(double d)
+{
+    return d * d;
+}
+
+FIXED double fourth_power(double d)
+{
+    return d * d * (d * d);
 }
 
 double IN_SET(sum)(const float *x, size_t n)
 {
-    double s[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        EACH_LANE s[l] += (double)x[i + l];
-    for (size_t l = 0; i < n; i++, l++)
-        s[l] += (double)x[i];
-    return sum_lanes(s);
+    return sum_of(x, n, 0, first_power);
 }
 
 double IN_SET(sum_squares)(const float *x, size_t n, double mean)
 {
-    double s[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        EACH_LANE
-        {
-            double d = (double)x[i + l] - mean;
-            s[l] += d * d;
-        }
-    for (size_t l = 0; i < n; i++, l++) {
-        double d = (double)x[i] - mean;
-        s[l] += d * d;
-    }
-    return sum_lanes(s);
+    return sum_of(x, n, mean, square);
 }
 
 double IN_SET(sum_fourth)(const float *x, size_t n, double mean)
 {
-    double s[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        EACH_LANE
-        {
-            double d = (double)x[i + l] - mean;
-            s[l] += d * d * (d * d);
-        }
-    for (size_t l = 0; i < n; i++, l++) {
-        double d = (double)x[i] - mean;
-        s[l] += d * d * (d * d);
-    }
-    return sum_lanes(s);
+    return sum_of(x, n, mean, fourth_power);
 }
 
 /* Lanes of the sums below: so many stay in registers. */
 enum { FEW = 8 };
 
-#define EACH_OF_FEW for (size_t l = 0; l < FEW; l++)
+struct apart {
+    double aa[FEW], bb[FEW], ab[FEW], dd[FEW], most[FEW];
+    int64_t differ[FEW];
+};
+
+FIXED void add_apart(struct apart *s, size_t l, double x, double y)
+{
+    const double d = x - y, m = fabs(d);
+    s->aa[l] += x * x;
+    s->bb[l] += y * y;
+    s->ab[l] += x * y;
+    s->dd[l] += d * d;
+    s->most[l] = m > s->most[l] ? m : s->most[l];
+    s->differ[l] += d != 0;
+}
 
 void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_distance *ret)
 {
-    double aa[FEW] = {0}, bb[FEW] = {0}, ab[FEW] = {0}, dd[FEW] = {0}, most[FEW] = {0};
-    int64_t differ[FEW] = {0};
+    struct apart s = {0};
     size_t i = 0;
     for (; i + FEW <= n; i += FEW)
-        EACH_OF_FEW
-        {
-            double x = (double)a[i + l], y = (double)b[i + l], d = x - y, m = fabs(d);
-            aa[l] += x * x;
-            bb[l] += y * y;
-            ab[l] += x * y;
-            dd[l] += d * d;
-            most[l] = m > most[l] ? m : most[l];
-            differ[l] += d != 0;
-        }
-    for (size_t l = 0; i < n; i++, l++) {
-        double x = (double)a[i], y = (double)b[i], d = x - y;
-        aa[l] += x * x;
-        bb[l] += y * y;
-        ab[l] += x * y;
-        dd[l] += d * d;
-        most[l] = fabs(d) > most[l] ? fabs(d) : most[l];
-        differ[l] += d != 0;
-    }
-    EACH_OF_FEW
-    {
-        ret->squares_a += aa[l];
-        ret->squares_b += bb[l];
-        ret->products += ab[l];
-        ret->squares += dd[l];
-        ret->max = most[l] > ret->max ? most[l] : ret->max;
-        ret->differ += (uint64_t)differ[l];
+        for (size_t l = 0; l < FEW; l++)
+            add_apart(&s, l, (double)a[i + l], (double)b[i + l]);
+    for (size_t l = 0; i < n; i++, l++)
+        add_apart(&s, l, (double)a[i], (double)b[i]);
+    for (size_t l = 0; l < FEW; l++) {
+        ret->squares_a += s.aa[l];
+        ret->squares_b += s.bb[l];
+        ret->products += s.ab[l];
+        ret->squares += s.dd[l];
+        ret->max = s.most[l] > ret->max ? s.most[l] : ret->max;
+        ret->differ += (uint64_t)s.differ[l];
     }
 }
 

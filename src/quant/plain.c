@@ -55,57 +55,34 @@ PLAIN_DECODER(I32, (float)(int32_t)get_u32(p, false))
 PLAIN_DECODER(I64, (float)(int64_t)get_u64(p, false))
 PLAIN_DECODER(F64, f64_to_f32(get_u64(p, false)))
 
+PLAIN_DECODER(F32, f32_from_bits(get_u32(p, false)))
+PLAIN_DECODER(BF16, bf16_to_f32(get_u16(p, false)))
+
+#define PLAIN_ENCODER(T, holds, put)          \
+    ENCODES(T)                                \
+    {                                         \
+        for (size_t i = 0; i < n; i++) {      \
+            const float x = src[i];           \
+            uint8_t *p = dst + i * T##_BYTES; \
+            if (!(holds))                     \
+                return i;                     \
+            put;                              \
+        }                                     \
+        return n;                             \
+    }
+
 /*
- * Integers: x must lie in [low, end), whose ends are powers of two and so exact floats, and must be
- * the same after conversion there and back. A NaN is in no range.
+ * x lies in [low, end), whose ends are powers of two and so exact floats, and is the same after
+ * conversion there and back. A NaN is in no range.
  */
-#define INTEGER_ENCODER(T, low, end, type, put)                    \
-    ENCODES(T)                                                     \
-    {                                                              \
-        for (size_t i = 0; i < n; i++) {                           \
-            const float x = src[i];                                \
-            uint8_t *p = dst + i * T##_BYTES;                      \
-            if (!(x >= (low) && x < (end)) || (float)(type)x != x) \
-                return i;                                          \
-            put;                                                   \
-        }                                                          \
-        return n;                                                  \
-    }
+#define IS_WHOLE(low, end, type) (x >= (low) && x < (end) && (float)(type)x == x)
 
-INTEGER_ENCODER(I8, -0x1p7f, 0x1p7f, int8_t, p[0] = (uint8_t)(int8_t)x)
-INTEGER_ENCODER(I16, -0x1p15f, 0x1p15f, int16_t, put_u16(p, (uint16_t)(int16_t)x, false))
-INTEGER_ENCODER(I32, -0x1p31f, 0x1p31f, int32_t, put_u32(p, (uint32_t)(int32_t)x, false))
-INTEGER_ENCODER(I64, -0x1p63f, 0x1p63f, int64_t, put_u64(p, (uint64_t)(int64_t)x, false))
-
-ENCODES(F64)
-{
-    for (size_t i = 0; i < n; i++)
-        put_u64(dst + i * F64_BYTES, f32_to_f64(src[i]), false);
-    return n;
-}
-
-void IN_SET(decode_F32)(const uint8_t *restrict src, size_t n, float *restrict dst)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = get_u32(src + i * F32_BYTES, false);
-        memcpy(dst + i, &bits, sizeof(bits));
-    }
-}
-
-ENCODES(F32)
-{
-    for (size_t i = 0; i < n; i++)
-        put_u32(dst + i * F32_BYTES, f32_bits(src[i]), false);
-    return n;
-}
-
-void IN_SET(decode_BF16)(const uint8_t *restrict src, size_t n, float *restrict dst)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)get_u16(src + i * BF16_BYTES, false) << 16;
-        memcpy(dst + i, &bits, sizeof(bits));
-    }
-}
+PLAIN_ENCODER(I8, IS_WHOLE(-0x1p7f, 0x1p7f, int8_t), p[0] = (uint8_t)(int8_t)x)
+PLAIN_ENCODER(I16, IS_WHOLE(-0x1p15f, 0x1p15f, int16_t), put_u16(p, (uint16_t)(int16_t)x, false))
+PLAIN_ENCODER(I32, IS_WHOLE(-0x1p31f, 0x1p31f, int32_t), put_u32(p, (uint32_t)(int32_t)x, false))
+PLAIN_ENCODER(I64, IS_WHOLE(-0x1p63f, 0x1p63f, int64_t), put_u64(p, (uint64_t)(int64_t)x, false))
+PLAIN_ENCODER(F64, true, put_u64(p, f32_to_f64(x), false))
+PLAIN_ENCODER(F32, true, put_u32(p, f32_bits(x), false))
 
 void IN_SET(decode_F16)(const uint8_t *restrict src, size_t n, float *restrict dst)
 {
@@ -120,17 +97,22 @@ void IN_SET(decode_F16)(const uint8_t *restrict src, size_t n, float *restrict d
         dst[i] = f16_to_f32(get_u16(src + i * F16_BYTES, false));
 }
 
-void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst)
+static inline void put_halves(uint8_t *restrict p, const float *restrict x, size_t n, bool big)
 {
     size_t i = 0;
 #ifdef __F16C__
     for (; i + 8 <= n; i += 8) {
-        __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT);
-        _mm_storeu_si128((__m128i *)(void *)(dst + i), h);
+        __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+        _mm_storeu_si128((__m128i *)(void *)(p + i * F16_BYTES), h);
     }
 #endif
     for (; i < n; i++)
-        dst[i] = f32_to_f16(src[i]);
+        put_u16(p + i * F16_BYTES, f32_to_f16(x[i]), big);
+}
+
+void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst)
+{
+    put_halves((uint8_t *)dst, src, n, HOST_BIG);
 }
 
 /* A float is finite unless all bits of its exponent are set. */
@@ -202,21 +184,13 @@ static inline bool put_any_brain(uint8_t *p, float x)
     return !isfinite(x) || fabsf(x) < BRAIN_LIMIT;
 }
 
-static inline bool put_halves(uint8_t *restrict p, const float *restrict x)
+static inline bool put_half_run(uint8_t *restrict p, const float *restrict x)
 {
-#ifdef __F16C__
-    for (size_t i = 0; i < RUN; i += 8) {
-        __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
-        _mm_storeu_si128((__m128i *)(void *)(p + i * F16_BYTES), h);
-    }
-#else
-    for (size_t i = 0; i < RUN; i++)
-        put_u16(p + i * F16_BYTES, f32_to_f16(x[i]), false);
-#endif
+    put_halves(p, x, RUN, false);
     return top_magnitude(x, RUN) < HALF_LIMIT;
 }
 
-static inline bool put_brains(uint8_t *restrict p, const float *restrict x)
+static inline bool put_brain_run(uint8_t *restrict p, const float *restrict x)
 {
     for (size_t i = 0; i < RUN; i++) {
         const uint32_t bits = f32_bits(x[i]);
@@ -239,5 +213,5 @@ static inline bool put_brains(uint8_t *restrict p, const float *restrict x)
         return n;                                                           \
     }
 
-NARROW_ENCODER(F16, put_halves, put_any_half)
-NARROW_ENCODER(BF16, put_brains, put_any_brain)
+NARROW_ENCODER(F16, put_half_run, put_any_half)
+NARROW_ENCODER(BF16, put_brain_run, put_any_brain)

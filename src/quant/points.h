@@ -50,8 +50,10 @@ struct point_form {
     enum point_signs signs;
     unsigned levels; /* 3, or for units of 4 values 8 */
     float level[8];  /* ascending: magnitudes; in IQ1 what is moved */
-    /* The numbers of the levels of a point, a byte each. */
-    uint64_t (*digits)(unsigned point);
+    /* The book: the bytes of a point, and where in them the numbers of its levels are. */
+    const uint64_t *of8;
+    const uint32_t *of4;
+    unsigned add, at;
 };
 
 enum { POINTS_MOST = 2048, UNITS_MOST = 64, HALVES_MOST = 81 };
@@ -91,13 +93,20 @@ FIXED unsigned half_number(struct point_form f, uint32_t digits)
     return f.n == 8 ? digits * 0x0103091b >> 24 : (digits & 255) + 8 * (digits >> 8 & 255);
 }
 
+/* The numbers of the levels of a point, a byte each. */
+FIXED uint64_t digits_of(struct point_form f, unsigned point)
+{
+    const uint64_t codes = f.n == 8 ? f.of8[point] : f.of4[point];
+    return ((codes >> f.at & BYTES8(7)) + BYTES8(f.add)) & BYTES8(f.n == 8 ? 3 : 7);
+}
+
 FIXED void make_book(struct point_form f, struct point_book *b)
 {
     const unsigned halves = f.n == 8 ? 81 : 64;
     unsigned h = 0;
     b->first[0] = 0;
     for (unsigned k = 0; k < f.points; k++) {
-        const uint64_t digits = f.digits(k);
+        const uint64_t digits = digits_of(f, k);
         const unsigned high = half_number(f, (uint32_t)(digits >> 4 * f.n));
         b->low[k] = (uint8_t)half_number(f, (uint32_t)digits);
         while (h < high)
@@ -112,13 +121,6 @@ FIXED void make_book(struct point_form f, struct point_book *b)
 static inline floats choose(words mask, floats yes, floats no)
 {
     return (floats)((mask & (words)yes) | (~mask & (words)no));
-}
-
-static inline floats wide_at(const float *p)
-{
-    floats v;
-    memcpy(&v, p, sizeof(v));
-    return v;
 }
 
 /* All bits are set in lanes whose byte is not 0. */
@@ -423,7 +425,7 @@ FIXED struct point_sums take_points(struct point_form f, const struct point_book
     struct point_sums sums = {0, 0};
     find_points(f, book, b);
     for (unsigned u = 0; u < 256 / f.n; u++) {
-        const uint64_t digits = f.digits(b->point[u]);
+        const uint64_t digits = digits_of(f, b->point[u]);
         const float k = (float)(2 * b->l[u / f.group] + 1);
         const float shift = !is_moved(f) ? 0 : b->way[u] ? -POINT_SHIFT : POINT_SHIFT;
         unsigned cheap = 0;
@@ -483,6 +485,13 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     memset(half, 0, 2);
     memset(b, 0, sizeof(*b));
     return true;
+}
+
+/* n bytes of l, each of two groups. */
+static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned n)
+{
+    for (unsigned k = 0; k < n; k++)
+        to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
 /* The encoder of a type from its form and what puts a found block into its fields. */
