@@ -194,12 +194,20 @@ struct unit_costs {
 FIXED void run_costs(struct point_form f, const struct point_book *book, const struct unit_costs *c,
                      unsigned h, floats ret[2])
 {
-    floats even = all_wide(FLT_MAX), odd = even;
-    for (unsigned k = book->first[h]; k < book->first[h + 1]; k++) {
+    const unsigned end = book->first[h + 1];
+    floats even = all_wide(FLT_MAX), odd = even, other = even;
+    unsigned k = book->first[h];
+    /* Two least costs side by side: each waits for the one before it. */
+    for (; f.n == 8 && !is_even(f) && k + 1 < end; k += 2) {
+        even = least_of(c->low.even[book->low[k]], even);
+        other = least_of(c->low.even[book->low[k + 1]], other);
+    }
+    for (; k < end; k++) {
         even = least_of(c->low.even[book->low[k]], even);
         if (is_even(f))
             odd = least_of(c->low.odd[book->low[k]], odd);
     }
+    even = least_of(other, even);
     ret[0] = even + c->high.even[h];
     ret[1] = is_even(f) ? least_of(even + c->high.odd[h], odd + c->high.even[h]) : ret[0];
 }
