@@ -36,27 +36,34 @@ void batch_begin(struct live *l)
     edit_change_on(&l->next.change, &on);
 }
 
-static void unpin(struct live *l, struct name *x)
+static void unpin_file(struct names *n, struct file *f)
 {
-    x->pins--;
-    name_reap(&l->names, x);
+    f->steps--;
+    file_is_key(n, f);
+    file_reap(n, f);
+}
+
+static void unpin(struct names *n, struct name *x)
+{
+    x->refs--;
+    name_reap(n, x);
 }
 
 /* It can no longer be played back. */
-static void step_end(struct live *l, struct step *s)
+static void step_end(struct names *n, struct step *s)
 {
-    s->file->steps--;
-    file_is_key(&l->names, s->file);
-    file_reap(&l->names, s->file);
-    unpin(l, s->from);
-    unpin(l, s->to);
+    unpin_file(n, s->file);
+    if (s->before)
+        unpin_file(n, s->before);
+    unpin(n, s->from);
+    unpin(n, s->to);
 }
 
 void batch_end_steps(struct live *l, struct batch *b)
 {
     assert(lock_held(&l->lock));
     for (size_t i = 0; i < b->n_step; i++)
-        step_end(l, &b->step[i]);
+        step_end(&l->names, &b->step[i]);
     b->n_step = 0;
 }
 
@@ -88,15 +95,6 @@ void batch_touch(struct live *l)
     atomic_store(&l->stale, true);
 }
 
-static void add_step(struct live *l, struct step s)
-{
-    assert(l->next.n_step < l->next.cap_step);
-    s.from->pins++;
-    s.to->pins++;
-    s.file->steps++;
-    l->next.step[l->next.n_step++] = s;
-}
-
 void batch_count(struct live *l, struct name *x, struct name *other)
 {
     assert(lock_held(&l->lock));
@@ -120,68 +118,54 @@ void batch_undo(struct live *l, size_t mark)
     batch_touch(l);
 }
 
-static void carry(struct live *l, struct name *from, struct name *to)
-{
-    file_set_kind(l, name_move(&l->names, from, to), FILE_KEY);
-}
-
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
-    assert(lock_held(&l->lock) && to->key && from->spare);
+    struct batch *b = &l->next;
     struct file *f = from->file, *before = to->file;
-    const bool again = before && before->steps && before->home == from && !before->opens;
-    add_step(l, (struct step){from, to, f, f->drafts});
-    f->home = from;
-    promise_make(&f->promise, l->edits);
-    carry(l, from, to);
-    if (again) { /* the name would get back what was saved last */
-        before->home = NULL;
+    assert(lock_held(&l->lock) && to->key && b->n_step < b->cap_step);
+    from->refs++;
+    to->refs++;
+    f->steps++;
+    f->replaced = false;
+    if (before && before->steps++ > 0 &&
+        !before->opens) { /* of many saves the last one goes back */
+        before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
-}
-
-/* It was removed since, or has gone to a backup. */
-static bool is_taken_away(const struct name *x)
-{
-    return x->slot == SLOT_DOOMED || x->slot == SLOT_PARKED;
+    b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts};
+    promise_make(&f->promise, l->edits);
+    name_take(&l->names, to, f);
+    file_set_kind(l, f, FILE_KEY);
 }
 
 /* The name of a helper gets a file anew: f, which has its bytes, stays what it is. */
-static void helper_anew(struct live *l, struct name *x, struct file *f)
+static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
-    name_show(&l->names, x);
-    if (!x->file)
+    struct file *anew = file_new(n, FILE_HELPER);
+    if (!anew)
         return;
-    struct buf *bytes = &x->file->content;
-    file_free_content(&l->names, x->file);
-    buf_add(bytes, f->content.data, f->content.len);
-    l->names.helper_bytes += f->content.len;
-    if (!buf_error(bytes))
-        return;
-    l->names.helper_bytes -= f->content.len; /* what programs read of it matters less */
-    buf_free(bytes);
-    *bytes = f->content;
-    f->content = BUF_INIT;
+    buf_add(&anew->content, f->content.data, f->content.len);
+    n->helper_bytes += anew->content.len;
+    name_take(n, x, anew);
 }
 
-/*
- * The file goes back to the name that it came from, unless that has another one now. So do its
- * handles, but not those of a draft that was begun since: then the name gets a file anew.
- */
+/* The two names swap back, unless one of them has another file now. So do the handles, but not those of a draft that was
+ * begun since: then the helper gets a file anew. */
 static void play_back(struct live *l, const struct step *s)
 {
+    struct name *from = s->from;
     struct file *f = s->file;
-    if (s->from->file || is_taken_away(s->from) || !f->home)
+    const bool later = f->draft && f->drafts != s->drafts;
+    if (file_name(f) != s->to || from->file || from->doomed || from->backup || f->replaced)
         return;
-    bool helper = !s->from->key;
-    if ((!f->name || f->name == s->to) && (!f->draft || f->drafts == s->drafts)) {
-        if (f->name)
-            (void)name_leave(s->to);
-        name_take(&l->names, s->from, f);
-        file_set_kind(l, f, helper ? FILE_HELPER : FILE_KEY);
-    } else if (helper && f->kind == FILE_KEY) {
-        helper_anew(l, s->from, f);
-    }
+    if (later && !from->key)
+        helper_anew(&l->names, from, f);
+    if (later)
+        return;
+    name_take(&l->names, from, f);
+    file_set_kind(l, f, from->key ? FILE_KEY : FILE_HELPER);
+    if (s->before && !file_name(s->before))
+        name_take(&l->names, s->to, s->before);
 }
 
 static void play_all_back(struct live *l, const struct batch *b)
@@ -626,11 +610,12 @@ static bool is_silent(const struct live *l, uint64_t edit)
 static bool break_keys(struct live *l, int r)
 {
     bool silent = false;
-    for (const struct name *x = name_from(&l->names, 0); x; x = name_from(&l->names, x->ino + 1))
+    for (const struct name *x = l->names.oldest; x; x = x->newer)
         silent = silent || is_silent(l, x->edit);
-    for (uint32_t i = 0; i < l->names.numbers.given; i++) {
-        struct file *f = names_file(&l->names, i);
-        if (!f || f->promise.edit <= l->settled)
+    for (struct link *i = table_each(&l->names.by_number, NULL); i;
+         i = table_each(&l->names.by_number, i)) {
+        struct file *f = (struct file *)i;
+        if (f->promise.edit <= l->settled)
             continue;
         promise_break(&f->promise, l->settled, r);
         if (f->draft) /* there is nothing to be put back */

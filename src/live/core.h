@@ -30,12 +30,11 @@
 #include "live/objects.h"
 #include "live/waits.h"
 
-/* With an edit a file moved from one name to another. */
+/* With an edit a file moved from one name to another, in the place of what that had. All of them stay as long. */
 struct step {
-    struct name *from; /* pinned */
-    struct name *to;   /* pinned */
-    struct file *file; /* pinned */
-    unsigned drafts;   /* file->drafts: later ones do not go back with it */
+    struct name *from, *to;
+    struct file *file, *before; /* before: NULL if there was none */
+    unsigned drafts;            /* file->drafts: later ones do not go back with it */
 };
 
 struct batch {

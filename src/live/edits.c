@@ -104,13 +104,8 @@ uint64_t stored_rank(const struct live *l, const struct name *x)
 void name_hide(struct live *l, struct name *x)
 {
     assert(lock_held(&l->lock));
-    struct file *f = x->file;
-    if (x->slot != SLOT_ABSENT || !f || f->draft)
-        return;
-    (void)name_leave(x);
-    if (x->rank)
-        name_spare(&l->names, x, f);
-    file_reap(&l->names, f);
+    if (x->file && !x->file->draft && !stored_has(l, x))
+        name_leave(&l->names, x);
 }
 
 void name_follow(struct live *l, struct name *x)
@@ -118,12 +113,14 @@ void name_follow(struct live *l, struct name *x)
     assert(lock_held(&l->lock));
     if (!x->key)
         return;
-    slot_event(&l->names, x, stored_has(l, x) ? SLOT_BACK : SLOT_GONE);
-    if (x->slot == SLOT_STORED) {
-        x->typed.set = false;
-        name_show(&l->names, x);
+    if (!stored_has(l, x)) {
+        name_spare(&l->names, x);
+        name_hide(l, x);
+        return;
     }
-    name_hide(l, x);
+    x->rank = stored_rank(l, x);
+    if (!x->doomed && !x->backup)
+        x->typed.set = false;
 }
 
 int name_refused(struct live *l, struct name *x, const struct err *e)
@@ -137,26 +134,19 @@ int name_refused(struct live *l, struct name *x, const struct err *e)
 
 /* ---- files ---- */
 
-static const struct name *shown_name(const struct file *f)
-{
-    return f->name ? f->name : f->last;
-}
-
 struct shown look_shown(const struct live *l, const struct file *f)
 {
     assert(lock_held(&l->lock));
-    const struct name *x = f->kind == FILE_KEY ? shown_name(f) : NULL;
-    return x ? stored_value(l, x) : SHOWN_NONE;
+    return f->kind == FILE_KEY && f->of ? stored_value(l, f->of) : SHOWN_NONE;
 }
 
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret)
 {
     assert(lock_held(&l->lock));
-    const struct name *x = shown_name(f);
+    const struct name *x = f->of;
     const struct buf *bytes = file_bytes(f);
     *ret = (struct live_attr){.number = f->number,
                               .ino = x ? x->ino : f->number,
-                              .generation = l->names.at[f->number].generation,
                               .size = bytes ? bytes->len : 0,
                               .link = f->kind == FILE_LINK};
     if (x)
@@ -171,23 +161,126 @@ void look_measure(struct shown *s, struct live_attr *ret)
     shown_free(s);
 }
 
-/* ---- by name ---- */
+/* ---- by name and number ---- */
 
-struct file *look_find(const struct live *l, const char *text)
+/* The number of a key that nobody has touched, of the model below all that is pending, and the key of a number: its rank
+ * is the first still. */
+static uint32_t first_number(const struct snapshot *g, uint32_t kv)
+{
+    return g->rank ? (uint32_t)(g->rank[kv] / EDIT_RANK_STEP - 1) : kv;
+}
+
+static uint32_t key_of_number(const struct snapshot *g, uint32_t number)
+{
+    uint32_t from = 0, to = snapshot_own(g)->n_kv;
+    while (g->rank && from < to) {
+        const uint32_t mid = from + (to - from) / 2;
+        if (g->rank[mid] < edit_first_rank(number))
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return g->rank ? from : number;
+}
+
+bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret)
+{
+    assert(lock_held(&l->lock));
+    const uint64_t rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
+    if (rank % EDIT_RANK_STEP || rank > l->names.first * EDIT_RANK_STEP ||
+        names_file(&l->names, first_number(g, kv)))
+        return false;
+    *ret = first_number(g, kv);
+    return true;
+}
+
+void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1])
+{
+    assert(lock_held(&l->lock));
+    const struct gguf *own = snapshot_own(base_snapshot(l));
+    const struct gguf_kv *k = &own->kv[key_of_number(base_snapshot(l), number)];
+    (void)name_encode(gguf_key(own, k), k->key_len, ret);
+}
+
+static struct name *touch(struct live *l, uint32_t kv)
+{
+    const struct snapshot *g = base_snapshot(l);
+    const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
+    struct name *x =
+        names_touch(&l->names, first_number(g, kv), gguf_key(snapshot_own(g), k), k->key_len);
+    if (x)
+        x->rank = edit_first_rank(x->ino);
+    l->names.missing = x ? 0 : -ENOMEM;
+    return x;
+}
+
+struct name *look_key(struct live *l, const char *key, size_t n)
+{
+    assert(lock_held(&l->lock));
+    struct name *x = names_find_key(&l->names, key, n);
+    const uint32_t kv = x ? UINT32_MAX : gguf_find_key(snapshot_own(base_snapshot(l)), key, n);
+    return kv == UINT32_MAX ? x : touch(l, kv);
+}
+
+/* The key of this name that is shown, below all that is pending. */
+static uint32_t find_key(const struct live *l, const char *text)
+{
+    const struct snapshot *g = base_snapshot(l);
+    const uint32_t kv = snapshot_find_key(g, text);
+    return kv != UINT32_MAX && snapshot_shows_key(g, kv) ? kv : UINT32_MAX;
+}
+
+struct name *look_name(struct live *l, const char *text)
+{
+    assert(lock_held(&l->lock));
+    struct name *x = names_find(&l->names, text);
+    const struct gguf *g = base_snapshot(l)->gguf;
+    l->names.missing = -ENOENT;
+    const uint32_t kv = x ? UINT32_MAX : find_key(l, text);
+    return kv == UINT32_MAX ? x : look_key(l, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
+}
+
+struct file *look_file(struct live *l, uint32_t number)
+{
+    assert(lock_held(&l->lock));
+    struct file *f = names_file(&l->names, number);
+    l->names.missing = -ENOENT;
+    if (f || number >= l->names.first)
+        return f;
+    const struct name *x = touch(l, key_of_number(base_snapshot(l), number));
+    return x ? x->file : NULL;
+}
+
+struct file *look_visible(struct live *l, struct name *x)
+{
+    assert(lock_held(&l->lock));
+    const bool lacks = !x->file && x->key && !x->doomed && !x->backup && stored_has(l, x);
+    struct file *f = lacks ? file_new(&l->names, FILE_KEY) : NULL;
+    l->names.missing = lacks ? -ENOMEM : -ENOENT;
+    if (f)
+        name_take(&l->names, x, f);
+    return x->file;
+}
+
+struct file *look_find(struct live *l, const char *text)
+{
+    struct name *x = look_name(l, text);
+    return x ? look_visible(l, x) : NULL;
+}
+
+bool look_is_key(const struct live *l, const char *text)
 {
     assert(lock_held(&l->lock));
     const struct name *x = names_find(&l->names, text);
-    return x ? x->file : NULL;
+    return x ? x->key != NULL : find_key(l, text) != UINT32_MAX;
 }
 
 static bool is_key(void *ctx, const char *text, size_t n)
 {
-    const struct live *l = ctx;
     char name[TREE_NAME_MAX + 1];
     memcpy(name, text, n);
     name[n] = '\0';
-    const struct name *x = names_find(&l->names, name);
-    return x && x->key;
+    return look_is_key(ctx, name);
 }
 
 enum name_class look_classify(const struct live *l, const char *text)
@@ -202,11 +295,11 @@ static bool has_type(const struct live *l, const struct file *f, const struct ty
     CLEANUP(shown_free) struct shown s = look_shown(l, f);
     if (shown_value(&s, &v))
         return v.type == type->type && (v.type != GGUF_ARRAY || v.elem == type->elem);
-    struct typed known = f->kind == FILE_KEY ? stored_wanted_type(f->name) : f->typed;
+    struct typed known = f->kind == FILE_KEY ? stored_wanted_type(f->of) : f->typed;
     return known.set && known.type == type->type;
 }
 
-struct file *look_find_typed(const struct live *l, const char *text)
+struct file *look_find_typed(struct live *l, const char *text)
 {
     char key[TREE_NAME_MAX + 1];
     struct typed type;
@@ -315,7 +408,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
     int r = parse_and_set(l, x, text, e);
     if (r < 0)
         return r;
-    slot_event(&l->names, x, SLOT_ACCEPT);
+    name_spare(&l->names, x);
     x->typed.set = false;
     if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
         return 0;
@@ -363,7 +456,7 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
         return no_memory(e);
     int r = shown_is(&now, v.type, &payload) ? 0 : set_payload(l, x, v.type, &payload, e);
     if (r > 0)
-        slot_event(&l->names, x, SLOT_ACCEPT);
+        name_spare(&l->names, x);
     return r;
 }
 
@@ -391,8 +484,7 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
     if (r == 0)
         r = accepted(l, x, NULL, mark, e);
     if (r > 0) {
-        slot_event(&l->names, x, SLOT_REMOVED);
-        name_hide(l, x);
+        name_spare(&l->names, x);
         name_set_error(&l->names, x, NULL); /* about a value that is removed */
     }
     return r;
@@ -407,8 +499,7 @@ int edits_remove_due(struct live *l)
         struct err e = {0};
         if (edits_remove(l, x, &e) >= 0)
             continue;
-        slot_event(&l->names, x, SLOT_REFUSED); /* the key is back */
-        name_show(&l->names, x);
+        name_spare(&l->names, x); /* the key is back */
         x->typed.set = false;
         result = name_refused(l, x, &e);
     }
@@ -427,8 +518,7 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
     if (r == 0)
         r = accepted(l, from, to, mark, e);
     if (r > 0) {
-        slot_event(&l->names, from, SLOT_REMOVED);
-        slot_event(&l->names, to, SLOT_ACCEPT);
+        name_spare(&l->names, to);
         to->mtime = from->mtime;
         from->rank = 0; /* its place goes with it */
         to->typed.set = false;

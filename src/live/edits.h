@@ -34,10 +34,22 @@ void name_follow(struct live *l, struct name *x);
 
 /* ---- found by name and number ---- */
 
-/* The file that a visible name has; NULL for other names. */
-struct file *look_find(const struct live *l, const char *text);
+/* A name, also of a key that nobody has touched. NULL: live.names.missing says why; so it does with the others. */
+struct name *look_name(struct live *l, const char *text);
+struct name *look_key(struct live *l, const char *key, size_t n);
+/* The file of a number, likewise. */
+struct file *look_file(struct live *l, uint32_t number);
+/* The number of key kv of a snapshot, as the file has it, if nobody has touched it; and its name. */
+bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret);
+void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1]);
+/* The file that a name shows: that of a key that the model has is made if it lacks one. NULL: it is hidden. */
+struct file *look_visible(struct live *l, struct name *x);
+/* The same of a text. */
+struct file *look_find(struct live *l, const char *text);
 /* The same; KEY:TYPE is a name of KEY as long as that has the type. */
-struct file *look_find_typed(const struct live *l, const char *text);
+struct file *look_find_typed(struct live *l, const char *text);
+/* A key has, or had, this name. */
+bool look_is_key(const struct live *l, const char *text);
 /* The value that a file shows, if it is a key's. */
 struct shown look_shown(const struct live *l, const struct file *f);
 /* Its entry; the size is that of what is returned, to be measured without the lock, if that is a

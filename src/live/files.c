@@ -34,7 +34,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
     if (f->kind == FILE_LINK)
         return -ELOOP;
-    if (writes && !f->name)
+    if (writes && !file_name(f))
         return -ESTALE; /* the kernel looks its name up again */
     int r = writes ? draft_join(l, f, flags & O_TRUNC, made, unready) : 0;
     if (r < 0)
@@ -48,7 +48,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
 static void release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
-    struct name *x = f->name, *last = f->last;
+    struct name *x = file_name(f);
     char shown[SHOW_MAX];
     if (h->writes && x && f->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY)
         live_log(l, LOG_WARNING, "%s: not saved: " LOOK_STRAY,
@@ -58,11 +58,9 @@ static void release_locked(struct live *l, struct live_file *h)
     f->opens--;
     file_is_key(&l->names, f);
     if (x && x->key)
-        name_hide(l, x); /* which may free the file */
+        name_hide(l, x);
     else
         file_reap(&l->names, f);
-    if (x || last)
-        name_reap(&l->names, x ? x : last);
 }
 
 void live_release(struct live *l, struct live_file *h)
@@ -113,7 +111,7 @@ static int text_of(const struct live *l, struct file *f, struct live_text *ret)
         buf_add(&ret->bytes, bytes->data, bytes->len);
     else
         ret->value = look_shown(l, f);
-    if (!f->name && !bytes && !ret->value.snap)
+    if (!file_name(f) && !bytes && !ret->value.snap)
         return -ESTALE; /* the key was removed after it was looked up: the kernel looks again */
     return buf_error(&ret->bytes);
 }
@@ -128,8 +126,8 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     if ((flags & O_ACCMODE) != O_RDONLY)
         writer_ready(l, &unready);
     lock_take(&l->lock);
-    struct file *f = names_file(&l->names, number);
-    int r = f ? open_locked(l, h, f, flags, false, &unready) : -ENOENT;
+    struct file *f = look_file(l, number);
+    int r = f ? open_locked(l, h, f, flags, false, &unready) : l->names.missing;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
     else if (r == 0) /* it may go on with that draft */
@@ -148,8 +146,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 static int make_file(struct live *l, const char *text, struct file **ret)
 {
     struct names *n = &l->names;
-    const struct name *x = names_find(n, text);
-    bool known = x && x->key;
+    bool known = look_is_key(l, text);
     enum name_class class = known ? NAME_KEY : look_classify(l, text);
     if (class == NAME_INVALID)
         return -EINVAL;
@@ -159,9 +156,9 @@ static int make_file(struct live *l, const char *text, struct file **ret)
     if (!f)
         return -ENOMEM;
     if (f->kind == FILE_KEY)
-        slot_event(n, f->name, SLOT_CREATE);
+        name_spare(n, f->of);
     else
-        f->name->mtime = when_date();
+        f->of->mtime = when_date();
     *ret = f;
     return 0;
 }
@@ -169,12 +166,10 @@ static int make_file(struct live *l, const char *text, struct file **ret)
 /* It could not be opened. */
 static void unmake(struct live *l, struct file *f)
 {
-    struct name *x = f->name;
-    if (x->key)
-        name_hide(l, x);
+    if (f->kind == FILE_KEY)
+        name_hide(l, f->of);
     else
-        file_reap(&l->names, name_leave(x));
-    name_reap(&l->names, x);
+        name_leave(&l->names, f->of);
 }
 
 /* KEY:TYPE is KEY, with that type, where it does not exist. */
@@ -246,16 +241,17 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    struct file *f = names_file(&l->names, number);
+    struct file *f = look_file(l, number);
     if (f)
         shown = look_attr(l, f, ret);
     if (f && h && h->writes) {
         shown_free(&shown);
         ret->size = h->file->draft->text.len;
     }
+    const int r = f ? 0 : l->names.missing;
     lock_drop(&l->lock);
     look_measure(&shown, ret);
-    return f ? 0 : -ENOENT;
+    return r;
 }
 
 int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
@@ -266,8 +262,8 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     struct file *f = h->file;
     h->wrote = h->fresh = true;
     int r = draft_write(l, f, h->append, off, bytes, n);
-    if (r == 0 && f->kind == FILE_HELPER && f->name)
-        f->name->mtime = when_date();
+    if (r == 0 && f->kind == FILE_HELPER && file_name(f))
+        f->of->mtime = when_date();
     return r;
 }
 
@@ -305,7 +301,7 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 /* Of a handle that nothing was accepted of it is what its key has, whichever handle wrote that (sync FILE). */
 static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
-    const struct name *x = h->file->name;
+    const struct name *x = file_name(h->file);
     uint64_t edit = 0;
     int r = h->writes ? settle(l, h, &edit) : 0;
     if (!edit)
@@ -336,8 +332,8 @@ static int truncate_number(struct live *l, uint32_t number, uint64_t size,
                            const struct err *unready, struct live_wait *w)
 {
     struct live_file own = {0};
-    struct file *f = names_file(&l->names, number);
-    int r = f ? open_locked(l, &own, f, O_WRONLY, false, unready) : -ENOENT;
+    struct file *f = look_file(l, number);
+    int r = f ? open_locked(l, &own, f, O_WRONLY, false, unready) : l->names.missing;
     if (r < 0)
         return r;
     r = draft_truncate(l, own.file, size);
@@ -368,11 +364,11 @@ static bool stays(const struct name *x)
 
 /* ---- unlink ---- */
 
-static void doom(struct live *l, struct name *x, enum slot_event event)
+static void doom(struct live *l, struct name *x)
 {
-    slot_event(&l->names, x, event);
-    if (x->slot != SLOT_DOOMED)
+    if (!stored_has(l, x))
         return;
+    name_doom(&l->names, x);
     newest_touch(l->newest); /* views of the whole are without it */
     writer_later(l, WRITER_SOON);
 }
@@ -382,17 +378,16 @@ static void lost_backup(struct live *l, struct name *key)
 {
     if (!key)
         return;
-    doom(l, key, stays(key) ? SLOT_REFUSED : SLOT_LOST);
-    if (key->slot == SLOT_STORED)
-        name_show(&l->names, key);
+    name_spare(&l->names, key);
+    if (!stays(key))
+        doom(l, key);
 }
 
 static void unlink_helper(struct live *l, struct name *x)
 {
     lost_backup(l, x->file->parked);
     name_set_error(&l->names, x, NULL);
-    file_reap(&l->names, name_leave(x));
-    name_reap(&l->names, x);
+    name_leave(&l->names, x);
 }
 
 static int unlink_key(struct live *l, struct name *x, const struct err *unready)
@@ -401,12 +396,8 @@ static int unlink_key(struct live *l, struct name *x, const struct err *unready)
         return -EPERM;
     if (unready->code)
         return name_refused(l, x, unready);
-    struct file *f = name_leave(x);
-    if (x->slot == SLOT_STORED || x->rank)
-        name_spare(&l->names, x, f);
-    doom(l, x, SLOT_UNLINK);
-    file_reap(&l->names, f);
-    name_reap(&l->names, x);
+    doom(l, x);
+    name_leave(&l->names, x);
     return 0;
 }
 
@@ -417,10 +408,10 @@ int live_unlink(struct live *l, const char *text)
     LOCKED(&l->lock);
     struct file *f = look_find_typed(l, text);
     if (!f)
-        return -ENOENT;
+        return l->names.missing;
     if (f->kind == FILE_KEY)
-        return unlink_key(l, f->name, &unready);
-    unlink_helper(l, f->name);
+        return unlink_key(l, f->of, &unready);
+    unlink_helper(l, f->of);
     return 0;
 }
 
@@ -459,7 +450,7 @@ static int helper_to_helper(const struct move *m)
     replace_helper(m);
     name_swap_inos(m->n, m->from, m->to);
     m->to->mtime = m->from->mtime;
-    (void)name_move(m->n, m->from, m->to);
+    name_take(m->n, m->to, m->from->file);
     name_set_error(m->n, m->to, error);
     name_set_error(m->n, m->from, NULL);
     name_reap(m->n, m->from);
@@ -475,12 +466,11 @@ static int key_to_helper(const struct move *m)
     int r = copy_text(m, &text);
     if (r == 0 && !names_have_room(n, 0, text.len))
         r = -ENOSPC;
-    if (r == 0)
-        r = name_keep_spare(n, m->from);
     if (r < 0)
         return r;
     replace_helper(m);
-    struct file *f = name_move(n, m->from, m->to);
+    struct file *f = m->from->file;
+    name_take(n, m->to, f);
     file_free_content(n, f);
     f->kind = FILE_HELPER;
     f->typed = type; /* for the new name that it may get as a key */
@@ -491,9 +481,10 @@ static int key_to_helper(const struct move *m)
         draft_to_helper(f->draft, &text);
     f->content = text;
     text = BUF_INIT;
-    slot_event(n, m->from, SLOT_PARK);
-    if (m->from->slot == SLOT_PARKED)
-        slot_backup(m->from, f);
+    if (stored_has(m->l, m->from)) {
+        m->from->backup = f;
+        f->parked = m->from;
+    }
     name_reap(n, m->from);
     return 0;
 }
@@ -502,10 +493,8 @@ static int key_to_helper(const struct move *m)
  * If the new name has no file, the old one gets the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
-    slot_event(m->n, m->to, SLOT_REFUSED);
-    if (m->to->slot == SLOT_STORED)
-        name_show(m->n, m->to);
-    if (m->to->file)
+    name_spare(m->n, m->to);
+    if (look_visible(m->l, m->to))
         return name_refused(m->l, m->to, e);
     char name[SHOW_MAX];
     live_log(m->l, LOG_WARNING, "%s: refused: %s", show(name, m->to->text, strlen(m->to->text)),
@@ -535,8 +524,9 @@ static int unfinished(const struct move *m)
     if (key_is_own(m->to->key, m->to->key_len))
         return -EPERM;
     bool anew = !m->to->file;
-    slot_event(m->n, m->to, SLOT_CREATE);
-    struct file *f = name_move(m->n, m->from, m->to);
+    name_spare(m->n, m->to);
+    struct file *f = m->from->file;
+    name_take(m->n, m->to, f);
     f->draft->anew = anew;
     file_set_kind(m->l, f, FILE_KEY);
     name_reap(m->n, m->from);
@@ -558,15 +548,6 @@ static int unwritten_to_key(const struct move *m)
     return 0;
 }
 
-/* The write may fail: then each of the two names is what it was, and may have been used since. */
-static int keep_spares(const struct move *m)
-{
-    int r = name_keep_spare(m->n, m->from);
-    if (r == 0 && !m->to->file) /* what it has is its spare then */
-        r = name_keep_spare(m->n, m->to);
-    return r;
-}
-
 /* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
@@ -586,7 +567,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
         return;
     }
     promise_make(&f->promise, m->to->edit); /* it may be pending by another file */
-    (void)name_move(n, m->from, m->to);
+    name_take(n, m->to, f);
     file_set_kind(m->l, f, FILE_KEY);
     file_is_key(n, f);
     name_reap(n, m->from);
@@ -604,8 +585,6 @@ static int helper_to_key(const struct move *m)
     if (f->draft)
         buf_add(&left, text->data, text->len);
     int r = buf_error(&left) < 0 ? buf_error(&left) : batch_room(m->l);
-    if (r == 0)
-        r = keep_spares(m);
     if (r < 0)
         return r;
     r = accept_helper(m, text, &e);
@@ -630,9 +609,7 @@ static int key_over_key(const struct move *m)
     int r = edits_accept(m->l, m->to, &text, &e);
     if (r < 0)
         return refused(m, &e);
-    struct file *f = name_leave(m->from); /* which is not to be its spare */
     r = edits_remove(m->l, m->from, &e);
-    name_take(m->n, m->from, f);
     if (r < 0) { /* neither the one nor the other */
         batch_undo(m->l, before);
         name_follow(m->l, m->to);
@@ -662,9 +639,7 @@ static int key_to_key(const struct move *m)
         return -EPERM;
     if (!stored_has(m->l, m->from)) /* it was made and has no value yet */
         return unfinished(m);
-    int r = keep_spares(m);
-    if (r == 0)
-        r = batch_room(m->l);
+    int r = batch_room(m->l);
     if (r < 0)
         return r;
     bool known =
@@ -680,7 +655,7 @@ static int classify_target(struct live *l, const char *text, bool *key)
         *key = false;
         return 0;
     }
-    enum name_class class = x && x->key ? NAME_KEY : look_classify(l, text);
+    enum name_class class = look_is_key(l, text) ? NAME_KEY : look_classify(l, text);
     *key = class == NAME_KEY;
     return class == NAME_INVALID ? -EINVAL : 0;
 }
@@ -697,20 +672,22 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     struct file *f = look_find_typed(l, old);
     struct move m = {.l = l, .n = &l->names, .wait = w};
     if (!f)
-        return -ENOENT;
+        return l->names.missing;
     if (flags & ~NOREPLACE)
         return -EINVAL;
     if (flags & NOREPLACE && look_find(l, text))
         return -EEXIST;
-    if (strcmp(f->name->text, text) == 0)
+    if (strcmp(f->of->text, text) == 0)
         return 0;
     int r = classify_target(l, text, &key);
     if (r < 0)
         return r;
     if (key && f->kind == FILE_LINK)
         return -EPERM;
-    m.from = f->name;
-    m.to = names_get(&l->names, text, key);
+    m.from = f->of;
+    m.to = look_name(l, text);
+    if (!m.to || (key && !m.to->key))
+        m.to = names_get(&l->names, text, key);
     if (!m.to)
         return -ENOMEM;
     if (f->kind == FILE_KEY)
@@ -741,7 +718,7 @@ int live_symlink(struct live *l, const char *text, const char *target, struct li
     buf_str(&f->content, target);
     n->helper_bytes += f->content.len;
     if (buf_error(&f->content)) {
-        unlink_helper(l, f->name);
+        unlink_helper(l, f->of);
         return -ENOMEM;
     }
     (void)look_attr(l, f, ret); /* its size is known */
@@ -765,13 +742,10 @@ void live_forget(struct live *l, uint32_t number, uint64_t n)
 {
     LOCKED(&l->lock);
     struct file *f = names_file(&l->names, number);
-    struct name *last = f ? f->last : NULL;
     if (!f)
         return;
     f->lookups -= min_u64(f->lookups, n);
     file_reap(&l->names, f);
-    if (last)
-        name_reap(&l->names, last);
 }
 
 int live_lookup(struct live *l, const char *name, struct live_attr *ret)
@@ -783,22 +757,26 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
         shown = look_attr(l, f, ret);
         f->lookups++;
     }
+    const int r = f ? 0 : l->names.missing;
     lock_drop(&l->lock);
-    if (!f)
-        return -ENOENT;
     look_measure(&shown, ret);
-    return 0;
+    return r;
 }
 
-/* The name of a key. Most often it is the one that was made after that of the key before. */
-static const struct name *name_of(const struct live *l, const struct gguf *g, uint32_t kv,
-                                  const struct name *before)
+/* The ino of a key's name. False: it is hidden. */
+static bool ino_of(struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret)
 {
-    size_t n = g->kv[kv].key_len;
-    const char *key = gguf_key(g, &g->kv[kv]);
-    const struct name *x = name_from(&l->names, before ? before->ino + 1 : 0);
-    bool next = x && x->key && x->key_len == n && memcmp(x->key, key, n) == 0;
-    return next ? x : names_find_key(&l->names, key, n);
+    const struct gguf_kv *k = &g->gguf->kv[kv];
+    const char *key = gguf_key(g->gguf, k);
+    const uint32_t own =
+        g->gguf == snapshot_own(g) ? kv : gguf_find_key(snapshot_own(g), key, k->key_len);
+    if (look_untouched(l, g, own, ret))
+        return true;
+    struct name *x = names_find_key(&l->names, key, k->key_len);
+    if (!x || !look_visible(l, x))
+        return false;
+    *ret = x->ino;
+    return true;
 }
 
 int live_list(struct live *l, struct live_list *list)
@@ -812,14 +790,10 @@ int live_list(struct live *l, struct live_list *list)
     uint32_t *ino = r < 0 ? NULL : malloc((most + 1) * sizeof(*ino));
     if (!ino)
         return r < 0 ? r : -ENOMEM;
-    const struct name *x = NULL;
-    for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++) {
-        x = name_of(l, g->gguf, kv, x);
-        if (x && x->file && snapshot_shows_key(g, kv))
-            ino[n++] = x->ino;
-    }
-    for (x = name_from(&l->names, 0); x; x = name_from(&l->names, x->ino + 1))
-        if (x->file && x->slot != SLOT_STORED)
+    for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++)
+        n += snapshot_shows_key(g, kv) && ino_of(l, g, kv, &ino[n]);
+    for (const struct name *x = l->names.oldest; x; x = x->newer)
+        if (x->file && !stored_has(l, x))
             ino[n++] = x->ino;
     live_list_free(list);
     *list = (struct live_list){ino, n};
@@ -832,13 +806,18 @@ void live_list_free(struct live_list *list)
     *list = (struct live_list){0};
 }
 
-/* The file of entry *i, or of the next that still has one; NULL: there are no more. */
-static struct file *next_entry(const struct live *l, const struct live_list *list, uint64_t *i)
+/* The file of entry *i, or of the next that still has one. NULL: there are no more; or, if *i is one, it is a key that
+ * nobody has touched, which `touch` does. */
+static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i,
+                               bool touch)
 {
     for (; *i < list->n; ++*i) {
-        const struct name *x = l->names.of[list->ino[*i]];
-        if (x && x->file)
-            return x->file;
+        const uint32_t ino = list->ino[*i];
+        struct name *x = names_of_ino(&l->names, ino);
+        const bool untouched = !x && ino < l->names.first && !names_file(&l->names, ino);
+        struct file *f = x ? look_visible(l, x) : untouched && touch ? look_file(l, ino) : NULL;
+        if (f || (untouched && !touch))
+            return f;
     }
     return NULL;
 }
@@ -848,11 +827,16 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    struct file *f = next_entry(l, list, i);
+    struct file *f = next_entry(l, list, i, attrs);
+    const bool more = *i < list->n;
     if (f) {
-        (void)strcpy(name, f->name->text);
+        (void)strcpy(name, f->of->text);
         *ret = (struct live_attr){
-            .number = f->number, .ino = f->name->ino, .link = f->kind == FILE_LINK};
+            .number = f->number, .ino = f->of->ino, .link = f->kind == FILE_LINK};
+    } else if (more) {
+        look_text(l, list->ino[*i], name);
+        ret->number = ret->ino = list->ino[*i];
+        ret->link = false;
     }
     if (f && attrs) {
         shown = look_attr(l, f, ret);
@@ -860,5 +844,5 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
     }
     lock_drop(&l->lock);
     look_measure(&shown, ret);
-    return f != NULL;
+    return more;
 }

@@ -20,8 +20,7 @@ struct live_file; /* an open file */
 
 struct live_attr {
     uint32_t number;
-    uint32_t ino;        /* for st_ino: of the name, whichever file has it */
-    uint64_t generation; /* differs each time that the number is used again */
+    uint32_t ino; /* for st_ino: of the name, whichever file has it */
     uint64_t size;
     bool link;             /* a symbolic link */
     struct timespec mtime; /* tv_sec 0: not written in this mount */

@@ -31,7 +31,7 @@ static bool is_accepted(const struct draft *d)
 
 struct buf *file_bytes(struct file *f)
 {
-    bool in_memory = f->kind != FILE_KEY || (!f->name && f->draft);
+    bool in_memory = f->kind != FILE_KEY || (!file_name(f) && f->draft);
     if (f->draft && (in_memory || draft_is_shown(f->draft)))
         return &f->draft->text;
     return in_memory ? &f->content : NULL;
@@ -50,7 +50,7 @@ void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
 /* It is a key's text, which is to be its value; else a helper's bytes, or an orphan's: these are not judged. */
 static bool is_key(const struct file *f)
 {
-    return f->kind == FILE_KEY && f->name;
+    return f->kind == FILE_KEY && file_name(f);
 }
 
 /* May the content have n bytes? */
@@ -70,7 +70,7 @@ static int fill(struct live *l, struct file *f, bool empty, struct buf *text, st
     }
     if (!is_key(f))
         return 0;
-    *before = stored_value(l, f->name);
+    *before = stored_value(l, f->of);
     if (!empty)
         shown_text(before, text);
     return buf_error(text);
@@ -174,7 +174,7 @@ static int key_refuse(struct live *l, struct name *x, struct draft *d, const str
 static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
-    struct name *x = f->name;
+    struct name *x = f->of;
     struct typed type = stored_known_type(l, x);
     const struct key_row *row = key_find(x->key, x->key_len);
     if (!type.set)
@@ -234,7 +234,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
                  const struct err *unready)
 {
     if (is_key(f) && unready->code)
-        return key_refuse(l, f->name, NULL, unready);
+        return key_refuse(l, f->of, NULL, unready);
     struct draft *d = draft_new();
     int r = d ? fill(l, f, truncate || made, &d->text, &d->before) : -ENOMEM;
     if (r < 0) {
@@ -316,7 +316,7 @@ static int refuse(struct live *l, struct file *f, const struct err *e)
         return e->code;
     draft_event(f->draft, DRAFT_REFUSE);
     f->draft->why = *e;
-    return key_refuse(l, f->name, f->draft, e);
+    return key_refuse(l, f->of, f->draft, e);
 }
 
 /* A text that is written in part is not a value: any failure refuses the whole draft. */
@@ -343,7 +343,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
     if (r < 0)
         (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
     else if (is_key(f) && (d->whole || append)) /* an append keeps the rest */
-        r = key_written(l, f->name, d, d->text.len == n, &e);
+        r = key_written(l, f->of, d, d->text.len == n, &e);
     return r < 0 ? refuse(l, f, &e) : 0;
 }
 
@@ -374,10 +374,10 @@ static int judge_now(struct live *l, struct file *f)
 {
     struct draft *d = f->draft;
     struct err e = {0};
-    int r = edits_accept(l, f->name, &d->text, &e);
-    if (r == -EINVAL && key_may_go_on(l, f->name, &d->text)) {
+    int r = edits_accept(l, f->of, &d->text, &e);
+    if (r == -EINVAL && key_may_go_on(l, f->of, &d->text)) {
         draft_event(d, DRAFT_LACK);
-        return key_refuse(l, f->name, d, &e);
+        return key_refuse(l, f->of, d, &e);
     }
     if (r < 0)
         return refuse(l, f, &e);
@@ -385,7 +385,7 @@ static int judge_now(struct live *l, struct file *f)
     d->accepted |= r > 0;
     d->anew = false;
     d->typed.set = false; /* the key has the type now */
-    promise_make(&f->promise, f->name->edit);
+    promise_make(&f->promise, f->of->edit);
     return r;
 }
 

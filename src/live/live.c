@@ -21,12 +21,25 @@
 
 /* ---- begin and end ---- */
 
+/* Numbers of keys are those of the model as it is shown: of a split one, which hides some of its first file, each is
+ * noted. */
+static int begin_names(struct live *l, const struct snapshot *g)
+{
+    names_init(&l->names, g->gguf->n_kv);
+    for (uint32_t i = 0; g->shard && i < g->gguf->n_kv; i++)
+        if (!names_touch(&l->names, i, gguf_key(g->gguf, &g->gguf->kv[i]), g->gguf->kv[i].key_len))
+            return -ENOMEM;
+    return 0;
+}
+
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret)
 {
     struct live *l = calloc(1, sizeof(*l));
     const struct gguf *own = snapshot_own(n->view.snap);
-    if (!l || names_init(&l->names, n->view.snap->gguf) < 0) {
+    if (!l || begin_names(l, n->view.snap) < 0) {
+        if (l)
+            names_close(&l->names);
         free(l);
         return -ENOMEM;
     }
@@ -159,7 +172,7 @@ static void unsaved_tensors(const struct live *l, bool refused, struct buf *out)
 void live_unsaved(struct live *l, struct buf *out)
 {
     LOCKED(&l->lock);
-    for (const struct name *x = name_from(&l->names, 0); x; x = name_from(&l->names, x->ino + 1)) {
+    for (const struct name *x = l->names.oldest; x; x = x->newer) {
         const char *why = why_unsaved(l, x);
         if (why)
             unsaved_add(out, "", x->text, why);
@@ -170,8 +183,7 @@ void live_unsaved(struct live *l, struct buf *out)
 void live_refused(struct live *l, struct buf *out)
 {
     LOCKED(&l->lock);
-    for (const struct name *x = name_from(&l->names, 0); x && l->names.n_errors;
-         x = name_from(&l->names, x->ino + 1))
+    for (const struct name *x = l->names.oldest; x && l->names.n_errors; x = x->newer)
         if (x->error)
             unsaved_add(out, "", x->text, x->error);
     if (l->objects.n_errors)
@@ -189,7 +201,9 @@ static bool recall_tensor(struct live *l, const char *file, const char *why)
 
 static bool recall_name(struct live *l, const char *text, const char *why)
 {
-    struct name *x = names_get(&l->names, text, look_classify(l, text) == NAME_KEY);
+    struct name *x = look_name(l, text);
+    if (!x)
+        x = names_get(&l->names, text, look_classify(l, text) == NAME_KEY);
     if (x)
         name_set_error(&l->names, x, why);
     return x && x->error;
@@ -293,8 +307,7 @@ bool live_idle(struct live *l, bool helpers)
     bool kept = l->objects.n_new || accepted(l);
     for (const struct draft *d = l->views; d && !kept; d = d->next)
         kept = draft_is_helper(d) && !helpers;
-    for (const struct name *x = name_from(&l->names, 0); x && !kept && !helpers;
-         x = name_from(&l->names, x->ino + 1))
+    for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
     return !kept;
 }
@@ -302,9 +315,7 @@ bool live_idle(struct live *l, bool helpers)
 struct live_given live_given(struct live *l)
 {
     LOCKED(&l->lock);
-    const struct names *n = &l->names;
-    uint32_t keys = n->numbers.given > n->inos.given ? n->numbers.given : n->inos.given;
-    return (struct live_given){.snapshots = l->snapshots + 1, .keys = keys};
+    return (struct live_given){.snapshots = l->snapshots + 1, .keys = l->names.given};
 }
 
 bool live_edits(struct live *l, dev_t dev, ino_t ino)
@@ -321,17 +332,17 @@ static struct typed type_without_value(const struct file *f)
 {
     if (f->kind == FILE_HELPER && !f->inherited)
         return f->typed;
-    return f->kind == FILE_KEY && f->name ? stored_wanted_type(f->name) : (struct typed){0};
+    return f->kind == FILE_KEY && file_name(f) ? stored_wanted_type(f->of) : (struct typed){0};
 }
 
 /* All facts but the type of a value: that is walked without the lock. */
 static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct shown *value)
 {
     LOCKED(&l->lock);
-    const struct file *f = names_file(&l->names, number);
+    const struct file *f = look_file(l, number);
     if (!f)
-        return -ENOENT;
-    const struct name *x = f->name;
+        return l->names.missing;
+    const struct name *x = file_name(f);
     *value = look_shown(l, f);
     struct typed type = value->snap ? (struct typed){0} : type_without_value(f);
     ret->helper = f->kind == FILE_HELPER;
@@ -371,7 +382,7 @@ void live_facts_free(struct live_facts *f)
  * What is being written has its type from then on, when it is accepted (cp -a); a helper keeps it
  * for the key that it is renamed to (rsync -X). False: it is neither.
  */
-static bool type_to_come(struct file *f, struct typed type)
+static bool type_to_come(const struct live *l, struct file *f, struct typed type)
 {
     struct draft *d = f->draft;
     if (f->kind == FILE_HELPER) {
@@ -379,7 +390,7 @@ static bool type_to_come(struct file *f, struct typed type)
         f->inherited = false;
         return true;
     }
-    if (!d || !(draft_is_unjudged(d) || d->anew || f->name->slot != SLOT_STORED))
+    if (!d || !(draft_is_unjudged(d) || d->anew || !stored_has(l, f->of)))
         return false;
     d->typed = type;
     return true;
@@ -393,7 +404,7 @@ static bool type_to_come(struct file *f, struct typed type)
 static bool is_key_by_type(struct live *l, const struct file *f)
 {
     char stem[TREE_NAME_MAX + 1];
-    const char *text = f->name->text, *end = text + strlen(text);
+    const char *text = f->of->text, *end = text + strlen(text);
     enum name_class class = look_classify(l, text);
     if (f->parked || key_is_own(text, strlen(text)) || text[0] == '.' ||
         strncmp(text, "tmp", 3) == 0)
@@ -442,7 +453,7 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
         return r;
     if (later) {
         d->typed = type;
-        slot_event(n, x, SLOT_CREATE);
+        name_spare(n, x);
     } else if (d) {
         CLEANUP(shown_free) struct shown value = stored_value(l, x);
         draft_to_key(d, &value, false);
@@ -462,16 +473,11 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
 /* Make a helper a key. 1: it is to be written; 0: it is not yet, or it stays a helper; -errno. */
 static int promote(struct live *l, struct file *f, struct typed type, struct err *e)
 {
-    struct names *n = &l->names;
-    struct name *x = f->name;
-    (void)name_leave(x);
-    const struct name *key = names_get(n, x->text, true);
-    int r = 0;
-    if (key && key->key)
-        r = make_key(l, x, f, type, e);
+    if (name_set_key(f->of) < 0)
+        return 0;
+    int r = make_key(l, f->of, f, type, e);
     if (r < 0)
-        name_unset_key(x);
-    name_take(n, x, f); /* which stays a helper, if no key has a file of this name */
+        name_unset_key(f->of);
     return r;
 }
 
@@ -483,29 +489,29 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
     if (!type_by_name(name, n, &type))
         return -EINVAL;
     LOCKED(&l->lock);
-    struct file *f = names_file(&l->names, number);
-    if (!f || !f->name)
-        return -ENOENT;
+    struct file *f = look_file(l, number);
+    if (!f || !file_name(f))
+        return f ? -ENOENT : l->names.missing;
     if (f->kind == FILE_LINK)
         return -EPERM;
     if (f->kind == FILE_HELPER && is_key_by_type(l, f))
         r = promote(l, f, type, &e);
-    else if (type_to_come(f, type))
+    else if (type_to_come(l, f, type))
         return 0;
-    else if ((r = edits_retype(l, f->name, type, &e)) >= 0)
-        promise_make(&f->promise, f->name->edit);
+    else if ((r = edits_retype(l, f->of, type, &e)) >= 0)
+        promise_make(&f->promise, f->of->edit);
     if (r < 0)
-        return name_refused(l, f->name, &e);
+        return name_refused(l, f->of, &e);
     return r > 0 ? writer_accepted(l, w) : 0;
 }
 
 int live_forgive(struct live *l, uint32_t number)
 {
     LOCKED(&l->lock);
-    struct file *f = names_file(&l->names, number);
-    if (f && f->name)
-        name_set_error(&l->names, f->name, NULL);
-    return f ? 0 : -ENOENT;
+    struct file *f = look_file(l, number);
+    if (f && file_name(f))
+        name_set_error(&l->names, f->of, NULL);
+    return f ? 0 : l->names.missing;
 }
 
 /* ---- the history ---- */
@@ -538,11 +544,13 @@ static int note_names(struct live *l, struct err *e)
     char shown[SHOW_MAX];
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = c->slot[i];
-        if (s->kind != EDIT_KEY || (!s->gone && !s->value)) /* it only moves */
-            continue;
-        struct name *x = names_get_key(&l->names, s->name, s->name_len);
-        if (!x || name_keep_spare(&l->names, x) < 0)
+        struct name *x = s->kind == EDIT_KEY ? look_key(l, s->name, s->name_len) : NULL;
+        if (s->kind == EDIT_KEY && !x)
+            x = names_get_key(&l->names, s->name, s->name_len);
+        if (s->kind == EDIT_KEY && !x)
             return no_memory(e);
+        if (!x || (!s->gone && !s->value)) /* it only moves */
+            continue;
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));

@@ -178,7 +178,6 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     const struct grant g = node_grant(t, v, n, &writes);
     *ret =
         (struct tree_entry){.node = n->kind == NODE_KEY ? ino_key(t->keys + n->number) : ino_of(n),
-                            .generation = a->generation,
                             .fixed = node_fixed(t, n),
                             .lasting = node_lasting(t, n),
                             .steady = node_steady(t, n)};
@@ -208,10 +207,12 @@ int node_entry(struct tree *t, const struct view *v, const struct node *n, struc
     if (r == 0)
         r = tensors_facts(t, v->snap, n, false, &folder);
     if (r == 0) {
-        a.generation = n->kind == NODE_TENSOR ? folder.generation : 0;
         a.mtime = folder.mtime;
+        r = node_entry_as(t, v, n, &a, ret);
     }
-    return r < 0 ? r : node_entry_as(t, v, n, &a, ret);
+    if (r == 0 && n->kind == NODE_TENSOR)
+        ret->generation = folder.generation;
+    return r;
 }
 
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)

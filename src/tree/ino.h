@@ -13,8 +13,7 @@
  *     2   a tensor: its folder
  *     3   a metadata key: its file
  *
- * Numbers of objects are given out and never again in the life of a mount, except that of
- * a helper file in metadata/, which then differ in FUSE's generation number; those of slots when all were given out
+ * Numbers of objects are given out and never again in the life of a mount; those of slots when all were given out
  * and the kernel has forgotten the first.
  *
  * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for views of the whole: theirs is that of a folder at the root

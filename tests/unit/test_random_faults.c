@@ -51,37 +51,36 @@ static void check(struct random *x, bool good, const char *what, const struct na
         script_fail(&x->r, "%s: %s", name->text, what);
 }
 
-static void check_file_of(struct random *x, const struct name *name, const struct file *f)
+static void check_file_of(struct random *x, const struct live *l, const struct name *name,
+                          const struct file *f)
 {
-    check(x, f->name == name, "its file has another name", name);
+    check(x, file_name(f) == name, "its file has another name", name);
     check(x, name->key || f->kind != FILE_KEY, "a helper's name has the file of a key", name);
     check(x, f->kind != FILE_HELPER || f->draft || f->content.len, "an empty helper", name);
     check(x, !f->parked || f->parked->backup == f, "is not a backup", name);
     if (f->kind == FILE_KEY)
-        check(x, name->slot != SLOT_ABSENT || f->draft, "is shown, and has no value", name);
+        check(x, stored_has(l, name) || f->draft, "is shown, and has no value", name);
 }
 
 static void check_name(struct random *x, const struct live *l, const struct name *name)
 {
-    bool gone = name->slot == SLOT_DOOMED || name->slot == SLOT_PARKED;
+    bool gone = name->doomed || name->backup;
     if (name->file)
-        check_file_of(x, name, name->file);
-    if (!name->key)
-        check(x, name->slot == SLOT_ABSENT, "a helper is stored", name);
-    check(x, (name->slot != SLOT_ABSENT) == stored_has(l, name), "its slot is wrong", name);
-    check(x, !gone || !name->file, "is shown, and was removed", name);
-    check(x, !name->spare || !name->spare->name, "its spare file has a name", name);
-    check(x, name->slot != SLOT_STORED || name->file, "is stored, and not shown", name);
+        check_file_of(x, l, name, name->file);
+    check(x, !gone || (stored_has(l, name) && !name->file), "is hidden, and is not stored", name);
+    check(x, !name->doomed || !name->backup, "is removed, and has a backup", name);
+    check(x, !name->backup || name->backup->parked == name, "its backup is another's", name);
 }
 
 /* Bytes of helpers, also of those without a name, and of what keys were as helpers. */
 static uint64_t helper_bytes(const struct names *n)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < n->numbers.given; i++) {
-        const struct file *f = n->at[i].file;
-        sum += f ? f->content.len : 0;
-        sum += f && f->kind == FILE_HELPER && f->draft ? f->draft->text.len : 0;
+    for (const struct link *i = table_each(&n->by_number, NULL); i;
+         i = table_each(&n->by_number, i)) {
+        const struct file *f = (const struct file *)i;
+        sum += f->content.len;
+        sum += f->kind == FILE_HELPER && f->draft ? f->draft->text.len : 0;
     }
     return sum;
 }
@@ -98,14 +97,13 @@ static void check_names(struct random *x)
     if (!l)
         return;
     lock_take(&l->lock);
-    for (const struct name *name = name_from(&l->names, 0); name;
-         name = name_from(&l->names, name->ino + 1)) {
+    for (const struct name *name = l->names.oldest; name; name = name->newer) {
         check_name(x, l, name);
-        doomed += name->slot == SLOT_DOOMED;
+        doomed += name->doomed;
     }
-    check(x, doomed == l->names.n_doomed, "so many are not removed", name_from(&l->names, 0));
+    check(x, doomed == l->names.n_doomed, "so many are not removed", l->names.oldest);
     check(x, helper_bytes(&l->names) == l->names.helper_bytes, "so much room is not taken",
-          name_from(&l->names, 0));
+          l->names.oldest);
     lock_drop(&l->lock);
 }
 
@@ -161,8 +159,7 @@ static void touch_open(struct random *x)
     if (!l)
         return;
     lock_take(&l->lock);
-    for (const struct name *name = name_from(&l->names, 0); name;
-         name = name_from(&l->names, name->ino + 1))
+    for (const struct name *name = l->names.oldest; name; name = name->newer)
         if (name->file && name->file->draft)
             touch_name(x, name);
     lock_drop(&l->lock);
@@ -173,9 +170,10 @@ static bool is_plain(const struct random *x, int i, bool *shown)
 {
     struct live *l = live_of(x);
     lock_take(&l->lock);
+    const struct file *f = look_find(l, names[i]);
     const struct name *name = names_find(&l->names, names[i]);
-    *shown = name && name->file;
-    bool plain = !name || (name->slot != SLOT_PARKED && !(*shown && name->file->draft));
+    *shown = f;
+    bool plain = !name || (!name->backup && !(*shown && f->draft));
     lock_drop(&l->lock);
     return plain;
 }
@@ -216,7 +214,7 @@ static bool is_unfinished(const struct random *x, int i)
         return false;
     lock_take(&l->lock);
     const struct name *name = names_find(&l->names, names[i]);
-    bool unfinished = name && name->key && name->file && name->slot == SLOT_ABSENT;
+    bool unfinished = name && name->key && name->file && !stored_has(l, name);
     lock_drop(&l->lock);
     return unfinished;
 }
