@@ -9,6 +9,7 @@
 #define BASE_BYTES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -153,5 +154,22 @@ static inline uint64_t within_u64(uint64_t off, uint64_t n, uint64_t size)
     uint64_t left = off < size ? size - off : 0;
     return n < left ? n : left;
 }
+
+/* How many of n rising numbers are at most v: each at byte `at` of `stride` bytes, from `of` on. */
+static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n, uint64_t v)
+{
+    size_t ret = 0;
+    while (n > 0) {
+        uint64_t number;
+        memcpy(&number, (const uint8_t *)of + (ret + n / 2) * stride + at, sizeof(number));
+        ret += number > v ? 0 : n / 2 + 1;
+        n = number > v ? n / 2 : n - n / 2 - 1;
+    }
+    return ret;
+}
+
+/* The same of a member of structs. */
+#define UPTO(of, member, n, v) \
+    upto_u64(of, offsetof(__typeof__(*(of)), member), sizeof(*(of)), n, v)
 
 #endif

@@ -202,15 +202,7 @@ static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
 /* The tensor that a piece is of: the last that begins at it or before, as those without pieces come first. */
 static uint32_t tensor_of(const struct work *w, uint64_t piece)
 {
-    uint32_t lo = 0, hi = w->scan->g->n_tensors;
-    while (hi - lo > 1) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (w->begin[mid] <= piece)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
+    return (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->scan->g->n_tensors, piece) - 1;
 }
 
 static int scan_unit(void *arg, uint64_t unit, void *room)

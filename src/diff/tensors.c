@@ -275,14 +275,7 @@ static uint64_t piece_size(const struct pass *w, size_t i)
 
 static struct piece piece_at(const struct pass *w, uint64_t unit)
 {
-    size_t lo = 0, hi = w->pairs->n;
-    while (hi - lo > 1) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (w->first[mid] <= unit)
-            lo = mid;
-        else
-            hi = mid;
-    }
+    const size_t lo = upto_u64(w->first, 0, sizeof(*w->first), w->pairs->n, unit) - 1;
     uint64_t size = piece_size(w, lo), at = (unit - w->first[lo]) * size;
     return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
 }

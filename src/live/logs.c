@@ -131,15 +131,8 @@ static uint64_t end_of(const struct extent *x)
 /* The first that ends behind `off`, or their number. */
 static size_t find(const struct extents *s, uint64_t off)
 {
-    size_t lo = 0, hi = s->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (end_of(&s->of[mid]) > off)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
+    const size_t i = UPTO(s->of, at, s->n, off);
+    return i && end_of(&s->of[i - 1]) > off ? i - 1 : i;
 }
 
 /* Bytes [lo, hi) of one, with a reference. */

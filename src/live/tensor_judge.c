@@ -482,15 +482,7 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
 static size_t find_fresh(const struct job *j, uint64_t off)
 {
     const struct tensor_ranges *f = &j->round->fresh;
-    size_t lo = 0, hi = f->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (f->of[mid].hi > off)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
+    return UPTO(f->of, hi, f->n, off);
 }
 
 /* What of the view, behind the header, was written in [lo, hi), as whole blocks. False: nothing. */

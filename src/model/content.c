@@ -191,19 +191,12 @@ int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
 uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
                                 const struct tensor_piece **ret)
 {
-    size_t lo = 0, hi = k ? k->n : 0;
-    while (lo < hi) { /* the first piece that ends behind `off` */
-        size_t mid = lo + (hi - lo) / 2;
-        if (k->piece[mid].at + k->piece[mid].len > off)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    const struct tensor_piece *p = k && lo < k->n ? &k->piece[lo] : NULL;
-    *ret = p && p->at <= off ? p : NULL;
+    const size_t i = k ? UPTO(k->piece, at, k->n, off) : 0;
+    const struct tensor_piece *p = i ? &k->piece[i - 1] : NULL;
+    *ret = p && off - p->at < p->len ? p : NULL;
     if (*ret)
         return min_u64(n, p->at + p->len - off);
-    return p ? min_u64(n, p->at - off) : n;
+    return k && i < k->n ? min_u64(n, k->piece[i].at - off) : n;
 }
 
 int tensor_piece_read(const struct tensor_piece *p, uint64_t off, void *dst, size_t n)

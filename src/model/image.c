@@ -225,15 +225,7 @@ int image_of_model(const struct gguf *g, struct image **ret)
 
 const struct segment *image_at(const struct image *im, uint64_t off)
 {
-    size_t lo = 0, hi = im->n;
-    while (hi - lo > 1) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (im->seg[mid].at <= off)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return &im->seg[lo];
+    return &im->seg[UPTO(im->seg, at, im->n, off) - 1];
 }
 
 /* Where in a mapping the n bytes of a segment from `in` on are; NULL: in none. */
