@@ -56,12 +56,6 @@ void newest_touch(struct newest *n)
     lock_drop(&n->lock);
 }
 
-static void drop_files(struct gguf *const *file, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        gguf_free(file[i]);
-}
-
 /* Its files pass to it. */
 static int make_split(const struct newest *n, struct gguf *const *file, uint32_t number,
                       const struct timespec *mtime, struct snapshot **ret, struct err *e)
@@ -95,7 +89,8 @@ int newest_make(const struct newest *n, struct gguf *const *file, uint32_t numbe
     else if (r == 0 && snapshot_make(file[0], number, mtime, &g) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     if (r < 0) {
-        drop_files(file, n->shards ? n->shards->n : 1);
+        for (size_t i = 0; i < (n->shards ? n->shards->n : 1); i++)
+            gguf_free(file[i]);
         return r;
     }
     if (n->view.snap)
@@ -111,16 +106,12 @@ static int make_store(const struct snapshot *g, struct mapped *const *file, stru
 {
     const size_t n = snapshot_files(g);
     struct mapped **all = malloc(n * sizeof(struct mapped *));
-    const struct gguf **of = malloc(n * sizeof(struct gguf *));
-    int r = all && of ? 0 : -ENOMEM;
-    for (size_t i = 0; i < n && r == 0; i++) {
+    if (!all)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
         all[i] = i ? file[i] : m;
-        of[i] = snapshot_file(g, i);
-    }
-    if (r == 0)
-        r = store_make(all, of, n, ret);
+    int r = store_make(all, (const struct gguf *const *)(g->shard ? g->shard : &g->gguf), n, ret);
     free((void *)all);
-    free((void *)of);
     return r;
 }
 
