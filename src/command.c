@@ -22,8 +22,8 @@
 #include "base/count.h"
 #include "command_diff.h"
 #include "command_models.h"
-#include "derive/digest.h"
 #include "derive/picture.h"
+#include "derive/task.h"
 #include "edit/history.h"
 #include "edit/open.h"
 #include "mount/daemon.h"
@@ -421,7 +421,7 @@ static int run_command(const struct command *c, const struct option_row *row, in
 /* Files that need a library do not exist in a build without it. */
 static void print_version(void)
 {
-    const char *sha256 = digest_library(), *pictures = picture_library();
+    const char *sha256 = task_hash_library(), *pictures = picture_library();
     (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
     (void)printf("sha256, hashes: %s\n", sha256 ? sha256 : "not in this build (libcrypto)");
     (void)printf("heatmap.png: %s%s\n", pictures ? "zlib " : "",

@@ -18,7 +18,7 @@
 /* Some twenty pictures. */
 #define KEPT_BYTES ((size_t)64 << 20)
 
-/* A hash (DIGEST_BYTES), struct moments, the text, the file. */
+/* A hash in lower-case hex, with a newline; struct moments; the text; the file. */
 enum derived { DERIVED_SHA256, DERIVED_MOMENTS, DERIVED_STATS, DERIVED_PICTURE };
 
 struct result {

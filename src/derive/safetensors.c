@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/utf8.h"
-#include "derive/lines.h"
+#include "derive/table.h"
 #include "model/facts.h"
 #include "quant/quant.h"
 #include "quant/types.h"
@@ -22,15 +22,6 @@ enum { PAGE = 4096, LENGTH = 8 /* bytes before the header */ };
 
 /* ---- names, and what is left out ---- */
 
-/* Writes a byte that is not UTF-8. */
-typedef void utf8_bad_fn(struct buf *out, uint8_t byte);
-
-struct left_out {
-    bool *tensor; /* owned: of each: without values, named as the metadata, or as an earlier one */
-    bool *key;    /* owned: of each: an array, hidden, or named as what the metadata has already */
-    bool tensors; /* some */
-};
-
 static bool is_utf8(const char *s, size_t n)
 {
     const uint8_t *p = (const uint8_t *)s;
@@ -40,100 +31,62 @@ static bool is_utf8(const char *s, size_t n)
     return true;
 }
 
-/* %XX: of tensors' names */
-static void utf8_percent(struct buf *out, uint8_t byte)
-{
-    buf_printf(out, "%%%02X", byte);
-}
-
-/* U+FFFD: of keys and their texts */
-static void utf8_replacement(struct buf *out, uint8_t byte)
-{
-    (void)byte;
-    buf_str(out, "\xef\xbf\xbd");
-}
-
-/* The text itself if it is UTF-8, else in `room` with bytes that are not as `bad` writes them. */
-static const char *as_utf8(const char *s, size_t *n, struct buf *room, utf8_bad_fn *bad)
+/* The text itself if it is UTF-8, else made in `room`: bytes that are not are %XX in tensors' names, U+FFFD in keys and
+ * their texts. */
+static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tensor)
 {
     const uint8_t *p = (const uint8_t *)s;
     if (is_utf8(s, *n))
         return s;
     room->len = 0;
-    for (size_t i = 0; i < *n;) {
-        size_t len = utf8_len(p + i, *n - i);
+    for (size_t i = 0, len; i < *n; i += len ? len : 1) {
+        len = utf8_len(p + i, *n - i);
         if (len)
             buf_add(room, p + i, len);
+        else if (tensor)
+            buf_printf(room, "%%%02X", p[i]);
         else
-            bad(room, p[i]);
-        i += len ? len : 1;
+            buf_str(room, "\xef\xbf\xbd");
     }
     *n = room->len;
     return (const char *)room->data;
 }
 
-/* A JSON string of n bytes, made in `room` where they are not UTF-8; an error of that is *out's. */
-static void utf8_json(struct buf *out, struct buf *room, const char *s, size_t n, utf8_bad_fn *bad)
+/* A JSON string of n bytes. */
+static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
 {
-    const char *shown = as_utf8(s, &n, room, bad);
-    if (shown != s && buf_error(room))
-        out->err = buf_error(room);
+    CLEANUP(buf_free) struct buf room = BUF_INIT;
+    const char *shown = as_utf8(s, &n, &room, tensor);
+    if (buf_error(&room))
+        out->err = buf_error(&room);
     else
         json_string(out, shown, n);
 }
 
-/* Names of one kind, by number. */
-struct names {
-    const struct gguf *g;
-    uint32_t n;
-    const char *(*get)(const struct gguf *g, uint32_t i, size_t *n);
-    utf8_bad_fn *bad;
-};
-
-static const char *tensor_name(const struct gguf *g, uint32_t i, size_t *n)
+/* The name of tensor or key i. */
+static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
 {
-    *n = g->tensor[i].name_len;
-    return gguf_name(g, &g->tensor[i]);
-}
-
-static const char *key_name(const struct gguf *g, uint32_t i, size_t *n)
-{
-    *n = g->kv[i].key_len;
-    return gguf_key(g, &g->kv[i]);
-}
-
-static const char *shown(const struct names *all, uint32_t i, struct buf *room, size_t *n)
-{
-    const char *name = all->get(all->g, i, n);
-    return as_utf8(name, n, room, all->bad);
-}
-
-/* The parser refuses names that are equal: they can be that only where they are written otherwise. */
-static bool may_collide(const struct names *all)
-{
-    for (uint32_t i = 0; i < all->n; i++) {
-        size_t n;
-        const char *name = all->get(all->g, i, &n);
-        if (!is_utf8(name, n))
-            return true;
-    }
-    return false;
+    *n = tensor ? g->tensor[i].name_len : g->kv[i].key_len;
+    return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
 }
 
 /* Leave out name i if one of those in the index is shown as it is; else add it. */
-static int omit_double(const struct names *all, struct index *seen, uint32_t i, struct buf room[2],
+static int omit_double(const struct gguf *g, bool tensor, struct index *seen, uint32_t i,
                        bool *omit)
 {
+    CLEANUP(buf_free) struct buf room = BUF_INIT, other = BUF_INIT;
     size_t n, m;
-    uint32_t other;
-    const char *name = shown(all, i, &room[0], &n);
-    if (buf_error(&room[0]))
-        return buf_error(&room[0]);
+    uint32_t k;
+    const char *name = name_of(g, tensor, i, &n), *same;
+    name = as_utf8(name, &n, &room, tensor);
+    if (buf_error(&room))
+        return buf_error(&room);
     uint64_t hash = hash_name(name, n);
-    for (struct probe at = index_probe(seen, hash); index_next(seen, &at, &other);) {
-        const char *same = shown(all, other, &room[1], &m);
-        if (buf_error(&room[1]))
-            return buf_error(&room[1]);
+    for (struct probe at = index_probe(seen, hash); index_next(seen, &at, &k);) {
+        same = name_of(g, tensor, k, &m);
+        same = as_utf8(same, &m, &other, tensor);
+        if (buf_error(&other))
+            return buf_error(&other);
         omit[i] |= m == n && memcmp(same, name, n) == 0;
     }
     if (!omit[i])
@@ -141,19 +94,24 @@ static int omit_double(const struct names *all, struct index *seen, uint32_t i, 
     return 0;
 }
 
-/* Of names that are shown alike leave all but the first out. */
-static int omit_doubles(const struct names *all, bool *omit)
+/*
+ * Of names that are shown alike leave all but the first out. The parser refuses names that are equal: they can be that only
+ * where they are written otherwise.
+ */
+static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
-    struct buf room[2] = {BUF_INIT, BUF_INIT};
+    const uint32_t all = tensor ? g->n_tensors : g->n_kv;
     struct index seen = {0};
-    if (!may_collide(all))
-        return 0;
-    int r = index_init(&seen, all->n);
-    for (uint32_t i = 0; i < all->n && r == 0; i++)
+    bool may = false;
+    for (uint32_t i = 0; i < all && !may; i++) {
+        size_t n;
+        const char *name = name_of(g, tensor, i, &n);
+        may = !is_utf8(name, n);
+    }
+    int r = may ? index_init(&seen, all) : 0;
+    for (uint32_t i = 0; i < all && may && r == 0; i++)
         if (!omit[i])
-            r = omit_double(all, &seen, i, room, omit);
-    buf_free(&room[0]);
-    buf_free(&room[1]);
+            r = omit_double(g, tensor, &seen, i, omit);
     index_free(&seen);
     return r;
 }
@@ -166,69 +124,49 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
     return false;
 }
 
-static int omit_tensors(const struct gguf *g, struct left_out *l)
-{
-    static const char *const reserved[] = {"__metadata__", NULL};
-    const struct names all = {g, g->n_tensors, tensor_name, utf8_percent};
-    for (uint32_t i = 0; i < g->n_tensors; i++) {
-        const struct gguf_tensor *t = &g->tensor[i];
-        l->tensor[i] = !quant_has_values(gguf_type(t), g->fmt.big) ||
-                       is_one_of(gguf_name(g, t), t->name_len, reserved);
-    }
-    int r = omit_doubles(&all, l->tensor);
-    for (uint32_t i = 0; i < g->n_tensors; i++)
-        l->tensors |= l->tensor[i];
-    return r;
-}
-
-/* Names that the metadata has for itself are left out too. */
-static int omit_keys(const struct snapshot *s, struct left_out *l)
-{
-    static const char *const own[] = {"format", "ggufs.omitted", NULL};
-    const struct gguf *g = s->gguf;
-    const struct names all = {g, g->n_kv, key_name, utf8_replacement};
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        l->key[i] = gguf_value(g, &g->kv[i]).type == GGUF_ARRAY || !snapshot_shows_key(s, i) ||
-                    is_one_of(gguf_key(g, &g->kv[i]), g->kv[i].key_len, own);
-    return omit_doubles(&all, l->key);
-}
-
-/* 0, -ENOMEM; free it in both cases. */
-static int left_out_find(const struct snapshot *g, struct left_out *ret)
-{
-    *ret = (struct left_out){.tensor = calloc((size_t)g->gguf->n_tensors + 1, sizeof(bool)),
-                             .key = calloc((size_t)g->gguf->n_kv + 1, sizeof(bool))};
-    if (!ret->tensor || !ret->key)
-        return -ENOMEM;
-    int r = omit_tensors(g->gguf, ret);
-    return r < 0 ? r : omit_keys(g, ret);
-}
-
-static void left_out_free(struct left_out *l)
-{
-    free(l->tensor);
-    free(l->key);
-}
-
 /* ---- the plan ---- */
 
 /* What a build goes over; the same for the measuring of a size. */
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    struct left_out out; /* owned */
-    uint64_t limit;      /* keys whose text is longer are left out too */
+    bool *
+        tensor; /* owned: of each: left out, without values, named as the metadata, or as an earlier one */
+    bool *
+        key; /* owned: of each: left out, an array, hidden, or named as what the metadata has already */
+    bool tensors;   /* some are */
+    uint64_t limit; /* keys whose text is longer are left out too */
 };
 
-static int plan_make(const struct snapshot *g, enum safetensors_as as, struct plan *p)
+/* 0, -ENOMEM; free it in both cases. */
+static int plan_make(const struct snapshot *s, enum safetensors_as as, struct plan *p)
 {
-    *p = (struct plan){.g = g, .as = as, .limit = UINT64_MAX};
-    return left_out_find(g, &p->out);
+    static const char *const reserved[] = {"__metadata__", NULL};
+    static const char *const own[] = {"format", "ggufs.omitted", NULL};
+    const struct gguf *g = s->gguf;
+    *p = (struct plan){.g = s, .as = as, .limit = UINT64_MAX};
+    p->tensor = calloc((size_t)g->n_tensors + 1, sizeof(bool));
+    p->key = calloc((size_t)g->n_kv + 1, sizeof(bool));
+    if (!p->tensor || !p->key)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        p->tensor[i] = !quant_has_values(gguf_type(t), g->fmt.big) ||
+                       is_one_of(gguf_name(g, t), t->name_len, reserved);
+    }
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        p->key[i] = gguf_value(g, &g->kv[i]).type == GGUF_ARRAY || !snapshot_shows_key(s, i) ||
+                    is_one_of(gguf_key(g, &g->kv[i]), g->kv[i].key_len, own);
+    int r = omit_doubles(g, true, p->tensor);
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        p->tensors |= p->tensor[i];
+    return r < 0 ? r : omit_doubles(g, false, p->key);
 }
 
 static void plan_free(struct plan *p)
 {
-    left_out_free(&p->out);
+    free(p->tensor);
+    free(p->key);
 }
 
 /* ---- types ---- */
@@ -285,18 +223,18 @@ static unsigned width_of(const struct form *f, const struct gguf_tensor *t)
 /* ---- metadata ---- */
 
 /* Key number i as `,"key":"text"`; nothing if it is not shown. */
-static void add_key(const struct plan *p, uint32_t i, struct buf *room, struct buf *out)
+static void add_key(const struct plan *p, uint32_t i, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
     const struct gguf_kv *kv = &g->kv[i];
     struct gguf_value v = gguf_value(g, kv);
-    if (p->out.key[i])
+    if (p->key[i])
         return;
     buf_char(out, ',');
-    utf8_json(out, room, gguf_key(g, kv), kv->key_len, utf8_replacement);
+    add_string(out, gguf_key(g, kv), kv->key_len, false);
     buf_char(out, ':');
     if (v.type == GGUF_STRING) {
-        utf8_json(out, room, (const char *)v.data, (size_t)v.len, utf8_replacement);
+        add_string(out, (const char *)v.data, (size_t)v.len, false);
         return;
     }
     buf_char(out, '"');
@@ -305,15 +243,14 @@ static void add_key(const struct plan *p, uint32_t i, struct buf *room, struct b
 }
 
 /* `,"ggufs.omitted":"[\"a\",...]"` */
-static void add_omitted(const struct plan *p, struct buf *room, struct buf *out)
+static void add_omitted(const struct plan *p, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
     CLEANUP(buf_free) struct buf list = BUF_INIT;
     for (uint32_t i = 0; i < g->n_tensors; i++)
-        if (p->out.tensor[i]) {
+        if (p->tensor[i]) {
             buf_char(&list, list.len ? ',' : '[');
-            utf8_json(&list, room, gguf_name(g, &g->tensor[i]), g->tensor[i].name_len,
-                      utf8_percent);
+            add_string(&list, gguf_name(g, &g->tensor[i]), g->tensor[i].name_len, true);
         }
     buf_char(&list, ']');
     if (buf_error(&list)) {
@@ -325,23 +262,23 @@ static void add_omitted(const struct plan *p, struct buf *room, struct buf *out)
 }
 
 /* Writes an entry, number i; the list of what is left out is behind the last key. */
-static void add_entry(const struct plan *p, uint32_t i, struct buf *room, struct buf *out)
+static void add_entry(const struct plan *p, uint32_t i, struct buf *out)
 {
     if (i < p->g->gguf->n_kv)
-        add_key(p, i, room, out);
-    else if (p->out.tensors)
-        add_omitted(p, room, out);
+        add_key(p, i, out);
+    else if (p->tensors)
+        add_omitted(p, out);
 }
 
-static void add_metadata(const struct plan *p, struct buf *room, struct buf *out)
+static void add_metadata(const struct plan *p, struct buf *out)
 {
     buf_str(out, "{\"__metadata__\":{\"format\":\"pt\"");
     for (uint32_t i = 0; i <= p->g->gguf->n_kv; i++) {
         struct buf m = BUF_MEASURE;
         if (p->limit != UINT64_MAX)
-            add_entry(p, i, room, &m);
+            add_entry(p, i, &m);
         if (m.len <= p->limit)
-            add_entry(p, i, room, out);
+            add_entry(p, i, out);
     }
     buf_char(out, '}');
 }
@@ -359,7 +296,7 @@ static int each_tensor(const struct plan *p,
     for (size_t w = 0; w < 4; w++)
         for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
             const char *dtype;
-            if (p->out.tensor[i])
+            if (p->tensor[i])
                 continue;
             const struct form *f = form_of(p, &g->tensor[i], &dtype);
             if (width_of(f, &g->tensor[i]) == widths[w])
@@ -370,7 +307,7 @@ static int each_tensor(const struct plan *p,
 
 struct writing {
     const struct plan *p;
-    struct buf *room, *out;
+    struct buf *out;
     uint64_t at; /* of the data */
 };
 
@@ -383,7 +320,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     if (!add_u64(w->at, form_size(f, t), &end) || end > INT64_MAX)
         return -EFBIG;
     buf_char(w->out, ',');
-    utf8_json(w->out, w->room, gguf_name(g, t), t->name_len, utf8_percent);
+    add_string(w->out, gguf_name(g, t), t->name_len, true);
     buf_printf(w->out, ":{\"dtype\":\"%s\",\"shape\":[", dtype);
     fact_shape(g, t, ",", w->out);
     buf_printf(w->out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", w->at, end);
@@ -394,9 +331,8 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
 /* The header without what pads it; *data: bytes of all tensors. */
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
-    CLEANUP(buf_free) struct buf room = BUF_INIT;
-    struct writing w = {p, &room, out, 0};
-    add_metadata(p, &room, out);
+    struct writing w = {p, out, 0};
+    add_metadata(p, out);
     int r = each_tensor(p, add_tensor, &w);
     buf_char(out, '}');
     *data = w.at;
@@ -428,15 +364,16 @@ static int by_length(const void *a, const void *b)
  */
 static int limit_keys(struct plan *p, uint64_t n)
 {
-    CLEANUP(buf_free) struct buf room = BUF_INIT;
+    int r = 0;
     uint32_t count = p->g->gguf->n_kv + 1, i;
     uint64_t *length = malloc(count * sizeof(*length));
     if (!length)
         return -ENOMEM;
     for (i = 0; i < count; i++) {
         struct buf m = BUF_MEASURE;
-        add_entry(p, i, &room, &m);
+        add_entry(p, i, &m);
         length[i] = m.len;
+        r = buf_error(&m) ? buf_error(&m) : r;
     }
     qsort(length, count, sizeof(*length), by_length);
     for (i = count; i > 0 && !fits(n); i--)
@@ -445,7 +382,7 @@ static int limit_keys(struct plan *p, uint64_t n)
     if (i < count && i && length[i] == p->limit)
         p->limit--;
     free(length);
-    return !fits(n) ? -EFBIG : buf_error(&room);
+    return r < 0 ? r : fits(n) ? 0 : -EFBIG;
 }
 
 /* Measure the header, without padding, and the data. */

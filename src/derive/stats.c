@@ -185,21 +185,15 @@ static void pad(struct buf *out, size_t from, size_t width)
         buf_char(out, ' ');
 }
 
-static void real_line(struct buf *out, const char *name, double v)
+/* single: as short as a float can be. */
+static void value_line(struct buf *out, const char *name, double v, bool single)
 {
     size_t from = out->len;
     buf_printf(out, "%-*s", NAME, name);
-    text_f64(out, v, &float_names_text);
-    pad(out, from, NAME + VALUE);
-    buf_char(out, '\n');
-}
-
-/* A float as short as it can be. */
-static void float_line(struct buf *out, const char *name, float v)
-{
-    size_t from = out->len;
-    buf_printf(out, "%-*s", NAME, name);
-    text_f32(out, v, &float_names_text);
+    if (single)
+        text_f32(out, (float)v, &float_names_text);
+    else
+        text_f64(out, v, &float_names_text);
     pad(out, from, NAME + VALUE);
     buf_char(out, '\n');
 }
@@ -266,13 +260,14 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
     bool any = m->n > 0;
     double n = (double)m->n, variance = m->squares / n;
     count_line(out, "elements", m->n + m->nan + m->inf);
-    float_line(out, "min", any ? m->min : NAN);
-    float_line(out, "max", any ? m->max : NAN);
-    real_line(out, "mean", any ? m->mean : NAN);
-    real_line(out, "std", any ? deviation(m) : NAN);
-    real_line(out, "rms", any ? sqrt(variance + m->mean * m->mean) : NAN);
-    real_line(out, "kurtosis", any && variance > 0 ? s->fourth / n / variance / variance - 3 : NAN);
-    float_line(out, "absmax", any ? moments_absmax(m) : NAN);
+    value_line(out, "min", any ? (double)m->min : NAN, true);
+    value_line(out, "max", any ? (double)m->max : NAN, true);
+    value_line(out, "mean", any ? m->mean : NAN, false);
+    value_line(out, "std", any ? deviation(m) : NAN, false);
+    value_line(out, "rms", any ? sqrt(variance + m->mean * m->mean) : NAN, false);
+    value_line(out, "kurtosis", any && variance > 0 ? s->fourth / n / variance / variance - 3 : NAN,
+               false);
+    value_line(out, "absmax", any ? (double)moments_absmax(m) : NAN, true);
     index_line(out, "absmax_at", g, t, s->first - 1, s->first > 0);
     count_line(out, "beyond_6_std", s->count[0] + s->count[QUANT_BINS - 1]);
     count_line(out, "zeros", m->zeros);

@@ -7,9 +7,15 @@
 
 #include "base/bytes.h"
 #include "base/pool.h"
-#include "derive/digest.h"
 #include "derive/floats.h"
 #include "derive/picture.h"
+
+#ifdef GGUFS_LIBCRYPTO
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#else
+typedef void EVP_MD_CTX;
+#endif
 
 /* Bytes hashed, and values measured, in a unit: some milliseconds. Values: whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
@@ -31,8 +37,9 @@ struct pass {
     bool big;
     void (*look)(const struct unit *u); /* under map_guard() */
     uint64_t measured;                  /* values of a unit */
-    struct digest *digest;              /* owned, as what follows */
-    struct moments *part;               /* of each unit */
+    EVP_MD_CTX *digest;                 /* of a hash */
+    bool failed;                        /* the library */
+    struct moments *part;               /* owned, as what follows: of each unit */
     struct spread *spread;              /* the same */
     struct alive alive;
     struct picture picture;
@@ -49,11 +56,6 @@ struct unit {
 static uint64_t parts(uint64_t n, uint64_t size)
 {
     return n / size + (n % size != 0);
-}
-
-static void hash(const struct unit *u)
-{
-    digest_add(u->p->digest, u->data + u->first, (size_t)(u->end - u->first));
 }
 
 static void measure(const struct unit *u)
@@ -113,18 +115,53 @@ static int run(struct pass *p, uint64_t n)
     return units_run(&u, &watch);
 }
 
+#ifdef GGUFS_LIBCRYPTO
+
+const char *task_hash_library(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION);
+}
+
+/* It allocates and locks nothing. */
+static void hash(const struct unit *u)
+{
+    u->p->failed |=
+        EVP_DigestUpdate(u->p->digest, u->data + u->first, (size_t)(u->end - u->first)) != 1;
+}
+
 static int run_hash(struct pass *p)
 {
-    uint8_t got[DIGEST_BYTES];
-    int r = (p->digest = digest_new()) ? 0 : -ENOMEM;
+    uint8_t got[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
     const uint64_t n = max_u64(1, parts(p->tensor->nbytes, HASHED));
+    p->look = hash;
+    p->digest = EVP_MD_CTX_new();
+    int r = p->digest && EVP_DigestInit_ex(p->digest, EVP_sha256(), NULL) == 1 ? 0 : -ENOMEM;
     for (uint64_t i = 0; r == 0 && i < n; i++)
         r = p->t->stop && atomic_load(p->t->stop) ? -EINTR : do_unit(p, i, NULL);
-    if (r == 0)
-        r = digest_end(p->digest, got);
-    buf_add(&p->t->bytes, got, r < 0 ? 0 : sizeof(got));
+    if (r == 0 && (EVP_DigestFinal_ex(p->digest, got, &len) != 1 || p->failed))
+        r = -EIO;
+    for (unsigned i = 0; i < len; i++)
+        buf_printf(&p->t->bytes, "%02x", got[i]);
+    buf_char(&p->t->bytes, '\n');
+    EVP_MD_CTX_free(p->digest);
     return r;
 }
+
+#else
+
+const char *task_hash_library(void)
+{
+    return NULL;
+}
+
+static int run_hash(struct pass *p)
+{
+    (void)p;
+    return -EIO;
+}
+
+#endif
 
 static int run_moments(struct pass *p, uint64_t n)
 {
@@ -180,13 +217,12 @@ int task_run(struct task *t)
 {
     const struct gguf *g = t->view.snap->gguf;
     const struct gguf_tensor *tensor = &g->tensor[t->tensor];
-    struct pass p = {t, tensor, gguf_type(tensor), g->fmt.big, .look = hash};
+    struct pass p = {.t = t, .tensor = tensor, .type = gguf_type(tensor), .big = g->fmt.big};
     int r = -EIO;
     if (store_there(t->view.store, t->tensor, tensor->nbytes) == tensor->nbytes)
         r = t->what == DERIVED_SHA256    ? run_hash(&p)
             : t->what == DERIVED_PICTURE ? run_picture(&p)
                                          : run_stats(&p);
-    digest_free(p.digest);
     free(p.part);
     free(p.spread);
     alive_free(&p.alive);

@@ -12,6 +12,9 @@
 #include "derive/stats.h"
 #include "model/snapshot.h"
 
+/* "OpenSSL 3.0.19 ..."; NULL: there is no SHA-256 in this build. */
+const char *task_hash_library(void);
+
 struct task {
     struct view view; /* references */
     uint32_t tensor;

@@ -12,10 +12,10 @@
 #include "base/count.h"
 #include "check/file.h"
 #include "check/summary.h"
-#include "derive/lines.h"
 #include "derive/picture.h"
 #include "derive/stats.h"
 #include "derive/table.h"
+#include "derive/task.h"
 #include "model/facts.h"
 #include "model/npy.h"
 #include "text/json.h"
@@ -224,7 +224,7 @@ static int safetensors_row_read(const struct view *v, const struct row *row,
 static uint64_t part_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
     if (row->what == DERIVED_SHA256)
-        return DIGEST_HEX + 1;
+        return HASH_HEX + 1;
     if (row->what == DERIVED_STATS)
         return STATS_TEXT;
     struct picture p = picture_of(v->snap->gguf, t);
@@ -234,15 +234,10 @@ static uint64_t part_size(const struct view *v, const struct row *row, const str
 static int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                      uint64_t off, size_t n, struct reply *r)
 {
-    char line[DIGEST_HEX + 1];
     struct result *x = work_result(r->work, v, snapshot_tensor_no(v->snap, t), row->what);
     if (!x)
         return -EAGAIN;
-    if (row->what == DERIVED_SHA256) {
-        digest_hex(x->bytes.data, line);
-        line[DIGEST_HEX] = '\n';
-    }
-    reply_copy(r, (row->what == DERIVED_SHA256 ? line : buf_text(&x->bytes)) + off, n);
+    reply_copy(r, x->bytes.data + off, n);
     result_unref(x);
     return 0;
 }
@@ -285,17 +280,14 @@ static int add_line(const struct view *v, enum derived what, uint32_t i, const s
                     struct buf *out)
 {
     const struct gguf *g = v->snap->gguf;
-    char hex[DIGEST_HEX];
     struct result *x = NULL;
     if (work_applies(v->snap, &g->tensor[i], what) && !(x = work_result(r->work, v, i, what)))
         return -EAGAIN;
-    if (x && what == DERIVED_SHA256) {
-        digest_hex(x->bytes.data, hex);
-        hashes_line(v->snap, i, hex, out);
-    } else {
+    if (what == DERIVED_SHA256)
+        hashes_line(v->snap, i, buf_text(&x->bytes), out);
+    else
         stats_line(g, &g->tensor[i], x ? (const struct moments *)(const void *)x->bytes.data : NULL,
                    out);
-    }
     result_unref(x);
     return 0;
 }
@@ -507,7 +499,7 @@ const struct row files_root[] = {
     {.name = "model.f16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(F16)},
     {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(BF16)},
     {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
-    {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = digest_library, LINES(SHA256)},
+    {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = task_hash_library, LINES(SHA256)},
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(value)
@@ -526,7 +518,7 @@ const struct row files_tensor[] = {
     {.name = "shard",   .flags = ROW_SPLIT | ROW_EXTRA, .text = shard_text},
     {.name = "stats",   .flags = ROW_VALUES | ROW_HIDDEN, PART(STATS)},
     {.name = "heatmap.png", .flags = ROW_VALUES | ROW_HIDDEN, .library = picture_library, PART(PICTURE)},
-    {.name = "sha256",  .flags = ROW_HIDDEN, .library = digest_library, PART(SHA256)},
+    {.name = "sha256",  .flags = ROW_HIDDEN, .library = task_hash_library, PART(SHA256)},
 };
 // clang-format on
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "derive/digest.h"
 #include "derive/kept.h"
 #include "derive/picture.h"
 #include "derive/stats.h"
@@ -262,7 +261,7 @@ static void test_kept(void)
     uint32_t none = 99;
     const struct tensor_id a = {3, 0}, far = {1000000, 2}, newer = {3, 1};
     CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_SHA256));
-    put(&k, a, DERIVED_SHA256, DIGEST_BYTES);
+    put(&k, a, DERIVED_SHA256, 32);
     put(&k, far, DERIVED_MOMENTS, sizeof(struct moments));
     put(&k, a, DERIVED_STATS, 100);
     CU_ASSERT_EQUAL(k.bytes, 100);
@@ -270,7 +269,7 @@ static void test_kept(void)
     CU_ASSERT_PTR_NOT_NULL(kept_find(&k, far, DERIVED_MOMENTS));
     CU_ASSERT_PTR_NULL(kept_find(&k, newer, DERIVED_SHA256));
     struct result *held = kept_use(&k, a, DERIVED_STATS);
-    put(&k, newer, DERIVED_SHA256, DIGEST_BYTES);
+    put(&k, newer, DERIVED_SHA256, 32);
     kept_forget_others(&k, newer, is_version, &none);
     CU_ASSERT_PTR_NULL(kept_find(&k, a, DERIVED_SHA256));
     CU_ASSERT_PTR_NULL(kept_use(&k, a, DERIVED_STATS));
@@ -285,9 +284,9 @@ static void test_states(void)
     struct kept k = KEPT_NONE;
     uint32_t needed = 1;
     const struct tensor_id other = {4, 0};
-    put(&k, other, DERIVED_SHA256, DIGEST_BYTES);
+    put(&k, other, DERIVED_SHA256, 32);
     for (uint32_t i = 0; i < 3; i++) {
-        put(&k, (struct tensor_id){3, i}, DERIVED_SHA256, DIGEST_BYTES);
+        put(&k, (struct tensor_id){3, i}, DERIVED_SHA256, 32);
         put(&k, (struct tensor_id){3, i}, DERIVED_STATS, 100);
     }
     CU_ASSERT_EQUAL(k.bytes, 300);

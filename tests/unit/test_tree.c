@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "derive/digest.h"
 #include "derive/picture.h"
+#include "derive/task.h"
 #include "tree_image.h"
 
 enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
@@ -94,7 +94,7 @@ static void test_hidden(void)
     put_model(&b, false);
     m = image_open(&b, &(struct tree_options){.views = FILES_ALL});
     const char *picture = picture_library() ? "heatmap.png\n" : "";
-    const char *hash = digest_library() ? "sha256\n" : "";
+    const char *hash = task_hash_library() ? "sha256\n" : "";
     (void)snprintf(want, sizeof(want),
                    "type\nshape\nraw\nf32\nf32.npy\noffset\nf16\nf16.npy\nbf16\nstats\n%s%s",
                    picture, hash);
