@@ -253,52 +253,65 @@ FIXED void fit_even(struct even_form f, const float *values, const float *weight
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
+/* LANES groups of 16, and what their codes amount to. */
+struct passing {
+    lanes x[16], w[16], code[16], xl, ll;
+};
+
 /*
- * One pass of fit_passes(): each code in turn is left out, the scale of the others says what it
- * should be, and it becomes that if the gain grows. Returns where one did.
+ * A step of fit_passes(): code i is left out, the scale of the others says what it should be, and it
+ * becomes that if the gain grows. Returns where it did.
  */
-static inline masks fit_pass(const lanes *x, const lanes *w, lanes *code, lanes *sum_xl,
-                             lanes *sum_ll)
+static inline masks pass_code(struct passing *p, unsigned i)
 {
-    const lanes zero = {0};
-    masks moved = {0};
-    for (unsigned i = 0; i < 16; i++) {
-        lanes xl = *sum_xl - w[i] * x[i] * code[i], ll = *sum_ll - w[i] * code[i] * code[i];
-        const lanes l = nearest(x[i] * ll / xl, -4, 3);
-        masks move = (xl > zero) & (l != code[i]);
-        xl += w[i] * x[i] * l;
-        ll += w[i] * l * l;
-        move &= (ll > zero) & (xl * xl * *sum_ll > *sum_xl * *sum_xl * ll);
-        code[i] = pick(move, l, code[i]);
-        *sum_xl = pick(move, xl, *sum_xl);
-        *sum_ll = pick(move, ll, *sum_ll);
-        moved |= move;
-    }
-    return moved;
+    const lanes zero = {0}, x = p->x[i], w = p->w[i], code = p->code[i];
+    lanes xl = p->xl - w * x * code, ll = p->ll - w * code * code;
+    const lanes l = nearest(x * ll / xl, -4, 3);
+    masks move = (xl > zero) & (l != code);
+    xl += w * x * l;
+    ll += w * l * l;
+    move &= (ll > zero) & (xl * xl * p->ll > p->xl * p->xl * ll);
+    p->code[i] = pick(move, l, code);
+    p->xl = pick(move, xl, p->xl);
+    p->ll = pick(move, ll, p->ll);
+    return move;
 }
 
 /*
- * Q3_K: LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five
- * passes in which codes move.
+ * Q3_K: two times LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five
+ * passes in which codes move. Each step waits for the one before it, but not for that of other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {
-    lanes x[16], w[16], code[16], xl = {0}, ll = {0}, zero = {0};
-    side_by_side(x, values, 16);
-    const lanes top = top_values(x, 16), k = -4 / top;
-    for (unsigned i = 0; i < 16; i++) {
-        w[i] = x[i] * x[i];
-        code[i] = nearest(k * x[i], -4, 3);
-        xl += w[i] * x[i] * code[i];
-        ll += w[i] * code[i] * code[i];
+    struct passing p[2];
+    lanes top[2], zero = {0};
+    for (unsigned k = 0; k < 2; k++) {
+        struct passing *q = &p[k];
+        side_by_side(q->x, values + k * LANES * 16, 16);
+        top[k] = top_values(q->x, 16);
+        q->xl = q->ll = zero;
+        for (unsigned i = 0; i < 16; i++) {
+            q->w[i] = q->x[i] * q->x[i];
+            q->code[i] = nearest(-4 / top[k] * q->x[i], -4, 3);
+            q->xl += q->w[i] * q->x[i] * q->code[i];
+            q->ll += q->w[i] * q->code[i] * q->code[i];
+        }
     }
-    for (unsigned pass = 0; pass < 5; pass++)
-        if (!any_lane(fit_pass(x, w, code, &xl, &ll)))
-            break;
-    for (unsigned i = 0; i < 16; i++)
-        code[i] = pick(all_zeros(top), all_lanes(-4), code[i]);
-    put_codes(codes, code, 16, -4);
-    put_lanes(scales, pick(all_zeros(top), zero, best_first(xl, ll).scale));
+    masks moved = {-1};
+    for (unsigned pass = 0; pass < 5 && any_lane(moved); pass++) {
+        moved = (masks){0};
+        for (unsigned i = 0; i < 16; i++) {
+            const masks first = pass_code(&p[0], i), second = pass_code(&p[1], i);
+            moved |= first | second;
+        }
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        for (unsigned i = 0; i < 16; i++)
+            p[k].code[i] = pick(all_zeros(top[k]), all_lanes(-4), p[k].code[i]);
+        put_codes(codes + k * LANES * 16, p[k].code, 16, -4);
+        put_lanes(scales + k * LANES,
+                  pick(all_zeros(top[k]), zero, best_first(p[k].xl, p[k].ll).scale));
+    }
 }
 
 /*

@@ -372,12 +372,10 @@ static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b,
     const float *w = weigh(room, weight, 256);
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
-    for (unsigned h = 0; h < 16; h += LANES)
-        if (w)
-            fit_even((struct even_form){16, 4, 9}, x + 16 * h, w + 16 * h, found + h,
-                     code + 16 * h);
-        else
-            fit_passes(x + 16 * h, found + h, code + 16 * h);
+    for (unsigned h = 0; w && h < 16; h += LANES)
+        fit_even((struct even_form){16, 4, 9}, x + 16 * h, w + 16 * h, found + h, code + 16 * h);
+    for (unsigned h = 0; !w && h < 16; h += 2 * LANES)
+        fit_passes(x + 16 * h, found + h, code + 16 * h);
     const float top = top_scale(found, 16);
     float k = -32 / top;
     if (!put_unit(b + Q3_D, top == 0 ? 0 : 1 / k, w != NULL, &k))
