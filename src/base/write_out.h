@@ -3,7 +3,7 @@
  * Bytes of a file on their way to the disk, begun by another thread: an fsync that follows waits for less,
  * and the thread that wrote them does not do the file system's work of finding blocks for them.
  *
- * Threads: any. The thread is started when it is first needed, and stays: a process may fork before.
+ * Threads: any. What begins it is a job of the pool (pool.h).
  */
 #ifndef BASE_WRITE_OUT_H
 #define BASE_WRITE_OUT_H
