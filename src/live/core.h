@@ -97,8 +97,9 @@ struct live {
     bool freeing;     /* the file that was replaced last still takes its room */
     struct edit_disk
         room; /* of the file with the keys, as it was seen last; not known since a write has begun, ... */
-    struct timespec room_until; /* ... nor from then on: CLOCK_MONOTONIC */
-    char undo[512];             /* about the last undo: as long as a line of struct err */
+    struct timespec room_until;  /* ... nor from then on: CLOCK_MONOTONIC */
+    char undo[512];              /* about the last undo: as long as a line of struct err */
+    struct history_job *history; /* not owned; set once it has started; NULL: none is kept */
     /* Turns of the writer's thread: */
     struct pool_job job;
     bool started, stop;

@@ -230,6 +230,29 @@ static uint32_t find_key(const struct live *l, const char *text)
     return kv != UINT32_MAX && snapshot_shows_key(g, kv) ? kv : UINT32_MAX;
 }
 
+bool look_number(const struct live *l, const char *text, uint32_t *ret)
+{
+    const struct snapshot *g = base_snapshot(l);
+    const uint32_t kv = names_find(&l->names, text) ? UINT32_MAX : find_key(l, text);
+    if (kv == UINT32_MAX)
+        return false;
+    const struct gguf_kv *k = &g->gguf->kv[kv];
+    const uint32_t own = gguf_find_key(snapshot_own(g), gguf_key(g->gguf, k), k->key_len);
+    return look_untouched(l, g, own, ret);
+}
+
+bool look_first(const struct live *l, uint32_t number, struct live_attr *ret, struct shown *value)
+{
+    assert(lock_held(&l->lock));
+    if (number >= l->names.first || names_file(&l->names, number))
+        return false;
+    const struct gguf *own = snapshot_own(base_snapshot(l));
+    const struct gguf_kv *k = &own->kv[key_of_number(base_snapshot(l), number)];
+    *ret = (struct live_attr){.number = number, .ino = number};
+    *value = base_value(l, gguf_key(own, k), k->key_len);
+    return true;
+}
+
 struct name *look_name(struct live *l, const char *text)
 {
     assert(lock_held(&l->lock));

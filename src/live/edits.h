@@ -39,6 +39,9 @@ struct name *look_name(struct live *l, const char *text);
 struct name *look_key(struct live *l, const char *key, size_t n);
 /* The file of a number, likewise. */
 struct file *look_file(struct live *l, uint32_t number);
+/* The same of the base by its name, and the entry of such a key, as look_attr(). False: it is not one. */
+bool look_number(const struct live *l, const char *text, uint32_t *ret);
+bool look_first(const struct live *l, uint32_t number, struct live_attr *ret, struct shown *value);
 /* The number of key kv of a snapshot, as the file has it, if nobody has touched it; and its name. */
 bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret);
 void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1]);

@@ -241,14 +241,15 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    struct file *f = look_file(l, number);
+    const bool first = look_first(l, number, ret, &shown);
+    struct file *f = first ? NULL : look_file(l, number);
     if (f)
         shown = look_attr(l, f, ret);
     if (f && h && h->writes) {
         shown_free(&shown);
         ret->size = h->file->draft->text.len;
     }
-    const int r = f ? 0 : l->names.missing;
+    const int r = first || f ? 0 : l->names.missing;
     lock_drop(&l->lock);
     look_measure(&shown, ret);
     return r;
@@ -751,13 +752,15 @@ void live_forget(struct live *l, uint32_t number, uint64_t n)
 int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 {
     struct shown shown = SHOWN_NONE;
+    uint32_t number;
     lock_take(&l->lock);
-    struct file *f = look_find_typed(l, name);
+    const bool first = look_number(l, name, &number) && look_first(l, number, ret, &shown);
+    struct file *f = first ? NULL : look_find_typed(l, name);
     if (f) {
         shown = look_attr(l, f, ret);
         f->lookups++;
     }
-    const int r = f ? 0 : l->names.missing;
+    const int r = first || f ? 0 : l->names.missing;
     lock_drop(&l->lock);
     look_measure(&shown, ret);
     return r;
@@ -807,16 +810,14 @@ void live_list_free(struct live_list *list)
 }
 
 /* The file of entry *i, or of the next that still has one. NULL: there are no more; or, if *i is one, it is a key that
- * nobody has touched, which `touch` does. */
-static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i,
-                               bool touch)
+ * nobody has touched. */
+static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i)
 {
     for (; *i < list->n; ++*i) {
         const uint32_t ino = list->ino[*i];
         struct name *x = names_of_ino(&l->names, ino);
-        const bool untouched = !x && ino < l->names.first && !names_file(&l->names, ino);
-        struct file *f = x ? look_visible(l, x) : untouched && touch ? look_file(l, ino) : NULL;
-        if (f || (untouched && !touch))
+        struct file *f = x ? look_visible(l, x) : NULL;
+        if (f || (!x && ino < l->names.first && !names_file(&l->names, ino)))
             return f;
     }
     return NULL;
@@ -827,7 +828,7 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    struct file *f = next_entry(l, list, i, attrs);
+    struct file *f = next_entry(l, list, i);
     const bool more = *i < list->n;
     if (f) {
         (void)strcpy(name, f->of->text);
@@ -835,14 +836,15 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
             .number = f->number, .ino = f->of->ino, .link = f->kind == FILE_LINK};
     } else if (more) {
         look_text(l, list->ino[*i], name);
-        ret->number = ret->ino = list->ino[*i];
-        ret->link = false;
+        (void)look_first(l, list->ino[*i], ret, &shown);
     }
     if (f && attrs) {
         shown = look_attr(l, f, ret);
         f->lookups++;
     }
     lock_drop(&l->lock);
-    look_measure(&shown, ret);
+    if (attrs)
+        look_measure(&shown, ret);
+    shown_free(&shown);
     return more;
 }

@@ -21,28 +21,14 @@
 
 /* ---- begin and end ---- */
 
-/* Numbers of keys are those of the model as it is shown: of a split one, which hides some of its first file, each is
- * noted. */
-static int begin_names(struct live *l, const struct snapshot *g)
-{
-    names_init(&l->names, g->gguf->n_kv);
-    for (uint32_t i = 0; g->shard && i < g->gguf->n_kv; i++)
-        if (!names_touch(&l->names, i, gguf_key(g->gguf, &g->gguf->kv[i]), g->gguf->kv[i].key_len))
-            return -ENOMEM;
-    return 0;
-}
-
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret)
 {
     struct live *l = calloc(1, sizeof(*l));
     const struct gguf *own = snapshot_own(n->view.snap);
-    if (!l || begin_names(l, n->view.snap) < 0) {
-        if (l)
-            names_close(&l->names);
-        free(l);
+    if (!l)
         return -ENOMEM;
-    }
+    names_init(&l->names, own->n_kv);
     l->opt = *o;
     l->newest = n;
     l->file = file;
@@ -91,12 +77,15 @@ void live_close(struct live *l)
     free(l);
 }
 
-int live_start(struct live *l, struct err *e)
+int live_start(struct live *l, struct history_job *history, struct err *e)
 {
     int r = writer_start(l);
     if (r == 0 && (r = waits_start(l)) < 0)
         pool_leave(&l->job);
+    lock_take(&l->lock);
+    l->history = history;
     l->started = r == 0;
+    lock_drop(&l->lock);
     return r == 0 ? 0 : err_set(e, r, "cannot start a thread: %s", strerror(-r));
 }
 
@@ -296,8 +285,9 @@ struct live_counts live_count(struct live *l)
     lock_take(&l->lock);
     struct live_counts c = {.pending = accepted(l) + unfinished(l),
                             .refused = l->names.n_errors + l->objects.n_errors};
+    const bool started = l->started;
     lock_drop(&l->lock);
-    c.changed = is_changed(l);
+    c.changed = started && is_changed(l);
     return c;
 }
 
@@ -661,9 +651,9 @@ static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
                 struct history_pick *ret, struct err *e)
 {
     CLEANUP(close_history) struct history h = HISTORY_INIT;
-    if (!l->opt.history)
+    if (!l->history)
         return no_history(e);
-    int r = history_job_look(l->opt.history, &h, e);
+    int r = history_job_look(l->history, &h, e);
     if (r == 0)
         r = history_pick(&h, number, snapshot_own(seen), ret, e);
     return of_folder(r);
@@ -697,12 +687,12 @@ int live_undo_said(struct live *l, struct buf *out)
 int live_history(struct live *l, struct buf *out, struct err *e)
 {
     CLEANUP(close_history) struct history h = HISTORY_INIT;
-    if (!l->opt.history)
+    if (!l->history)
         return no_history(e);
     lock_take(&l->lock);
     struct snapshot *disk = snapshot_ref(l->disk);
     lock_drop(&l->lock);
-    int r = history_job_look(l->opt.history, &h, e);
+    int r = history_job_look(l->history, &h, e);
     if (r == 0)
         r = history_text(&h, snapshot_own(disk), out, e);
     snapshot_unref(disk);
@@ -713,9 +703,9 @@ int live_history_clear(struct live *l)
 {
     CLEANUP(close_history) struct history h = HISTORY_INIT;
     size_t n;
-    if (!l->opt.history)
+    if (!l->history)
         return -EOPNOTSUPP;
-    int r = history_job_look(l->opt.history, &h, NULL);
+    int r = history_job_look(l->history, &h, NULL);
     if (r == 0)
         r = history_clear(&h, &n, NULL);
     return of_folder(r);

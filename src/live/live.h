@@ -4,7 +4,7 @@
  * not on the disk yet, and the thread that writes it.
  *
  *     r = live_open(&newest, &file, &options, &l, &e);
- *     r = live_start(l, &e);           before the first edit; in the process that edits: after a fork
+ *     r = live_start(l, history, &e);  before the first edit; in the process that edits: after a fork
  *     ... any of the other calls, from any threads ...
  *     r = live_finish(l);              what is pending is written
  *     live_close(l);
@@ -39,19 +39,18 @@ struct live_options {
     struct edit_options edit;
     bool tensors;                  /* tensors can be edited too: tensors.h */
     const struct imatrix *imatrix; /* how values are weighed that are encoded; not owned, or NULL */
-    struct history_job *history;   /* not owned; NULL: none is kept */
     struct logger log;             /* called by any thread */
 };
 
 /*
  * Edit the model that `n` has as its newest state, and as what is on the disk; `file` is its file, of a
  * split model the first. Both must outlive it, and nobody else changes them. Key i has number i to begin
- * with. 0, -ENOMEM.
+ * with. Until live_start() it can be looked at and read. 0, -ENOMEM.
  */
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret);
-/* Start the thread that writes, or use that of the options: before the first edit. */
-int live_start(struct live *l, struct err *e);
+/* The writer joins the pool: before the first edit. history: not owned; NULL: none is kept. */
+int live_start(struct live *l, struct history_job *history, struct err *e);
 /* Begin to write what is pending; for live_finish() of many models. No edit comes after that. */
 void live_hurry(struct live *l);
 /* Write what is pending, end the thread. 0, or why an edit was lost (it was logged). */

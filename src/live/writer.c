@@ -59,8 +59,8 @@ struct progress {
 static void on_ready(void *arg)
 {
     const struct progress *p = arg;
-    if (p->l->opt.history)
-        history_job_wait(p->l->opt.history);
+    if (p->l->history)
+        history_job_wait(p->l->history);
 }
 
 static void on_progress(uint64_t done, uint64_t total, void *arg)
@@ -153,7 +153,7 @@ static void store_written(struct live *l, bool replaced, struct store **ret)
 static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
     struct batch *b = &l->flight;
-    struct history_job *history = l->opt.history;
+    struct history_job *history = l->history;
     struct progress p = {l, job};
     struct edit_hooks hooks = {
         .progress = on_progress, .ready = history ? on_ready : NULL, .arg = &p};

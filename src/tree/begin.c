@@ -232,18 +232,14 @@ bool begin_is_changed(struct tree *t, const struct live *l)
 
 /* ---- editing begins ---- */
 
-static int open_live(struct tree *t, struct live **ret)
+int begin_live(struct tree *t)
 {
     struct live_options o = {.commit = t->opt.commit,
                              .edit = t->edit,
                              .tensors = t->opt.tensors,
                              .imatrix = t->opt.imatrix,
                              .log = t->opt.log};
-    int r = 0;
-    if (t->opt.history && !t->history)
-        r = history_job_make(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history);
-    o.history = t->history;
-    return r < 0 ? r : live_open(&t->newest, &t->model.file, &o, ret);
+    return live_open(&t->newest, &t->model.file, &o, &t->meta);
 }
 
 void begin_parsed(struct tree *t)
@@ -287,34 +283,17 @@ static void note_refusal(struct tree *t, const struct err *e)
     lock_drop(&t->newest.lock);
 }
 
-/* What an edit of before was refused for is known as ever, or, without memory, at the end. */
-static void recall(struct tree *t, struct live *l)
-{
-    lock_take(&t->newest.lock);
-    struct buf notes = t->notes;
-    t->notes = BUF_INIT;
-    lock_drop(&t->newest.lock);
-    (void)live_recall(l, &notes);
-    lock_take(&t->newest.lock);
-    t->notes = notes;
-    lock_drop(&t->newest.lock);
-}
-
 /* With the lock `beginning`. */
 static int begin(struct tree *t, struct err *e)
 {
-    struct live *l = NULL;
     int r = t->locked ? 0 : take_file(t, e);
-    if (r == 0 && open_live(t, &l) < 0)
+    if (r == 0 && t->opt.history && !t->history &&
+        history_job_make(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     if (r == 0)
-        r = live_start(l, e);
-    if (r < 0) {
-        live_close(l);
-        return r;
-    }
-    recall(t, l);
-    atomic_store(&t->live, l);
+        r = live_start(t->meta, t->history, e);
+    if (r == 0)
+        atomic_store(&t->live, t->meta);
     return r;
 }
 
@@ -339,9 +318,5 @@ int begin_editing(struct tree *t, struct live **ret)
 
 int tree_freshen(struct tree *t, bool whole, struct view *ret)
 {
-    if (t->live)
-        return live_freshen(t->live, whole, ret);
-    if (ret)
-        *ret = newest_view(&t->newest);
-    return 0;
+    return live_freshen(t->meta, whole, ret);
 }

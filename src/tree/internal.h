@@ -55,8 +55,9 @@ struct tree {
     uint64_t identity;  /* tree_identity() */
     struct newest newest;
     struct work *work; /* owned: what is computed of tensors */
+    struct live *meta; /* owned: what metadata/ shows, whether or not the model is edited */
     /*
-     * What is edited. NULL: the tree is read-only, or its first edit has not come yet. A
+     * The same, as what is edited. NULL: the tree is read-only, or its first edit has not come yet. A
      * view that is taken before this is found to be NULL is of the first snapshot.
      */
     _Atomic(struct live *) live;
@@ -64,7 +65,7 @@ struct tree {
     struct lock beginning; /* held while editing begins; protects locked */
     atomic_uint begun;     /* attempts of that, times 2; odd while one goes on */
     char refusal[512];     /* why it could not be begun; protected by the lock of `newest` */
-    struct buf notes;      /* of a tree before, until live_recall() takes them; the same lock */
+    struct buf notes;      /* of a tree before, which live_recall() does not take; the same lock */
     struct history_job *history; /* of `live`; NULL: none is kept */
     /* Protected by the lock of `newest`, as is the id of `opened` and `others`: */
     struct table held; /* views of the whole that the kernel knows, open files of tensors */
@@ -98,16 +99,14 @@ void begin_close(struct tree *t);
  * edited yet. The disk is asked, of a model of very many files for some of them, in turn.
  */
 bool begin_is_changed(struct tree *t, const struct live *l);
+/* What is shown of metadata/, before anything is edited. 0, -ENOMEM. */
+int begin_live(struct tree *t);
 /* It is parsed: it may be one that cannot be edited. */
 void begin_parsed(struct tree *t);
 /*
  * Before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno.
  */
 int begin_editing(struct tree *t, struct live **ret);
-
-/* The note of a path (live/unsaved.h), while nothing is edited yet; to forget it. */
-void note_of(struct tree *t, const char *folder, const char *name, struct buf *out);
-void note_forget(struct tree *t, const char *folder, const char *name);
 
 /* Make a snapshot of the accepted edits, unless one exists. Rarely fails. */
 int tree_freshen(struct tree *t, bool whole, struct view *ret);

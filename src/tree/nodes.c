@@ -263,20 +263,10 @@ bool node_was_looked(struct tree *t, const struct node *n)
     return was;
 }
 
-/* While nothing is edited: of the tree before. */
-static struct live_counts count_notes(struct tree *t)
-{
-    struct live_counts c = {0};
-    LOCKED(&t->newest.lock);
-    for (struct note n = {0}; unsaved_next(&t->notes, &n);)
-        c.refused++;
-    return c;
-}
-
 static struct live_counts counts(struct tree *t)
 {
     struct live *l = atomic_load(&t->live);
-    struct live_counts c = l ? live_count(l) : count_notes(t);
+    struct live_counts c = live_count(t->meta);
     c.changed = c.changed || begin_is_changed(t, l);
     return c;
 }
@@ -290,13 +280,12 @@ bool tree_changed(struct tree *t)
 static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;
-    struct live *l = atomic_load(&t->live);
     const struct live_counts c = counts(t);
-    if (l && c.refused)
-        live_refused(l, &notes);
+    if (c.refused)
+        live_refused(t->meta, &notes);
     LOCKED(&t->newest.lock);
     state_text(t->writable ? NULL : t->why, t->merge_first ? MERGE_FIRST : NULL, t->opt.imatrix, &c,
-               l ? &notes : &t->notes, &text);
+               &notes, &text);
     buf_char(&text, '\0');
     if (buf_error(&notes) || buf_error(&text))
         return -ENOMEM;

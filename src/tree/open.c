@@ -201,6 +201,8 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
     if (!t)
         return err_set(e, -ENOMEM, "no memory");
     int r = open_model(t, path, e);
+    if (r == 0 && begin_live(t) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
     if (r < 0) {
         tree_close(t);
         return r;
@@ -216,7 +218,7 @@ void tree_close(struct tree *t)
         return;
     work_free(t->work);
     node_free(t);
-    live_close(t->live);
+    live_close(t->meta);
     history_job_close(
         t->history); /* while the model is locked: the next writer finds it complete */
     newest_free(&t->newest);
@@ -344,19 +346,18 @@ void tree_stop(struct tree *t)
 void tree_notes(struct tree *t, struct buf *out)
 {
     const size_t tensors = strlen(UNSAVED_TENSOR);
-    struct live *l = atomic_load(&t->live);
-    if (l)
-        live_unsaved(l, out);
+    live_unsaved(t->meta, out);
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     LOCKED(&t->newest.lock);
     for (struct note n = {0}; unsaved_next(&t->notes, &n);)
-        if (!l || strncmp(n.path, UNSAVED_TENSOR, tensors) != 0 ||
+        if (strncmp(n.path, UNSAVED_TENSOR, tensors) != 0 ||
             snapshot_find_tensor(v.snap, n.path + tensors) == UINT32_MAX)
             unsaved_add(out, "", n.path, n.why);
 }
 
 void tree_recall(struct tree *t, struct buf *notes)
 {
+    (void)live_recall(t->meta, notes); /* without memory they are known at the end */
     t->notes = *notes;
     *notes = BUF_INIT;
 }
@@ -366,31 +367,6 @@ void tree_unsaved(struct tree *t, struct buf *out)
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
     tree_notes(t, &notes);
     unsaved_lines(&notes, out);
-}
-
-static void with_path(const char *folder, const char *name, struct buf *ret)
-{
-    buf_str(ret, folder);
-    buf_add(ret, name, strlen(name) + 1);
-}
-
-void note_of(struct tree *t, const char *folder, const char *name, struct buf *out)
-{
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    struct note n;
-    with_path(folder, name, &path);
-    LOCKED(&t->newest.lock);
-    if (!buf_error(&path) && unsaved_find(&t->notes, buf_text(&path), &n))
-        buf_str(out, n.why);
-}
-
-void note_forget(struct tree *t, const char *folder, const char *name)
-{
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    with_path(folder, name, &path);
-    LOCKED(&t->newest.lock);
-    if (!buf_error(&path))
-        unsaved_drop(&t->notes, buf_text(&path));
 }
 
 /* ---- the rights of the file, which may change while it is open ---- */
@@ -435,8 +411,7 @@ void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *ar
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct snapshot *g = v.snap;
-    struct live *l = atomic_load(&t->live);
-    const uint32_t keys = l ? live_given(l).keys : g->gguf->n_kv;
+    const uint32_t keys = live_given(t->meta).keys;
     call(arg, INO_ROOT);
     lock_take(&t->newest.lock);
     const uint32_t state = t->states;

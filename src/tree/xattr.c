@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "edit/history.h"
-#include "live/unsaved.h"
 #include "model/facts.h"
 #include "tree/state.h"
 
@@ -102,14 +101,6 @@ static bool is_making(struct tree *t, struct subject *s)
     return s->making;
 }
 
-/* Nothing is edited yet: what an edit of before was refused for. */
-static void add_note(struct tree *t, struct subject *s)
-{
-    char name[TREE_NAME_MAX + 1];
-    (void)name_encode(gguf_name(s->v.snap->gguf, s->tensor), s->tensor->name_len, name);
-    note_of(t, UNSAVED_TENSOR, name, &s->key.error);
-}
-
 /* Free it in any case. user.gguf.offset moves with edits that are in no snapshot yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
@@ -129,10 +120,8 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     r = any ? 0 : node_check(t, s->v.snap, &s->n);
     if (r == 0 && s->n.kind == NODE_TENSOR)
         s->tensor = node_tensor(s->v.snap, &s->n);
-    if (s->tensor && tensors_live(t))
-        r = live_tensor_error(tensors_live(t), s->n.number, &s->key.error);
-    else if (s->tensor && t->opt.tensors)
-        add_note(t, s);
+    if (s->tensor && t->opt.tensors)
+        r = live_tensor_error(t->meta, s->n.number, &s->key.error);
     else if (s->tensor && t->merge_first)
         buf_str(&s->key.error, MERGE_FIRST);
     return r;
@@ -203,18 +192,6 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(l, s.n.number, value, n, w);
 }
 
-static void forgive_tensor(struct tree *t, uint64_t node)
-{
-    CLEANUP(subject_free) struct subject s = {0};
-    char name[TREE_NAME_MAX + 1];
-    if (tensors_live(t)) {
-        live_tensor_forgive(tensors_live(t), ino_node(node).number);
-    } else if (subject_of(t, node, &s) == 0 && s.tensor) {
-        (void)name_encode(gguf_name(s.v.snap->gguf, s.tensor), s.tensor->name_len, name);
-        note_forget(t, UNSAVED_TENSOR, name);
-    }
-}
-
 /* Only why a value was refused can be forgotten: rsync -X removes what its source has not. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
@@ -223,7 +200,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
     struct node at = ino_node(node);
     if (is_in_tensors(t, &at)) {
         if (at.kind == NODE_TENSOR && strcmp(name, "user.gguf.error") == 0)
-            forgive_tensor(t, node);
+            live_tensor_forgive(t->meta, at.number);
         return 0;
     }
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
