@@ -28,7 +28,7 @@ int batch_freshen(struct live *l, struct err *e);
 /* The same for programs that look: without the keys that are DOOMED, and the tensors. */
 int batch_look(struct live *l, struct err *e);
 
-/* Room for an edit and for a file that it moves, before anything is changed. 0, -ENOMEM. */
+/* Room for batch_move(), before anything is changed. 0, -ENOMEM. */
 int batch_room(struct live *l);
 /*
  * Whether what is pending can be written as things stand: by the strategy that was asked for, and with the room that

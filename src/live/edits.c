@@ -386,7 +386,7 @@ static int set_payload(struct live *l, struct name *x, uint32_t type, struct buf
 {
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
-    struct edit_value *v = batch_room(l) < 0 ? NULL : edit_value_make(type, payload);
+    struct edit_value *v = edit_value_make(type, payload);
     if (!v)
         return no_memory(e);
     int r = edit_set(c, x->key, x->key_len, v, x->rank ? x->rank : l->ranks, e);
@@ -500,8 +500,6 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
     assert(lock_held(&l->lock));
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
-    if (batch_room(l) < 0)
-        return no_memory(e);
     remember(l, x);
     int r = edit_remove(c, x->key, x->key_len, e);
     if (r == 0)
@@ -534,8 +532,6 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
     assert(lock_held(&l->lock));
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
-    if (batch_room(l) < 0)
-        return no_memory(e);
     remember(l, from);
     int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
     if (r == 0)

@@ -411,11 +411,8 @@ static bool is_key_by_type(struct live *l, const struct file *f)
 static int accept_content(struct live *l, struct name *x, struct file *f, struct typed type,
                           struct err *e)
 {
-    int r = batch_room(l);
-    if (r < 0)
-        return err_set(e, r, "no memory for the edit");
     x->typed = type;
-    r = edits_accept(l, x, f->draft ? &f->draft->text : &f->content, e);
+    int r = edits_accept(l, x, f->draft ? &f->draft->text : &f->content, e);
     x->typed.set = false;
     return r;
 }
@@ -574,11 +571,8 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->nul_names |= has_nul_names(p->keys);
     next->restored = p->rec.number;
-    r = batch_room(l) < 0 ? no_memory(e) : 0;
-    if (r == 0) {
-        batch_note(l, NULL, NULL); /* also where keys only move */
-        r = note_names(l, e);
-    }
+    batch_note(l, NULL, NULL); /* also where keys only move */
+    r = note_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);
     if (r == 0)
