@@ -31,7 +31,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   folders     a folder of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
   before      reads, listings and edits against an earlier commit (--before COMMIT)
 
-(default: all). docs/performance.md explains how each is measured, and its goal; RESULTS.md has figures.
+(default: all). tests/bench/RESULTS.md has for each what is measured, its goal and figures.
 """
 import argparse
 import contextlib

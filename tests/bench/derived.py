@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Benchmarks of what is computed of tensors: statistics, hashes, the model as safetensors. See
-docs/performance.md."""
+tests/bench/RESULTS.md."""
 import ctypes
 import os
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Benchmarks of reading tensors and views of the whole, in order, at random places, in parallel, from
-memory and from the disk. See docs/performance.md."""
+memory and from the disk. See tests/bench/RESULTS.md."""
 import contextlib
 import os
 
