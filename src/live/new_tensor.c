@@ -233,8 +233,8 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     struct edit_change *c = &l->next.change;
     struct edit_tensor t;
     const size_t mark = edit_mark(c);
-    int r = batch_room(l) < 0 ? err_set(e, -ENOMEM, "no memory for the edit") : 0;
-    if (r == 0 && edit_tensor_find(c, o->name, o->name_len, &t)) /* removed a moment ago, or not */
+    int r = 0;
+    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* removed a moment ago, or not */
         r = tensor_clear(l, &t, e);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
     const uint64_t rank = placed ? placed->rank : l->tensor_ranks;

@@ -110,7 +110,7 @@ int tensors_remove_due(struct live *l)
     if (!s->doomed.n || !(l->stop || objects_due(s)))
         return 0;
     const size_t mark = edit_mark(c);
-    int r = batch_room(l);
+    int r = 0;
     for (o = s->doomed.first; o && r == 0; o = o->next)
         if (edit_tensor_numbered(c, o->number, &t))
             r = drop(l, &t, &e);

@@ -92,12 +92,6 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 
 /* ---- edits ---- */
 
-static int room(struct live *l, uint32_t number, struct object **ret)
-{
-    *ret = tensor_object(l, number);
-    return *ret ? batch_room(l) : -ENOMEM;
-}
-
 #define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
 
 /* Whether a name can be given: t has it, in `text`. *cleared: it is that of a tensor that is doomed. */
@@ -133,7 +127,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return r;
     r = check_new(l, to, flags, &now, text, &cleared);
     if (r == 0)
-        r = room(l, t.id.number, &o);
+        r = (o = tensor_object(l, t.id.number)) ? 0 : -ENOMEM;
     if (r < 0)
         return r;
     if (o->state == OBJECT_NEW)
@@ -194,7 +188,7 @@ static int remove_locked(struct live *l, const char *file)
     struct err e = {0};
     int r = find_shown(l, file, &t);
     if (r == 0)
-        r = room(l, t.id.number, &o);
+        r = (o = tensor_object(l, t.id.number)) ? 0 : -ENOMEM;
     if (r < 0)
         return r;
     if (o->state == OBJECT_NEW) {

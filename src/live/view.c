@@ -340,8 +340,6 @@ static int accept(struct round *o)
     int r = check_base(d, &o->e);
     if (r == 0 && !edit_tensor_numbered(&l->next.change, d->tensor, &t))
         r = err_set(&o->e, -ENOENT, "the tensor was removed");
-    if (r == 0 && batch_room(l) < 0)
-        r = err_set(&o->e, -ENOMEM, "no memory for the edit");
     if (r == 0)
         r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.name_len, &o->e);
     if (r < 0)
