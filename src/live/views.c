@@ -681,11 +681,15 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     lock_take(&d->io);
     lock_take(&l->lock);
     const bool whole = d->unsettled == 0;
-    int r = d->object->state != OBJECT_NEW && is_busy(l, d->tensor, h->to_row) ? -EBUSY : 0;
+    int r = d->unlinked                                                          ? -ENOENT
+            : d->object->state != OBJECT_NEW && is_busy(l, d->tensor, h->to_row) ? -EBUSY
+                                                                                 : 0;
     if (r == 0)
         r = base_of(l, d->object, h->to, &base);
-    if (r == 0)
+    if (r == 0) { /* it may be a helper again: no program is to find it meanwhile */
         become(l, d, h->to, h->to_row, base);
+        d->unlinked = true;
+    }
     lock_drop(&l->lock);
     if (r == 0 && (r = tensor_draft_check(d, &e)) < 0)
         (void)view_refused(l, d, r, &e);
@@ -702,7 +706,7 @@ static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
     lock_take(&d->io);
     lock_take(&l->lock);
     if (!draft_is_helper(d)) {
-        d->unlinked |= helper_named(l, d->tensor, d->helper) != NULL;
+        d->unlinked = helper_named(l, d->tensor, d->helper) != NULL;
         become(l, d, TENSOR_HELPER, VIEW_NO_ROW, own);
     }
     lock_drop(&l->lock);
@@ -722,6 +726,7 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
         give_back(l, h->d, own);
     } else {
         lock_take(&l->lock);
+        h->d->unlinked = false;
         replace_others(l, h->d);
         lock_drop(&l->lock);
     }
