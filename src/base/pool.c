@@ -2,8 +2,8 @@
 /*
  * Jobs in turns, and units: see pool.h.
  *
- * Of all threads at most one waits for something to do. One is started when a job waits and no thread does,
- * and ends when another one waits.
+ * Of all threads at most two wait for something to do. One is started when a job waits and no thread does,
+ * and ends when two others wait.
  */
 #include "base/pool.h"
 
@@ -15,6 +15,8 @@
 
 /* Turns that go on at a time and count. */
 enum { TURNS_MOST = 2 };
+/* Threads that wait: one for what is due later, one for what comes meanwhile. */
+enum { IDLE_MOST = 2 };
 enum { PROCESSORS_MOST = 64, LINE = 64 /* bytes of a line of the processor's cache */ };
 
 unsigned pool_patience = 1000;
@@ -135,7 +137,7 @@ static void *work(void *arg)
             take_turn(pool.first, &now);
             continue;
         }
-        if (pool.threads - pool.busy > 1 || (!pool.first && pool.jobs == 0))
+        if (pool.threads - pool.busy > IDLE_MOST || (!pool.first && pool.jobs == 0))
             break;
         const struct timespec at = until ? *until : now;
         (void)lock_wait(&pool.lock, &pool.wake, until ? &at : NULL);

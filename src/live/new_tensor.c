@@ -176,10 +176,12 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
     assert(lock_held(&l->lock));
     if (d->view == TENSOR_TYPE) {
         r = tensor_type_parse(text, n, end, &o->type, e);
-        o->has_type = r == 0;
+        if (r == 0 || !d->unlinked) /* a helper that is refused is one again */
+            o->has_type = r == 0;
     } else {
         r = tensor_shape_parse(text, n, end, &o->shape, e);
-        o->has_shape = r == 0;
+        if (r == 0 || !d->unlinked)
+            o->has_shape = r == 0;
     }
     new_tensor_touch(l, o);
     return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;

@@ -101,7 +101,7 @@ static void drop_room(struct draft *d)
 
 /*
  * Room for bytes [off, off + n): for all of the view where it is known how long that can be, so that what
- * continues in it continues in the log.
+ * continues in it continues in the log. Else for these alone: the next ones most often lie behind them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {
@@ -110,7 +110,7 @@ static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
     if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
         return 0;
     drop_room(d);
-    struct extent room = {.at = known ? 0 : off, .len = known ? d->limit : off + 2 * n};
+    struct extent room = {.at = known ? 0 : off, .len = known ? d->limit : n};
     int r = logs_take(d->logs, room.len, d->phase + room.at, &room.log, &room.src, e);
     if (r < 0)
         return r;

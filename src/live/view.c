@@ -322,6 +322,8 @@ static int judge_text(struct round *o, const struct units_watch *watch)
 /* Whether what it was begun from is still what the model has. */
 static int check_base(const struct draft *d, struct err *e)
 {
+    if (d->replaced)
+        return err_set(e, -ESTALE, "another file has taken its place: open it anew");
     if (d->losses != d->object->losses)
         return err_set(e, -EIO, "the edit before it failed: open it anew");
     if (d->edits != d->object->edits)
@@ -439,6 +441,8 @@ static int prepare(struct round *o)
         return 0;
     int r = refused_before(d);
     o->wrote = draft_is_due(d->state);
+    if (d->replaced)
+        return o->wrote ? report(o, check_base(d, &o->e)) : 0;
     if (!draft_is_text(d)) /* of a new tensor it is judged with the other views, as a whole */
         return r < 0 ? r : !d->made;
     d->losses = d->object->losses;

@@ -30,8 +30,8 @@ static bool is_left(const struct draft *d)
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
 static bool is_outdated(const struct draft *d)
 {
-    if (d->made)
-        return d->object->state != OBJECT_NEW;
+    if (d->made || d->replaced)
+        return d->replaced || d->object->state != OBJECT_NEW;
     if (d->state == DRAFT_DROPPED || is_left(d))
         return true;
     return d->view < TENSOR_VIEWS &&
@@ -608,26 +608,27 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
     return d;
 }
 
-/* Its name is gone. */
-static void forget(struct live *l, struct draft *d)
+/* Its name is gone. Returns, before `more`, what nothing needs any more, for view_drafts_end(). */
+static struct draft *forget(struct live *l, struct draft *d, struct draft *more)
 {
     d->unlinked = true;
     d->begun = 0;
     struct draft *dead = view_draft_reap(l, d);
     if (dead)
-        view_draft_end(dead);
+        dead->next = more;
+    return dead ? dead : more;
 }
 
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
 {
-    LOCKED(&l->lock);
-    struct draft *d = helper_named(l, tensor, name);
-    if (d)
-        forget(l, d);
+    lock_take(&l->lock);
+    struct draft *d = helper_named(l, tensor, name), *dead = d ? forget(l, d, NULL) : NULL;
+    lock_drop(&l->lock);
+    view_drafts_end(dead);
     return d ? 0 : -ENOENT;
 }
 
-static int rename_helper(struct live *l, struct draft *d, const char *to)
+static int rename_helper(struct live *l, struct draft *d, const char *to, struct draft **dead)
 {
     struct draft *over = helper_named(l, d->tensor, to);
     char *name = strdup(to);
@@ -636,7 +637,7 @@ static int rename_helper(struct live *l, struct draft *d, const char *to)
     free(d->helper);
     d->helper = name;
     if (over && over != d)
-        forget(l, over);
+        *dead = forget(l, over, NULL);
     return 0;
 }
 
@@ -654,6 +655,7 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     }
     d->row = row;
     d->made = made;
+    d->n_elem = base->n_elem;
     d->why = (struct err){0};
     d->promise = (struct promise){0};
     d->accepted = false;
@@ -661,14 +663,18 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     d->losses = o->losses;
 }
 
-/* Other drafts of the view are of a file that is replaced. */
-static void replace_others(struct live *l, const struct draft *by)
+/* Other drafts of the view are of a file that is replaced. As forget(). */
+static struct draft *replace_others(struct live *l, const struct draft *by)
 {
+    struct draft *dead = NULL;
     for (struct draft *d = by->object->drafts, *next; d; d = next) {
         next = d->inside;
-        if (d != by && d->row == by->row && !draft_is_helper(d))
-            forget(l, d);
+        if (d == by || d->row != by->row || draft_is_helper(d))
+            continue;
+        d->replaced = true;
+        dead = forget(l, d, dead);
     }
+    return dead;
 }
 
 /* All of a helper is what was written to a view, and is judged as that. What a program has not closed yet is judged when it
@@ -696,7 +702,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     lock_drop(&d->io);
     tensor_base_unref(base);
     if (r == 0 && whole)
-        r = view_judge(l, d, draft_is_text(d), w);
+        r = view_judge(l, d, true, w);
     return r < 0 ? r : whole;
 }
 
@@ -727,8 +733,9 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     } else {
         lock_take(&l->lock);
         h->d->unlinked = false;
-        replace_others(l, h->d);
+        struct draft *dead = replace_others(l, h->d);
         lock_drop(&l->lock);
+        view_drafts_end(dead);
     }
     if (r > 0)
         r = flushed(l, h, w);
@@ -756,6 +763,7 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
                        uint32_t row, enum tensor_view view, struct live_wait *w)
 {
     struct live_view *h = NULL;
+    struct draft *dead = NULL;
     const bool aside =
         view == TENSOR_ASIDE || (view != TENSOR_HELPER && live_making_leaves(l, tensor, row, view));
     int r = 0;
@@ -764,12 +772,13 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
     if (!d)
         r = -ENOENT;
     else if (view == TENSOR_HELPER)
-        r = rename_helper(l, d, to);
+        r = rename_helper(l, d, to, &dead);
     else if (aside) {
         object_unhide(d->object, row);
-        forget(l, d);
+        dead = forget(l, d, NULL);
     } else
         r = rename_over(l, d, row, view, &h);
     lock_drop(&l->lock);
+    view_drafts_end(dead);
     return h ? waits_judge(l, h, rename_asked, w) : r;
 }

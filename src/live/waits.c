@@ -251,7 +251,8 @@ static bool is_due(const struct draft *d, const struct live_wait *w)
 static bool is_quick(const struct live_view *h, const struct live_wait *w)
 {
     const struct draft *d = h->d;
-    return !is_due(d, w) || (d->n_elem <= FEW && d->size <= FEW * sizeof(double));
+    return !is_due(d, w) ||
+           (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
 /* Nothing waits for a draft any more. Returns it if nothing needs it: for view_draft_end(). With the lock. */

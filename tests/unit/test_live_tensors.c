@@ -118,6 +118,16 @@ static const struct script scripts[] = {
      "Xbcdefgh;"
      "write A 5678; close A; write B Y; close B =ESTALE",
      "a:I8:8=12345678 " B C},
+    {"what is written to a view that a helper has replaced goes nowhere", "tensors",
+     "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw;"
+     "close B =ESTALE; write A 5678; close A",
+     "a:I8:8=12345678 " B C},
+    {"a helper that is too short says so, and is one again", "tensors",
+     "tput a/.h 1; tmv a/.h a/raw =EINVAL; terror a 'it has 1 of 8 bytes'; ttext a/.h 1", A B C},
+    {"a helper that is no type takes nothing from a new tensor", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw 1234; tput n/.t bogus;"
+     "tmv n/.t n/type =EINVAL; fsync",
+     A B C "n:I8:4=1234 "},
     {"a helper over a view of a new tensor, whose bytes come later", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw abcd; topen A n/.h creat w;"
      "tmv n/.h n/raw; write A 12; fsync; tgone n/.h; write A 34; close A; fsync",
