@@ -285,9 +285,9 @@ struct live_counts live_count(struct live *l)
     lock_take(&l->lock);
     struct live_counts c = {.pending = accepted(l) + unfinished(l),
                             .refused = l->names.n_errors + l->objects.n_errors};
-    const bool started = l->started;
+    const bool edited = l->started || l->stop; /* it may have ended */
     lock_drop(&l->lock);
-    c.changed = started && is_changed(l);
+    c.changed = edited && is_changed(l);
     return c;
 }
 
