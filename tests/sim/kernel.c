@@ -568,6 +568,8 @@ static int write_page(struct kernel *k, struct object *o, unsigned page)
     uint8_t bytes[FLOATS * 4];
     (void)tensors_bytes(0, o->stored, bytes);
     o->pages &= (uint8_t) ~(1u << page);
+    o->dirty = true; /* it may have been truncated since it was stored */
+    may_be(k, o, BIT(o->stored) | BIT(TOKEN_OTHER));
     int r = tree_write(o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
     sched_note("page %u is written: %d", page, r);
     if (o->pages || r < 0 || o->changes != o->at || has_twin(k, o)) {
