@@ -70,7 +70,7 @@ static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t l
         at->rank += EDIT_RANK_STEP;
     else if (room > 1)
         at->rank += step ? step : 1;
-    if ((at->rank | 1) < next && !last)
+    if (last || (at->rank | 1) < next)
         at->rank |= 1;
     return at->rank;
 }

@@ -188,6 +188,8 @@ bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv,
     assert(lock_held(&l->lock));
     const uint64_t rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
     if (rank % EDIT_RANK_STEP || rank > l->names.first * EDIT_RANK_STEP ||
+        (g->rank &&
+         key_of_number(g, first_number(g, kv)) != kv) || /* one that is back has its rank */
         names_file(&l->names, first_number(g, kv)))
         return false;
     *ret = first_number(g, kv);
@@ -279,7 +281,7 @@ struct file *look_visible(struct live *l, struct name *x)
     assert(lock_held(&l->lock));
     const bool lacks = !x->file && x->key && !x->doomed && !x->backup && stored_has(l, x);
     struct file *f = lacks ? file_new(&l->names, FILE_KEY) : NULL;
-    l->names.missing = lacks ? -ENOMEM : -ENOENT;
+    l->names.missing = lacks && !f ? -ENOMEM : -ENOENT;
     if (f)
         name_take(&l->names, x, f);
     return x->file;

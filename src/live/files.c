@@ -667,6 +667,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
                 struct live_wait *w)
 {
     bool key;
+    struct err e = {0};
     struct err unready; /* the write says so */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
@@ -685,6 +686,10 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         return r;
     if (key && f->kind == FILE_LINK)
         return -EPERM;
+    if (key && !look_is_key(l, text) && key_is_own(text, strlen(text))) {
+        (void)err_set(&e, -EPERM, "%s is not for editing", text);
+        return name_refused(l, f->of, &e);
+    }
     m.from = f->of;
     m.to = look_name(l, text);
     if (!m.to || (key && !m.to->key))
