@@ -164,7 +164,7 @@ void edit_change_drop_values(struct edit_change *c);
  * if there are as many. */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 
-/* The slot of a key: *ret is NULL if no operation has touched it. False: there is no such key. */
+/* Find a key. False: it does not exist. *ret: its slot; NULL if no operation touched the key. */
 bool edit_find(const struct edit_change *c, const void *key, size_t n,
                const struct edit_slot **ret);
 

@@ -36,8 +36,8 @@ struct sniffed {
 #define SNIFF_BYTES 4096
 
 /*
- * The kind of a file of `size` bytes, of which the first n are given; NULL if it is not recognised.
- * A GGUF file never is, whatever follows its magic.
+ * Recognise a file of `size` bytes by its first n bytes. NULL: unknown; GGUF files are always unknown, whatever
+ * follows their magic.
  */
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
 

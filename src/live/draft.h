@@ -111,7 +111,7 @@ struct draft {
     struct object *object; /* of the tensor: there as long as the draft */
     bool made;             /* of a view: begun when the tensor was a new one: objects.h */
     bool unlinked;         /* its name is gone */
-    bool replaced; /* a helper was renamed over the view: what is written to it goes nowhere */
+    bool replaced;         /* a helper has taken its place: what is written to it is refused */
     char *
         helper; /* owned: the name of a helper, or of one that was renamed over a view; NULL: it never was one */
     uint64_t n_elem;        /* of the tensor, when it was begun */

@@ -39,7 +39,7 @@
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
-/* Texts of `type` and `shape` are no longer. */
+/* The longest text of `type` or `shape`. */
 #define TENSOR_TEXT_MAX 4096
 
 /*
@@ -52,7 +52,8 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
 /*
  * append: at its end, wherever that is; else at `off`. 0; 1: of a text, which ends with these bytes, a line is whole;
  * -EFBIG (longer than the view can be), -EINVAL (a NumPy header, whole or not, that cannot become one that is taken; a
- * text that has a hole or is too long), -ENOSPC, -ENOMEM, -EIO, -errno. On failure the content is undefined where it was to be written.
+ * text that has a hole or is too long), -ENOSPC, -ENOMEM, -EIO, -errno. On failure the content is undefined where it was
+ * to be written.
  */
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
                        struct err *e);
@@ -67,8 +68,7 @@ int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* It was not. */
 void tensor_draft_failed(struct draft *d);
-/* A signal has ended the judgement of a line (judged), or came before it, and no other line waits (all): as if it had not
- * been written. */
+/* Take back a line that a signal has stopped: while it was judged (judged), or before, when no other line waits (all). */
 void tensor_draft_take_back(struct draft *d, bool judged, bool all);
 /*
  * All of a helper is what was written to this view, and is to be judged; or it is a helper again. Takes a reference to

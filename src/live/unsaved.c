@@ -24,29 +24,6 @@ bool unsaved_next(const struct buf *notes, struct note *n)
     return true;
 }
 
-bool unsaved_find(const struct buf *notes, const char *path, struct note *ret)
-{
-    for (struct note n = {0}; unsaved_next(notes, &n);)
-        if (strcmp(n.path, path) == 0) {
-            *ret = n;
-            return true;
-        }
-    return false;
-}
-
-void unsaved_drop(struct buf *notes, const char *path)
-{
-    struct note n = {0};
-    size_t kept = 0;
-    for (size_t at = 0; unsaved_next(notes, &n); at = n.next) {
-        if (strcmp(n.path, path) == 0)
-            continue;
-        (void)memmove(notes->data + kept, notes->data + at, n.next - at);
-        kept += n.next - at;
-    }
-    notes->len = kept;
-}
-
 void unsaved_lines(const struct buf *notes, struct buf *out)
 {
     for (struct note n = {0}; unsaved_next(notes, &n);)

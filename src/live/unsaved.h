@@ -25,10 +25,6 @@ struct note {
 void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
 /* False: there are no more. */
 bool unsaved_next(const struct buf *notes, struct note *n);
-/* The first of a path. False: no such note exists. */
-bool unsaved_find(const struct buf *notes, const char *path, struct note *ret);
-/* Take out those of a path. */
-void unsaved_drop(struct buf *notes, const char *path);
 /* A line of each: "PATH: WHY". */
 void unsaved_lines(const struct buf *notes, struct buf *out);
 

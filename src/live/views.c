@@ -400,7 +400,7 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closed ---- */
 
-/* Of a handle whose draft was judged. */
+/* The draft was judged: wait as the commit mode says. */
 static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
@@ -423,7 +423,7 @@ static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
     return stopped ? -EINTR : view_flush(l, w->view, w);
 }
 
-/* A handle of a helper; whatever it is renamed to later, it was closed. */
+/* Note a close of a helper, which judges nothing. False: it is not a helper. */
 static bool helper_closed(struct live *l, struct live_view *h)
 {
     LOCKED(&l->lock);
@@ -641,7 +641,7 @@ static int rename_helper(struct live *l, struct draft *d, const char *to, struct
     return 0;
 }
 
-/* It is the draft of this view from now on, or of none. With both locks, as below. */
+/* Make it the draft of this view, or of a helper again. With `io` and the lock. */
 static void become(struct live *l, struct draft *d, enum tensor_view view, uint32_t row,
                    struct tensor_base *base)
 {
@@ -663,7 +663,7 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     d->losses = o->losses;
 }
 
-/* Other drafts of the view are of a file that is replaced. As forget(). */
+/* Mark the other drafts of the view as replaced, and unlink them. Returns what forget() does. */
 static struct draft *replace_others(struct live *l, const struct draft *by)
 {
     struct draft *dead = NULL;
@@ -677,8 +677,8 @@ static struct draft *replace_others(struct live *l, const struct draft *by)
     return dead;
 }
 
-/* All of a helper is what was written to a view, and is judged as that. What a program has not closed yet is judged when it
- * does: more may come. */
+/* Make a helper the draft of a view, and judge it; not yet if a program still has to close it. 1: it was judged; 0;
+ * -errno. */
 static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
 {
     struct draft *d = h->d;
@@ -706,7 +706,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     return r < 0 ? r : whole;
 }
 
-/* It has its name again, unless another one has that by now. */
+/* The view refused it: it is a helper again, under its name unless another one has taken that. */
 static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 {
     lock_take(&d->io);
@@ -744,7 +744,7 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     return r;
 }
 
-/* By a handle of its own, which writes: a new tensor is not judged before it is released. */
+/* The rename holds a handle that may write, so that a new tensor is not judged before it is over. */
 static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
                        struct live_view **ret)
 {

@@ -32,9 +32,9 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
 /*
  * -o auto_unmount: a small process that outlives the daemon and removes the dead mount if the
  * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
- * of an ordinary user, and leaves it.) It holds nothing but a socket, of which the daemon has the other end, *ret:
- * when that is closed, or the process ends in any way, it checks the mount point, an absolute path.
- * Call it before there are threads, and much memory. 0, -errno.
+ * of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the daemon's end. When that end is closed,
+ * however the daemon ends, the process checks the mount point, an absolute path. Call this before any thread is
+ * started and much memory is taken. 0, -errno.
  */
 int guard_begin(const char *mountpoint, int *ret, struct err *e);
 

@@ -444,7 +444,7 @@ static void info_text(const struct view *v, const char *file, struct buf *out)
     summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
 }
 
-/* If the rules cannot be applied, the reason is a finding too. Without memory there is no text. */
+/* If the rules cannot be applied, report why as a finding. Without memory, there is no text at all. */
 static void end_findings(int r, const char *name, struct buf *out)
 {
     char what[128];

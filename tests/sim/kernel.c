@@ -623,6 +623,12 @@ static void step_store(struct program *p, const struct step *s)
     }
 }
 
+/* What is written in pieces may be cut, or written by its other node, between two of them. */
+static bool is_mixed(const struct kernel *k, const struct object *o)
+{
+    return has_twin(k, o) || kernel_cuts(k, o->name);
+}
+
 static void step_write(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -638,7 +644,7 @@ static void step_write(struct program *p, const struct step *s)
         was |= o->seen;
     /* Over what is there: half a text may leave it as it was. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
-    bool mixed = has_twin(p->k, o);
+    bool mixed = is_mixed(p->k, o);
     if (mixed)
         kernel_disturb(p->k, o->name, value | BIT(TOKEN_OTHER), 0);
     tensors_written(p->k, o->name, value | BIT(TOKEN_OTHER));
@@ -648,6 +654,7 @@ static void step_write(struct program *p, const struct step *s)
     int r = h->floats ? write_floats(p, h, s->n, half) : write_text(p, h, s->n, half);
     o->writing = false;
     const unsigned stamp_now = o->changes++;
+    mixed |= is_mixed(p->k, o);
     if (r >= 0) {
         o->content = value | (half ? was & ~BIT(TOKEN_EMPTY) : 0) |
                      (h->floats ? as_bytes(p->k, o) : 0) | (mixed ? BIT(TOKEN_OTHER) : 0);
@@ -732,7 +739,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
         last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
-    /* A close by who wrote nothing leaves what is written to those who wrote it. fsync of a view is of all of it. */
+    /* A close judges only what its own handle wrote; fsync of a view judges all of it. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);

@@ -543,8 +543,7 @@ static void step_swap(struct program *p, const struct step *s)
     }
     sure &= !is_other(k, s->name) && !k->made[s->name].may && p->names_of == bit(s->name);
     leave(p);
-    enum outcome lost =
-        k->w->disk.hits && !k->w->strict ? PERHAPS : kernel_failed(k, r); /* known.md, 5 */
+    enum outcome lost = kernel_failed(k, r);
     enum outcome good = kernel_durable_close(k) ? DURABLE : ACCEPTED;
     oracle_end(of(k), made, r < 0 ? lost : sure ? good : PERHAPS);
     if (opened)

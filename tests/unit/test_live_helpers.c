@@ -143,7 +143,8 @@ static const struct script scripts[] = {
     {"keys of the program itself are not there, and are not made", "split",
      "put split.no 5 =EPERM; rm split.no =ENOENT;"
      "mv split.no a.no =ENOENT; mv a.name split.x =EPERM; open A .x w creat; mv .x split.y =EPERM;"
-     "write A 1; close A; mv .x split.y =EPERM; put ggufs.reserve x =EPERM; text .x 1",
+     "write A 1; close A; mv .x split.y =EPERM; put ggufs.reserve x =EPERM; text .x 1;"
+     "mv .x split.no =EPERM; gone split.no; rm split.no =ENOENT; text .x 1",
      UNCHANGED},
     {"a process that is killed while it writes has written what it wrote", NULL,
      "open A a.name w trunc; write A two; release A; open B a.count w trunc; write B x =EINVAL;"

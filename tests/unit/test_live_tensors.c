@@ -124,7 +124,7 @@ static const struct script scripts[] = {
      "a:I8:8=12345678 " B C},
     {"a helper that is too short says so, and is one again", "tensors",
      "tput a/.h 1; tmv a/.h a/raw =EINVAL; terror a 'it has 1 of 8 bytes'; ttext a/.h 1", A B C},
-    {"a helper that is no type takes nothing from a new tensor", "tensors",
+    {"a refused rename over the type of a new tensor leaves the type as it was", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw 1234; tput n/.t bogus;"
      "tmv n/.t n/type =EINVAL; fsync",
      A B C "n:I8:4=1234 "},

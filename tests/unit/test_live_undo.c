@@ -42,6 +42,8 @@ static const struct script scripts[] = {
      "put a.name 'two'; undo; said 'back to state 1'; undo 1; said 'are those of state 1 already';"
      "file " UNCHANGED "; put a.name 'three'; undo 2; said 'back to state 2'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a key that is back has its type, and no other", "history close",
+     "rm a.count; fsync; undo; gone a.count:u8; text a.count '7\n'", UNCHANGED},
     {"there is nothing to undo, and no such state", "history auto close sync",
      "undo =ENOENT; put a.name 'two'; fsync; undo 7 =ENOENT; said '7'; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
