@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What published advisories told about other readers of GGUF, rebuilt from their descriptions, on
- * the whole way from the file to the tree: refused, at a cost that follows the file's size, or
- * (names) shown so that nothing outside of the tree is named.
+ * Published security advisories about other GGUF readers, rebuilt from their descriptions and run
+ * from the file to the tree: each file is refused at a cost proportional to its size, or its names
+ * are shown without naming anything outside the tree.
  */
 #include "cu_main.h"
 
@@ -16,7 +16,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Memory that is not the file's: tables of the least size, a thread's. */
+/* Memory that does not depend on the file: the smallest tables, a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */
@@ -43,7 +43,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* Cleanup of what was read before the fault: several values with memory of their own. */
+/* Frees what was read before the fault: several values that own memory. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -68,7 +68,7 @@ static void hidden_by_zero(struct build *b)
     build_tensor(b, "t", F32, (uint64_t[]){(uint64_t)1 << 40, (uint64_t)1 << 40, 0}, 3, NULL, 0);
 }
 
-/* Each size is a legal one; their sum, padded, wraps to a small number. */
+/* Each size is legal; their padded sum wraps to a small number. */
 static void sum_wraps(struct build *b)
 {
     static const uint64_t half[] = {(uint64_t)1 << 60};
@@ -77,7 +77,7 @@ static void sum_wraps(struct build *b)
     build_tensor(b, "c", F32, (uint64_t[]){4}, 1, NULL, 16);
 }
 
-/* A size that only its padding makes wrap. */
+/* A size that wraps only because of its padding. */
 static void padding_wraps(struct build *b)
 {
     build_tensor(b, "a", I8, (uint64_t[]){INT64_MAX}, 1, NULL, 0);
@@ -107,7 +107,7 @@ static void nested(struct build *b)
 struct bad_file {
     const char *name;
     void (*make)(struct build *b);
-    uint32_t at; /* `value`, of `width` bytes, is written there; width 0: nothing is */
+    uint32_t at; /* `value`, of `width` bytes, is written here; width 0: nothing is */
     uint8_t width;
     uint64_t value;
     uint32_t cut; /* bytes of the file; 0: all */
@@ -134,10 +134,10 @@ static const struct bad_file cases[] = {
     {"strings whose table wraps to few bytes (CVE-2024-21825)",   strings_key,    43, 8, UINT64_MAX / 16 + 2, 0},
     {"strings: as many as would take 16 GiB (CVE-2025-0315)",     strings_key,    43, 8, P(30), 0},
     {"numbers whose bytes wrap (CVE-2024-21825)",                 numbers_key,    43, 8, P(61), 0},
-    {"an element type that is none",                              strings_key,    39, 4, 0x7fffffff, 0},
-    {"a value type that is none",                                 one_key,        35, 4, (uint32_t)-1, 0},
-    {"a fault behind strings that were read (CVE-2024-32878)",    keys_then_fault, 71, 8, P(62), 0},
-    {"an end behind strings that were read (CVE-2024-32878)",     keys_then_fault, 0, 0, 0, 100},
+    {"an invalid element type",                                   strings_key,    39, 4, 0x7fffffff, 0},
+    {"an invalid value type",                                     one_key,        35, 4, (uint32_t)-1, 0},
+    {"a fault after strings that were read (CVE-2024-32878)",     keys_then_fault, 71, 8, P(62), 0},
+    {"the file ends after strings that were read (CVE-2024-32878)", keys_then_fault, 0, 0, 0, 100},
     {"more dimensions than a table holds (CVE-2024-21802)",       one_tensor,     33, 4, 0x1000000, 0},
     {"dimensions: a negative number (CVE-2024-21802)",            one_tensor,     33, 4, (uint32_t)-1, 0},
     {"a negative dimension (CVE-2024-21802)",                     one_tensor,     37, 8, (uint64_t)-4, 0},
@@ -149,10 +149,10 @@ static const struct bad_file cases[] = {
     {"an offset near 2^64",                                       one_tensor,     49, 8, UINT64_MAX - 31, 0},
     {"data that is not there",                                    one_tensor,     49, 8, P(40), 0},
     {"alignment 0 (CVE-2025-0317)",                               aligned,        53, 4, 0, 0},
-    {"alignment no power of two",                                 aligned,        53, 4, 33, 0},
-    {"alignment of another type, as wide",                        aligned,        49, 4, GGUF_I32, 0},
-    {"alignment a float",                                         aligned,        49, 4, GGUF_F32, 0},
-    {"alignment a text",                                          aligned_by_text, 0, 0, 0, 0},
+    {"alignment not a power of two",                              aligned,        53, 4, 33, 0},
+    {"alignment of another type of the same width",               aligned,        49, 4, GGUF_I32, 0},
+    {"a float alignment",                                         aligned,        49, 4, GGUF_F32, 0},
+    {"a string alignment",                                        aligned_by_text, 0, 0, 0, 0},
     {"arrays nested 50000 deep",                                  nested,          0, 0, 0, 0},
 };
 // clang-format on
@@ -186,7 +186,7 @@ static void test_refused(void)
     }
 }
 
-/* A type that is none: no table is asked with it; the bytes are there, the values are not. */
+/* An invalid type: no table is indexed with it; the tensor's bytes are shown, its values are not. */
 static void test_type_out_of_table(void)
 {
     static const uint32_t ids[] = {43, 255, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -207,7 +207,7 @@ static void test_type_out_of_table(void)
     }
 }
 
-/* ---- names that lead elsewhere, on other systems ---- */
+/* ---- names that mean another place on other systems ---- */
 
 static const struct {
     const char *name;
@@ -227,7 +227,7 @@ static const struct {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-/* As keys and as tensors: listed under a name that is one name, and found by it alone. */
+/* As keys and as tensors: listed under a single path component, and found only by it. */
 static void check_names(const char *folder, bool read_only)
 {
     struct build b;
@@ -269,7 +269,7 @@ static void test_names(void)
 
 /* ---- a tree costs a small multiple of its file ---- */
 
-/* All of a view is made, also of `check`, which tells no size. */
+/* Make every file of a view, including `check`, which reports no size. */
 static void make_view(const struct tree_image *m, const char *path)
 {
     size_t n;
@@ -281,7 +281,7 @@ static void make_view(const struct tree_image *m, const char *path)
     }
 }
 
-/* The shortest entries that there are. Three bytes of name, none of them zero. */
+/* The shortest possible entries. Names have three bytes, none of them zero. */
 static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
 {
     struct buf b = BUF_INIT;
@@ -307,7 +307,7 @@ static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
     return buf_steal(&b);
 }
 
-/* Entries of a folder, opened once. */
+/* The number of entries in a directory that is opened once. */
 static uint32_t count_entries(const struct tree_image *m, const char *folder)
 {
     struct tree_dir *d = NULL;
@@ -338,7 +338,7 @@ static void test_cost(void)
         for (size_t k = 0; k < sizeof(whole) / sizeof(whole[0]); k++)
             make_view(&m, whole[k]);
         CU_ASSERT_EQUAL(count_entries(&m, i & 1 ? "metadata" : "tensors"), ENTRIES + 2);
-        /* JSON says in some 70 bytes what the file says in 16, and the test holds a copy. */
+        /* JSON takes about 70 bytes for what takes 16 in the file, and the test holds a copy. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
@@ -347,7 +347,7 @@ static void test_cost(void)
     }
 }
 
-/* Values whose text is longest for the bytes that they have in the file. */
+/* Values whose text is longest in proportion to their bytes in the file. */
 
 enum { ITEMS = 300000 };
 
@@ -418,8 +418,7 @@ static void test_cost_of_values(void)
             image_try(image, n, &(struct tree_options){.read_only = i & 1}, &m, NULL), 0);
         for (size_t k = 0; k < sizeof(views) / sizeof(views[0]); k++)
             make_view(&m, views[k]);
-        /* Six bytes of text for one of the file; the text, and the copy of it that the test holds,
-         * grow by doubling. */
+        /* Six bytes of text for each byte of the file; the text and the test's copy of it grow by doubling. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu: %zu bytes for a file of %zu\n", i, alloc_peak(), n);
@@ -430,7 +429,7 @@ static void test_cost_of_values(void)
 
 static CU_TestInfo tests[] = {
     {"each is refused, cheaply", test_refused},
-    {"a type outside of the table", test_type_out_of_table},
+    {"a type outside the table", test_type_out_of_table},
     {"names stay names", test_names},
     {"a tree costs a small multiple of its file", test_cost},
     {"so do texts of values", test_cost_of_values},

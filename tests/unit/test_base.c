@@ -76,7 +76,7 @@ static void test_buf(void)
     buf_free(&b);
 }
 
-/* Room for any element, not only for the next one. */
+/* Room for several elements, not only for the next one. */
 static void test_array(void)
 {
     uint16_t *array = NULL;
@@ -139,7 +139,7 @@ static void test_siphash(void)
             CU_ASSERT_EQUAL(siphash_two(key, text, a, text + a, n - a), siphash(key, text, n));
 }
 
-/* Figures of the reference implementation, for each kind of rest. */
+/* Values from the reference implementation, for each length of the tail. */
 static void test_xxh64(void)
 {
     static const char text[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/lib/build_gguf: what it builds is what the parser reads, in every layout. */
+/* tests/lib/build_gguf: the parser reads back what it builds, in every layout. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 
-/* Layouts are tested here, not whether the type is known. */
+/* These tests are about layouts, not about known types. */
 #define ANY_TYPE (unsigned)GGUF_ANOMALY_UNKNOWN
 
 static struct gguf *parse(struct build *b, uint8_t **image)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* check/cache: what twenty architectures keep, by hand. Numbers are those of published models. */
+/*
+ * check/cache: what twenty architectures keep, computed by hand. The numbers are those of published
+ * models.
+ */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -8,8 +11,10 @@
 #include "check/cache.h"
 #include "parsed.h"
 
-/* A key by its name after the architecture; `every` > 0: an array of the layers, in which each
- * of so many, the last, has `number`, and the others have `other`. */
+/*
+ * A key, named without its architecture prefix. If `every` > 0, it is an array over the layers: the
+ * last of each `every` layers has `number`, the others have `other`.
+ */
 struct key {
     const char *name;
     uint32_t number, every, other;
@@ -45,7 +50,7 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      26 * 4 * 512 * 2,
      13 * 4096ULL * (8192 + 4096)},
-    /* of 34 layers 5 (6, 12, 18, 24, 30) keep all, 29 the window of 1024; 4096 bytes a layer */
+    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all, 29 the window of 1024; 4096 bytes a layer */
     {"gemma3",
      34,
      131072,
@@ -67,7 +72,7 @@ static const struct row rows[] = {
      {WINDOW(128)},
      24 * 2048,
      2048ULL * 12 * (131072 + 128)},
-    /* of 40 layers 10 keep all */
+    /* 10 of 40 layers keep all */
     {"cohere2",
      40,
      8192,
@@ -78,7 +83,7 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      40 * 4096,
      4096ULL * (10 * 8192 + 30 * 4096)},
-    /* of 48 layers 12 keep all, the others 8192 */
+    /* 12 of 48 layers keep all, the others 8192 */
     {"llama4",
      48,
      262144,
@@ -89,7 +94,7 @@ static const struct row rows[] = {
      {{0}},
      48 * 4096,
      4096ULL * (12 * 262144ULL + 36 * 8192)},
-    /* the first of each four keeps all: 8 of 32 */
+    /* the first of every four keeps all: 8 of 32 */
     {"smallthinker",
      32,
      16384,
@@ -100,7 +105,7 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      32 * 1024,
      1024ULL * (8 * 16384 + 24 * 4096)},
-    /* no window is told: all keep all */
+    /* no window is declared: all keep all */
     {"olmo2", 32, 4096, 4096, 32, 0, 0, {{0}}, 32 * 32 * 256 * 2, 32 * 32 * 256 * 2 * 4096ULL},
     /* latent: 27 layers * 1 head * (512 + 64), no values */
     {"deepseek2",
@@ -124,7 +129,7 @@ static const struct row rows[] = {
      {{"attention.value_length", 128, 0, 0}, {"attention.key_length_mla", 0, 0, 0}},
      27 * 16 * 320 * 2,
      27 * 16 * 320 * 2 * 163840ULL},
-    /* and the keys that pick the tokens: 61 * (576 + 128) */
+    /* and the keys that select the tokens: 61 * (576 + 128) */
     {"deepseek32",
      61,
      163840,
@@ -146,7 +151,7 @@ static const struct row rows[] = {
      {{"full_attention_interval", 4, 0, 0}},
      12 * 2048,
      12 * 2048 * 262144ULL},
-    /* the array says it: 8 of 32, the last of each four */
+    /* as the array says: 8 of 32, the last of every four */
     {"qwen35",
      32,
      262144,
@@ -157,7 +162,7 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 4, 1}},
      8 * 4096,
      8 * 4096 * 262144ULL},
-    /* 4 of 32 layers have heads of keys: 8 of 128 + 128 */
+    /* 4 of 32 layers have KV heads: 8 of 128 + 128 */
     {"jamba",
      32,
      262144,
@@ -168,7 +173,7 @@ static const struct row rows[] = {
      {{"attention.head_count_kv", 8, 8, 0}},
      4 * 4096,
      4 * 4096 * 262144ULL},
-    /* 80 attention layers of 1 layer in 8: the last of each eight of 80 */
+    /* 80 layers, 1 in 8 with attention: the last of every eight */
     {"minimax-01",
      80,
      4096,
@@ -179,7 +184,7 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 8, 1}},
      10 * 4096,
      10 * 4096 * 4096ULL},
-    /* of 35 layers the last 15 use the cache of others; of 20 every fifth keeps all */
+    /* the last 15 of 35 layers share the cache of others; of the other 20 every fifth keeps all */
     {"gemma3n",
      35,
      32768,
@@ -190,7 +195,7 @@ static const struct row rows[] = {
      {WINDOW(512), {"attention.shared_kv_layers", 15, 0, 0}},
      20 * 2048,
      2048ULL * (4 * 32768 + 16 * 512)},
-    /* the last layer only predicts: 46 of 47 */
+    /* the last layer is only for prediction: 46 of 47 */
     {"glm4moe",
      47,
      131072,
@@ -201,7 +206,7 @@ static const struct row rows[] = {
      {{"nextn_predict_layers", 1, 0, 0}},
      46 * 4096,
      46 * 4096 * 131072ULL},
-    /* which layers have a window is not told */
+    /* which layers have a window is not declared */
     {"exaone4", 64, 131072, 5120, 40, 8, 128, {WINDOW(4096)}, 64 * 4096, 0},
     /* none */
     {"mamba", 48, 1048576, 2048, 0, 0, 0, {{0}}, 0, 0},
@@ -255,7 +260,7 @@ static void test_by_hand(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"of published models, by hand", test_by_hand},
+    {"published models, computed by hand", test_by_hand},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/change: operations on keys and the entries that they make. */
+/* edit/change: operations on keys, and the entries they produce. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "changes.h"
 #include "edit/plan.h"
 
-/* The model of all tests: a, b, c, then the two special keys and two of the program's own. */
+/* The model of all tests: a, b, c, then the two special keys and two that belong to ggufs. */
 static struct gguf *model(uint8_t **image)
 {
     struct build b;
@@ -31,8 +31,10 @@ static struct gguf *model(uint8_t **image)
     return g;
 }
 
-/* One operation: "= key" sets the u32 9, "- key" removes, "> key new" renames, "+ key N" sets a
- * new key of rank N. */
+/*
+ * One operation: "= key" sets the key to the u32 9, "- key" removes it, "> key new" renames it, "+
+ * key N" adds a new key of rank N.
+ */
 static int add_op(struct edit_change *c, const char *op, struct err *e)
 {
     char kind, key[64] = "", arg[64] = "";
@@ -47,8 +49,10 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
     return set_bytes(c, key, strlen(key), GGUF_U32, nine, 4, rank, e);
 }
 
-/* "a=9 b c ...": the keys in order, with =9 where the entry is not that of the model and its value is the u32 9, with *
- * where it is another one. */
+/*
+ * "a=9 b c ...": the keys in order, with =9 if the entry is not the model's and its value is the
+ * u32 9, with * if the value is anything else.
+ */
 static void spell(const struct gguf *g, const struct buf *b, const struct edit_entry *key, size_t n,
                   struct buf *out)
 {
@@ -76,14 +80,14 @@ struct row {
 static const struct row rows[] = {
     {"", 0, "a b c REST"},
     {"= a", 0, "a=9 b c REST"},
-    {"= b", 0, "a b=9 c REST"}, /* another type and length, the same place */
+    {"= b", 0, "a b=9 c REST"}, /* another type and length, but the same place */
     {"= d", 0, "a b c REST d=9"},
     {"= d;= e;= d", 0, "a b c REST d=9 e=9"},
     {"+ d 1", 0, "a d=9 b c REST"},
     {"+ d 1;+ e 1", 0, "a d=9 e=9 b c REST"},
     {"+ d 2;+ e 1", 0, "a e=9 b d=9 c REST"},
     {"+ d 0", 0, "d=9 a b c REST"},
-    {"+ b 1", 0, "a b=9 c REST"}, /* not new: keeps its place */
+    {"+ b 1", 0, "a b=9 c REST"}, /* not new: it keeps its place */
     {"- b;+ b 1", 0, "a b=9 c REST"},
     {"= d;- d;+ d 1;- d", 0, "a b c REST"},
     {"- b", 0, "a c REST"},
@@ -115,7 +119,7 @@ static const struct row rows[] = {
     {"> b ggufs.reserve", -EPERM, NULL},
     {"= split.count", -EPERM, NULL},
     {"- split.no", -EPERM, NULL},
-    {"= general.alignment", -EINVAL, NULL}, /* 9 is no power of two */
+    {"= general.alignment", -EINVAL, NULL}, /* 9 is not a power of two */
     {"> general.alignment x", -EINVAL, NULL},
     {"- general.alignment;> a general.alignment", -EINVAL, NULL},
 };
@@ -132,7 +136,7 @@ static int add_ops(struct edit_change *c, const char *ops, struct err *e)
     return r;
 }
 
-/* The keys that a change makes, spelled. NUL-terminated. */
+/* Spell the keys that result from a change. NUL-terminated. */
 static void spell_change(const struct edit_change *c, struct buf *out)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -227,7 +231,7 @@ static void test_names(void)
     free(image);
 }
 
-/* Every operation of the rows can be taken back, one after another. */
+/* Every operation of a row can be taken back, one after another. */
 static void check_undo(const struct gguf *g, const char *ops)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -261,7 +265,7 @@ static void test_undo(void)
     free(image);
 }
 
-/* The value that is replaced is not kept: what is pending is bounded by the largest values. */
+/* A replaced value is not kept: the largest values bound what is pending. */
 static void test_replaced(void)
 {
     uint8_t *image;
@@ -284,7 +288,7 @@ static void test_replaced(void)
     free(image);
 }
 
-/* What was set is still known by its name, but no longer its bytes. */
+/* A set key is still known by name, but its bytes are gone. */
 static void test_drop_values(void)
 {
     uint8_t *image;
@@ -306,7 +310,7 @@ static void test_drop_values(void)
 
 static CU_TestInfo tests[] = {
     {"values that are dropped", test_drop_values},
-    {"operations keep places and refuse what they must", test_rows},
+    {"operations keep places, and invalid ones are refused", test_rows},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},
     {"operations can be taken back", test_undo},

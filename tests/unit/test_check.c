@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* check/check: a model that keeps every rule, and for each rule models that break only it. */
+/*
+ * check/check: a model that keeps every rule, and for each rule models that break only that rule.
+ */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -8,7 +10,7 @@
 
 #include "check_rows.h"
 
-/* What a row's rule told, and what others did (notes of others do not count). */
+/* What a row's rule reported, and what others reported (notes of others do not count). */
 struct told {
     const struct check_row *row;
     unsigned own, other;
@@ -29,7 +31,10 @@ static void sink(void *arg, const struct check_finding *f)
     }
 }
 
-/* Each rule is either of files or of models: both together tell the same, and only one of them. */
+/*
+ * A rule applies to files or to models: checking both scopes reports the same, and each finding in
+ * only one of them.
+ */
 static void in_scopes(struct check_model *m, const struct told *all)
 {
     struct told file = {.row = all->row}, whole = {.row = all->row};
@@ -104,8 +109,8 @@ static void test_each_rule(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a good model, and models that break one rule each", test_rows},
-    {"no rule is without a model that breaks it, and one that keeps it", test_each_rule},
+    {"a good model, and models that each break one rule", test_rows},
+    {"each rule has a model that breaks it and one that keeps it", test_each_rule},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/file: models in files: interrupted edits, and no memory. */
+/* check/file: models in files: interrupted edits, and failing allocations. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void add_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* What check_file() tells of a file in the folder. free() it. */
+/* The report of check_file() for a file in the directory. free() it. */
 static char *told(const struct fixture *x, enum check_outcome *outcome)
 {
     struct buf lines = BUF_INIT;
@@ -38,14 +38,14 @@ static char *told(const struct fixture *x, enum check_outcome *outcome)
     return (char *)buf_steal(&lines);
 }
 
-/* What `check` in a tree that may not write tells. free() it. */
+/* The text of `check` in a read-only tree. free() it. */
 static char *shown(const struct fixture *x)
 {
     char path[128];
     struct tree_image m = {.fd = -1};
     struct tree_options o = {.read_only = true};
     struct err e = {0};
-    char *text = calloc(1, TEXT_MAX + 1); /* its size is not told */
+    char *text = calloc(1, TEXT_MAX + 1); /* it reports no size */
     (void)snprintf(path, sizeof(path), "%s/%s", x->path, NAME);
     CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, &e), 0);
     CU_ASSERT_TRUE(image_bytes(&m, "check", 0, TEXT_MAX, text) > 0);
@@ -53,7 +53,7 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* An edit in place that was cut off behind the journal: its header is checked, and the edit is reported. */
+/* An in-place edit that was cut off after the journal: its header is checked, and the edit is reported. */
 static void test_journal(void)
 {
     static const char want[] =
@@ -80,7 +80,7 @@ static void test_journal(void)
     teardown(&x);
 }
 
-/* The same of an edit that also changes bytes of tensors and adds one: a tree shows all of it. */
+/* The same for an edit that also changes tensor bytes and adds a tensor: a tree shows all of it. */
 static void test_patch_read(void)
 {
     struct fixture x;
@@ -113,7 +113,7 @@ static void test_patch_read(void)
     teardown(&x);
 }
 
-/* ---- no memory ---- */
+/* ---- failing allocations ---- */
 
 static void put_shard(int dir, int no)
 {
@@ -141,7 +141,7 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* The n-th allocation fails: the model is reported as unusable, or it is as clean as without the failure. */
+/* If the n-th allocation fails, the model is reported as unusable, or is as clean as without the failure. */
 static void test_memory(void)
 {
     struct fixture x;
@@ -165,8 +165,8 @@ static void test_memory(void)
 
 static CU_TestInfo tests[] = {
     {"an interrupted edit", test_journal},
-    {"what a journal holds of tensors is shown", test_patch_read},
-    {"no memory", test_memory},
+    {"tensor bytes in a journal are shown", test_patch_read},
+    {"failing allocations", test_memory},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: which strategy, on which files, and what becomes of the rest of the file. */
+/* edit/commit: which strategy on which files, and what happens to the rest of the file. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* C5, T2: another program comes between, at the start or before the first call of a name. */
+/* C5, T2: another program intervenes, at the start or just before a call. */
 
 enum { REPLACED, REMOVED, TOUCHED, CUT };
 
@@ -27,7 +27,7 @@ struct intruder {
     int does;
     const char *before; /* NULL: at the start */
     bool no_exchange;
-    bool back_fails; /* the second exchange, which puts back what the first one displaced */
+    bool back_fails; /* the second exchange, which puts back what the first displaced */
     const struct fixture *x;
     struct faultsys *fs;
     int fd; /* the model */
@@ -53,14 +53,14 @@ static const char foreign[] = "another file";
 static void intrude(void *arg)
 {
     const struct intruder *in = arg;
-    if (in->back_fails) { /* the exchange is the next call, then comes a look at the result */
+    if (in->back_fails) { /* the exchange is the next call, followed by a look at the result */
         in->fs->mode = FAULT_FAIL;
         in->fs->n = in->fs->calls + 3;
         in->fs->error = -EIO;
     }
     if (in->does == REMOVED)
         (void)unlinkat(in->x->dir, NAME, 0);
-    if (in->does == TOUCHED) /* the same bytes at another time */
+    if (in->does == TOUCHED) /* the same bytes with another time */
         (void)futimens(in->fd, (struct timespec[2]){{1, 0}, {1, 0}});
     if (in->does == CUT)
         (void)!ftruncate(in->fd, 100);
@@ -120,12 +120,12 @@ static void test_stale(void)
         }
 }
 
-/* T3. Another program replaces the model while a failed edit is about to put the old file back. */
+/* T3. Another program replaces the model just before a failed edit puts the old file back. */
 static void replace_after(void *arg)
 {
     struct intruder *in = arg;
     intrude(in);
-    in->fs->mode = FAULT_FAIL; /* the folder is not synced */
+    in->fs->mode = FAULT_FAIL; /* the directory is not synced */
     in->fs->n = in->fs->calls + 1;
     in->fs->error = -EIO;
 }
@@ -160,7 +160,7 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
-/* Whatever fails: the older backup, or the new one, whole. */
+/* Whatever fails, the backup is the older one or the new one, and complete. */
 static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
 {
     struct fixture x;
@@ -197,7 +197,7 @@ static void test_backup(void)
                 ;
 }
 
-/* What stands in the way is said before anything is touched. */
+/* Obstacles are reported before anything is touched. */
 static void test_backup_refused(void)
 {
     static const struct {
@@ -263,7 +263,7 @@ static void test_backup_same(void)
     teardown(&x);
 }
 
-/* C6. What a hook finds when the new file is about to take the name. */
+/* C6. What a hook finds just before the new file takes the name. */
 struct guard {
     const struct fixture *x;
     unsigned files, locked; /* beside the model */
@@ -355,7 +355,7 @@ static void test_refused(void)
     d.p.clonable = false;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(fs.created, 0);
-    /* No room: known before anything is made. */
+    /* No room: detected before anything is made. */
     d.o.strategy = EDIT_COPY;
     fs.full = true;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
@@ -368,7 +368,7 @@ static void test_refused(void)
     edit_done(&d);
     edit_file_close(&f);
     teardown(&x);
-    /* Old padding that is not zero is not left in place. */
+    /* Old padding that is not zero is not kept in place. */
     setup_with(&x, 0xee);
     f = open_model(&x, &fs.sys);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
@@ -380,7 +380,7 @@ static void test_refused(void)
     teardown(&x);
 }
 
-/* The real call, where the file system of /tmp has it. */
+/* The real call, if the file system of /tmp supports it. */
 static void test_real_clone(void)
 {
     struct fixture x;
@@ -406,7 +406,7 @@ static void test_real_clone(void)
 
 /* Owner, mode and attributes. */
 
-/* Each clone in turn is refused, also one after the probe: then the data is copied. */
+/* Each clone in turn is refused, including the one after the probe: the data is then copied. */
 static void test_clone_refused(void)
 {
     unsigned refused = 0;
@@ -469,7 +469,7 @@ static void test_attributes(void)
     teardown(&x);
 }
 
-/* What the folder gives to new files is taken away: a default ACL must not widen access. */
+/* What new files inherit from the directory is removed: a default ACL must not widen access. */
 static void test_inherited_acl(void)
 {
     /* version 2; user rwx, user 1 rwx, group r-x, mask rwx, other r-- (tag, permissions, id) */
@@ -496,7 +496,7 @@ static void test_inherited_acl(void)
     teardown(&x);
 }
 
-/* edit_hooks.ready comes once, when nothing of the edit can be seen yet. */
+/* edit_hooks.ready is called once, before anything of the edit can be seen. */
 
 struct readiness {
     const struct fixture *x;
@@ -555,16 +555,16 @@ static void test_ready(void)
 static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, up to the last moment", test_stale},
     {"a file that came after a failed edit stays", test_replaced_between},
-    {"a backup is whole or not there", test_backup},
+    {"a backup is complete or absent", test_backup},
     {"a backup that cannot be made is refused at once", test_backup_refused},
     {"an edit that changes nothing needs no backup", test_backup_same},
-    {"the new file has the lock before it has the name", test_lock},
+    {"the new file is locked before it gets the name", test_lock},
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},
     {"data is cloned where the file system can", test_real_clone},
-    {"what cannot be cloned after all is copied", test_clone_refused},
-    {"owner, mode and attributes are kept, or it is refused", test_attributes},
-    {"an ACL of the folder does not come with the new file", test_inherited_acl},
+    {"what turns out not to be clonable is copied", test_clone_refused},
+    {"owner, mode and attributes are kept, or the edit is refused", test_attributes},
+    {"the new file does not inherit an ACL of the directory", test_inherited_acl},
     {"ready is called once, before anything of the edit can be seen", test_ready},
     CU_TEST_INFO_NULL,
 };

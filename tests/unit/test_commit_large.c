@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: a large model, most of which is a hole. */
+/* edit/commit: a large model that is mostly a hole. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define LARGE ((uint64_t)66 << 20)
 #define LARGE_DATA 100000
-#define ISLAND ((uint64_t)32 << 20) /* more data, behind a hole */
+#define ISLAND ((uint64_t)32 << 20) /* more data, after a hole */
 
 static void setup_large(struct fixture *x)
 {
@@ -100,7 +100,7 @@ static void test_holes(void)
     teardown(&x);
 }
 
-/* The file system is asked for data once and answers so; then it goes on as it can. */
+/* How the first search for data in the file fails; later ones succeed. */
 static int data_error;
 
 static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t *ret)
@@ -111,7 +111,7 @@ static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t
     return r ? r : sys_libc.seek(&sys_libc, fd, off, from, ret);
 }
 
-/* EIO fails the copy. Where data cannot be searched for (EINVAL, EOPNOTSUPP), all is data. */
+/* EIO fails the copy. If searching for data is not supported (EINVAL, EOPNOTSUPP), everything counts as data. */
 static void test_no_data(void)
 {
     static const int errors[] = {-EIO, -EINVAL, -EOPNOTSUPP};
@@ -135,7 +135,7 @@ static void test_no_data(void)
     }
 }
 
-/* What EDIT_AUTO takes for a large model. */
+/* The strategy that EDIT_AUTO chooses for a large model. */
 static void test_large(void)
 {
     struct fixture x;
@@ -159,7 +159,7 @@ static void test_large(void)
     teardown(&x);
 }
 
-#define WRITTEN ((uint64_t)9 << 20) /* of the tensor, from byte 5 on: all processors write that */
+#define WRITTEN ((uint64_t)9 << 20) /* of the tensor, from byte 5 on: written by all processors */
 
 static uint8_t written_at(uint64_t i)
 {
@@ -182,7 +182,7 @@ static void plan_write(const struct fixture *x, const struct edit_options *o, st
     log_unref(d);
 }
 
-/* The tensor's first bytes, and how much it takes on the disk. */
+/* The tensor's first bytes, and the disk space it takes. */
 static void check_written(const struct fixture *x, const struct edit_file *f)
 {
     struct stat st;
@@ -202,7 +202,7 @@ static void check_written(const struct fixture *x, const struct edit_file *f)
     CU_ASSERT_EQUAL(files(x), 1);
 }
 
-/* In place, many bytes: reported, and carried out. */
+/* In place, many bytes: progress is reported, and the edit is carried out. */
 static void test_much_in_place(void)
 {
     struct fixture x;
@@ -218,7 +218,7 @@ static void test_much_in_place(void)
     CU_ASSERT_TRUE(res.strategy == EDIT_INPLACE && res.old_fd == -1);
     CU_ASSERT_TRUE(w.monotonic && w.last == WRITTEN && w.total == WRITTEN);
     check_written(&x, &f);
-    h = (struct edit_hooks){0}; /* without any: the same bytes again */
+    h = (struct edit_hooks){0}; /* without hooks: the same bytes again */
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, NULL, &res, NULL), 0);
     check_written(&x, &f);
@@ -227,8 +227,8 @@ static void test_much_in_place(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"holes stay holes, a copy reports", test_holes},
-    {"where data is cannot be found out", test_no_data},
+    {"holes stay holes, a copy reports progress", test_holes},
+    {"a file system that cannot search for data", test_no_data},
     {"a large model is edited in place", test_large},
     {"many bytes of a tensor are replaced in place", test_much_in_place},
     CU_TEST_INFO_NULL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/connection: the number of a session's descriptor, from the end of its connection on. */
+/* mount/connection: the number of a session's descriptor, after its connection has ended. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static struct fuse_session *session(int fd)
     return se;
 }
 
-/* The other end sees it, and no file that is opened gets the number. */
+/* The other end sees it, and no file opened later gets the number. */
 static void test_cut(void)
 {
     struct err e = {0};
@@ -62,7 +62,7 @@ static void test_cut(void)
     CU_ASSERT_EQUAL(write(end[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EPIPE);
     CU_ASSERT_EQUAL(fcntl(end[0], F_GETFD), FD_CLOEXEC);
-    /* By this libfuse knows that there is nothing to unmount. */
+    /* This is how libfuse knows that there is nothing to unmount. */
     struct pollfd p = {.fd = end[0]};
     CU_ASSERT_EQUAL(poll(&p, 1, 0), 1);
     CU_ASSERT_TRUE(p.revents & POLLERR);
@@ -71,7 +71,7 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
-/* A signal that comes at that moment does not make it one that had ended. */
+/* A signal at that moment does not make the connection look as if it had ended before. */
 static void test_cut_at_a_signal(void)
 {
     struct err e = {0};
@@ -86,7 +86,7 @@ static void test_cut_at_a_signal(void)
     (void)close(end[1]);
 }
 
-/* By the kernel: a descriptor with an error. */
+/* Ended by the kernel: the descriptor reports an error. */
 static void test_ended_before(void)
 {
     struct err e = {0};
@@ -99,7 +99,7 @@ static void test_ended_before(void)
     connection_end(se);
 }
 
-/* With no descriptor to spare nothing is mounted. */
+/* Without a spare descriptor nothing is mounted. */
 static void test_none_left(void)
 {
     struct err e = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: blocks of one type to blocks of another, above all of types that float32 does not hold. */
+/* quant: converting blocks of one type to another, above all types that float32 cannot hold. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 #include "quant/quant.h"
 #include "quant/types.h"
 
-/* More than are converted at once, and a place in the second part. */
+/* More than is converted at once, and a place in the second part. */
 enum { N = 2048, AT = 1500 };
 
 static uint8_t from[N * 8], to[N * 8], want[N * 8];
 static float values[N];
 
-/* A value of a type: `i` of an integer type, `d` of another. */
+/* A value of a type: `i` for integer types, `d` for others. */
 struct number {
     int64_t i;
     double d;
@@ -42,7 +42,7 @@ static void put_number(uint8_t *p, const struct quant_type *t, bool big, struct 
     put_uint(p, bits, t->block_bytes, big);
 }
 
-/* What a value becomes, or the error. */
+/* The value it becomes, or the error. */
 struct row {
     uint32_t from, to;
     struct number in, out;
@@ -75,7 +75,7 @@ static const struct row held[] = {
     {F64_ID, I32_ID, D(16777217), I(16777217), 0},
     {F64_ID, I16_ID, D(-0.0), I(0), 0},
     {F64_ID, I8_ID, D(-128), I(-128), 0},
-    /* Rounded once; the last is not finite before. */
+    /* Rounded once; the last one is not finite to begin with. */
     {I32_ID, F32_ID, I(16777219), D(16777220), 0},
     {I64_ID, F32_ID, I(0x4000004000000001), D(0x4.000008p60), 0},
     {I64_ID, BF16_ID, I(INT64_MAX), D(0x1p63), 0},
@@ -115,7 +115,7 @@ static const struct row refused[] = {
     {F64_ID, Q8_0_ID, D(NAN), I(0), -EDOM},
 };
 
-/* A tensor that is zero but for the value of a row. Returns what converting it returns. */
+/* A tensor of zeros with one value from a row. Returns what converting it returns. */
 static int converted(const struct row *r, bool big, struct quant_fault *fault)
 {
     const struct quant_type *t = quant_find(r->from);
@@ -140,7 +140,7 @@ static void test_held(void)
     }
 }
 
-/* The place and the value, with all its digits. */
+/* The line names the place and the value, with all its digits. */
 static void test_refused(void)
 {
     for (size_t i = 0; i < 2 * COUNT(refused); i++) {
@@ -154,7 +154,7 @@ static void test_refused(void)
     }
 }
 
-/* Of several values that cannot be stored the first is named, also if the later error is another. */
+/* If several values cannot be stored, the first is named, even if a later error is of another kind. */
 static void test_first(void)
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
@@ -171,7 +171,7 @@ static void test_first(void)
     }
 }
 
-/* A NaN stays one in the floats, with its sign. */
+/* A NaN stays a NaN in float types, with its sign. */
 static void test_nan(void)
 {
     struct quant_fault fault;
@@ -185,7 +185,7 @@ static void test_nan(void)
     CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
 }
 
-/* Small whole numbers as every type: from each it is what encoding them gives. */
+/* Small whole numbers in every type: converting from any of them gives what encoding gives. */
 static void test_every_type(void)
 {
     for (size_t i = 0; i < N; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/control and mount/daemon: what a daemon says of itself is what another process hears. */
+/* mount/control and mount/daemon: what a daemon says about itself reaches another process. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define MANY 20000 /* lost edits */
 
-/* A process that does what a daemon does, a step for each byte that it gets, and says when it is done. */
+/* A process that acts as a daemon, one step for each byte it receives, and reports when it is done. */
 struct other {
     pid_t pid;
     int to, from;
@@ -98,7 +98,7 @@ static void end(struct other *x)
     CU_ASSERT_EQUAL(waitpid(x->pid, &status, 0), x->pid);
 }
 
-/* The process among all daemons; NULL: not there. */
+/* The process among all daemons; NULL: not found. */
 static struct daemon *find(struct daemons *ds, const struct other *x)
 {
     CU_ASSERT_EQUAL_FATAL(daemons_find(ds, NULL), 0);
@@ -142,8 +142,10 @@ static void test_states(void)
     end(&x);
 }
 
-/* A line that does not fit ends the list of lost edits: its bytes are bounded, and the number of the rest stands at its
- * end. */
+/*
+ * A line that does not fit ends the list of lost edits: its size is bounded, and the number of
+ * omitted lines stands at its end.
+ */
 static void test_many_lost(void)
 {
     static const char first[] = "one: refused\ntwo: \x1b[31mno key\nkey\n";
@@ -209,7 +211,7 @@ static void test_hostile_client(void)
     char *large = calloc(1, CONTROL_LINE_MAX + 1);
     CU_ASSERT_PTR_NOT_NULL_FATAL(large);
     int fd = knock(d);
-    for (ssize_t n = 1; n > 0;) /* until it is not heard any more */
+    for (ssize_t n = 1; n > 0;) /* until it is no longer heard */
         n = send(fd, large, CONTROL_LINE_MAX, MSG_NOSIGNAL);
     free(large);
     (void)close(fd);
@@ -239,14 +241,14 @@ static void test_requests(void)
     buf_free(&said);
 }
 
-/* What another program may say. */
+/* What another program may answer. */
 static void test_foreign(void)
 {
     static const char text[] = "at /mnt\npid x\ndevice 1\nnonsense\n\nlost\nserving\nended";
     struct daemon d = {.fd = -1};
     buf_str(&d.part, text);
     daemon_take(&d);
-    CU_ASSERT_EQUAL(d.status.state, DAEMON_SERVING); /* the last line is not whole yet */
+    CU_ASSERT_EQUAL(d.status.state, DAEMON_SERVING); /* the last line is not complete yet */
     CU_ASSERT_EQUAL(d.status.dev, 0);
     CU_ASSERT_EQUAL(d.part.len, strlen("ended"));
     CU_ASSERT_FALSE(d.now);
@@ -259,8 +261,8 @@ static CU_TestInfo tests[] = {
     {"states", test_states},
     {"lost edits beyond the bound", test_many_lost},
     {"a client that sends nonsense", test_hostile_client},
-    {"requests where nothing is served", test_requests},
-    {"what another program says", test_foreign},
+    {"requests when nothing is served", test_requests},
+    {"answers of another program", test_foreign},
     CU_TEST_INFO_NULL,
 };
 

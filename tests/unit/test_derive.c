@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is computed of tensors: figures against sums in long double, bins at their edges, results that
- * are kept.
+ * What is computed from tensors: figures against sums in long double, bins at their edges, kept
+ * results.
  */
 #include "cu_main.h"
 
@@ -23,7 +23,7 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-/* n floats in stretches of one length; what is measured must not depend on it. */
+/* The moments of n floats, added in stretches of one length, which must not matter. */
 static struct moments measured(const float *x, size_t n, size_t stretch)
 {
     static float room[STATS_STRETCH];
@@ -41,7 +41,7 @@ static void is_near(double got, long double want)
     CU_ASSERT_TRUE(fabsl((long double)got - want) <= 1e-12L * fabsl(want));
 }
 
-/* The mean is far from zero: sums of squares would lose the deviation. */
+/* The mean is far from zero: a sum of squares would lose the deviation. */
 static void test_moments(void)
 {
     enum { N = 100003 };
@@ -82,7 +82,7 @@ static void test_not_finite(void)
     CU_ASSERT_EQUAL(moments_absmax(&m), 0);
 }
 
-/* Zeros of either sign are one value, in any order. */
+/* Zeros of either sign are the same value, in any order. */
 static void test_zeros(void)
 {
     float x[][3] = {
@@ -105,7 +105,7 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-/* Dead rows and columns, the first of the largest, in stretches of any length. */
+/* Dead rows and columns, and the first of the largest, in stretches of any length. */
 static void test_spread(void)
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
@@ -170,7 +170,7 @@ static struct picture picture_with(uint64_t columns, uint64_t rows)
     return picture_of(&g, &t);
 }
 
-/* Units are of all values, one behind the other, and none of them is long. */
+/* Units cover all values, one after the other, and none is long. */
 static void test_picture_units(void)
 {
     const uint64_t many = (uint64_t)1 << 31;
@@ -198,7 +198,7 @@ static void test_picture_units(void)
     }
 }
 
-/* A pixel: of the values of its block, row by row. */
+/* A pixel, computed from the values of its block, row by row. */
 static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
 {
     double sum = 0;
@@ -278,7 +278,7 @@ static void test_kept(void)
     kept_free(&k);
 }
 
-/* Of several states of a tensor those stay that are needed. */
+/* Of several states of a tensor, those that are needed stay. */
 static void test_states(void)
 {
     struct kept k = KEPT_NONE;
@@ -300,7 +300,7 @@ static void test_states(void)
     kept_free(&k);
 }
 
-/* Those that were not used for longest go first. */
+/* The least recently used go first. */
 static void test_kept_most(void)
 {
     struct kept k = KEPT_NONE;
@@ -313,7 +313,7 @@ static void test_kept_most(void)
     CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){1, 0}, DERIVED_PICTURE));
     CU_ASSERT_EQUAL(k.bytes, (size_t)6 * SIZE);
     put(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE,
-        KEPT_BYTES + 1); /* the newest stays in any case */
+        KEPT_BYTES + 1); /* the newest always stays */
     CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE));
     CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE));
     kept_free(&k);
@@ -329,7 +329,7 @@ static CU_TestInfo tests[] = {
     {"values of pixels", test_picture_pixels},
     {"results are kept by state", test_kept},
     {"states that are needed are kept", test_states},
-    {"what was used last is kept", test_kept_most},
+    {"the most recently used is kept", test_kept_most},
     CU_TEST_INFO_NULL,
 };
 

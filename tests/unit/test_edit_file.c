@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/file.h: which files are opened, what shows that one changed, names beside a model. */
+/* edit/file.h: which files can be opened, how a change is detected, names beside a model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void test_open(void)
     edit_file_close(&f);
     CU_ASSERT_EQUAL(f.fd, -1);
     CU_ASSERT_EQUAL(unlinkat(x.dir, name + 1, 0), 0);
-    /* One that writes; any number that read. */
+    /* One writer, any number of readers. */
     CU_ASSERT_EQUAL(edit_file_open(&f, calm(), x.dir, NAME, true, &e), 0);
     CU_ASSERT_EQUAL(fcntl(f.fd, F_GETFL) & O_ACCMODE, O_RDWR);
     refused(&x, NAME, true, -EWOULDBLOCK, "another process has the model open for writing");
@@ -61,7 +61,7 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Each call on the way fails once. */
+/* Each call made during the open fails once. */
 static void test_open_faults(void)
 {
     struct fixture x;
@@ -78,7 +78,7 @@ static void test_open_faults(void)
         const char *what = fs.what;
         CU_ASSERT_EQUAL(e.code, r);
         if (r == 0)
-            edit_file_close(&f); /* what is at the name is opened in any case */
+            edit_file_close(&f); /* the current file of that name is opened in any case */
         else
             CU_ASSERT_EQUAL(r, -EIO);
         CU_ASSERT_TRUE(r < 0 || strcmp(what, "fstatat") == 0);
@@ -89,7 +89,7 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
-/* The model is replaced after it was opened. */
+/* The model is replaced after the open. */
 static void replace(void *arg)
 {
     const struct fixture *x = arg;
@@ -117,7 +117,7 @@ static void test_replaced(void)
     fs.arg = &x;
     CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e), 0);
     CU_ASSERT_EQUAL(fstatat(x.dir, NAME, &st, 0), 0);
-    CU_ASSERT_EQUAL(f.id.ino, st.st_ino); /* the one that is there now */
+    CU_ASSERT_EQUAL(f.id.ino, st.st_ino); /* the current one */
     edit_file_close(&f);
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.before = "flock";
@@ -168,7 +168,7 @@ static void test_fresh(void)
     teardown(&x);
 }
 
-/* Any field makes another file. */
+/* A difference in any field makes it another file. */
 static void test_id(void)
 {
     const struct edit_id a = {.dev = 1, .ino = 2, .size = 3, .mtime = {4, 5}};
@@ -190,7 +190,7 @@ static void test_side_name(void)
     CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-journal");
     edit_side_name(got, "m.gguf", "new");
     CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-new");
-    /* The longest name that stays whole: the journal's then has 255 bytes. */
+    /* The longest name that is kept whole: its journal's name has 255 bytes. */
     memset(name, 'n', sizeof(name));
     size_t whole = NAME_MAX - strlen("..ggufs-journal");
     name[whole] = '\0';
@@ -234,7 +234,7 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
-/* Names that are all taken: a hundred are tried. */
+/* All names are taken: a hundred are tried. */
 static void test_names_taken(void)
 {
     struct fixture x;
@@ -263,7 +263,7 @@ static void test_names_taken(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"files that are opened, or not", test_open},
+    {"files that are opened, and files that are not", test_open},
     {"calls that fail while one is opened", test_open_faults},
     {"a model that is replaced while it is opened", test_replaced},
     {"a model that changed", test_fresh},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: values to blocks: golden figures, and what is refused. */
+/* quant: encoding values to blocks: golden data, and what is refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 enum { MOST_BLOCKS = 64 };
 
-/* Room for any test below. */
+/* Enough for every test below. */
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], back[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 
@@ -39,7 +39,7 @@ static void test_golden(void)
                              g->kind, (unsigned long long)g->seed);
             ids += s == 0 && (i == 0 || g->id != g[-1].id);
         }
-    CU_ASSERT_EQUAL(ids, 20); /* every type with an encoder but F32, F64 and the integers */
+    CU_ASSERT_EQUAL(ids, 20); /* every type with an encoder except F32, F64 and the integers */
 }
 
 static void test_can_encode(void)
@@ -56,7 +56,7 @@ static void test_can_encode(void)
     }
 }
 
-/* What encoding the first n blocks of `values` returns; the fault, if any, is at `element`. */
+/* The result of encoding the first n blocks of `values`; a fault, if any, is at `element`. */
 static int encoded(uint32_t id, size_t n, uint64_t element)
 {
     struct quant_fault fault = {.element = UINT64_MAX};
@@ -74,7 +74,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* Three blocks of ones, and at each place of the second in turn what is not finite. */
+/* Three blocks of ones; each place of the second in turn is not finite. */
 static void test_not_finite(void)
 {
     static const uint32_t odd[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
@@ -106,7 +106,7 @@ static void test_floats_not_finite(void)
                 {0xff800000, 0xfc00, 0xff80, 0xfff0000000000000},
                 {0x7fc00000, 0x7e00, 0x7fc0, 0x7ff8000000000000},
                 {0xffd55555, 0xfe00, 0xffd5, 0xfffaaaaaa0000000}};
-    for (size_t i = 0; i < 4 * 80; i++) { /* alone, and among others in long and short runs */
+    for (size_t i = 0; i < 4 * 80; i++) { /* alone, and between others in long and short runs */
         for (size_t k = 0; k < 80; k++)
             values[k] = k == i / 4 ? f32_from_bits(rows[i % 4].bits) : 1;
         CU_ASSERT_EQUAL(encoded(F32_ID, 80, 0), 0);
@@ -125,13 +125,13 @@ static void test_floats_not_finite(void)
 
 /*
  * The largest value that a type can hold beside zeros (Q1_0: all alike), with both signs and at
- * both ends of a block; the next float is too large.
+ * both ends of a block; the next larger float is refused.
  */
 static void test_scale_range(void)
 {
     static const struct {
         uint8_t id;
-        float least; /* of those that are too large */
+        float least; /* the least value that is too large */
     } rows[] = {{F16_ID, 65520},        {Q4_0_ID, 65520 * 8}, {Q5_0_ID, 65520 * 16},
                 {Q8_0_ID, 65520 * 127}, {TQ1_0_ID, 65520},    {TQ2_0_ID, 65520},
                 {Q2_0_ID, 65520},       {Q1_0_ID, 65520},     {BF16_ID, 0x1.ffp127f}};
@@ -154,7 +154,7 @@ static void test_scale_range(void)
     }
 }
 
-/* A minimum and the distance to the maximum, each has to fit. */
+/* A minimum and the distance to the maximum; each must fit. */
 static void test_range_range(void)
 {
     static const struct {
@@ -225,7 +225,7 @@ static void test_integers(void)
     }
 }
 
-/* Rounding of Q8_0, with a scale of one: halves go away from zero, all else to the nearest. */
+/* Rounding in Q8_0 with a scale of one: halves go away from zero, all else to the nearest. */
 static void test_rounding(void)
 {
     for (int k = -127; k < 127; k++) {
@@ -239,7 +239,7 @@ static void test_rounding(void)
     }
 }
 
-/* The code whose value times d differs least from x, of several the first. */
+/* The code whose value times d is nearest to x; the first, if several are. */
 static unsigned nearest_code(float x, float d)
 {
     static const float table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -249,7 +249,7 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* 4-bit floats of any size up to the largest, where scales end: the nearest code by subtraction. */
+/* 4-bit floats of every magnitude up to the largest, where scales end: the nearest code by subtraction. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)
@@ -276,7 +276,7 @@ static void test_nearest_codes(void)
         }
 }
 
-/* Scales whose inverse is infinite: the codes are those of zeros, and zeros are what is read. */
+/* Scales whose inverse is infinite: all codes are those of zero, and zeros are read back. */
 static void test_tiny_scales(void)
 {
     static const struct {
@@ -302,16 +302,16 @@ static void test_tiny_scales(void)
 }
 
 /*
- * Types with a search at any size of values. As long as the scales fit the error is the same at
- * every power of two; where they do not, and only there, values are refused; never does a block
- * decode to what is not finite.
+ * Types with a search, at every magnitude. While the scales fit, the error is the same at every
+ * power of two; values are refused only if the scales do not fit; no block ever decodes to a value
+ * that is not finite.
  */
 static void test_search_sizes(void)
 {
     static const struct {
         uint8_t id;
-        uint32_t reach; /* how many units of the block's larger scale the largest value is */
-        float error;    /* relative, of even values */
+        uint32_t reach; /* the largest value, in units of the block's larger scale */
+        float error;    /* relative, for even values */
     } rows[] = {{Q2_K_ID, 15, 0.3f},         {Q3_K_ID, 32 * 4, 0.15f},   {Q4_K_ID, 63, 0.07f},
                 {Q5_K_ID, 63, 0.035f},       {Q6_K_ID, 128 * 32, 0.02f}, {IQ4_NL_ID, 127, 0.1f},
                 {IQ4_XS_ID, 32 * 127, 0.08f}};
@@ -340,7 +340,7 @@ static void test_search_sizes(void)
         }
 }
 
-/* A tensor of a big-endian file: what a little-endian one has, its fields reversed. */
+/* A tensor of a big-endian file: the little-endian block with its fields reversed. */
 static void test_big_endian(void)
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
@@ -364,13 +364,13 @@ static void test_big_endian(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"every set encodes to the golden figures", test_golden},
+    {"every kernel set encodes to the golden data", test_golden},
     {"which types values can be stored in", test_can_encode},
-    {"NaN and infinity are refused, with the first of them", test_not_finite},
+    {"NaN and infinity are refused, and the first is named", test_not_finite},
     {"floats hold NaN and infinity", test_floats_not_finite},
-    {"values at the end of what scales hold", test_scale_range},
-    {"minimum and maximum at the end of what scales hold", test_range_range},
-    {"integers hold what is exact", test_integers},
+    {"values at the limit of the scales", test_scale_range},
+    {"minimum and maximum at the limit of the scales", test_range_range},
+    {"integers hold exact values only", test_integers},
     {"halves are rounded away from zero", test_rounding},
     {"4-bit floats get the nearest code", test_nearest_codes},
     {"scales without an inverse", test_tiny_scales},

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: values to blocks with importances: errors beside those of ggml's quantisers, and odd importances. */
+/*
+ * quant: encoding values with importances: errors compared with ggml's quantisers, and unusual
+ * importances.
+ */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -35,7 +38,7 @@ static bool is_point(uint32_t id)
     return is;
 }
 
-/* Each row of the table at most 1.01 of the reference; in the mean of a type IQ1 to IQ3 at most 0.96. */
+/* The error of each row is at most 1.01 of the reference; for IQ1 to IQ3 the mean of a type is at most 0.96. */
 static void test_table(void)
 {
     double sum[QUANT_N_TYPES] = {0};
@@ -64,7 +67,7 @@ static void test_table(void)
     }
 }
 
-/* Tables of other seeds: no worse than the worst of the same type and kind. Outliers differ too much. */
+/* Tables from other seeds: no worse than the worst of the same type and kind. Outliers differ too much. */
 static void test_other_seeds(void)
 {
     for (size_t i = 0; i < n_golden_weighed; i += 4) {
@@ -85,8 +88,8 @@ static void test_other_seeds(void)
 }
 
 /*
- * Figures of our own: all machines make the same bytes. Whoever changes a search puts here what the
- * test prints, and looks at it with scripts/test-arch as well.
+ * Our own output: all machines produce the same bytes. After changing a search, put here what the
+ * test prints, and check it with scripts/test-arch as well.
  */
 static void test_same_bytes(void)
 {
@@ -119,7 +122,7 @@ static void test_same_bytes(void)
     }
 }
 
-/* n blocks of weights like a model's. */
+/* n blocks of weights like those of a model. */
 static void fill(size_t n)
 {
     golden_values(values, n, 0, GAUSSIAN, 5);
@@ -127,7 +130,7 @@ static void fill(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* The error of 256 values from `at` on, all counting the same. */
+/* The error of 256 values from `at` on, all with the same weight. */
 static double error_of(size_t at)
 {
     double off = 0, all = 0;
@@ -144,7 +147,7 @@ static void encode(const struct quant_type *t, size_t n, const float *weight, ui
     t->decode(dst, n / t->block_len, back);
 }
 
-/* How large importances are does not matter, only how they differ; up to the ends of float32. */
+/* Only the ratios of importances matter, not their size, up to the limits of float32. */
 static void test_sizes_of_importances(void)
 {
     static const float by[] = {0x1p-73f, 0x1p100f, 0x1p-120f};
@@ -162,7 +165,7 @@ static void test_sizes_of_importances(void)
     }
 }
 
-/* Importances that are all zero, or all the largest: values all count the same. */
+/* If importances are all zero, or all the largest, all values count the same. */
 static void test_equal_importances(void)
 {
     static const float all[] = {0, FLT_MAX, FLT_TRUE_MIN};
@@ -182,7 +185,7 @@ static void test_equal_importances(void)
     }
 }
 
-/* A group whose importances are all zero is still like its values. */
+/* A group whose importances are all zero still resembles its values. */
 static void test_group_of_no_importance(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -200,7 +203,7 @@ static void test_group_of_no_importance(void)
     }
 }
 
-/* What follows a group of zeros stays in its place; the zeros are as near to zero as the type has them. */
+/* What follows a group of zeros stays in place; the zeros are as near to zero as the type allows. */
 static void test_group_of_zeros(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++)
@@ -218,7 +221,7 @@ static void test_group_of_zeros(void)
         }
 }
 
-/* Zeros, and values at any size: all of them as far as the scale of the type goes. */
+/* Zeros, and values of every magnitude that the scale of the type can express. */
 static void test_sizes_of_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -260,7 +263,7 @@ static void test_tiny_values(void)
     }
 }
 
-/* Types that need importances, without; rows and matrices find theirs. */
+/* Types that need importances fail without them; rows and matrices use their own. */
 static void test_by_rows(void)
 {
     struct quant_fault fault;
@@ -283,7 +286,7 @@ static void test_by_rows(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"errors beside the reference's", test_table},
+    {"errors compared with the reference", test_table},
     {"the same of other values", test_other_seeds},
     {"the same bytes on all machines", test_same_bytes},
     {"importances of any size", test_sizes_of_importances},
@@ -292,7 +295,7 @@ static CU_TestInfo tests[] = {
     {"a group of zeros", test_group_of_zeros},
     {"values of any size", test_sizes_of_values},
     {"tiny values", test_tiny_values},
-    {"rows and matrices have their own", test_by_rows},
+    {"rows and matrices have their own importances", test_by_rows},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: new values of a view over old blocks. */
+/* quant: new values from a view over old blocks. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum { MOST_BLOCKS = 64 };
 
-/* Room for any test below. */
+/* Enough for every test below. */
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
@@ -33,7 +33,7 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* How many blocks of a type the buffers hold: of small ones more than are handled at once. */
+/* How many blocks of a type the buffers hold: for small blocks, more than are handled at once. */
 static size_t blocks_of(const struct quant_type *t)
 {
     const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
@@ -53,8 +53,8 @@ static void for_each_view(each_fn *fn)
 }
 
 /*
- * Any blocks, with NaN, codes that no encoder makes and all: writing what was read changes none, in
- * place or beside, with importances or without.
+ * Any blocks, including NaN and codes that no encoder makes: writing back what was read changes no
+ * block, in place or to another buffer, with importances or without.
  */
 static void write_back(const struct quant_type *t, bool big, enum quant_view view)
 {
@@ -80,7 +80,7 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that a block's scale makes may come back with other bits, as from another machine. */
+/* A NaN that comes from a block's scale may be written back with other bits, as another machine would. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width;
@@ -117,7 +117,7 @@ static void widen(enum quant_view view, size_t n)
     }
 }
 
-/* Values in some blocks become -2 or 2, which each view and type holds: those blocks are encoded. */
+/* Values in some blocks become -2 or 2, which each view and type can hold: those blocks are encoded. */
 static void change_some(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, len = t->block_len;
@@ -162,7 +162,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* One value of a new tensor, then of an old one, that cannot be stored: which it is. */
+/* One value that cannot be stored, first of a new tensor, then of an old one: it is named. */
 static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;
@@ -185,7 +185,7 @@ static void test_refuse_one(void)
     for_each_view(refuse_one);
 }
 
-/* F16 and BF16 through their own view: every pattern of 16 bits is stored as it is. */
+/* F16 and BF16 through their own view: every 16-bit pattern is stored unchanged. */
 static void test_same_format(void)
 {
     static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];
@@ -205,8 +205,8 @@ static void test_same_format(void)
 
 static CU_TestInfo tests[] = {
     {"writing what was read changes no byte", test_write_back},
-    {"a NaN that a scale makes equals any NaN", test_other_nan},
-    {"changing a value changes its block alone", test_change_some},
+    {"a NaN that comes from a scale equals any NaN", test_other_nan},
+    {"changing a value changes only its block", test_change_some},
     {"a value that cannot be stored is named", test_refuse_one},
     {"values in the format of the type are stored as they are", test_same_format},
     CU_TEST_INFO_NULL,

@@ -41,7 +41,7 @@ static void test_uint(void)
     parsed_free(&p);
 }
 
-/* A model of an architecture, with a key of two numbers and perhaps tokens. */
+/* A model of an architecture, with a key that holds two numbers and perhaps tokens. */
 static struct parsed with_arch(const char *arch, const char *key, bool tokens)
 {
     struct build b;
@@ -79,7 +79,7 @@ static void test_arch(void)
     parsed_free(&p);
 }
 
-/* Keys of up to 256 bytes are put together; longer ones do not exist for the model. */
+/* Keys of up to 256 bytes are composed; longer ones count as absent. */
 static void test_long_arch(void)
 {
     for (size_t n = 244; n <= 247; n++) {
@@ -134,7 +134,7 @@ static void test_is_model(void)
     }
 }
 
-/* Tensors of 10 and 60 elements, of which the larger belongs to all experts. */
+/* Tensors of 10 and 60 elements; the larger one belongs to all experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
     struct build b;
@@ -209,7 +209,7 @@ static void test_shares(void)
     build_tensor(&b, "d", Q8_0, SHAPE(32), NULL, 34);
     struct parsed p = parse_build(&b, 0);
     CU_ASSERT_EQUAL_FATAL(fact_shares(p.g, s), 3);
-    /* F32 and Q4_0 have equally many bytes: the lower id is first */
+    /* F32 and Q4_0 have the same number of bytes: the lower id comes first */
     CU_ASSERT_TRUE(s[0].id == F32 && s[0].tensors == 2 && s[0].bytes == 36 && s[0].elements == 9);
     CU_ASSERT_PTR_EQUAL(s[0].first, &p.g->tensor[1]);
     CU_ASSERT_TRUE(s[1].id == Q4_0 && s[1].tensors == 1 && s[1].bytes == 36 && s[1].elements == 64);
@@ -218,10 +218,10 @@ static void test_shares(void)
     parsed_free(&p);
 }
 
-/* Of more types than there is room for, the first ones stay and are still counted. */
+/* With more types than there is room for, the first ones stay and are still counted. */
 static void test_many_shares(void)
 {
-    /* One more: what is written behind the room shows. */
+    /* One more: shows a write beyond the room. */
     struct share s[SHARES_MAX + 1];
     static const struct share mark = {.id = 12345};
     struct gguf g = {.n_tensors = SHARES_MAX + 2};
@@ -277,12 +277,12 @@ static void test_type_name(void)
 static CU_TestInfo tests[] = {
     {"numbers and texts by key", test_uint},
     {"keys of the architecture, and the vocabulary", test_arch},
-    {"long names of an architecture", test_long_arch},
+    {"long architecture names", test_long_arch},
     {"shards of a split model", test_shard},
     {"models by general.type", test_is_model},
     {"parameters, of all experts and of one", test_params},
     {"labels of sizes", test_labels},
-    {"the mix of types", test_shares},
+    {"the shares of types", test_shares},
     {"more types than there is room for", test_many_shares},
     {"names of general.file_type", test_file_type},
     {"names of types", test_type_name},

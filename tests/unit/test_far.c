@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/far: how much is asked for behind what programs read. */
+/* base/far: how much is requested ahead of what programs read. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* How far beyond a read of a part that ends at `stop` was asked for. */
+/* How far beyond the read itself data was requested, in a part that ends at `stop`. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);
@@ -42,7 +42,7 @@ static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
     return upto - (off + n);
 }
 
-/* The same of reads of 64 KiB in order. */
+/* The same for reads of 64 KiB in order. */
 static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = off, last = off + n;
@@ -54,15 +54,15 @@ static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 static void test_bounds(void)
 {
     begin();
-    /* A single read costs itself, wherever it is. */
+    /* A single read requests only itself, wherever it is. */
     CU_ASSERT_EQUAL(beyond(900 * M, 16 * K, 999 * M), 0);
     CU_ASSERT_EQUAL(beyond(300 * M, 3 * M, 999 * M), 0);
-    /* Reads in order cost at most as much again, and 2 MiB. */
+    /* Reads in order request at most as much again, and 2 MiB. */
     uint64_t more = in_order(400 * M, 256 * K, 999 * M);
     CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
     more = in_order(100 * M, 30 * M, 999 * M);
     CU_ASSERT_TRUE(more >= M && more <= 2 * M);
-    /* What lies behind the file is not asked for. */
+    /* Nothing beyond the end of the file is requested. */
     CU_ASSERT_EQUAL(far_want(&run, &map, 999 * M, 1, 1000 * M), 999 * M);
     end();
 }
@@ -71,7 +71,7 @@ static void test_part(void)
 {
     begin();
     CU_ASSERT_EQUAL(in_order(100 * M, 10 * M, 110 * M), 0);
-    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* a program that goes on */
+    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* a program that continues */
     end();
 }
 
@@ -96,9 +96,9 @@ static void test_overtaking(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what is read ahead is bounded by what is read", test_bounds},
-    {"what is read ahead ends with the part that is read", test_part},
-    {"random reads are none in order", test_random},
+    {"read-ahead is bounded by what is read", test_bounds},
+    {"read-ahead ends with the part that is read", test_part},
+    {"random reads do not count as reads in order", test_random},
     {"requests overtake each other", test_overtaking},
     CU_TEST_INFO_NULL,
 };

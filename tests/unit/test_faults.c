@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/commit with every system call failing in turn, and with the process or the power going away
- * at each of them. The invariants of commit.h, temp.h and journal.h are what is checked.
+ * edit/commit while every system call fails in turn, and while the process or the power goes away
+ * at each of them. This checks the invariants of commit.h, temp.h and journal.h.
  */
 #include "cu_main.h"
 
@@ -19,10 +19,10 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* The strategies and the ways in which they run. */
+/* The strategies, and the variants in which they run. */
 struct way {
     const char *name;
-    enum edit_strategy s, does; /* asked for, and then done */
+    enum edit_strategy s, does; /* requested, and used */
     size_t len;                 /* of the new text */
     bool clone;                 /* cloning emulated */
     bool no_exchange;
@@ -131,7 +131,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be taken back: the new file is there, f has the old one. */
+    /* A plain rename cannot be taken back: the new file has the name, f still has the old one. */
     bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
     bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
     if (!good || e.code != r || (r < 0 && !e.msg[0]))
@@ -169,7 +169,7 @@ static void test_fail(void)
         }
 }
 
-/* C4: an edit that could not be written to the end is finished by the next one, which is planned on it. */
+/* C4: an edit that could not be completed is finished by the next one, which is planned on top of it. */
 static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct edit *d)
 {
     struct edit next;
@@ -188,7 +188,7 @@ static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct
 
 static unsigned seen_unfinished;
 
-/* C4, the exceptions: nothing works any more from call n on. Opened anew, the file is whole. */
+/* C4, the exceptions: every call from n on fails. Reopened, the file is whole. */
 static bool break_at(const struct way *w, unsigned n, bool anew)
 {
     struct fixture x;
@@ -203,7 +203,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* Working again: what could not be taken back is not built upon. */
+    /* Calls work again: nothing is built on what could not be taken back. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));
@@ -237,7 +237,7 @@ static void test_broken(void)
     CU_ASSERT_TRUE(seen_unfinished > 20);
 }
 
-/* C4: a header that never could be written needs no recovery, which would finish the edit. */
+/* C4: if a header could never be written, there must be no recovery, which would finish the edit. */
 static void test_frozen(void)
 {
     struct fixture x;
@@ -277,7 +277,7 @@ static void test_short(void)
     }
 }
 
-/* C1: the process ends at call n. What is there after the recovery is the old or the new file. */
+/* C1: the process ends at call n. After the recovery the file is the old or the new one. */
 static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64_t seed)
 {
     struct fixture x;
@@ -295,7 +295,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
         fs.seed = seed;
         struct edit_file f = open_model(&x, &fs.sys);
         int r = edit_commit(&f, &d.p, &d.o, NULL, &res, NULL);
-        /* C3: what was told to be done stays done. */
+        /* C3: what was reported as done stays done. */
         if (mode == FAULT_POWER)
             faultsys_power_cut(&fs);
         _exit(r == 0 ? 0 : 1);
@@ -320,7 +320,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_EQUAL(r, 0);
     CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(WEXITSTATUS(status) == FAULT_EXIT || is_new(&x, &d));
-    /* What was not finished was not changed; and nothing is left. */
+    /* What was not finished was not changed, and nothing is left behind. */
     CU_ASSERT_TRUE(found.finished || is_old(&x) == old_before);
     CU_ASSERT_EQUAL(files(&x), 1);
     check_next(&x, &f);
@@ -353,7 +353,7 @@ static void test_power(void)
         }
 }
 
-/* Two edits in a row, so that what the first leaves to be synced meets the second. */
+/* Two edits in a row, so that whatever the first leaves unsynced meets the second. */
 
 struct pair {
     struct fixture x;
@@ -454,12 +454,12 @@ static void test_pairs(void)
 static CU_TestInfo tests[] = {
     {"each strategy makes the planned file", test_ways},
     {"any call that fails leaves the old file and nothing else", test_fail},
-    {"a medium that stays broken leaves what can be recovered", test_broken},
-    {"a file that cannot be written any more stays, alone", test_frozen},
+    {"a medium that stays broken leaves a recoverable file", test_broken},
+    {"a file that can no longer be written stays, and nothing else", test_frozen},
     {"reads and writes may be short", test_short},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
-    {"a power cut in two edits leaves the first once it is done", test_pairs},
+    {"a power cut during two edits keeps the first once it is done", test_pairs},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/filename: the naming convention, read and written. */
+/* check/filename: the naming convention, parsed and generated. */
 #include "cu_main.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "check/filename.h"
 #include "parsed.h"
 
-/* sidecar, base, size, fine tune, version, encoding, type, shard; "" where there is none */
+/* sidecar, base, size, fine tune, version, encoding, type, shard; "" if absent */
 static const struct {
     const char *name;
     const char *part[FILE_PARTS];
@@ -38,7 +38,7 @@ static const struct {
 };
 
 static const char *const bad[] = {
-    "not-a-known-arrangement.gguf", /* the specification's */
+    "not-a-known-arrangement.gguf", /* from the specification */
     "",
     ".gguf",
     "A-7B-v1",
@@ -182,7 +182,7 @@ static void test_suggest(void)
     build_tensor(&b, "t", 0, (uint64_t[]){1000}, 1, NULL, 4000);
     suggests(&b, "Hermes-2-Pro-1.1K-chat-4k-v2.1-Q4_K_M-00003-of-00009.gguf");
 
-    build_init(&b, 3, false); /* a label that the parameters contradict */
+    build_init(&b, 3, false); /* a label that contradicts the parameters */
     build_str(&b, "general.type", "adapter");
     build_str(&b, "general.version", "new");
     build_str(&b, "general.basename", "\xff/..");
@@ -199,7 +199,7 @@ static void test_suggest(void)
 
 #define HEX16 "0123456789abcdef"
 
-/* Of SHA-256, in either case, bare or as ollama writes it; 63 or 65 digits are none. */
+/* A SHA-256, in either case, bare or as ollama writes it; 63 or 65 digits are not a hash. */
 static void test_hashes(void)
 {
     CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));
@@ -213,8 +213,8 @@ static void test_hashes(void)
 static CU_TestInfo tests[] = {
     {"names that follow the convention", test_good},
     {"names that do not", test_bad},
-    {"size labels read", test_sizes},
-    {"size labels written", test_labels},
+    {"size labels parsed", test_sizes},
+    {"size labels generated", test_labels},
     {"size labels against parameters", test_fits},
     {"suggested names", test_suggest},
     {"names that are a hash", test_hashes},

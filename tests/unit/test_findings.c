@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/check: what is told of models that break many rules, and of files that do not parse. */
+/* check/check: the report on models that break many rules, and on files that do not parse. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { F32 = 0, Q4_0 = 2 };
 
-/* ---- findings of one rule are cut ---- */
+/* ---- findings of one rule are limited ---- */
 
 static void count(void *arg, const struct check_finding *f)
 {
@@ -40,7 +40,7 @@ static void test_many(void)
     parsed_free(&p);
 }
 
-/* ---- padding is read up to a bound ---- */
+/* ---- padding is read up to a limit ---- */
 
 struct padding {
     unsigned warnings, notes;
@@ -58,7 +58,7 @@ static void on_padding(void *arg, const struct check_finding *f)
 static void test_padding(void)
 {
     static const struct {
-        uint64_t most; /* whole pages count, of 4096 bytes */
+        uint64_t most; /* in whole pages of 4096 bytes */
         unsigned warnings, notes;
     } rows[] = {{0, 4, 0}, {4 * 4096, 4, 0}, {3 * 4096, 3, 1}, {4096, 1, 1}, {1, 0, 1}};
     struct build b;
@@ -94,7 +94,7 @@ static void required(void *arg, const struct check_finding *f)
     CU_ASSERT_TRUE(!w->key || strstr(f->what, w->key));
 }
 
-/* How many keys an architecture misses that has none. */
+/* How many required keys are missing in a model of this architecture without any. */
 static void test_required(void)
 {
     static const struct {
@@ -115,7 +115,7 @@ static void test_required(void)
     }
 }
 
-/* ---- faults that the parser goes on after ---- */
+/* ---- faults after which the parser goes on ---- */
 
 struct faults {
     unsigned n;
@@ -160,16 +160,16 @@ static void test_faults(void)
     CU_ASSERT_EQUAL(g->alignment, 32);
     CU_ASSERT_EQUAL(g->tensor[3].n_elem, 0);
     gguf_free(g);
-    s = source_mem(image, 30); /* within a key: nothing can be made of it */
+    s = source_mem(image, 30); /* inside a key: nothing can be read from it */
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
     free(image);
 }
 
 static CU_TestInfo tests[] = {
-    {"findings of one rule are cut", test_many},
-    {"padding is read up to a bound", test_padding},
+    {"findings of one rule are limited", test_many},
+    {"padding is read up to a limit", test_padding},
     {"keys that architectures require", test_required},
-    {"the parser goes on after faults, and tells each", test_faults},
+    {"the parser goes on after faults, and reports each", test_faults},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* tree: what reads give when data is gone: cut behind the tree, or missing from the beginning. */
+/*
+ * tree: what reads return when data is gone: truncated while the tree is open, or missing from the
+ * beginning.
+ */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -25,7 +28,7 @@ static void text_is(const struct tree_image *m, const char *path, const char *wa
 
 enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
 
-/* Two tensors of some pages: "a" plain, "q" in blocks; each ends in its own page. */
+/* Two tensors of several pages: "a" plain, "q" in blocks; each ends in its own page. */
 static struct tree_image large(const struct tree_options *o)
 {
     struct build b;
@@ -58,7 +61,7 @@ static void header_works(const struct tree_image *m)
     CU_ASSERT_EQUAL(image_stat(m, "model.gguf").st_size, (off_t)m->size);
 }
 
-/* The file ends `kept` bytes into the data of q: what is before can be read, nothing from there. */
+/* The file ends `kept` bytes into the data of q: what precedes the end can be read, nothing after it. */
 static void cut_in_q(const struct tree_image *m, size_t kept)
 {
     uint8_t byte[256];
@@ -81,7 +84,7 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
     header_works(m);
 }
 
-/* Cut behind the tree: inside a page (zeros, no signal) and whole pages (SIGBUS). */
+/* Truncated while the tree is open: inside a page (zeros, no signal), and whole pages (SIGBUS). */
 static void test_cut_behind(void)
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
@@ -93,7 +96,7 @@ static void test_cut_behind(void)
     }
     CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
     header_works(&m);
-    /* Grown again, with other bytes: no handle is stuck on the error. */
+    /* Grown again, with other bytes: no handle keeps the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     text_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
@@ -125,7 +128,7 @@ static void test_partial(void)
     image_close(&whole);
 }
 
-/* As many elements as there may be: the largest sizes that are shown. */
+/* The maximum number of elements: the largest sizes that are shown. */
 static void test_huge(void)
 {
     struct build b;
@@ -148,9 +151,9 @@ static void test_huge(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a file cut behind the tree gives EIO and goes on", test_cut_behind},
+    {"a file that is truncated meanwhile gives EIO, and reads go on", test_cut_behind},
     {"an incomplete download", test_partial},
-    {"as many values as there may be", test_huge},
+    {"the maximum number of values", test_huge},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/handle: what is read of a file, and when, to answer a program that reads in order. */
+/* mount/handle: what is read from a file, and when, to answer a program that reads in order. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,15 +9,15 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file. Some of its pieces lie in a mapping. */
+/* A file, some of whose pieces are in a mapping. */
 struct shown_file {
     struct tree_file file;   /* first */
     uint64_t mapped, copied; /* from piece `mapped` on, until piece `copied` */
-    unsigned reads, held;    /* so far; mappings that were not given back */
+    unsigned reads, held;    /* so far; mappings not yet returned */
     unsigned replies;
 };
 
-/* One request; the reply to it is compared with the file. */
+/* One request; its reply is compared with the file. */
 struct fuse_req {
     struct shown_file *file;
     uint64_t off;
@@ -25,7 +25,7 @@ struct fuse_req {
 
 static uint8_t image[PIECES * PIECE];
 static struct mapped mapping;
-static struct shown_file *shown; /* has the mapping */
+static struct shown_file *shown; /* the one with the mapping */
 
 /* ---- linked with --wrap ---- */
 
@@ -89,7 +89,7 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 
 /* ---- tests ---- */
 
-/* One handle reads the whole file in order. reads[i]: reads of the file once piece i is answered. */
+/* One handle reads the whole file in order. reads[i]: how often the file had been read when piece i was answered. */
 static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
@@ -107,21 +107,21 @@ static void reads_are(struct shown_file f, const unsigned reads[PIECES])
     handle_close(&all, h);
 }
 
-/* From the second on, one piece ahead, once each; at last the end of the file. */
+/* From the second on, one piece ahead, each once; at last the end of the file. */
 static void test_ahead(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
     reads_are((struct shown_file){.mapped = PIECES}, reads);
 }
 
-/* Each piece once, and none ahead. */
+/* Each piece once, none ahead. */
 static void test_mapped(void)
 {
     static const unsigned reads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     reads_are((struct shown_file){.copied = PIECES}, reads);
 }
 
-/* The first piece in the mapping is read twice; behind the last one reads go ahead again. */
+/* The first piece in the mapping is read twice; after the last one, reading ahead resumes. */
 static void test_mapped_in_part(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/history: what edits changed, the keys that are made of it, bounds, and files that are damaged or planted. */
+/*
+ * edit/history: what edits changed, the keys reconstructed from it, limits, and files that are
+ * damaged or planted.
+ */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -19,7 +22,7 @@
 
 #define FOLDER "state/ggufs/history/"
 
-/* The keys that an undo would restore are these; number 0: the last edit. */
+/* The keys that an undo would restore; number 0: undo the last edit. */
 static int picks(struct history *h, uint64_t number, struct gguf *now, const struct gguf *want,
                  bool fits)
 {
@@ -76,7 +79,7 @@ static void test_pick(void)
     edit(h, t.b, t.c, 1100, 0);
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
     CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, true), 0);
-    /* The undo of the last one, and the undo of that. */
+    /* The undo of the last edit, and the undo of that undo. */
     edit(h, t.c, t.b, 1200, 2);
     CU_ASSERT_EQUAL(picks(h, 0, t.b, t.c, true), 0);
     edit(h, t.b, t.c, 1201, 3);
@@ -89,7 +92,7 @@ static void test_pick(void)
     three_free(&t);
 }
 
-/* What no recorded edit changed stays, where the rest comes back. */
+/* What no recorded edit changed stays; the rest comes back. */
 static void test_foreign(void)
 {
     struct three t;
@@ -121,7 +124,7 @@ static void test_foreign(void)
     three_free(&t);
 }
 
-/* Edits that fail make no row of states, and hide none. */
+/* Failed edits make no state in the list, and hide none. */
 static void test_failed(void)
 {
     struct three t;
@@ -147,14 +150,14 @@ static void test_join(void)
     struct three t;
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
-    edit(h, t.b, t.c, 1009, 0); /* each by a recorder that knows nothing of the ones before */
+    edit(h, t.b, t.c, 1009, 0); /* each by a recorder that knows nothing of the earlier ones */
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.a, true), 0);
     edit(h, t.c, t.b, 1018, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     edit(h, t.b, t.c, 1028, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    /* A clock that went back, and keys that another program wrote. */
+    /* A clock that was set back, and keys written by another program. */
     edit(h, t.c, t.b, 1020, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 3));
     edit(h, t.a, t.b, 1021, 0);
@@ -162,11 +165,11 @@ static void test_join(void)
     three_free(&t);
 }
 
-/* ---- any edits ---- */
+/* ---- random edits ---- */
 
 #define KEYS 9
 
-/* A model's keys: which, in which order, with which values. */
+/* A model's keys, in order, with their values. */
 struct list {
     unsigned n, key[KEYS], value[KEYS];
 };
@@ -187,13 +190,13 @@ static void change_one(struct list *l)
             way = 1;
     if (way == 1 && l->n) {
         l->value[i] = draw(3);
-    } else if (way == 0) { /* one more, anywhere */
+    } else if (way == 0) { /* one more, at any place */
         memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
         memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
         l->key[to] = k;
         l->value[to] = draw(3);
         l->n++;
-    } else if (l->n) { /* one less, or elsewhere */
+    } else if (l->n) { /* one less, or moved */
         k = l->key[i];
         unsigned value = l->value[i];
         memmove(&l->key[i], &l->key[i + 1], (l->n - i - 1) * sizeof(k));
@@ -225,7 +228,7 @@ static struct gguf *model_of(const struct list *l, bool big)
     return g;
 }
 
-/* The program's own keys are not the history's. */
+/* ggufs' own keys do not belong to the history. */
 static void user_keys(struct list *l)
 {
     unsigned n = 0;
@@ -237,7 +240,7 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
-/* A key that the state does not have is named once, however often edits that join it change the key. */
+/* A key that is missing in the state is named once, however often edits that join the state change it. */
 static void test_join_new_key(void)
 {
     struct three t;
@@ -262,7 +265,10 @@ static void test_join_new_key(void)
 
 enum { EDITS = 24 };
 
-/* Rows of edits, each a state of its own or joined, some not written: each state's keys can be made. */
+/*
+ * Series of edits, each a state of its own or joined, some never written: the keys of each state
+ * can be reconstructed.
+ */
 static void random_edits(uint64_t seed)
 {
     struct home x;
@@ -284,13 +290,13 @@ static void random_edits(uint64_t seed)
         bool landed = draw(6);
         int done = recorder_begin(&r, &e, NULL);
         CU_ASSERT_EQUAL(done, edit_keys_id(a) != edit_keys_id(b));
-        if (draw(4)) /* else its outcome stays unknown */
+        if (draw(4)) /* otherwise its outcome stays unknown */
             CU_ASSERT_EQUAL(recorder_end(&r, landed, at, NULL), 0);
         if (done == 1 && r.rec.number > states)
             of[states++] = now;
         if (landed)
             now = then;
-        if (draw(4) == 0) /* another process goes on */
+        if (draw(4) == 0) /* another process continues */
             r = (struct recorder){.h = &x.h};
         gguf_free(a);
         gguf_free(b);
@@ -316,7 +322,7 @@ static void test_random(void)
     }
 }
 
-/* ---- what it costs ---- */
+/* ---- the cost ---- */
 
 static uint64_t size_of(const struct home *x)
 {
@@ -346,8 +352,10 @@ static struct gguf *vocabulary(unsigned words, const char *last)
     return g;
 }
 
-/* Of a large model only what differs, also where a key moved from one end to the other; what is changed
- * again within a state costs nothing. */
+/*
+ * For a large model only the difference is stored, even if a key moved from one end to the other;
+ * changing the same again within a state costs nothing.
+ */
 static void test_small(void)
 {
     struct home x;
@@ -375,7 +383,7 @@ static void test_too_large(void)
     struct three t;
     struct err e = {0};
     struct history *h = three_setup(&t);
-    t.a->kv[1].end += HISTORY_BYTES_MAX; /* as of a longer value, which is not looked at */
+    t.a->kv[1].end += HISTORY_BYTES_MAX; /* as if the value were longer; its bytes are not read */
     uint8_t *head = t.a->head, *large = calloc(1, t.a->head_len + HISTORY_BYTES_MAX);
     CU_ASSERT_PTR_NOT_NULL_FATAL(large);
     memcpy(large, head, t.a->head_len);
@@ -387,7 +395,7 @@ static void test_too_large(void)
     three_free(&t);
 }
 
-/* ---- bounds ---- */
+/* ---- limits ---- */
 
 static void test_keep(void)
 {
@@ -400,7 +408,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 5, 7));
     CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
     CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
-    /* A command that undoes does not have the number of a mount: it drops only the oldest one. */
+    /* An undo from the command line does not know the limit of a mount: it drops only the oldest state. */
     for (unsigned i = 8; i <= 40; i++)
         edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
     h->keep = HISTORY_KEEP_SAME;
@@ -440,7 +448,7 @@ static void test_many(void)
     three_free(&t);
 }
 
-/* What `--history=clear` says of each way in which there is nothing. */
+/* What `--history=clear` says in each case where there is nothing to clear. */
 static void test_clear(void)
 {
     struct three t;
@@ -470,7 +478,7 @@ static void test_clear(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the states were forgotten (--history=clear)"));
     CU_ASSERT_EQUAL(history_pick(h, 4, t.b, &p, &e), -ENOENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "there is no state 4 any more: it was forgotten"));
-    edit(h, t.a, t.b, 1000, 0); /* numbers are not used again */
+    edit(h, t.a, t.b, 1000, 0); /* numbers are not reused */
     CU_ASSERT_TRUE(numbers_are(h, 5, 5));
     CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
     edit(h, t.a, t.b, 2000, 0);
@@ -479,7 +487,7 @@ static void test_clear(void)
     three_free(&t);
 }
 
-/* A state of so many bytes more. */
+/* A state that adds so many bytes. */
 static void grow(struct home *x, const char *model, struct gguf *g, int64_t now, uint64_t bytes)
 {
     struct history h;
@@ -493,14 +501,14 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     big->kv[1].end += bytes;
     r = (struct recorder){.h = &h};
     struct recorded_edit e = {big, g, 0, now};
-    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not ended: as after a kill */
+    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not ended, as after a kill */
     big->head = head;
     free(large);
     gguf_free(big);
     history_close(&h);
 }
 
-/* 256 MiB of all models together; the oldest go, of whatever model, but never the last of one. */
+/* 256 MiB for all models together; the oldest states go, of any model, but never a model's last one. */
 static void test_all_models(void)
 {
     struct three t;
@@ -514,21 +522,21 @@ static void test_all_models(void)
     CU_ASSERT_TRUE(numbers_are(&other, 1, 2));
     grow(&t.x, "/models/m.gguf", t.b, 400, 60 * mib);
     edit(h, t.a, t.b, 700, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 2, 3)); /* the oldest that could go, and then */
+    CU_ASSERT_TRUE(numbers_are(h, 2, 3)); /* the oldest that may go, and what follows */
     CU_ASSERT_TRUE(numbers_are(&other, 2, 2));
     CU_ASSERT_EQUAL(home_files(&t.x), 3);
     history_close(&other);
     three_free(&t);
 }
 
-/* ---- what is not ours, and what is damaged ---- */
+/* ---- foreign and damaged files ---- */
 
 static void in_folder(const struct home *x, char path[96])
 {
     (void)snprintf(path, 96, FOLDER "%s", x->h.name);
 }
 
-/* What has the file's name and is no file of ours is not read, nor written. */
+/* Anything with the file's name that is not a file of ours is neither read nor written. */
 static void test_planted(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -554,7 +562,7 @@ static void test_planted(void)
     }
 }
 
-/* A file of another model that has come to this one's name, whole. */
+/* The complete history of another model under this one's name. */
 static void test_of_another(void)
 {
     struct three t;
@@ -570,7 +578,7 @@ static void test_of_another(void)
     three_free(&t);
 }
 
-/* Any bit that is another one is noticed, but for those that stand for nothing; and any end. */
+/* Every flipped bit is noticed, except in bytes without meaning; so is every truncation. */
 static void test_damage(void)
 {
     struct three t;
@@ -601,7 +609,7 @@ static void test_damage(void)
     three_free(&t);
 }
 
-/* A byte of the last state is another one: the line says so, and the next edit goes on with its number. */
+/* A byte of the last state is flipped: the line says so, and the next edit goes on with its number. */
 static void test_damaged(void)
 {
     struct three t;
@@ -629,7 +637,7 @@ static void test_damaged(void)
     three_free(&t);
 }
 
-/* Sums that are right do not make facts right: what comes out is parsed. */
+/* Valid checksums do not make the content valid: the result is parsed. */
 static void test_not_keys(void)
 {
     struct three t;
@@ -654,7 +662,7 @@ static int no_lock(const struct sys *s, int fd, int how)
     return how == LOCK_UN ? 0 : -ENOLCK;
 }
 
-/* A folder that cannot be locked: nothing is kept in it. */
+/* If the directory cannot be locked, nothing is kept in it. */
 static void test_no_lock(void)
 {
     struct three t;
@@ -734,7 +742,7 @@ static void test_describe(void)
     gguf_free(d);
 }
 
-/* ---- where it is ---- */
+/* ---- its location ---- */
 
 static void home_is(const char *state_home, const char *home, const char *want)
 {
@@ -764,7 +772,10 @@ static void test_home(void)
     home_is(NULL, NULL, NULL);
 }
 
-/* The folder, and what is above it up to the state folder, are made for the user alone, and used only if they are. */
+/*
+ * The directory, and those above it up to the state directory, are made for the user alone, and
+ * used only if they are.
+ */
 static void test_folder(void)
 {
     static const struct {
@@ -801,7 +812,7 @@ static void test_folder(void)
     three_free(&t);
 }
 
-/* A link or a file in the place of one of our folders is not followed. */
+/* A link or a file in place of one of our directories is not followed. */
 static void test_links(void)
 {
     static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
@@ -826,7 +837,7 @@ static void test_links(void)
     }
 }
 
-/* A home that is missing is made as far as it can be; one that is no folder is refused. Any call may fail. */
+/* A missing home is created as far as possible; one that is not a directory is refused. Any call may fail. */
 static void test_missing(void)
 {
     unsigned n = 1;
@@ -862,7 +873,7 @@ static int remove_one(void *arg, const char *name)
     return unlinkat(*(int *)arg, name, 0);
 }
 
-/* What `rm -r` of the folder of all histories does. */
+/* As `rm -r` of the directory of all histories. */
 static void remove_folder(void *arg)
 {
     const struct home *x = arg;
@@ -874,7 +885,10 @@ static void remove_folder(void *arg)
     CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs", AT_REMOVEDIR), 0);
 }
 
-/* The folder goes while it is open: the next edit makes it anew, also one that would have joined a state. */
+/*
+ * The directory is removed while it is open: the next edit creates it again, even one that would
+ * have joined a state.
+ */
 static void test_folder_removed(void)
 {
     for (int64_t later = 1; later <= 1000; later += 999) {
@@ -896,7 +910,7 @@ static void test_folder_removed(void)
     }
 }
 
-/* It goes between the look for it and the lock, and while the file is written. */
+/* The directory is removed between the lookup and the lock, and while the file is written. */
 static void test_folder_removed_meanwhile(void)
 {
     struct three t;
@@ -922,31 +936,31 @@ static void test_folder_removed_meanwhile(void)
 static CU_TestInfo tests[] = {
     {"which state an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
-    {"edits that failed are no states", test_failed},
+    {"failed edits are not states", test_failed},
     {"edits that join a state", test_join},
     {"a new key that is changed again", test_join_new_key},
-    {"any edits: the keys of each state", test_random},
-    {"what differs is stored, and once", test_small},
-    {"an edit over the bound is refused", test_too_large},
+    {"random edits: the keys of each state", test_random},
+    {"only the difference is stored, and once", test_small},
+    {"an edit over the limit is refused", test_too_large},
     {"the last N states of a model are kept", test_keep},
     {"a clock that goes back", test_clock},
-    {"thousands of edits keep to the bounds", test_many},
+    {"thousands of edits stay within the limits", test_many},
     {"cleared, and numbers go on", test_clear},
-    {"all models together stay within the bound", test_all_models},
+    {"all models together stay within the limit", test_all_models},
     {"planted objects are not used", test_planted},
     {"a history of another model is refused", test_of_another},
     {"every damaged bit is noticed", test_damage},
     {"a history that is damaged", test_damaged},
     {"facts that are not keys", test_not_keys},
-    {"a folder that cannot be locked", test_no_lock},
+    {"a directory that cannot be locked", test_no_lock},
     {"a history as text", test_text},
     {"differences in words", test_describe},
-    {"the folder of a user's state", test_home},
-    {"the folder is the user's alone", test_folder},
-    {"links in the place of our folders are not followed", test_links},
-    {"a home that is missing", test_missing},
-    {"a folder that is removed while it is open", test_folder_removed},
-    {"a folder that is removed meanwhile", test_folder_removed_meanwhile},
+    {"the directory of a user's state", test_home},
+    {"the directory is private to the user", test_folder},
+    {"links in place of our directories are not followed", test_links},
+    {"a missing home", test_missing},
+    {"a directory that is removed while it is open", test_folder_removed},
+    {"a directory that is removed meanwhile", test_folder_removed_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits and undos with their history while every system call and every allocation fails in turn, and
- * while the process or the power goes away at each call: an undo is of the last edit that is in the
- * file, or it is refused, and all states are whole. By one thread, and as a daemon does it, by a
- * job beside the one that writes.
+ * Edits and undos with their history while every system call and every allocation fails in turn,
+ * and while the process or the power goes away at each call: an undo is of the last edit in the
+ * file, or it is refused, and all states are whole. Run by one thread, and as a daemon does it,
+ * with a job beside the writing thread.
  */
 #include "cu_main.h"
 
@@ -26,7 +26,7 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* What the edit under test is, after one that was made and recorded without faults. */
+/* What the edit under test does; a first edit was recorded before it without faults. */
 enum kind { NEW_STATE, JOINED, UNDO, KINDS };
 
 struct way {
@@ -44,7 +44,7 @@ static const struct way ways[] = {{EDIT_COPY, false, false},
 
 /* ---- calls of two threads, one at a time ---- */
 
-static pthread_mutex_t one_call = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* list() calls others */
+static pthread_mutex_t one_call = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* for list() */
 static const struct sys *behind;
 
 #define IN_TURN(type, name, params, ...)                 \
@@ -82,7 +82,7 @@ IN_TURN(int, unlinkat, (SYS, int dir, const char *name), dir, name)
 IN_TURN(int, mkdirat, (SYS, int dir, const char *name, mode_t mode), dir, name, mode)
 IN_TURN(int, list, (SYS, int dir, int (*fn)(void *, const char *), void *arg), dir, fn, arg)
 
-/* What this edit does not call is not in it. */
+/* Calls that this edit does not make are not wrapped. */
 static const struct sys in_turn = {.openat = turn_openat,
                                    .close = turn_close,
                                    .pread = turn_pread,
@@ -110,7 +110,7 @@ static const struct sys in_turn = {.openat = turn_openat,
 struct world {
     struct fixture x;
     struct home home;
-    struct gguf *keys[3]; /* at first, after the first edit, and after the second */
+    struct gguf *keys[3]; /* initially, after the first edit, and after the second */
     int64_t begin;        /* when the first edit was made */
 };
 
@@ -127,7 +127,7 @@ static struct gguf *present(const struct world *w)
 
 static void plan_text(const struct gguf *g, enum edit_strategy s, char letter, struct edit *d)
 {
-    static uint8_t none[1 << 16]; /* the image is not asked for */
+    static uint8_t none[1 << 16]; /* the image is not read */
     make_edit(d, g, none, sizeof(none), s, letter, 50);
 }
 
@@ -141,11 +141,11 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
-/* Of allocations: the one that fails, or 0; and whether it did. */
+/* The number of the allocation that fails, or 0; and whether it did. */
 static unsigned alloc_fails;
 static bool alloc_failed;
 
-/* One edit with its history; the commit's result. It goes on without a state, as the daemon does. */
+/* One edit with its history; returns the commit's result. Without a state it goes on, as the daemon does. */
 static int record(struct recorder *r, struct edit_file *f, struct edit *d, struct gguf *g,
                   int64_t now, bool undo)
 {
@@ -164,7 +164,7 @@ static void on_ready(void *job)
     history_job_wait(job);
 }
 
-/* The same with a job, which has the time of the clock. */
+/* The same with a job, which uses the real clock. */
 static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *before, bool undo)
 {
     const struct logger log = {0};
@@ -228,7 +228,7 @@ static void world_free(struct world *w)
     teardown(&w->x);
 }
 
-/* The edit under test, by other calls than the world's. */
+/* The edit under test, with system calls other than the world's. */
 static int run(struct world *w, const struct way *way, enum kind kind, const struct sys *sys)
 {
     const struct timespec t = {0};
@@ -257,7 +257,7 @@ static int run(struct world *w, const struct way *way, enum kind kind, const str
     return done;
 }
 
-/* One more edit, and nothing of an earlier one is left, neither beside the model nor in the history. */
+/* After one more edit nothing of an earlier one is left, neither beside the model nor in the history. */
 static void check_rest(struct world *w, struct gguf *now)
 {
     CU_ASSERT_EQUAL(files(&w->x), 1);
@@ -270,7 +270,7 @@ static void check_rest(struct world *w, struct gguf *now)
     history_file_free(&f);
 }
 
-/* What an undo of what is there now would restore: of the first edit, of the second, or neither. */
+/* The edit that an undo would now take back: the first, the second, or neither. */
 static void check(struct world *w, const struct way *way, enum kind kind, bool may_refuse,
                   const char *what)
 {
@@ -285,8 +285,10 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
     CU_ASSERT_TRUE(landed || same_keys(now, w->keys[1]));
     int r = history_pick(&w->home.h, 0, now, &p, &e);
     const struct gguf *want = landed && kind != JOINED ? w->keys[1] : w->keys[0];
-    /* Where the state to join could not be looked at, the edit got one of its own; by the clock, also
-     * where the test was held up. */
+    /*
+     * If the state to join could not be examined, the edit got one of its own; with the real clock,
+     * also if the test was delayed.
+     */
     bool own = (may_refuse || way->job) && kind == JOINED && landed;
     bool good = r == 0
                     ? p.fits && (same_keys(p.keys, want) || (own && same_keys(p.keys, w->keys[1])))
@@ -295,7 +297,7 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
         (void)printf("\n%s, kind %d: %s: %d %s\n", what, kind, landed ? "new" : "old", r, e.msg);
     CU_ASSERT_TRUE(good);
     history_pick_free(&p);
-    /* By number it works in any case. */
+    /* By number it always works. */
     CU_ASSERT_EQUAL(history_pick(&w->home.h, 1, now, &p, &e), 0);
     CU_ASSERT_TRUE(same_keys(p.keys, w->keys[0]));
     history_pick_free(&p);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/history_job.h: a state folder that hangs, and none at all. Edits go on, and it is logged once. */
+/*
+ * edit/history_job.h: a state directory that hangs, or does not exist. Edits go on, and it is
+ * logged once.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -28,7 +31,7 @@ static void take_line(int priority, const char *line)
 
 static const struct logger into = {.line = take_line};
 
-/* How often the log has these words. */
+/* How often the log contains these words. */
 static unsigned times(const char *words)
 {
     unsigned n = 0;
@@ -69,7 +72,7 @@ static unsigned entries(const char *folder)
     return n;
 }
 
-/* The folder can be locked once for each time that this is posted. */
+/* The directory can be locked once each time this is posted. */
 static sem_t answers;
 
 static int lock_slowly(const struct sys *s, int fd, int how)
@@ -80,7 +83,7 @@ static int lock_slowly(const struct sys *s, int fd, int how)
     return sys_libc.flock(&sys_libc, fd, how);
 }
 
-/* A job whose state folder hangs. */
+/* A job whose state directory hangs. */
 static struct history_job *begin_hanging(struct home *x, struct faultsys *fs)
 {
     char state[80];
@@ -101,7 +104,7 @@ static void wait_for_states(struct history_job *k)
     history_close(&h);
 }
 
-/* The state is there before the edit waits for it, however busy the machine is. */
+/* The state has been kept before the edit waits for it, however busy the machine is. */
 static void edit_when_kept(struct history_job *k, struct snapshot *before, struct snapshot *after)
 {
     history_job_begin(k, before, after, 0);
@@ -110,7 +113,7 @@ static void edit_when_kept(struct history_job *k, struct snapshot *before, struc
     history_job_end(k, true);
 }
 
-/* The folder hangs no longer, and what was asked for is there. */
+/* The directory no longer hangs, and the requested state is there. */
 static void go_on(struct history_job *k)
 {
     for (unsigned i = 0; i < 100; i++)
@@ -118,7 +121,7 @@ static void go_on(struct history_job *k)
     wait_for_states(k);
 }
 
-/* An edit waits for a state once; the next ones do not, until it is there. */
+/* An edit waits for a state once; the next ones do not wait until it is there. */
 static void test_hangs(void)
 {
     struct home x;
@@ -138,9 +141,9 @@ static void test_hangs(void)
     CU_ASSERT_EQUAL(home_files(&x), 1);
     edit_when_kept(k, two, three);
     CU_ASSERT_EQUAL(times("\n"), 1);
-    /* A request for the states finds what has become of the edit. */
+    /* A request for the states learns the outcome of the edit. */
     CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
-    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are edits in a row */
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are consecutive edits */
     CU_ASSERT_EQUAL(history_load(&h, &f, NULL), 0);
     CU_ASSERT_EQUAL(f.state[0].rec.before, edit_keys_id(snapshot_own(one)));
     CU_ASSERT_EQUAL(f.state[0].rec.landed, edit_keys_id(snapshot_own(three)));
@@ -154,7 +157,7 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* It hangs while the model is closed: nothing waits for it for long, and nothing is lost of it in the end. */
+/* It hangs while the model is closed: nothing waits long for it, and nothing is lost in the end. */
 static void test_closed(void)
 {
     struct home x;
@@ -171,7 +174,7 @@ static void test_closed(void)
         (void)sem_post(&answers);
     while (home_files(&x) == 0 || entries("/proc/self/task") > threads)
         when_sleep(1);
-    struct pool_job last; /* by the pool's lock a sanitizer sees that the other thread has ended */
+    struct pool_job last; /* the pool's lock shows a sanitizer that the other thread has ended */
     CU_ASSERT_EQUAL_FATAL(pool_join(&last, NULL), 0);
     pool_leave(&last);
     CU_ASSERT_EQUAL(home_files(&x), 1);
@@ -179,7 +182,7 @@ static void test_closed(void)
     home_teardown(&x);
 }
 
-/* Nowhere to keep anything: said once, and only of an edit that changes keys. */
+/* With nowhere to keep anything, it is logged once, and only for an edit that changes keys. */
 static void test_no_home(void)
 {
     struct history_job *k = NULL;
@@ -189,7 +192,7 @@ static void test_no_home(void)
     logged[0] = '\0';
     (void)unsetenv("XDG_STATE_HOME");
     (void)unsetenv("HOME");
-    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root has a folder in any case */
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root always has a directory */
     int r = history_job_make("/models/m.gguf", 20, &sys_libc, &into, &k);
     CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
     CU_ASSERT_EQUAL_FATAL(r, 0);
@@ -215,7 +218,7 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-/* All is written: neither a thread of its own nor the folder stays, and the next edits are kept as ever. */
+/* When all is written, neither a thread nor the directory stays open, and the next edits are kept as before. */
 static void test_rests(void)
 {
     struct home x;
@@ -224,7 +227,7 @@ static void test_rests(void)
     (void)setenv("XDG_STATE_HOME", x.path, 1);
     logged[0] = '\0';
     struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
-    struct thread first; /* with which a sanitizer begins one of its own */
+    struct thread first; /* with which a sanitizer starts its own background thread */
     CU_ASSERT_EQUAL_FATAL(thread_start(&first, do_nothing, NULL), 0);
     thread_join(&first);
     unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
@@ -239,7 +242,7 @@ static void test_rests(void)
         when_sleep(1);
     CU_ASSERT_EQUAL(times("\n"), 0);
     CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
-    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are edits in a row */
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are consecutive edits */
     history_close(&h);
     history_job_close(k);
     snapshot_unref(one);
@@ -249,9 +252,9 @@ static void test_rests(void)
 
 static CU_TestInfo tests[] = {
     {"all is written", test_rests},
-    {"a state folder that hangs", test_hangs},
-    {"one that hangs while the model is closed", test_closed},
-    {"no state folder", test_no_home},
+    {"a state directory that hangs", test_hangs},
+    {"it hangs while the model is closed", test_closed},
+    {"no state directory", test_no_home},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* model/image.h: segments put together, read in every piece, what is missing, what is refused. */
+/*
+ * model/image.h: images composed of segments, read in pieces of every size; what is missing; what
+ * is refused.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,7 +27,7 @@ struct model {
     struct store *store;
 };
 
-/* spaces: of a reserve between the keys, of a file that nobody padded with zeros; -1: it has none. */
+/* spaces: the length of a reserve between the keys, in a file that was not padded with zeros; -1: no reserve. */
 static struct model open_spaced(bool big, size_t missing, int spaces)
 {
     struct model m = {0};
@@ -70,7 +73,7 @@ static void close_model(struct model *m)
     parsed_free(&m->p);
 }
 
-/* The image's bytes are these, from every offset, in pieces of several sizes. */
+/* The image has these bytes, read from every offset in pieces of several sizes. */
 static void is(const struct image *im, const struct store *s, const uint8_t *want, size_t n)
 {
     uint8_t got[4096];
@@ -109,7 +112,7 @@ static void test_model(void)
     }
 }
 
-/* What is shown of a model with a reserve is the model without one. */
+/* A model with a reserve is shown without it. */
 static void test_reserve(void)
 {
     struct model want[2] = {open_model(false, 0), open_model(true, 0)};
@@ -150,7 +153,7 @@ static void test_reserve_alone(void)
     parsed_free(&want);
 }
 
-/* Of a file that is not there to its end. */
+/* A file that is not complete. */
 static void test_missing(void)
 {
     struct model m = open_model(false, 70);
@@ -186,7 +189,7 @@ static void test_values(void)
         image_add_values(im, 1, &form_f16);
         image_add_values(im, 2, &form_stored);
         CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
-        /* What is stored in that form already is a range of the tensor, to be read in place. */
+        /* Values already stored in that form are a range of the tensor, to be read in place. */
         CU_ASSERT_EQUAL(im->seg[1].from, big ? IMAGE_VALUES : IMAGE_TENSOR);
         CU_ASSERT_EQUAL(im->seg[2].from, IMAGE_VALUES);
         is(im, m.store, want, sizeof(want));
@@ -257,7 +260,7 @@ static void test_refused(void)
     image_add_zeros(im, 1);
     CU_ASSERT_EQUAL(im->size, INT64_MAX);
     CU_ASSERT_EQUAL(end_of(im), -EFBIG);
-    /* A range behind the end of its file is missing. */
+    /* A range beyond the end of its file is missing. */
     im = image_new(NULL);
     image_add_file(im, image_file(im, source_mem("abc", 3)), 2, 4);
     CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
@@ -268,7 +271,7 @@ static void test_refused(void)
     close_model(&m);
 }
 
-/* Many segments: the one that holds a byte is found by halving. */
+/* Many segments: the one that holds a byte is found by bisection. */
 static void test_many(void)
 {
     static const uint8_t bytes[256] = {1, 2, 3};

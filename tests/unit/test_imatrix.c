@@ -10,7 +10,7 @@
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
-/* Parse what was built; NULL: it was refused, and the line has `why` in it. */
+/* Parse what was built. NULL: it was refused, with `why` in the line. */
 static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 {
     const struct source s = source_mem(bytes, n);
@@ -42,7 +42,7 @@ static struct imatrix *finish(struct build *b, const char *why)
     size_t n;
     uint8_t *image = build_finish(b, &n);
     struct imatrix *m = parse(image, n, why);
-    if (!why) /* every shorter file is refused, or is none */
+    if (!why) /* every shorter file is refused, or is not a matrix */
         for (size_t i = 0; i < n - 31; i++) {
             const struct source s = source_mem(image, i);
             struct imatrix *part = NULL;
@@ -90,7 +90,7 @@ static void test_gguf_refused(void)
     struct build b;
     for (size_t i = 0; i < 5; i++) {
         const float sums[4] = {1, 2, 3, bad[i]};
-        const bool fine = i == 4; /* 2^63 is a number as others */
+        const bool fine = i == 4; /* 2^63 is a number like any other */
         build_init(&b, 3, false);
         add(&b, "a.in_sum2", 4, good);
         add(&b, "a.counts", 1, &bad[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/journal: torn models are finished, journals that were not written to their end are dropped, what does not
- * fit is left alone, who may read a journal, and when an edit goes that way.
+ * edit/journal: torn models are finished, incomplete journals are dropped, journals that do not fit
+ * are left alone; who may read a journal; when an edit uses one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +25,12 @@
 #define U JOURNAL_UNIT
 enum { FIXED = 56, ROW = 32, NAME_LEN = sizeof(NAME) - 1 };
 
-/* A model, an edit of it in place that is in the journal, and nothing of it in the model. */
+/* A model, an in-place edit of it that is in the journal, and none of it applied to the model. */
 struct work {
     struct fixture x;
     struct edit d;
     uint8_t *journal;
-    size_t n, rest, table; /* bytes of it, and where its rows and its table begin */
+    size_t n, rest, table; /* its size, and where its rows and its table begin */
 };
 
 static void begin(struct work *w, unsigned what)
@@ -60,7 +60,7 @@ static void seal(struct work *w)
             xxh64(xxh64(0, w->journal, 48), w->journal + w->rest, w->table - w->rest), false);
 }
 
-/* What edit_recover() makes of the journal. */
+/* What edit_recover() does with the journal. */
 static int recover(const struct work *w, struct edit_recovered *found)
 {
     struct err e = {0};
@@ -79,9 +79,9 @@ static uint32_t draw(void)
     return (uint32_t)(state >> 33);
 }
 
-/* ---- what fits ---- */
+/* ---- journals that fit ---- */
 
-/* Each sector old or new, by lot; what was not there before is zero, new or missing. */
+/* Each sector old or new at random; what is new in the file is zero, new or missing. */
 static void tear(const struct work *w)
 {
     size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
@@ -117,7 +117,7 @@ static void test_torn(void)
         CU_ASSERT_TRUE(found.finished);
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         CU_ASSERT_EQUAL(files(&w.x), 1);
-        /* Once more, although all is done: the journal is dropped. */
+        /* Again, although everything is done: the journal is dropped. */
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
         CU_ASSERT_FALSE(found.finished);
@@ -127,7 +127,7 @@ static void test_torn(void)
     }
 }
 
-/* What seems to be done is not dropped before it is on the disk. */
+/* What looks done is synced before the journal is dropped. */
 static void test_done_is_synced(void)
 {
     struct work w;
@@ -149,12 +149,11 @@ static void test_done_is_synced(void)
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         edit_file_close(&f);
     }
-    CU_ASSERT_EQUAL(failed,
-                    2); /* of the journal and of the folder; the model's is tried once more */
+    CU_ASSERT_EQUAL(failed, 2); /* of the journal and the directory; the model's is tried again */
     end(&w);
 }
 
-/* ---- what was not written to its end ---- */
+/* ---- incomplete journals ---- */
 
 static void damage(unsigned what)
 {
@@ -165,7 +164,7 @@ static void damage(unsigned what)
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
         if (i >= 100 && i % 4) /* in its head and the table's beginning */
             at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % FIXED;
-        at %= w.n; /* the table may be the end of it */
+        at %= w.n; /* the table may be its last part */
         uint8_t was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
@@ -196,7 +195,7 @@ static int no_unlink(const struct sys *s, int dir, const char *name)
     return -EIO;
 }
 
-/* The name of the journal of a refused edit stays: the edit is not made later, or the line says that it may be. */
+/* A refused edit whose journal keeps its name is not made later, or the line says that it may be. */
 static void test_refused(void)
 {
     unsigned said = 0, synced = 0;
@@ -226,7 +225,7 @@ static void test_refused(void)
         teardown(&x);
     }
     CU_ASSERT_TRUE(said >= 2);
-    CU_ASSERT_TRUE(synced >= 2); /* of the journal and of its folder */
+    CU_ASSERT_TRUE(synced >= 2); /* of the journal and its directory */
 }
 
 static unsigned writes_left;
@@ -240,7 +239,7 @@ static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, 
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
 
-/* The model is written in part: it is the file that it was, whatever its size and time are now. */
+/* The model is partly written: it still counts as the same file, whatever its size and time are now. */
 static void test_unfinished(void)
 {
     static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
@@ -271,7 +270,7 @@ static void test_unfinished(void)
 
 /* ---- the log that becomes the journal ---- */
 
-/* Whole units stay where they are in the log; the journal has new bytes of its own for the others. */
+/* Whole units stay where they are in the log; the journal stores the others itself. */
 static void test_lent(void)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT, again = JOURNAL_INIT;
@@ -301,7 +300,7 @@ static void test_lent(void)
     end(&w);
 }
 
-/* Where a file without a name cannot get one, and where the draft was a journal before. */
+/* A file without a name that cannot get one, and a draft that already was a journal. */
 static void test_not_lent(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -328,9 +327,9 @@ static void test_not_lent(void)
     }
 }
 
-/* ---- what does not fit ---- */
+/* ---- journals that do not fit ---- */
 
-/* What a journal is for the model: 0 and its state, or -ESTALE with this line. */
+/* How a journal relates to the model: 0 and its state, or -ESTALE with this line. */
 static void loads(const struct fixture *x, int want, enum journal_state state, const char *line)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
@@ -348,7 +347,7 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it names another file";
 
-/* A field of the head, or from REST on of the rows, with a sum that is right. line NULL: it is void then. */
+/* A field of the head, or from REST on of the rows, with a valid checksum. line NULL: the journal is then void. */
 enum { REST = 1000 };
 static const struct field {
     size_t at, width;
@@ -369,7 +368,7 @@ static const struct field {
     {REST + 16, 8, 65537, outside},
     {REST + 16, 8, 1 << 20, outside},
     {REST + 16, 8, (uint64_t)-65536, outside},
-    {REST + 24, 8, 1, NULL}, /* the sum of a row */
+    {REST + 24, 8, 1, NULL}, /* the checksum of a row */
     {8, 4, NAME_LEN - 1, NULL},
     {8, 4, UINT32_MAX, NULL},
     {32, 8, 0, NULL},
@@ -413,7 +412,7 @@ static void test_fields(void)
     w.journal[w.table - 1] ^= 1;
     seal(&w);
     put_file(w.x.dir, JOURNAL, w.journal, w.n);
-    /* A model with a sector that is neither. */
+    /* A model with a sector that is neither old nor new. */
     w.x.old[20000] ^= 1;
     put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
     loads(&w.x, -ESTALE, 0, "neither the old nor the new");
@@ -421,8 +420,7 @@ static void test_fields(void)
     end(&w);
 }
 
-/* Rows of a journal that is whole: sizes of the model before, after and now; the journal's bytes are more by
- * `longer`. */
+/* Rows of a complete journal: the model's sizes before, after and now; the journal has `longer` more bytes. */
 struct head {
     uint64_t before, after, size;
     struct {
@@ -433,7 +431,7 @@ struct head {
 };
 
 static const struct head heads[] = {
-    /* Whole units, but at the end of the model; in order, and apart. */
+    /* Whole units, except at the end of the model; in order, with gaps. */
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, U}}, 0, ""},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, 3 * U + 100}}, 0, ""},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{2 * U, U + 100}}, 0, ""},
@@ -456,7 +454,7 @@ static const struct head heads[] = {
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* nothing */
-    /* What the model did not have before is there, and begins where that ended, or before. */
+    /* What was not in the model before is in the journal, beginning at its old end or earlier. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, U}, {U, U + 20}}, 0, ""},
@@ -470,7 +468,7 @@ static const struct head heads[] = {
     {2 * U + 1, 2 * U, 2 * U, {{0, U}}, 0, outside},
     {INT64_MAX, INT64_MAX, U, {{0, U}}, 0, sized},
     {UINT64_MAX / 2 + 1, UINT64_MAX / 2 + 1, U, {{0, U}}, 0, outside},
-    /* The size that the model has now. */
+    /* The current size of the model. */
     {2 * U, 2 * U + 20, 2 * U + 20, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U + 7, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U - 1, {{2 * U, 20}}, 0, sized},
@@ -481,7 +479,7 @@ static const struct head heads[] = {
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
 };
 
-/* Of a model of zeros, whose new bytes are ones. */
+/* For a model of zeros, whose new bytes are ones. */
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];
@@ -539,7 +537,7 @@ static void test_heads(void)
     teardown(&x);
 }
 
-/* A file that is no journal, or not one that this program knows; `size` bytes, the rest a hole. */
+/* A file that is not a journal, or not a kind known to this program; `size` bytes, the rest a hole. */
 static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
                      const char *line)
 {
@@ -567,7 +565,7 @@ static void test_others(void)
     teardown(&x);
 }
 
-/* ---- when it is done in place ---- */
+/* ---- when an edit is made in place ---- */
 
 /* A sparse model with one tensor of I8. */
 static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
@@ -609,7 +607,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     log_unref(d);
 }
 
-/* How it is to be written, and for how many bytes there must be room. */
+/* How the edit would be written, and how much room it needs. */
 static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_strategy s, uint64_t n,
                       enum edit_strategy want, uint64_t needed)
 {
@@ -619,7 +617,7 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     enum edit_strategy got = EDIT_AUTO;
     struct edit_disk disk = {.clone = clone, .used = g->file_size};
     begin_bytes(g, &o, n, &c, &p);
-    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* it was not asked yet */
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* it was not probed yet */
     CU_ASSERT_EQUAL(got, want);
     disk.known = true;
     disk.free = needed + ((uint64_t)1 << 20);
@@ -659,7 +657,7 @@ static void test_bounds(void)
     teardown(&x);
 }
 
-/* The journal's bytes are laid over a mapping as far as that goes, and nothing behind it. */
+/* The journal's bytes overlay a mapping up to its end, and nothing beyond it. */
 static void test_mapped(void)
 {
     enum { SIZE = 2 * U };
@@ -689,7 +687,7 @@ static void test_mapped(void)
 
 /* ---- who may read it ---- */
 
-/* Who may read the model may read the journal; its owner alone may write it. */
+/* Those allowed to read the model may read the journal; only its owner may write it. */
 static void test_mode(void)
 {
     static const mode_t modes[][2] = {{0644, 0644}, {0777, 0644},  {0400, 0600},
@@ -731,8 +729,10 @@ static void put_acl(int fd, const char *name)
         (void)printf("(no ACLs here) ");
 }
 
-/* No ACL gives access to a journal, neither the folder's nor, in part, that of the model. It is a file of its own, or
- * a log. */
+/*
+ * No ACL gives access to a journal, neither the directory's nor part of the model's. The journal is
+ * a separate file or a log.
+ */
 static void test_acl(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -760,7 +760,7 @@ static void test_acl(void)
     }
 }
 
-/* Where a call fails that access depends on, only the journal's owner has any. */
+/* If a call that access depends on fails, only the journal's owner has access. */
 static void test_cannot_be_given(void)
 {
     static const mode_t modes[] = {0644, 0640, 0604};
@@ -789,7 +789,7 @@ static void test_cannot_be_given(void)
         }
 }
 
-/* ---- an edit of a model that has one ---- */
+/* ---- an edit of a model that has a journal ---- */
 
 static int truncateat(const struct fixture *x, off_t n)
 {
@@ -806,14 +806,14 @@ static void test_commit(void)
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
     make_edit(&other, x.g, x.old, x.old_n, EDIT_INPLACE, 'm', 10);
-    /* One that is not done. */
+    /* One that is not finished. */
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(files(&x), 2);
-    /* One that a backup by hard links has, too. */
+    /* One with a second name, from a backup by hard links. */
     CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_STRING_EQUAL(e.msg,
@@ -832,7 +832,7 @@ static void test_commit(void)
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(unlinkat(x.dir, "away", 0), 0);
-    /* One that was not written to its end is removed. */
+    /* An incomplete one is removed. */
     CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(truncateat(&x, 100), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);
@@ -846,16 +846,16 @@ static void test_commit(void)
 
 static CU_TestInfo tests[] = {
     {"a refused edit whose journal cannot be removed", test_refused},
-    {"a model that is written in part", test_unfinished},
+    {"a partly written model", test_unfinished},
     {"a torn model is finished, and read as finished", test_torn},
     {"what is done is on the disk before the journal goes", test_done_is_synced},
     {"a journal that is cut or damaged", test_void},
     {"a log that becomes the journal", test_lent},
     {"a log that cannot", test_not_lent},
-    {"what a journal may hold", test_fields},
-    {"rows that are taken, and those that are not", test_heads},
-    {"files that are no journals", test_others},
-    {"how much is changed in place", test_bounds},
+    {"what a journal may contain", test_fields},
+    {"rows that are accepted, and rows that are not", test_heads},
+    {"files that are not journals", test_others},
+    {"when an edit is made in place", test_bounds},
     {"a journal over a mapping", test_mapped},
     {"the mode of a journal", test_mode},
     {"ACLs give no access to a journal", test_acl},

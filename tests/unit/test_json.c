@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/json: what json_value() writes, read by another reader (cJSON). */
+/* text/json: the output of json_value(), read by another parser (cJSON). */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static cJSON *read_back(uint32_t type, struct buf *payload)
     struct gguf_value v = gguf_value_at(&v3, type, payload->data);
     json_value(&out, &v);
     CU_ASSERT_EQUAL_FATAL(buf_error(&out), 0);
-    for (size_t i = 0; i < out.len; i++) /* nothing that a terminal obeys */
+    for (size_t i = 0; i < out.len; i++) /* nothing that a terminal would interpret */
         CU_ASSERT_TRUE_FATAL(out.data[i] >= 0x20 && utf8_hidden(out.data + i, out.len - i) == 0);
     const char *end = NULL;
     cJSON *json = cJSON_ParseWithLengthOpts((const char *)out.data, out.len, &end, 0);
@@ -36,7 +36,7 @@ static void put_string(struct buf *b, const char *s, size_t n)
     buf_add(b, s, n);
 }
 
-/* Every character of the first plane but NUL and surrogates, and some above, in one string. */
+/* Every character of the first plane except NUL and surrogates, and some above, in one string. */
 static void test_every_character(void)
 {
     struct buf text = BUF_INIT, payload = BUF_INIT;

@@ -50,7 +50,7 @@ static void test_unknown(void)
 {
     CU_ASSERT_PTR_NULL(find("my.key"));
     CU_ASSERT_PTR_NULL(find("general"));
-    CU_ASSERT_PTR_NULL(find("general.block_count")); /* general is no architecture */
+    CU_ASSERT_PTR_NULL(find("general.block_count")); /* "general" is not an architecture */
     CU_ASSERT_PTR_NULL(find("tokenizer.vocab_size"));
     CU_ASSERT_PTR_NULL(find("llama.context_length.x"));
     CU_ASSERT_PTR_NULL(find("llama.context_lengt"));
@@ -145,7 +145,7 @@ static void test_length(void)
     memset(key, 'k', KEY_MAX + 1);
     CU_ASSERT_TRUE(key_valid(key, KEY_MAX));
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1));
-    /* Longer ones are not standardized, whatever they begin with. */
+    /* Longer ones are not standardized, whatever their beginning. */
     (void)memcpy(key, "tokenizer.chat_template.", 24);
     CU_ASSERT_PTR_NOT_NULL(key_find(key, KEY_MAX));
     CU_ASSERT_PTR_NULL(key_find(key, KEY_MAX + 1));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Trees of which many are open at the same time: editing begins with the first edit, a tree that is
- * not used can be closed and opened again, log lines have the model's label.
+ * Many trees open at the same time: editing begins with the first edit, an unused tree can be
+ * closed and reopened, log lines have the model's label.
  */
 #include "cu_main.h"
 
@@ -120,7 +120,7 @@ static void test_what_begins(void)
         const struct tree_image m = {.t = t};
         struct tree_file *f = NULL;
         CU_ASSERT_EQUAL(do_sync(t), 0);
-        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* what it is already */
+        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* the type that it already has */
         CU_ASSERT_FALSE(locked(&p));
         if (i == 0)
             CU_ASSERT_EQUAL(do_unlink(t, "no.such"), -ENOENT);
@@ -140,7 +140,7 @@ static void test_what_begins(void)
         (void)tree_release(f);
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);
-        if (i == 3) { /* back */
+        if (i == 3) { /* renamed back */
             t = image_tree(p.model, &early);
             CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0);
             CU_ASSERT_EQUAL(tree_finish(t), 0);
@@ -150,7 +150,7 @@ static void test_what_begins(void)
     drop_place(&p);
 }
 
-/* While another process has the lock, edits are refused, and reads go on. */
+/* While another process holds the lock, edits are refused, and reads go on. */
 static void test_busy(void)
 {
     struct place p = new_place("one");
@@ -170,8 +170,10 @@ static void test_busy(void)
     drop_place(&p);
 }
 
-/* A model that is not the one that was opened is not edited, and takes no lock of the file that took its
- * place, nor waits for it. */
+/*
+ * If another file has replaced the model since it was opened, it is not edited; the new file is
+ * neither locked nor waited for.
+ */
 static void test_changed(void)
 {
     struct place p = new_place("one");
@@ -188,7 +190,7 @@ static void test_changed(void)
     drop_place(&p);
 }
 
-/* A listing, and a file that is open, go on when the first edit comes. */
+/* A listing and an open file continue when the first edit comes. */
 static void test_meanwhile(void)
 {
     char name[TREE_NAME_MAX + 1];
@@ -237,7 +239,7 @@ static struct place place_with_journal(const struct content *new)
     return p;
 }
 
-/* A journal is read through at first, and applied with the first edit. */
+/* A journal is first read through, and applied with the first edit. */
 static void test_journal(void)
 {
     struct content old = model("old!"), new = model("new!");
@@ -264,7 +266,7 @@ static void test_journal(void)
 
 static const char *recovered_in;
 
-/* The folder cannot be written to from the end of the recovery on. */
+/* The directory becomes read-only at the end of the recovery. */
 static void close_folder(int priority, const char *line)
 {
     take_line(priority, line);
@@ -272,8 +274,10 @@ static void close_folder(int priority, const char *line)
         CU_ASSERT_EQUAL(chmod(recovered_in, 0555), 0);
 }
 
-/* The first edit applies the journal, and fails then. That is not taken for a change by another program,
- * and the next edit does not fail. */
+/*
+ * The first edit applies the journal and then fails. This does not count as a change by another
+ * program, and the next edit succeeds.
+ */
 static void test_journal_then_failure(void)
 {
     const uid_t user = 65534, was = geteuid();
@@ -313,7 +317,7 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* What is open or pending keeps a tree from being closed, and a helper for a while. */
+/* Anything open or pending keeps a tree from being closed, a helper for a while. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -355,8 +359,10 @@ static void test_idle(void)
     drop_place(&p);
 }
 
-/* A tree that is opened again has the numbers of the one before if nothing was edited; else it knows how
- * many that gave. */
+/*
+ * A reopened tree has the same numbers as the one before if nothing was edited; otherwise it knows
+ * how many the one before had given out.
+ */
 static void test_again(void)
 {
     struct tree_left left;
@@ -415,11 +421,11 @@ struct worker {
     pthread_t thread;
     pthread_barrier_t *line;
     struct tree *t;
-    const char *key; /* that is written; NULL: all are read */
+    const char *key; /* written by this thread; NULL: all are read */
     int wrong;
 };
 
-/* Every key is there at any time, as it was or as it is written. */
+/* Every key is always there, with the value before or after the write. */
 static int look(struct tree *t)
 {
     static const char *const keys[] = {"general.architecture", "general.name", "a.b"};
@@ -451,7 +457,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The first edits come from two threads, while others look. */
+/* The first edits come from two threads while others read. */
 static void test_threads(void)
 {
     enum { WORKERS = 4, ROUNDS = 10 };
@@ -482,11 +488,11 @@ static void test_threads(void)
 static CU_TestInfo tests[] = {
     {"the first edit takes the lock", test_first_edit},
     {"what is a first edit", test_what_begins},
-    {"the lock is taken elsewhere", test_busy},
+    {"another process holds the lock", test_busy},
     {"the model has changed", test_changed},
     {"what is open when the first edit comes", test_meanwhile},
     {"a journal", test_journal},
-    {"a journal, and the first edit fails behind it", test_journal_then_failure},
+    {"a journal, after which the first edit fails", test_journal_then_failure},
     {"read-only", test_read_only},
     {"idle", test_idle},
     {"opened again", test_again},

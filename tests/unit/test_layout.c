@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/gguf: where the tensors' data lies in good files. What is refused: test_malformed.c. */
+/* gguf/gguf: where the tensors' data is in valid files. Refusals are in test_malformed.c. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void test_odd(void)
     odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 
-/* A tensor without elements may share a place, and says nothing about order. */
+/* A tensor without elements may share a place, and does not affect the order. */
 static void test_zero_shares(void)
 {
     struct build b;
@@ -82,7 +82,7 @@ static void test_alignments(void)
     }
 }
 
-/* A cut file: every length from the end of the header on is shown, and says so. */
+/* A truncated file: every length from the end of the header on is shown, and reported as incomplete. */
 static void test_partial(void)
 {
     struct build b;

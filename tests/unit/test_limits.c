@@ -12,7 +12,7 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 
-/* Parse with a fresh count; *peak: the most bytes that were allocated at once. */
+/* Parse with fresh counters; *peak: the most bytes that were allocated at the same time. */
 static int parse(const void *image, size_t n, struct gguf **ret, unsigned *calls, size_t *peak)
 {
     struct source s = source_mem(image, n);
@@ -81,7 +81,7 @@ static void test_many_keys(void)
     }
     CU_ASSERT_EQUAL(wrong, 0);
     gguf_free(g);
-    /* The last one again under the first one's name: the line tells both. */
+    /* The last key again under the first one's name: the line names both. */
     uint8_t *last = image + n - 4 - 4 - strlen("key.199999");
     memcpy(last, "key.199998", 10);
     CU_ASSERT_EQUAL(parse(image, n, &g, &calls, &peak), -EBADMSG);
@@ -89,9 +89,9 @@ static void test_many_keys(void)
     free(image);
 }
 
-/* ---- memory follows the file, not its claims ---- */
+/* ---- memory depends on the file, not on its claims ---- */
 
-/* The shortest entries that there are, so that the parser's own tables weigh most. */
+/* The shortest possible entries, so that the parser's own tables dominate. */
 static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n)
 {
     const size_t width = version == 1 ? 4 : 8;
@@ -102,13 +102,13 @@ static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n
     buf_uint(&b, keys ? entries : 0, width, false);
     for (uint32_t i = 0; i < entries; i++) {
         buf_uint(&b, 3, width, false);
-        /* Three bytes of name, six bits in each and none zero: names are told apart up to a NUL. */
+        /* Names of three bytes, six bits in each and none zero: names are distinguished up to a NUL. */
         for (unsigned shift = 0; shift < 18; shift += 6)
             buf_char(&b, (char)('0' + (i >> shift & 63)));
         buf_uint(&b, 0, 4, false); /* u8, or no dimensions */
         if (keys)
             buf_uint(&b, 0, 1, false);
-        else /* a type that is not known, each at its own place */
+        else /* an unknown type, each at its own place */
             buf_uint(&b, 0xffff, 4, false);
         if (!keys)
             buf_uint(&b, (uint64_t)i * 32, 8, false);
@@ -134,7 +134,7 @@ static void test_smallest(void)
     }
 }
 
-/* Numbers written over an image of 1 MiB: none makes the parser ask for more than it is worth. */
+/* Numbers written over an image of 1 MiB: none makes the parser allocate more than the file justifies. */
 static void test_claims(void)
 {
     static const struct {
@@ -166,7 +166,7 @@ static void test_claims(void)
     free(image);
 }
 
-/* A file of 1 TiB: a count, and nothing behind it but zeros. */
+/* A file of 1 TiB: a count, followed only by zeros. */
 static int read_counts(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     memset(dst, 0, n);
@@ -188,7 +188,7 @@ static void test_too_many(void)
                                                 "limit of 16777216"
                                               : "number of keys at byte 16: 16777217 is over the "
                                                 "limit of 16777216");
-        /* One less is counted, up to the second entry, which is not one. */
+        /* One less is accepted, up to the second entry, which is invalid. */
         put_u64(head + at, GGUF_MAX_ITEMS, false);
         CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, at == 8 ? "tensor 1" : "key 0"));
@@ -196,9 +196,9 @@ static void test_too_many(void)
     }
 }
 
-/* ---- no memory ---- */
+/* ---- failing allocations ---- */
 
-/* Each allocation fails in turn, with all after it, until none is left to fail. */
+/* Each allocation fails in turn, with all later ones, until there are none left. */
 static void test_no_memory(void)
 {
     struct build b;
@@ -217,7 +217,7 @@ static void test_no_memory(void)
         alloc_arm(i, true);
         int r = gguf_parse(&s, 0, &g, &e);
         failed = alloc_disarm();
-        /* Memory that cannot be given back does no harm. */
+        /* If memory cannot be shrunk, it does no harm. */
         CU_ASSERT_TRUE(r == -ENOMEM ? failed : r == 0);
         CU_ASSERT_EQUAL(e.code, r);
         CU_ASSERT_EQUAL(g == NULL, r < 0);
@@ -231,9 +231,9 @@ static void test_no_memory(void)
 
 static CU_TestInfo tests[] = {
     {"300000 strings take no allocations of their own", test_strings},
-    {"200000 keys are found; two of one name are refused", test_many_keys},
+    {"200000 keys are found; duplicate names are refused", test_many_keys},
     {"the smallest entries cost a small multiple", test_smallest},
-    {"claims that the file does not hold cost nothing", test_claims},
+    {"claims that the file does not honour cost nothing", test_claims},
     {"more keys or tensors than the limit are refused", test_too_many},
     {"without memory it fails cleanly", test_no_memory},
     CU_TEST_INFO_NULL,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of metadata/ that are open: drafts, their handles, closes and releases, types and refusals.
- * Scripts, see script.h; names are the subject of test_live_names.c.
+ * Open files of metadata/: drafts, their handles, closes and releases, types and refusals. Scripts,
+ * see script.h; names are tested in test_live_names.c.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static const struct script scripts[] = {
      "shown a.name:string=new " A_COUNT A_OTHER A_LIST "; text a.name 'new\n'; release A;"
      "text a.name 'new\n'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
-    {"the draft is what is read and measured until it is accepted", NULL,
+    {"reads and sizes are those of the draft until it is accepted", NULL,
      "open A a.name rw trunc; write A 'a draft'; read A 'a draft'; text a.name 'a draft';"
      "size A 7; stat a.name 7; flush A; read A 'a draft'; size A 7; text a.name 'a draft\n';"
      "stat a.name 8; close A",
@@ -33,7 +33,7 @@ static const struct script scripts[] = {
      "open A a.name rw; write A 'X' 1; close A; text a.name 'oXe\n'; open A a.count w;"
      "write A '9' 1; close A",
      "a.name:string=oXe a.count:u32=79 " A_OTHER A_LIST},
-    {"a text in pieces is judged when it is whole", NULL,
+    {"a text in pieces is judged when it is complete", NULL,
      "open A a.count w trunc; write A '1'; write A '2'; write A '3\n'; close A;"
      "open A a.list w trunc; write A '[1,'; write A ' 2'; write A ']'; close A",
      A_NAME "a.count:u32=123 " A_OTHER "a.list:array[i32]=1,2 "},
@@ -75,20 +75,20 @@ static const struct script scripts[] = {
      UNCHANGED "a.new:u8=5 "},
 
     /* ---- mere truncations ---- */
-    {"a mere truncation makes the empty string or array", NULL,
+    {"a mere truncation makes an empty string or array", NULL,
      "open A a.name w trunc; flush A; text a.name ''; shown " UNCHANGED "; release A;"
      "open A a.list w trunc; close A; open A a.count w trunc; close A; text a.count '7\n'; fsync",
      "a.name:string= " A_COUNT A_OTHER "a.list:array[i32]= "},
     {"a truncation by name is one", NULL,
      "truncate a.name 0; truncate a.count 0; text a.name '\n'; text a.count '7\n'",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
-    {"a truncation that is written to after all is a write", NULL,
-     "truncate a.name 0; put a.name 'new'; fsync", "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"a truncation followed by data is a write", NULL, "truncate a.name 0; put a.name 'new'; fsync",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
     {"a shell's new file: a string, or nothing where its type has no empty value", NULL,
      "open A a.new w creat trunc; close A; text a.new '\n'; open A llama.context_length w creat;"
      "close A; gone llama.context_length; fsync",
      UNCHANGED "a.new:string= "},
-    {"a new key comes to be when it is closed", NULL,
+    {"a new key is created when it is closed", NULL,
      "open A a.new w creat excl; list a.name a.count a.other a.list a.new; shown " UNCHANGED
      "; write A '5'; close A; typed a.new u32; open A a.new w creat excl =EEXIST",
      UNCHANGED "a.new:u32=5 "},
@@ -98,22 +98,22 @@ static const struct script scripts[] = {
      "open A a.name rw trunc; open B a.name rw; write A 'abc'; read B 'abc'; write B 'X' 1;"
      "read A 'aXc'; size B 3; close A; close B",
      "a.name:string=aXc " A_COUNT A_OTHER A_LIST},
-    {"appends by two go one after the other", NULL,
+    {"two programs append one after the other", NULL,
      "open A a.list w append; open B a.list w append; write A '4\n'; write B '5\n';"
      "write A '6\n'; close A; close B",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4,5,6 "},
-    {"a reader keeps what it opened, the next one sees what is new", NULL,
+    {"a reader keeps what it opened, the next one sees the new text", NULL,
      "open R a.name r; read R 'one\n'; put a.name 'new'; open S a.name r; read S 'new\n';"
      "close R; close S",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
-    {"a truncation by another begins the draft anew", NULL,
+    {"a truncation by another handle restarts the draft", NULL,
      "open A a.name w trunc; write A 'abc'; open B a.name w trunc; write B 'x'; close A; close B",
      "a.name:string=x " A_COUNT A_OTHER A_LIST},
     {"a close by a handle that wrote nothing does not judge the draft", NULL,
      "open A a.count w trunc; open B a.count rw; write A '-'; flush B; close B; trunc A 0;"
      "write A '5' 0; close A; good a.count",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
-    {"a fork closes too: each close accepts what there is", NULL,
+    {"a fork closes too: each close accepts what is written so far", NULL,
      "open A a.name w trunc; flush A; write A 'a'; flush A; write A 'b'; flush A;"
      "text a.name 'ab\n'; write A 'c'; close A",
      "a.name:string=abc " A_COUNT A_OTHER A_LIST},
@@ -124,7 +124,7 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'abc'; flush A; open B a.name w append; write B 'd';"
      "close B; text a.name 'abc\nd\n'; release A",
      "a.name:string=abc,d " A_COUNT A_OTHER A_LIST},
-    {"a write beyond the end of an accepted text means the stored one", NULL,
+    {"a write beyond the end of an accepted text appends to the stored text", NULL,
      "open A a.name w trunc; write A 'abc'; flush A; write A 'd' 4; close A;"
      "text a.name 'abc\nd\n'",
      "a.name:string=abc,d " A_COUNT A_OTHER A_LIST},
@@ -133,7 +133,7 @@ static const struct script scripts[] = {
      "a.name:string= " A_COUNT A_OTHER A_LIST},
 
     /* ---- refusals ---- */
-    {"a bad text is refused by the write that brings it whole", NULL,
+    {"a bad text is refused by the write that contains all of it", NULL,
      "open A a.count w trunc; write A 'seven\n' =EINVAL; close A =EINVAL; refused a.count;"
      "text a.count '7\n'; put a.count '8'; good a.count",
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
@@ -149,7 +149,7 @@ static const struct script scripts[] = {
     {"what follows a refused write changes nothing", NULL,
      "open A a.count w trunc; write A 'x' =EINVAL; write A '5' 0; close A =EINVAL; fsync",
      UNCHANGED},
-    {"a refused draft begins anew when it is truncated", NULL,
+    {"a truncation restarts a refused draft", NULL,
      "open A a.count w trunc; write A 'x' =EINVAL; trunc A 0; write A '5' 0; close A; good a.count",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
     {"a refused draft is not shown, and the next writer begins from what is stored", NULL,
@@ -160,16 +160,16 @@ static const struct script scripts[] = {
      "open A a.count w trunc; flush A; write A 'x' =EINVAL; open B a.count w; write B '5' 0;"
      "close B =EINVAL; close A =EINVAL; text a.count '7\n'",
      UNCHANGED},
-    {"a refused new key does not come to be", NULL,
+    {"a refused new key is not created", NULL,
      "put a.new:u8 '256' =ERANGE; gone a.new; open A llama.context_length w creat; write A 'x';"
      "close A =EINVAL; gone llama.context_length; put a.new:u8 '255'",
      UNCHANGED "a.new:u8=255 "},
-    {"what another wrote in between is not put back", NULL,
+    {"what another handle wrote in between is not put back", NULL,
      "open A a.count w trunc; write A '12'; flush A; put a.count '9'; open B a.count w append;"
      "write B 'x' =EINVAL; close B =EINVAL; text a.count '9\n'; release A; text a.count '9\n';"
      "fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a write behind what is stored is not the whole text: the close refuses it", NULL,
+    {"a write beyond the stored text is not a whole text: the close refuses it", NULL,
      "open A a.count w; write A 'x\n' 2; close A =EINVAL; open A a.count w trunc; write A '1';"
      "flush A; open B a.count w; write B 'x\n' 2; release A; close B =EINVAL; text a.count '1\n';"
      "put a.count '7'; open A a.count rw; mv a.count .x; mv .x a.count; write A 'x\n' 2;"
@@ -180,7 +180,7 @@ static const struct script scripts[] = {
      "close A =EINVAL; text a.count '7\n'; open A a.count w trunc; mv a.count .x; mv .x a.count;"
      "write A '9'; close A; text a.count '9\n'; gone .x",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"a text that was made longer is not a whole one, a shorter one is", NULL,
+    {"a text that was extended is not a whole one, a shortened one is", NULL,
      "open A a.count w trunc; trunc A 3; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
      "write A '1'; trunc A 1; write A 'x' =EINVAL; close A =EINVAL; open A a.count w trunc;"
      "write A '12'; trunc A 1; write A 'x' 1 =EINVAL; close A =EINVAL; text a.count '7\n'",
@@ -206,7 +206,7 @@ static const struct script scripts[] = {
      "put a.new:u8 '1'; typed a.new u8; put a.tags:array[string] '\"x\"\n'; text a.new:u8 '1\n';"
      "list a.name a.count a.other a.list a.new a.tags",
      UNCHANGED "a.new:u8=1 a.tags:array[string]=\"x\" "},
-    {"KEY:TYPE of a key that there is gives it the type; refused, it keeps its own", NULL,
+    {"KEY:TYPE of an existing key gives it the type; if refused, it keeps its own", NULL,
      "put a.count:u8 '300' =ERANGE; put a.count '300'; typed a.count u32; put a.count:u64 '1';"
      "typed a.count u64; put a.count '5000000000'",
      A_NAME "a.count:u64=5000000000 " A_OTHER A_LIST},
@@ -214,7 +214,7 @@ static const struct script scripts[] = {
      "type a.count u64; type a.other f32; type a.name u8 =EINVAL; type a.list array[u8];"
      "type a.list u8 =EINVAL; type a.count nonsense =EINVAL; text a.other '8\n'; refused a.name",
      A_NAME "a.count:u64=7 a.other:f32=8 a.list:array[u8]=1,2,3 "},
-    {"a helper that is given a type stays one where its name can be no key's", NULL,
+    {"a helper that is given a type stays one if its name cannot be a key's", NULL,
      "put .y '5'; mv .y split.count~; type split.count~ u32; text split.count~ '5'; put .x~ '5'; "
      "type .x~ u32;"
      "text .x~ '5'; put tmpx~ '5'; type tmpx~ u32; text tmpx~ '5'; fsync; text split.count~ '5';"
@@ -253,7 +253,7 @@ static const struct script scripts[] = {
      "put general.alignment '32'",
      UNCHANGED "general.alignment:u32=32 "},
 
-    {"names that changed places after an edit that fails: no key is lost", "sync",
+    {"names that are swapped after a failing edit: no key is lost", "sync",
      "mv a.name a.x; hold; & fsync; held; mv a.count a.y; mv a.other a.name; mv a.y a.other; go "
      "EIO;"
      "wait =EIO; text a.other '8\n'; text a.count '7\n'; fsync",
@@ -277,12 +277,12 @@ static const struct script scripts[] = {
      "put foo 'x'; put .hidden 'y'; put a.name~ 'z'; link .#a.name 'user@host'; fsync; reopen;"
      "list a.name a.count a.other a.list",
      UNCHANGED},
-    {"edits follow each other in one mount", NULL,
+    {"several edits in one mount", NULL,
      "put a.name 'two'; put a.name 'three'; fsync; put a.name 'four'; put a.count '9';"
      "put a.name 'five'; text a.name 'five\n'; fsync; put a.count '10'",
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
-    /* A draft that is refused after a part of it was accepted puts back what was before it. */
+    /* A draft that is refused after part of it was accepted restores the value from before. */
     {"refused after a fork had closed: the old value is back", NULL,
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
@@ -296,7 +296,7 @@ static const struct script scripts[] = {
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A 'x\n';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; write A '6\n'; close A =EINVAL; fsync",
      UNCHANGED},
-    {"a new key that is refused after an accepted part is not there", NULL,
+    {"a new key that is refused after an accepted part does not exist", NULL,
      "open A a.new:u8 w creat; write A '25'; flush A; text a.new '25\n'; write A '6' =ERANGE;"
      "close A =ERANGE; gone a.new; fsync",
      UNCHANGED},
@@ -307,7 +307,7 @@ static const struct script scripts[] = {
      "fsync",
      "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=1 "},
 
-    /* A close by the fork of another thread, in the middle of a text. */
+    /* A close by another thread's fork, in the middle of a text. */
     {"a text that is not finished at a close may go on", NULL,
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "write A ' 5]'; close A; text a.list '4\n5\n'; fsync",
@@ -320,12 +320,12 @@ static const struct script scripts[] = {
      "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A '6 6';"
      "flush A =EINVAL; text a.list '1\n2\n3\n'; release A; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
-    {"an unfinished text that becomes none is refused", NULL,
+    {"an unfinished text that cannot become valid is refused", NULL,
      "open A a.list w trunc; write A '4\n5'; flush A; write A ',\n'; flush A =EINVAL;"
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
 
-    /* What no flush, fsync or release has judged is dropped at the end of the daemon. */
+    /* What no flush, fsync or release has judged is dropped when the daemon ends. */
     {"a draft that is open at the end is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
      "write C '5'",
@@ -334,7 +334,7 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'new'; flush A; write A ' and more'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
 
-    /* Gathered edits of one key replace each other. */
+    /* Pending edits of one key replace each other. */
     {"a key that is written often takes the memory of one value", "sync",
      "many a.name 200 100000; heap 4000; many a.new 100 100000; heap 5000; put a.name 'new';"
      "put a.new 'x'; fsync",
@@ -344,12 +344,12 @@ static const struct script scripts[] = {
     /* Types. */
     {"a name with a type is a key, whatever its form", NULL,
      "put foo '5'; type foo u8; fsync; reopen; typed foo u8", UNCHANGED "foo:u8=5 "},
-    {"a backup of a key that is given a type stays one; of no key it is a key", NULL,
+    {"a backup of a key stays one when it is given a type; without a key it becomes one", NULL,
      "put a.name~ 'x'; type a.name~ string; put b.old~ '5'; type b.old~ u8; put #b '6';"
      "type #b u8; put tmpabc123 '7'; type tmpabc123 u8; put .b '8'; type .b u8; fsync; reopen;"
      "list a.name a.count a.other a.list b.old~ #b",
      UNCHANGED "b.old~:u8=5 #b:u8=6 "},
-    {"a backup has no type of its own, and its key has it again", NULL,
+    {"a backup has no type of its own; its key gets the type back", NULL,
      "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync",
      UNCHANGED},
     {"truncate(2) of a file that is not open", "close",

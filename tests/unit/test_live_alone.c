@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What no request waits for, and is written by itself some seconds later, as scripts: `held` waits for
- * that.
+ * What no request waits for and is written automatically after some seconds, as scripts: `held`
+ * waits for that.
  */
 #include "script.h"
 
@@ -14,7 +14,7 @@ static const struct script scripts[] = {
     {"a truncation, at the end of its handle", "auto close",
      "behind 100; hold; open A a.name w trunc; release A; later 1; held; go; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
-    {"what a process wrote that was killed", "auto close",
+    {"what a killed process wrote", "auto close",
      "behind 100; hold; open A a.name w trunc; write A two; release A; later 1; held; go; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"the removal of a key, and of one by its backup", "auto",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of metadata/: which texts a write refuses and which it only leaves to the close, and the
- * room that all helpers share. Scripts, see script.h.
+ * Drafts of metadata/: texts that a write refuses, texts left to the close, and the room shared by
+ * all helpers. Scripts, see script.h.
  */
 #include "script.h"
 
@@ -12,14 +12,14 @@
             "open A " key " w trunc; write A '" text "' =EINVAL; close A =EINVAL; refused " key, \
             UNCHANGED                                                                            \
     }
-/* A text that is not a value, but may become one: only the close is refused. */
+/* A text that is not yet a value, but may become one: only the close is refused. */
 #define UNFINISHED(key, text)                                                                      \
     {                                                                                              \
         "unfinished " key ": " #text, "auto",                                                      \
             "open A " key " w trunc; write A '" text "'; close A =EINVAL; refused " key, UNCHANGED \
     }
 
-/* What one write of a helper adds: three million bytes more. */
+/* One write that adds three million bytes to a helper. */
 #define GROW(n) "write A 'x' " #n "000000;"
 #define GROW10(d) GROW(d##0) GROW(d##3) GROW(d##6) GROW(d##9)
 /* A helper of a hundred million bytes that comes and goes. */
@@ -55,14 +55,14 @@ static const struct script scripts[] = {
      UNCHANGED},
     {"a truncation that makes a text longer leaves it to the close", "auto",
      "open A a.count w trunc; write A '12'; trunc A 5; write A 'x' 0; close A =EINVAL", UNCHANGED},
-    {"the type that a key is given while it is written judges the next write", "sync",
+    {"a type set while a key is written applies to the next write", "sync",
      "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 300 0 =ERANGE;"
      "close A =ERANGE; text a.count '7\n'; typed a.count u32;"
      "open A a.count w trunc; write A 5; flush A; type a.count u64; write A 5000000000 0; close A;"
      "text a.count '5000000000\n'; typed a.count u64; fsync;"
      "open A a.other w trunc; write A 5; type a.other u64; write A 5000000000 0; close A; fsync",
      A_NAME "a.count:u64=5000000000 a.other:u64=5000000000 " A_LIST},
-    {"the type that a key has again after a failure judges the next write", "sync",
+    {"a type restored by a failure applies to the next write", "sync",
      "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 6 0; flush A; fail EIO;"
      "fsync =EIO; fail; write A 300 0; close A; typed a.count u32; fsync",
      A_NAME "a.count:u32=300 " A_OTHER A_LIST},
@@ -78,7 +78,7 @@ static const struct script scripts[] = {
      UNCHANGED "a.new:f32=10 "},
 
     /* ---- the room of helpers: 1 GiB ---- */
-    {"a helper takes the room of its bytes, however it was written", "auto",
+    {"a helper counts by its bytes, however it was written", "auto",
      "open A .x rw creat;" GROW(3) GROW(6) GROW(9) GROW10(1) GROW10(2) GROW10(3) GROW10(4) GROW10(5)
          GROW10(6) GROW10(7) "size A 79000001; close A; rm .x",
      UNCHANGED},

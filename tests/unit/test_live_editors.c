@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls by which programs save a file, in order: with a text that is a value, and with one
- * that is refused. Scripts, see script.h. The key is not the last one, so that its place is seen.
+ * The sequences of calls by which programs save a file, each with a text that is a value and with
+ * one that is refused. Scripts, see script.h. The key is not the last one, so that a change of its
+ * place is noticed.
  */
 #include "script.h"
 
@@ -9,13 +10,13 @@
 
 static const struct script scripts[] = {
     /* ---- vim ---- */
-    {"vim: the key steps aside for the probe and the backup, and is written anew", NULL,
+    {"vim: the key steps aside for the probe and the backup, and is written again", NULL,
      "open P 4913 w creat excl; close P; rm 4913; gone 4913; mv a.count a.count~; gone a.count;"
      "text a.count~ '7\n'; open A a.count w creat trunc; write A '12\n'; fsync A; close A;"
      "text a.count '12\n'; rm a.count~; fsync; list a.name a.count a.other a.list;"
      "typed a.count u32",
      SAVED},
-    {"vim: refused, and put back by its own hand", NULL,
+    {"vim: refused, and put back by vim itself", NULL,
      "mv a.count a.count~; open A a.count w creat trunc; write A 'x\n' =EINVAL; close A =EINVAL;"
      "text a.count '7\n'; mv a.count~ a.count; text a.count '7\n'; fsync;"
      "list a.name a.count a.other a.list; refused a.count",
@@ -24,7 +25,7 @@ static const struct script scripts[] = {
      "mv a.count a.count~; open A a.count w creat trunc; write A 'x\n' =EINVAL; close A =EINVAL;"
      "text a.count '7\n'; text a.count~ '7\n'; fsync",
      UNCHANGED},
-    {"vim: the backup of before is replaced", NULL,
+    {"vim: an earlier backup is replaced", NULL,
      "put a.count~ 'old'; mv a.count a.count~; put a.count '12'; text a.count~ '7\n';"
      "mv a.count a.count~; put a.count '13'; text a.count~ '12\n'; mv a.count a.count~;"
      "put a.count '12'",
@@ -38,7 +39,7 @@ static const struct script scripts[] = {
      "close A; write S 'more' 100; close S; rm .a.count.swp; fsync;"
      "list a.name a.count a.other a.list",
      SAVED},
-    {"vim: of a new file", NULL,
+    {"vim: a new file", NULL,
      "open P 4913 w creat excl; close P; rm 4913; open A a.new w creat; write A '5\n'; fsync A;"
      "close A; fsync",
      UNCHANGED "a.new:u32=5 "},
@@ -67,12 +68,12 @@ static const struct script scripts[] = {
      "open A a.count w trunc; write A '1'; write A '2'; write A '\n'; close A; fsync", SAVED},
 
     /* ---- programs that rename a new file over the old one ---- */
-    {"sed -i: a file of another name takes the place", NULL,
+    {"sed -i: a file of another name takes its place", NULL,
      "open T sedA1b2C3 rw creat excl; write T '12\n'; close T; mv sedA1b2C3 a.count;"
      "gone sedA1b2C3; text a.count '12\n'; typed a.count u32; fsync;"
      "list a.name a.count a.other a.list",
      SAVED},
-    {"sed -i: refused, the rename fails and the file of the other name is there", NULL,
+    {"sed -i: refused, the rename fails and the other file is still there", NULL,
      "put sedA1b2C3 'x\n'; mv sedA1b2C3 a.count =EINVAL; text sedA1b2C3 'x\n';"
      "text a.count '7\n'; refused a.count; rm sedA1b2C3; fsync",
      UNCHANGED},
@@ -121,7 +122,7 @@ static const struct script scripts[] = {
      "put a.count.tmp 'x'; mv a.count.tmp a.count =EINVAL; rm a.count.tmp; text a.count '7\n';"
      "fsync",
      UNCHANGED},
-    {"of a new key, by a .new that is renamed", NULL,
+    {"a new key, by renaming a .new", NULL,
      "put .a.new.new '5'; mv .a.new.new a.new; typed a.new u32; fsync", UNCHANGED "a.new:u32=5 "},
 
     /* ---- programs that move the old file away and write a new one ---- */
@@ -138,11 +139,11 @@ static const struct script scripts[] = {
      "open R a.count r; mv a.count a.count.orig; open A a.count w creat trunc; read R '7\n';"
      "write A '12\n'; close R; close A; text a.count.orig '7\n'; fsync",
      SAVED},
-    {"cp --backup: the key steps aside and is made anew", NULL,
+    {"cp --backup: the key steps aside and is created again", NULL,
      "mv a.count a.count~; open A a.count w creat excl; write A '12\n'; close A; fsync", SAVED},
 
     /* ---- programs that remove the old file and make a new one ---- */
-    {"install: removed, then made anew: the same key at its place", NULL,
+    {"install: removed, then created again: the same key at its place", NULL,
      "rm a.count; gone a.count; open A a.count w creat excl; write A '12\n'; close A;"
      "typed a.count u32; fsync; list a.name a.count a.other a.list",
      SAVED},
@@ -150,7 +151,7 @@ static const struct script scripts[] = {
      "rm a.count; open A a.count w creat excl; write A 'x\n' =EINVAL; close A =EINVAL;"
      "text a.count '7\n'; refused a.count; fsync",
      UNCHANGED},
-    {"perl -i: opened, removed, made anew", NULL,
+    {"perl -i: opened, removed, created again", NULL,
      "open R a.count r; rm a.count; open A a.count w creat excl; read R '7\n'; write A '12\n';"
      "close R; close A; fsync",
      SAVED},

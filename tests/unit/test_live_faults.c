@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits that cannot be written, are interrupted, or come while others are written: what is in the
- * file, what the tree shows, and which call returns the error. Scripts, see script.h.
+ * Edits that cannot be written, are interrupted, or come while others are written: the content of
+ * the file, what the tree shows, and which call returns the error. Scripts, see script.h.
  */
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"a helper that became a key is one again, though the key is being written anew", "sync",
+    {"a helper that became a key is a helper again, though the key is being rewritten", "sync",
      "put .x '9'; mv .x a.count; text a.count '9\n'; gone .x; open A a.count rw; write A '5';"
      "fail EIO; fsync =EIO; fail; text .x '9'; text a.count '5\n'; close A; fsync; rm .x",
      A_NAME "a.count:u32=5 " A_OTHER A_LIST},
@@ -15,40 +15,39 @@ static const struct script scripts[] = {
      "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED
      "; fail; put a.name 'newer'; good a.name",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
-    {"a failed fsync loses what was accepted, and says so once", "sync",
+    {"a failed fsync loses what was accepted, and reports it once", "sync",
      "put a.name 'new'; rm a.count; mv a.other a.moved; put a.new '5'; fail ENOSPC;"
      "fsync =ENOSPC; list a.name a.count a.other a.list; shown " UNCHANGED
      "; refused a.name; fsync; fail; fsync; put a.name 'newer'; good a.name",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
-    {"a failure is repeated until the file is written anew", "sync",
+    {"a failure is repeated until the file is written again", "sync",
      "open A a.name w trunc; write A 'new'; flush A; fail ENOSPC; fsync A =ENOSPC;"
      "text a.name 'one\n'; fail; fsync A =ENOSPC; flush A =ENOSPC; fsync A =ENOSPC; write A 'er';"
      "fsync A; text a.name 'newer\n'; close A",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
-    {"each close repeats it: NumPy closes a duplicate first, and ignores what that says",
-     "auto close",
+    {"each close repeats it: NumPy closes a duplicate first, and ignores its result", "auto close",
      "open A a.name w trunc; write A 'new'; fail EIO; flush A =EIO; fail; flush A =EIO; fsync A "
      "=EIO;"
      "close A =EIO; text a.name 'one\n'; fsync",
      UNCHANGED},
-    {"a program that opens it then is not told of it", "close",
+    {"a program that opens the key after that gets no error", "close",
      "open A a.name w trunc; write A 'new'; fail EIO; flush A =EIO; fail; open B a.name rw;"
      "flush B; write B 'x'; flush B; flush A; close B; close A",
      "a.name:string=xne " A_COUNT A_OTHER A_LIST},
-    {"two programs: one hears nothing of the other's failure", "sync",
+    {"two programs: one does not see the other's failure", "sync",
      "open A a.name w trunc; write A 'new'; fsync A; open B a.count w trunc; write B '9'; flush B;"
      "fail EIO; fsync B =EIO; fail; fsync A; close A; fsync B =EIO; close B =EIO; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
-    {"what is lost with the edit that another program waits for is told later", "sync",
+    {"what is lost with an edit that another program waits for is reported later", "sync",
      "put a.name 'new'; open B a.count w trunc; write B '9'; fail EIO; fsync B =EIO; fail;"
      "fsync =EIO; fsync; close B =EIO",
      UNCHANGED},
-    {"an fsync waits for the write that has its edit", "sync",
+    {"an fsync waits for the write that contains its edit", "sync",
      "open A a.name w trunc; write A 'new'; flush A; hold; & fsync; held; put a.count 9; & fsync "
      "A; go EIO;"
      "wait =EIO; wait =EIO; close A =EIO; text a.count '7\n'",
      UNCHANGED},
-    {"the same, which is written: the one after it is not waited for", "sync",
+    {"the same, already written: the next write is not waited for", "sync",
      "open A a.name w trunc; write A 'new'; flush A; hold; & fsync; held; put a.count 9; & fsync "
      "A; go;"
      "wait; wait; file a.name:string=new " A_COUNT A_OTHER A_LIST "; close A",
@@ -68,7 +67,7 @@ static const struct script scripts[] = {
      "; fail EIO; fsync A =EIO; fsync A =EIO; fsync B; fsync =EIO; fsync; fail; put a.name 'newer';"
      "fsync A; close A; close B",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
-    {"the same text by another program is as durable", "sync",
+    {"the same text from another program is as durable", "sync",
      "put a.name 'new'; open B a.name w trunc; write B 'new'; fail EIO; fsync B =EIO; fail;"
      "write B 'new' 0; fsync B; close B; file a.name:string=new " A_COUNT A_OTHER A_LIST,
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
@@ -81,7 +80,7 @@ static const struct script scripts[] = {
      "put .c '12'; fail EIO; mv .c a.count =EIO; text .c '12'; text a.count '7\n'; fail;"
      "mv .c a.count; gone .c",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"an open helper whose rename fails is written on", "auto close",
+    {"an open helper whose rename fails can still be written", "auto close",
      "open T .c rw creat; write T '1'; flush T; fail EIO; mv .c a.count =EIO; write T '2';"
      "read T '12'; text .c '12'; text a.count '7\n'; fail; mv .c a.count; write T '3'; close T",
      A_NAME "a.count:u32=123 " A_OTHER A_LIST},
@@ -102,8 +101,8 @@ static const struct script scripts[] = {
     {"a failure at the end of the mount is its result", "sync",
      "put a.name 'new'; fail EIO; finish =EIO; file " UNCHANGED, UNCHANGED},
 
-    /* ---- a file that changed behind the mount ---- */
-    {"a file that changed behind the mount is not written", NULL,
+    /* ---- a file that another program changed ---- */
+    {"a file that another program changed is not written", NULL,
      "alter; open A a.name w =ESTALE; open A a.name rw =ESTALE; open A "
      "a.name r; read A 'one\n'; "
      "close A;"
@@ -115,7 +114,7 @@ static const struct script scripts[] = {
      "put a.new '5' =ESTALE; mv a.count a.other =ESTALE; list a.name a.count a.other a.list;"
      "put .c '9'; mv .c a.count =ESTALE; text .c '9'; restore; mv .c a.count",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"what was accepted before it changed is lost", "sync",
+    {"what was accepted before the change is lost", "sync",
      "put a.name 'new'; alter; fsync =ESTALE; text a.name 'one\n'; refused a.name; restore; fsync",
      UNCHANGED},
 
@@ -125,7 +124,7 @@ static const struct script scripts[] = {
      "text a.count '7\n'; file " UNCHANGED "; open B a.count w trunc; write B '9'; & flush B;"
      "rm a.other; gone a.other; put .x 'helper'; go; wait; wait; release A; release B; fsync",
      "a.name:string=new a.count:u32=9 " A_LIST},
-    {"edits that come meanwhile are one write after it", "sync",
+    {"edits that come meanwhile are one write afterwards", "sync",
      "put a.name 'two'; hold; & fsync; held; put a.name 'three'; put a.name 'four';"
      "mv a.count a.x; mv a.x a.amount; file " UNCHANGED
      "; go; wait; text a.name 'four\n'; file a.name:string=two " A_COUNT A_OTHER A_LIST "; fsync",
@@ -136,7 +135,7 @@ static const struct script scripts[] = {
      "a.count;"
      "fsync; list a.name a.count a.list",
      A_NAME A_COUNT A_LIST},
-    {"helpers that were renamed before and since a copy that fails are back", "sync",
+    {"helpers renamed before and during a copy that fails are back", "sync",
      "put .c '12'; mv .c a.count; hold; & fsync; held; put .d '13'; mv .d a.other; go EIO;"
      "wait =EIO; text .c '12'; text .d '13'; text a.count '7\n'; text a.other '8\n'; fsync",
      UNCHANGED},
@@ -158,15 +157,15 @@ static const struct script scripts[] = {
      "put a.name 'new'; fail EIO; fsync =EIO; logged a.name; quiet; fail; put a.count '8'; quiet;"
      "fsync; logged a.count; put a.count 'x' =EINVAL; logged a.count",
      A_NAME "a.count:u32=8 " A_OTHER A_LIST},
-    {"a key that came in a copy that fails, and changed since", "sync",
+    {"a key that was new in a copy that fails, and changed since", "sync",
      "put a.new '5'; put a.name 'two'; hold; & fsync; held; put a.name 'three'; put a.new '6';"
      "go EIO; wait =EIO; text a.name 'one\n'; gone a.new; fsync",
      UNCHANGED},
-    {"a removal that is being written, and the key made anew", "sync",
+    {"a removal that is being written, and the key created again", "sync",
      "rm a.count; hold; & fsync; held; gone a.count; put a.count '9'; text a.count '9\n'; go;"
      "wait; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
-    {"an fsync joins the write that goes on", "sync",
+    {"an fsync joins the write in progress", "sync",
      "put a.name 'new'; hold; & fsync; held; & fsync; go; wait; wait; file "
      "a.name:string=new " A_COUNT A_OTHER A_LIST,
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
@@ -188,11 +187,11 @@ static const struct script scripts[] = {
      "hold; & mv a.count a.amount; held; interrupt; wait =EINTR; go; fsync; gone a.count;"
      "text a.amount '7\n'; list a.name a.amount a.other a.list",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
-    {"what fails after a signal is known to the next fsync", "close",
+    {"what fails after a signal is reported by the next fsync", "close",
      "hold; open A a.name w trunc; write A 'new'; & flush A; held; interrupt; wait =EINTR;"
      "go EIO; release A; fsync =EIO; refused a.name; text a.name 'one\n'; fsync",
      UNCHANGED},
-    {"what others have edited too is written after a signal", "close",
+    {"what others have also edited is written after a signal", "close",
      "hold; open A a.name w trunc; write A 'new'; & flush A; held; open B a.count w trunc;"
      "write B '9'; & flush B; open C a.other w trunc; write C '10'; & flush C; interrupt; go;"
      "wait; wait; wait =EINTR; release A; release B; release C; fsync",

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names when an edit that was accepted is given up: its write failed, or a signal took it back, and
- * the same names were used again since. Scripts, see script.h.
+ * Names when an accepted edit is given up (its write failed, or a signal took it back) and the same
+ * names have been used again since. Scripts, see script.h.
  */
 #include "script.h"
 
 static const struct script scripts[] = {
     /* ---- a name that a later edit stores ---- */
-    {"the new name of a key, whose rename fails, is put since", "sync",
+    {"the new name of a key whose rename fails is written since", "sync",
      "mv a.count a.amount; hold; & fsync; held; put a.amount 12; go EIO; wait =EIO;"
      "text a.count '7\n'; gone a.amount; fsync; list a.name a.count a.other a.list",
      UNCHANGED},
-    {"the new key that a helper became in a write that fails is put since", "sync",
+    {"the new key that a helper became in a failing write is written since", "sync",
      "put .c 12; mv .c a.new; hold; & fsync; held; put a.new 13; go EIO; wait =EIO; text .c 12;"
      "gone a.new; fsync",
      UNCHANGED},
@@ -21,11 +21,11 @@ static const struct script scripts[] = {
      UNCHANGED},
 
     /* ---- a name that was removed, or parked, since ---- */
-    {"a key that is made anew and removed while its rename fails", "sync",
+    {"a key that is created again and removed while its rename fails", "sync",
      "mv a.count a.amount; hold; & fsync; held; put a.count 12; rm a.count; go EIO; wait =EIO;"
      "rm a.count =ENOENT; gone a.count a.amount; files 4; fsync; files 4",
      A_NAME A_OTHER A_LIST},
-    {"the same, and it has gone to a backup", "sync",
+    {"the same, after it became a backup", "sync",
      "mv a.count a.amount; hold; & fsync; held; put a.count 12; mv a.count a.count~; go EIO;"
      "wait =EIO; gone a.count; text a.count~ '12\n'; files 5; mv a.count~ a.count; fsync;"
      "list a.name a.count a.other a.list",
@@ -35,13 +35,13 @@ static const struct script scripts[] = {
      "gone a.count; text a.other '8\n'; text a.name 'one\n'; files 4; fsync",
      A_NAME A_OTHER A_LIST},
 
-    /* ---- a file that two names could have ---- */
+    /* ---- a file with two possible names ---- */
     {"a name gives up its file, which goes back to another name", "sync",
      "mv a.count a.amount; hold; & fsync; held; rm a.amount; go EIO; wait =EIO; text a.count '7\n';"
      "put a.amount 5; fsync; rm a.amount; fail EIO; fsync =EIO; fail; text a.amount '5\n';"
      "text a.count '7\n'; fsync",
      UNCHANGED "a.amount:u32=5 "},
-    {"a file whose name another key takes in a write that fails is written on", "sync",
+    {"a file whose name another key takes in a failing write can still be written", "sync",
      "open B a.name rw append; write B x; mv a.count a.name; fail EIO; fsync =EIO; fail;"
      "text a.count '7\n'; close B; text a.name 'one\nx\n'; fsync",
      "a.name:string=one,x " A_COUNT A_OTHER A_LIST},
@@ -60,11 +60,11 @@ static const struct script scripts[] = {
      "put a.other 3; hold; & fsync; held; put .c 12; mv .c a.name; mv a.name a.name~; go EIO;"
      "wait =EIO; text a.name~ '12\n'; mv a.name~ a.name; fsync",
      "a.name:string=12 " A_COUNT A_OTHER A_LIST},
-    {"a helper that became a key, its backup, and the key again, has its bytes", "sync",
+    {"a helper that became a key, its backup, and the key again keeps its bytes", "sync",
      "put .c 12; mv .c a.name; mv a.name a.name~; mv a.name~ a.name; fail EIO; fsync =EIO; fail;"
      "text .c '12\n'; text a.name 'one\n'; mv .c a.name; fsync",
      "a.name:string=12 " A_COUNT A_OTHER A_LIST},
-    {"a program that reads a helper does so after its rename failed", "sync",
+    {"a program that reads a helper can go on after its rename failed", "sync",
      "put .c 12; open R .c r; mv .c a.name; open W a.name rw; write W 5; fail EIO; fsync =EIO;"
      "fail; read R 12; text .c 12; close W; read R 12; close R; text .c 12; fsync",
      "a.name:string=52 " A_COUNT A_OTHER A_LIST},

@@ -5,7 +5,7 @@
  */
 #include "script.h"
 
-/* A file that is no key: it is there, nothing warns of it, and it is gone with the mount. */
+/* A file that is not a key: it exists, there is no warning about it, and it goes with the mount. */
 #define HELPER(name)                                                                       \
     {                                                                                      \
         "helper " name, "auto", "put " name " '7'; text " name " '7'; rm " name "; quiet", \
@@ -112,7 +112,7 @@ static const struct script scripts[] = {
     TYPED("f64", "1", "1"),
     TYPED("array[u8]", "[1, 2]", "1,2"),
     TYPED("array[string]", "[]", ""),
-    {"a key that there is is not made anew, whatever type is asked for", NULL,
+    {"an existing key is not created again, whatever type is requested", NULL,
      "open A a.count w creat excl =EEXIST; open A a.count:u32 w creat excl =EEXIST;"
      "open A a.count:u8 w creat excl =EEXIST; open A a.new:u8 w creat excl; write A 5; close A;"
      "typed a.count u32; fsync",
@@ -132,21 +132,21 @@ static const struct script scripts[] = {
      "a.flag;"
      "text a.flag '2\n'; fsync",
      UNCHANGED "a.flag:u8=2 "},
-    {"a handle that reads a helper does not write it, and its close is nothing", NULL,
+    {"a handle that reads a helper does not write it, and its close does nothing", NULL,
      "put .x hi; open A .x r; flush A; read A hi; write A x =EBADF; trunc A 1; read A h; close A;"
      "text .x h; fsync",
      UNCHANGED},
-    {"links are not opened, and names that are gone not for writing", NULL,
+    {"links are not opened, nor names that are gone for writing", NULL,
      "link .l target; open A .l r =ELOOP; open A .l w =ELOOP; rm .l; open A a.name r; tnote A;"
      "rm a.name; tnode B w =ESTALE; tnode B r; close B; close A; fsync",
      A_COUNT A_OTHER A_LIST},
-    {"keys of the program itself are not there, and are not made", "split",
+    {"ggufs' own keys are not shown and cannot be created", "split",
      "put split.no 5 =EPERM; rm split.no =ENOENT;"
      "mv split.no a.no =ENOENT; mv a.name split.x =EPERM; open A .x w creat; mv .x split.y =EPERM;"
      "write A 1; close A; mv .x split.y =EPERM; put ggufs.reserve x =EPERM; text .x 1;"
      "mv .x split.no =EPERM; gone split.no; rm split.no =ENOENT; text .x 1",
      UNCHANGED},
-    {"a process that is killed while it writes has written what it wrote", NULL,
+    {"what a process wrote before it was killed counts", NULL,
      "open A a.name w trunc; write A two; release A; open B a.count w trunc; write B x =EINVAL;"
      "release B; open C a.other w trunc; release C; text a.name 'two\n'; text a.count '7\n';"
      "text a.other '8\n'; fsync",
@@ -167,7 +167,7 @@ static const struct script scripts[] = {
      "5;"
      "close F; close R; fsync",
      UNCHANGED "foo:u8=56 bar:u16=7 baz:u32=89 qux:i8=1 tux:i16=2 rad:u8=3 raw:u8=4 ran:u8=5 "},
-    {"a helper that is open and is given a type that it does not fit is one still", NULL,
+    {"an open helper that does not fit the type it is given stays a helper", NULL,
      "open A foo w creat; write A 500; flush A; type foo u8 =ERANGE; text foo 500; write A 1;"
      "close A; text foo 5001; type foo u16; text foo '5001\n'; fsync",
      UNCHANGED "foo:u16=5001 "},

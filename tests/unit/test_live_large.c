@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of a model over 64 MiB as scripts: those that copy it are not waited for. */
+/* Edits of a model over 64 MiB, as scripts: edits that copy it are not waited for. */
 #include "script.h"
 
 #define B "b:F32:2x3=1,2,3,4,5,6 "
@@ -13,7 +13,7 @@ static const struct script scripts[] = {
      "file "
      "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
      "d:I8:8=abcdefgh " B "c:I8:4=WXYZ " BIG},
-    {"a large model is written by itself after some time", "tensors large auto",
+    {"a large model is written automatically after some time", "tensors large auto",
      "put a.name two; later 20; hold; put a.count 9; put a.other 10; held; text a.other '10\n'; go;"
      "fsync; file a.name:string=two a.count:u32=9 a.other:u32=10 " A_LIST,
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},

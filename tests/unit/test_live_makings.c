@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* New tensors that come to be in parts, or not at all, as scripts. */
+/* New tensors that are created in parts, or not at all, as scripts. */
 #include "script.h"
 
 #define REST "b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "
@@ -7,7 +7,7 @@
 #define FAR "99999999999999999"
 
 static const struct script scripts[] = {
-    {"what lacks bytes that were refused is not added", "tensors",
+    {"a tensor whose bytes were refused is not added", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4; write A ab 0;"
      "write A x " FAR " =EFBIG; release A; logged 'tensors/n: refused: '; terror n 'long'; fsync "
      "=EFBIG; tlist . 'a b c z n'; tfile " MODEL "; terror n 'long'; tput n/raw abcd; fsync;"
@@ -22,8 +22,7 @@ static const struct script scripts[] = {
      "write A x " FAR " =EFBIG; release A; fsync =EFBIG; terror n 'long'; trm n/f32; fsync;"
      "tvalues n/f32 '1 2'",
      MODEL "n:F32:2=1,2 "},
-    {"fsync waits for a handle that was closed to be released, which the kernel asks for by itself",
-     "tensors",
+    {"fsync waits until a closed handle is released, which the kernel does by itself", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; & fsync;"
      "release A; wait; tfile " MODEL "n:I8:1=x ",
      MODEL "n:I8:1=x "},
@@ -32,7 +31,7 @@ static const struct script scripts[] = {
      "& fsync;"
      "later 6; put a.name two; wait; tfile " MODEL "; release A; fsync",
      MODEL "n:I8:1=x "},
-    {"what is written on is not waited for, nor a signal", "tensors",
+    {"a view that is still being written is not waited for, and a signal ends the wait", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; write A "
      "y 0;"
      "fsync; flush A; & fsync; interrupt; wait =EINTR; release A; fsync",
@@ -64,7 +63,7 @@ static const struct script scripts[] = {
      "unsaved 'tensors/m: cannot copy the tensors: Input/output error;'; trmdir n; tput n/raw 3 "
      "=ENOENT; fsync; unsaved 'tensors/m: cannot copy the tensors: Input/output error;'",
      MODEL},
-    {"what is lost because another program changed the model is named", "tensors sync",
+    {"edits lost because another program changed the model are named", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; alter; fsync =ESTALE; tlist . 'a b c "
      "z'; unsaved 'tensors/n: the model changed behind the mount: it was written by another "
      "program;'; restore",

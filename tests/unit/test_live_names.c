@@ -13,24 +13,24 @@ static const struct script scripts[] = {
      "fsync; put a.other 5; rm a.count; fsync; mv a.other a.count; fsync; typed a.count u64;"
      "list a.name a.count a.list",
      A_NAME "a.count:u64=5 " A_LIST},
-    {"what does not fit it then is refused, as in any value", NULL,
+    {"a value that does not fit its type is refused", NULL,
      "rm a.count; fsync; mv a.name a.count =EINVAL; text a.name 'one\n'; gone a.count",
      A_NAME A_OTHER A_LIST},
     {"a removal that is not written, and again", NULL,
      "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; rm a.count; fsync; put "
      "a.count 5; fsync",
      A_NAME "a.count:u64=5 " A_OTHER A_LIST},
-    {"a removal that is not written, and the key made anew with another type", "sync",
+    {"a removal that is not written, and the key created again with another type", "sync",
      "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; type a.count u8; fsync; put "
      "a.count 5; fsync",
      A_NAME "a.count:u8=5 " A_OTHER A_LIST},
-    {"a key that is made under the old name of another one does not take its place", NULL,
+    {"a key created under another's old name does not take its place", NULL,
      "mv a.count a.number; put a.count 5; fsync; put a.number 6; fsync; list a.name a.number "
      "a.other a.list a.count;"
      "put a.count 7; fsync; list a.name a.number a.other a.list a.count",
      A_NAME "a.number:u32=6 " A_OTHER A_LIST "a.count:u32=7 "},
     /* ---- removals ---- */
-    {"what is removed is no longer in the views of the whole, before that is written", NULL,
+    {"a removed key is gone from the views of the model before the removal is written", NULL,
      "still; rm a.count; shown " A_NAME A_OTHER A_LIST "; file " UNCHANGED
      "; list a.name a.other a.list; rm a.list;"
      "shown " A_NAME A_OTHER "; put a.list x =EINVAL; shown " A_NAME A_OTHER A_LIST
@@ -77,11 +77,11 @@ static const struct script scripts[] = {
      A_NAME A_OTHER A_LIST},
     {"a new key that is removed before it has a value was never there", NULL,
      "open A a.new w creat; rm a.new; write A 'x'; close A; gone a.new; fsync", UNCHANGED},
-    {"what is written to a removed key goes nowhere", NULL,
+    {"writes to a removed key are discarded", NULL,
      "open A a.name rw trunc; write A 'lost'; rm a.name; read A 'lost'; write A ' too';"
      "put a.name 'new'; close A; text a.name 'new\n'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
-    {"a removed helper is written on by its handle", NULL,
+    {"a removed helper can still be written through its handle", NULL,
      "open A .x rw creat; write A 'one'; rm .x; gone .x; write A 'two'; read A 'onetwo';"
      "close A; put .x 'other'; text .x 'other'",
      UNCHANGED},
@@ -103,7 +103,7 @@ static const struct script scripts[] = {
      "mv a.name a.count =EINVAL; text a.name 'one\n'; text a.count '7\n'; refused a.count;"
      "list a.name a.count a.other a.list; fsync",
      UNCHANGED},
-    {"names that cannot be", NULL,
+    {"invalid names", NULL,
      "mv a.count a..b =EINVAL; mv a.count split.x =EPERM; mv a.gone a.x =ENOENT;"
      "mvnew a.count a.other =EEXIST; mvnew a.count a.amount; mv a.amount a.amount",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
@@ -114,7 +114,7 @@ static const struct script scripts[] = {
      "mv a.count a.amount; put a.count 'x' =EINVAL; gone a.count; put a.count '5';"
      "typed a.count u32; fsync; rm a.amount; fsync",
      A_NAME A_OTHER A_LIST "a.count:u32=5 "},
-    {"a key that is renamed and removed often takes none", "sync",
+    {"a key that is often renamed and removed takes no memory", "sync",
      "many a.name 1 100000; back a.name a.title 100; heap 4000; rm a.name; fsync",
      A_COUNT A_OTHER A_LIST},
     {"three keys in a circle: places stay, names go", NULL,
@@ -127,7 +127,7 @@ static const struct script scripts[] = {
      "open A a.name rw trunc; write A 'new'; mv a.name a.title; gone a.name; text a.title 'new';"
      "write A ' title'; close A; text a.title 'new title\n'; fsync",
      "a.title:string=new title " A_COUNT A_OTHER A_LIST},
-    {"a draft follows its key over another, whose own goes nowhere", NULL,
+    {"a draft follows its key over another, whose own draft is discarded", NULL,
      "open A a.count w trunc; write A '9'; open B a.other w trunc; write B '10';"
      "mv a.count a.other; close B; text a.other '9'; close A; text a.other '9\n'; gone a.count;"
      "fsync",
@@ -165,7 +165,7 @@ static const struct script scripts[] = {
      UNCHANGED},
     {"a key whose backup is removed is removed", NULL,
      "mv a.count a.count~; rm a.count~; gone a.count; fsync", A_NAME A_OTHER A_LIST},
-    {"a backup that was moved on is one still", NULL,
+    {"a backup that is renamed stays a backup", NULL,
      "mv a.count a.count~; mv a.count~ .b; rm .b; fsync", A_NAME A_OTHER A_LIST},
     {"the removal of an older backup does not remove the key", NULL,
      "mv a.count a.count~; put a.count '9'; mv a.count a.count.bak; rm a.count~; fsync;"
@@ -201,7 +201,7 @@ static const struct script scripts[] = {
      "put .c '9'; time noted .c; mv .c a.count; time same a.count; mv a.count a.count~;"
      "time same a.count~; fsync",
      "a.name:string=new a.count:u32=9 " A_OTHER "a.list:array[u8]=1,2,3 "},
-    {"what makes a name a helper's", NULL,
+    {"which names are helpers", NULL,
      "put a.count.bak 'x'; put a.count.Ab12Cd 'x'; put 4913 'x'; put tmpab_12cd 'x';"
      "put foo 'x'; put a.gone.bak 'x'; fsync; reopen;"
      "list a.name a.count a.other a.list a.gone.bak",
@@ -234,22 +234,22 @@ static const struct script scripts[] = {
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
 
-    /* A key on its way by a helper. */
-    {"a key that goes to a new name by a helper keeps its type", NULL,
+    /* A key that is moved by way of a helper. */
+    {"a key that gets a new name by way of a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},
-    {"a string that looks like a number, by a helper", NULL,
+    {"a string that looks like a number, by way of a helper", NULL,
      "put a.name '5'; mv a.name a.name~; mv a.name~ a.title; typed a.title string; fsync",
      A_COUNT A_OTHER A_LIST "a.title:string=5 "},
-    {"a key that goes over another by a helper: the other's type", NULL,
+    {"a key that replaces another by way of a helper: the other's type", NULL,
      "mv a.count .x; mv .x a.name; typed a.name string; gone a.count; fsync",
      "a.name:string=7 " A_OTHER A_LIST},
 
-    {"a helper whose rename is lost by a later fsync is there again", "sync",
+    {"a helper whose rename is lost by a later fsync is back", "sync",
      "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
      "text a.count '7\n'; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"what is not in the model at the end", NULL,
+    {"names that are not in the model at the end", NULL,
      "put a.count x =EINVAL; put stray x; put .hidden x; put a.name~ x; link .l somewhere;"
      "unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name: these have a dot, as "
      "my.flag;';"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scripts of edits of which one allocation fails, each in turn. An edit fails or not; the model is
- * a regular one in the end, nothing lies beside it, and it can be edited again.
+ * Scripts of edits in which each allocation fails in turn. An edit fails or succeeds; in the end
+ * the model is valid, nothing is left beside it, and it can be edited again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void do_all(struct run *r, const char *way)
         strncat(op, way, n < 79 ? n : 79);
         size_t handle = strcspn(op, " ") + 1;
         bool open = strstr(op, "open ") != NULL;
-        /* What could not be opened cannot be written. */
+        /* A file that could not be opened cannot be written. */
         if (open || handle + 1 > strlen(op) || op[handle] < 'A' || op[handle] > 'Z' ||
             r->handle[op[handle] - 'A'].f)
             script_do(r, op, strlen(op));
@@ -49,7 +49,7 @@ static void do_all(struct run *r, const char *way)
     }
 }
 
-/* The other edits of what is there then go well. */
+/* The remaining edits of the script then succeed. */
 static void check_after(struct run *r)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -62,7 +62,7 @@ static void check_after(struct run *r)
     CU_ASSERT_EQUAL(script_finish(r), 0);
 }
 
-/* False: fewer allocations were made. */
+/* False: there were fewer allocations. */
 static bool fails_at(const char *way, unsigned n, enum live_commit commit)
 {
     static const struct script s = {"memory is short", NULL, "", ""};
@@ -121,7 +121,7 @@ static void do_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
-/* Its n-th allocation fails. False: there are fewer. */
+/* Its n-th allocation fails. False: there were fewer. */
 static bool do_short(struct run *r, const char *op, unsigned n)
 {
     r->lenient = true;
@@ -132,7 +132,7 @@ static bool do_short(struct run *r, const char *op, unsigned n)
     return hit;
 }
 
-/* Of an accepted draft that is opened again. */
+/* An accepted draft is opened again. */
 static bool reopens(unsigned n)
 {
     struct run r;
@@ -156,8 +156,10 @@ static void test_reopened(void)
     CU_ASSERT_TRUE(n > 5);
 }
 
-/* What is refused is not counted: a signal takes the next edit back as the only one. An
- * alignment is planned before it is accepted; a rename over a key is two edits. */
+/*
+ * A refused edit is not counted: a signal takes the next edit back as the only one. An alignment is
+ * planned before it is accepted; a rename over a key is two edits.
+ */
 static bool is_counted(const char *op, const char *name, int refused, unsigned n)
 {
     struct run r;

@@ -17,7 +17,7 @@ static const struct script scripts[] = {
      "tmvnew a b =EEXIST; tmvnew a a =EEXIST; tmv a % =EINVAL; tmv a x%zz =EINVAL; tmv none x "
      "=ENOENT; tmv a b/x =EPERM; tmv a/raw a/x =EPERM",
      A B C},
-    {"rm -r: gone at once, and from the file at fsync", "tensors",
+    {"rm -r: gone immediately, and from the file at fsync", "tensors",
      "trm a/raw; tgone a/raw; trm a/raw =ENOENT; trm a/none =ENOENT; trmdir a; tlist . 'b c z';"
      "tgone a; trmdir a =ENOENT; trm a =EISDIR; trmdir b/raw =ENOTDIR; fsync; tfile " B C
      "; reopen; tlist . 'b c z'",
@@ -26,7 +26,7 @@ static const struct script scripts[] = {
      "trmdir a; trmdir b; trmdir c; trmdir z; tlist . ''; fsync =EPERM; tlist . 'a b c z';"
      "terror a 'the model would have no tensor left'; tforgive a; terror a x =ENODATA",
      A B C},
-    {"fsync of the folder that waits for a write under way hurries no later removal",
+    {"fsync of the directory that waits for a write in progress hurries no later removal",
      "tensors close",
      "open H a.name w trunc; write H two; hold; & flush H; held; tmkdir n; & fsync; go; wait; wait;"
      "release H; trmdir b; put a.count 9; tfile " A B C "; trmdir n; fsync; tfile " A C,
@@ -51,7 +51,7 @@ static const struct script scripts[] = {
      "tfloats c/f32 '65 66 67 68'; ttext c/raw ABCD; tfloats c/f32 '65.5 66 67 68' =ERANGE;"
      "tfloats c/f32 '65 66 67 128' =ERANGE; ttext c/raw ABCD; fsync",
      A BA "9,8,7,6,5,4 c:I8:4=ABCD " Z},
-    {"an .npy: values alone", "tensors",
+    {"an .npy: only values", "tensors",
      "topen A b/f32.npy rw; tpoke A 128 '3 1'; tpoke A 148 '7'; close A; tvalues b/f32 '3 1 3 4 5 "
      "7'",
      A BA "3,1,3,4,5,7 " C},
@@ -97,7 +97,7 @@ static const struct script scripts[] = {
      "ttext a/raw 12345678; fsync; tfile a:I8:8=12345678 " B C "; "
      "topen A b/.t creat w; tmv b/.t b/type; write A 'F16\n'; ttext b/type 'F16\n'; close A; fsync",
      "a:I8:8=12345678 b:F16:2x3=12 " C},
-    {"a helper that is renamed over a view is written on by all its handles", "tensors",
+    {"a helper that is renamed over a view can still be written by all its handles", "tensors",
      "topen A a/.h creat rw; write A 12345678; topen B a/.h w append; flush A; flush B;"
      "tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h xy; write A X 0; read A X2345678;"
      "ttext a/raw X2345678; tvalues a/f32 '49 50 51 52 53 54 55 56'; flush A; ttext a/raw "
@@ -105,7 +105,7 @@ static const struct script scripts[] = {
      "size A 8; fsync B; ttext a/raw X234567Y; write A W 1; release A; ttext a/raw XW34567Y;"
      "release B; ttext a/raw XW34567Y; ttext a/.h xy",
      "a:I8:8=XW34567Y " B C},
-    {"a helper that cannot be the view is one still, and is written on", "tensors",
+    {"a helper that cannot become the view stays a helper, and can still be written", "tensors",
      "topen A a/.h creat w; write A 12; flush A; tmv a/.h a/raw =EINVAL; ttext a/.h 12;"
      "ttext a/raw abcdefgh; write A 345678; close A; ttext a/.h 12345678; tmv a/.h a/raw",
      "a:I8:8=12345678 " B C},
@@ -118,11 +118,11 @@ static const struct script scripts[] = {
      "Xbcdefgh;"
      "write A 5678; close A; write B Y; close B =ESTALE",
      "a:I8:8=12345678 " B C},
-    {"what is written to a view that a helper has replaced goes nowhere", "tensors",
+    {"writes to a view that a helper has replaced are discarded", "tensors",
      "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw;"
      "close B =ESTALE; write A 5678; close A",
      "a:I8:8=12345678 " B C},
-    {"a helper that is too short says so, and is one again", "tensors",
+    {"a helper that is too short is refused, and is a helper again", "tensors",
      "tput a/.h 1; tmv a/.h a/raw =EINVAL; terror a 'it has 1 of 8 bytes'; ttext a/.h 1", A B C},
     {"a refused rename over the type of a new tensor leaves the type as it was", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw 1234; tput n/.t bogus;"
@@ -180,11 +180,11 @@ static const struct script scripts[] = {
      "fsync; ttext z/raw '1.{4094}one.{15901}2'; tput c/raw WXYZ; fsync; close A; close C;"
      "topen B z/raw w; write B 3 0; close B; fsync",
      A B "c:I8:4=WXYZ z:I8:20000=3.{4094}one.{15901}2 "},
-    {"in place: what has another length is refused", "tensors inplace sync",
+    {"in place: another length is refused", "tensors inplace sync",
      "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
      "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z n'",
      A B C},
-    {"in place: what moves data is refused alone, and takes no other edit with it",
+    {"in place: an edit that moves data is refused alone, and takes no other edit with it",
      "tensors inplace",
      "put a.count 9; put a.name 'much longer than what it was before all of this' =EOPNOTSUPP; "
      "refused a.name; good "
@@ -195,21 +195,21 @@ static const struct script scripts[] = {
      "=EOPNOTSUPP; fsync; tput a/raw 12345678; rm a.list; put a.other 10; fsync =EOPNOTSUPP; fsync;"
      "list a.name a.count a.other a.list; refused a.list; text a.other '10\n'",
      "a:I8:8=12345678 " B "c:I8:4=WXYZ " Z},
-    {"so many parts that they are not mapped one by one", "tensors sync",
+    {"too many parts to map one by one", "tensors sync",
      "topen A z/raw w; tdots A 255 70; close A; tdotted z/raw 255 70; topen A z/raw w; tdots A 285 "
      "70;"
      "close A; tdotted z/raw 285 70; mv a.name a.nom; tdotted z/raw 285 70; fsync; tdotted z/raw "
      "285 70;"
      "tput z/raw x =EINVAL; tdotted z/raw 285 70; trmdir z",
      A B "c:I8:4=wxyz "},
-    {"in place: parts over what was kept for those that read", "tensors inplace sync",
+    {"in place: parts over what was kept for readers", "tensors inplace sync",
      "topen A z/raw r; topen B z/raw w; write B one 4095; close B; fsync; topen C z/raw r;"
      "topen B z/raw w; write B two 5; close B; ttext z/raw '.....two.{4087}one.{15902}'; fsync;"
      "topen B z/raw w; write B 3 0; write B 4 19999; close B; ttext z/raw "
      "'3....two.{4087}one.{15901}4'; mv a.name a.nom; ttext z/raw '3....two.{4087}one.{15901}4';"
      "fsync; close A; close C; ttext z/raw '3....two.{4087}one.{15901}4'; mv a.nom a.name",
      A B "c:I8:4=wxyz z:I8:20000=3....two.{4087}one.{15901}4 "},
-    /* ---- what is refused in the end ---- */
+    /* ---- refused in the end ---- */
     {"what was accepted stays when the rest is refused", "tensors",
      "topen A c/f32 rw; tpoke A 0 '65 66'; flush A; ttext c/raw AByz; tpoke A 8 '1.5'; close A "
      "=ERANGE;"
@@ -248,8 +248,8 @@ static const struct script scripts[] = {
      "topen A c/f32 w; tpoke A 0 '0.5'; fsync A =ERANGE; close A =ERANGE; topen A b/type w trunc;"
      "write A F1; fsync A =EINVAL; trunc A 0; write A 'F16\n' 0; fsync A; close A; tput b/type F32",
      "a:I8:8=XYcdefgh " B C},
-    /* ---- new ones ---- */
-    {"a new tensor over one that was removed a moment ago", "tensors",
+    /* ---- new tensors ---- */
+    {"a new tensor with the name of one just removed", "tensors",
      "trmdir a; tmkdir a; tlist . 'b c z a'; tput a/type I8; tput a/shape 8; tput a/raw 12345678;"
      "fsync; tlist . 'a b c z'; trmdir c; tmv a c; tlist . 'c b z'; fsync",
      "c:I8:8=12345678 " B Z},
@@ -257,7 +257,7 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; later 3; ttext n/raw xy; trmdir n;"
      "tmv c n; tlist . 'a b n z'; fsync",
      A B "n:I8:4=wxyz " Z},
-    {"a new tensor: views that are left aside, and what is wrong", "tensors",
+    {"a new tensor: views that are ignored, and what is wrong", "tensors",
      "tmkdir n; tput n/offset 5; tput n/raw 12; tfloats n/f32 '1 2'; tput n/none x; tput n/type "
      "none =EINVAL;"
      "terror n none; tput n/type I8; tput n/shape 'a =EINVAL' =EINVAL; tput n/shape 3; fsync; "
@@ -296,7 +296,7 @@ static const struct script scripts[] = {
      "put a.name two; fsync; ttext n/raw 12; tput n/raw 34; topen A m/f32 w; tpoke A 0 6; close A;"
      "tmv n k; tmv m l; tput l/type F16; ttext k/raw 34; tvalues l/f32 6; trmdir k; fsync",
      A B C "l:F16:1=2 "},
-    /* ---- what is not closed ---- */
+    /* ---- files that are not closed ---- */
     {"what no close has judged is dropped at the end", "tensors",
      "topen A a/raw w; write A X; topen B b/type w; tmkdir n; topen C n/raw creat w; write C 1; "
      "finish",
@@ -323,7 +323,7 @@ static const struct script scripts[] = {
      "tmv a/.h a/raw =EBUSY; tmv a/.h a/offset; close A; tlist a 'type shape raw f32 f32.npy "
      "offset'",
      "a:I8:8=A7654321 " B C},
-    {"views that cannot be written are left aside", "tensors",
+    {"views that cannot be written are ignored", "tensors",
      "tput a/offset 5; tput a/stats x; trm a/offset; tput a/offset 7; ttruncate a/offset 0;"
      "topen A a/offset w; write A x; allocate A 0 5; fsync A; close A",
      A B C},
@@ -393,7 +393,7 @@ static const struct script scripts[] = {
      "ttext n/raw 2; topen A n/raw r; read A 2; close A",
      A B C "n:I8:1=2 "},
     /* ---- failures ---- */
-    {"a file that is open while the write before it fails", "tensors sync",
+    {"a file that is open while an earlier write fails", "tensors sync",
      "tput a/raw 12345678; hold; & fsync; held; topen A a/f32 rw; tpoke A 0 '65'; go EIO; wait "
      "=EIO;"
      "close A =EIO; terror a 'failed'; ttext a/raw abcdefgh",
@@ -404,13 +404,13 @@ static const struct script scripts[] = {
      "tlist . 'a b c z'; ttext a/raw abcdefgh; ttext c/raw wxyz; terror a 'cannot copy the "
      "tensors'; terror c 'the edit before it failed'; fsync",
      A B C},
-    {"a part over one that is not written after all is another version", "tensors sync",
+    {"a part over one that in the end was not written is another version", "tensors sync",
      "topen A z/raw w; write A one 0; close A; hold; & fsync; held; topen A z/raw w;"
      "write A two 10000; close A; ttext z/raw 'one.{9997}two.{9997}'; topen A z/raw r; tnote A; "
      "close A;"
      "go EIO; wait =EIO; tmoved z/raw; ttext z/raw '.{20000}'; fsync",
      A B C},
-    {"names that changed places after an edit that fails: no tensor is lost", "tensors sync",
+    {"names that are swapped after a failing edit: no tensor is lost", "tensors sync",
      "tmv a x; hold; & fsync; held; tmv b y; tmv c a; tmv y c; go EIO; wait =EIO;"
      "tlist . 'a b c z'; ttext c/raw wxyz; fsync",
      A B C},
@@ -426,12 +426,12 @@ static const struct script scripts[] = {
      "A =EIO;"
      "close A =EIO; ttext a/raw abcdefgh; fsync",
      A B C},
-    {"of a text that was lost, too, until it is written anew", "tensors",
+    {"also for a lost text, until it is written again", "tensors",
      "topen A a/shape rw trunc; write A '2 4\n'; fail EIO; fsync A =EIO; fail; flush A =EIO; trunc "
      "A 0;"
      "write A '4 2\n' 0; fsync A; close A; fsync",
      "a:I8:4x2=abcdefgh " B C},
-    {"two programs: one hears nothing of the failure of the other's tensor", "tensors sync",
+    {"two programs: one does not see the failure of the other's tensor", "tensors sync",
      "topen A a/raw w; write A 1; fsync A; topen C c/raw w; write C 2; flush C; fail EIO; fsync C "
      "=EIO;"
      "fail; fsync A; close A; close C =EIO; fsync",
@@ -443,7 +443,7 @@ static const struct script scripts[] = {
      "; close A; tput c/raw 1234; topen A c/type r; fail EIO; fsync A =EIO; fsync A =EIO;"
      "fail; close A; fsync",
      A B "c:I8:4=WXYZ " Z},
-    {"a tensor that cannot be added is no other program's failure", "tensors",
+    {"a tensor that cannot be added fails no other program", "tensors",
      "tmkdir n; tput n/type Q8_0; tput n/shape 1; later 4; put a.name 'new'; open A a.name rw; "
      "fsync A;"
      "close A; tlist . 'a b c z n'",
@@ -452,7 +452,7 @@ static const struct script scripts[] = {
      "fail EIO; trmdir a; fsync =EIO; tlist . 'a b c z'; tmkdir n; tput n/shape 1; tfloats n/f32 1;"
      "fsync =EIO; tlist . 'a b c z'; fail; fsync",
      A B C},
-    {"edits of what was new in a write that fails are lost", "tensors sync",
+    {"edits of what was new in a failing write are lost", "tensors sync",
      "put b.new 5; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; hold; & fsync; held;"
      "mv b.new b.other; tmv n m; tput c/raw WXYZ; go EIO; wait =EIO; gone b.new; gone b.other;"
      "tlist . 'a b c z'; ttext c/raw wxyz; logged 'not written: the edit before it failed'; fsync",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What comes with time, as scripts: views that come back, drafts that wait, lines of progress. */
+/* What happens with time, as scripts: views that come back, drafts that wait, progress lines. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "
@@ -24,11 +24,11 @@ static const struct script scripts[] = {
      "terror b 'of a NumPy array only the header was written'; later 10; topen A b/f32.npy rw;"
      "size A 128; tpoke A 128 '6 5 4 3 2 1'; close A; tvalues b/f32 '6 5 4 3 2 1'",
      A "b:F32:2x3=6,5,4,3,2,1 " C Z},
-    {"and its readers see the header alone; another view is as it was", "tensors",
+    {"its readers see only the header; another view is unchanged", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; tstat b/f32.npy 128;"
      "tvalues b/f32 '1 2 3 4 5 6'; later 11; tstat b/f32.npy 152; tvalues b/f32.npy '1 2 3 4 5 6'",
      A B C Z},
-    {"nor for longer", "tensors",
+    {"but not for longer", "tensors",
      "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; later 11; topen B b/f32.npy rw;"
      "size B 152; tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
      A "b:F32:2x3=9,2,3,4,5,6 " C Z},
@@ -42,11 +42,11 @@ static const struct script scripts[] = {
      "still; topen A a/f32.npy rw trunc; tnpy A '8,' ''; tnote A; tnode B r; close A; later 11;"
      "size B 160; close B; topen B a/f32.npy rw; size B 160; tpoke B 128 '65'; close B",
      "a:I8:8=Abcdefgh " B C Z},
-    {"what mknod made is closed after a while", NULL,
+    {"a file made by mknod is closed after a while", NULL,
      "still; open A a.name w trunc; mknod a.new; type a.new u64; later 9; write A two; fsync A;"
      "list a.name a.count a.other a.list a.new; later 1; write A s; fsync A; gone a.new; close A",
      "a.name:string=twos " A_COUNT A_OTHER A_LIST},
-    {"edits that nothing waits for wait for the end of a conversion", "tensors large auto",
+    {"edits without a waiting request wait for the end of a conversion", "tensors large auto",
      "still; tput a/type 'F32\n'; converts 60; tfile " A B C BIG "; put a.name two; later 1; "
      "converts 9; tfile " A B C BIG "; later 2; fsync",
      "a:F32:8=97,98,99,100,101,102,103,104 " B C BIG},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests of two programs at the same moment: both wait for one edit, and one gets a signal; one closes a view while
- * the other does; one opens a key while an edit of the other replaces the file.
+ * Simultaneous requests of two programs: both wait for one edit, and one gets a signal; one closes
+ * a view while the other does; one opens a key while an edit of the other replaces the file.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tree/file.h"
 #include "tree/internal.h"
 
-/* What two programs have written to one draft: the edit is also that of the other one. */
+/* Two programs have written to one draft: the edit belongs to both. */
 static void test_signal(void)
 {
     static const struct script s = {"two closes wait for one edit", NULL, "", ""};
@@ -50,7 +50,7 @@ static void test_signal(void)
     script_model_drop(&r.m);
 }
 
-/* A close of A, during whose judgement one of B comes, which has the same draft. */
+/* A close of A; while it is judged, B closes, which has the same draft. */
 static struct {
     struct tree *t;
     struct tree_file *b;
@@ -74,7 +74,7 @@ static int judge_first(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* It is answered before that one is judged. */
+/* The first is answered before the second is judged. */
 static void test_behind(void)
 {
     static const struct script s = {"a close comes while another one is judged", NULL, "", ""};
@@ -97,7 +97,7 @@ static void test_behind(void)
     script_model_drop(&r.m);
 }
 
-/* The run whose next look at the model's name comes behind an edit of another program. */
+/* The run whose next check of the model's name comes after an edit by another program. */
 static struct run *edited;
 
 static int look_late(const struct sys *s, int dir, const char *name, struct stat *st)
@@ -110,7 +110,7 @@ static int look_late(const struct sys *s, int dir, const char *name, struct stat
     return sys_libc.fstatat(&sys_libc, dir, name, st);
 }
 
-/* That is not taken for a change behind the mount. */
+/* The edit does not count as a change by another program. */
 static void test_replaced(void)
 {
     static const struct script s = {"a key is opened while the file is replaced", NULL, "", ""};

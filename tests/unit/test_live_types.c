@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live: the types of arrays of arrays, which take a walk over all of the value. */
+/* live: the types of arrays of arrays, which require a walk over the whole value. */
 #include <string.h>
 
 #include "cu_main.h"
@@ -77,12 +77,12 @@ static void test_writes(void)
         run(&r, "write A '[7]\n'");
     run(&r, "flush A");
     CU_ASSERT_EQUAL(walks, 1);
-    /* What is stored is another value now. */
+    /* The stored value has changed. */
     for (int i = 0; i < 100; i++)
         run(&r, "write A '[8]\n'");
     run(&r, "flush A");
     CU_ASSERT_EQUAL(walks, 2);
-    /* It gets another type meanwhile, and that is right at once. */
+    /* Its type is changed meanwhile; the attribute is right immediately. */
     run(&r, "type a.rows array[array[u16]]");
     run(&r, "write A '[300]\n'");
     run(&r, "close A");
@@ -92,7 +92,7 @@ static void test_writes(void)
 
 static CU_TestInfo tests[] = {
     {"an attribute is made without the lock", test_attribute},
-    {"a draft finds the type once for each value", test_writes},
+    {"a draft determines the type once for each value", test_writes},
     CU_TEST_INFO_NULL,
 };
 

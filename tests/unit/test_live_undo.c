@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Undos through the tree: which keys come back, what the names show, and what refuses or interrupts
- * one. Scripts, see script.h. Edits of a script join one state, but for those after an undo.
+ * an undo. Scripts, see script.h. Edits of a script join one state, except after an undo.
  */
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"an undo takes the last edits back, and an undo takes that back", "history auto close sync",
+    {"an undo takes back the last edits, another undo takes back the first",
+     "history auto close sync",
      "put a.name 'two'; put a.count '9'; fsync; undo; text a.name 'one\n'; text a.count '7\n';"
      "file " UNCHANGED "; said 'back to state 1: changed a.name'; undo; text a.name 'two\n';"
      "text a.count '9\n'; said 'back to state 2'",
@@ -17,7 +18,7 @@ static const struct script scripts[] = {
      "typed a.other u32; typed a.count u32; gone a.amount; gone b.new; put a.count '10'; fsync;"
      "typed a.count u32",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
-    {"keys come back to their places, and later ones behind them", "history close",
+    {"keys come back to their places, later ones after them", "history close",
      "put b.one '1'; put b.two '2'; undo; put b.x '3'; undo 2;"
      "list a.name a.count a.other a.list b.one b.two; put b.four '4';"
      "list a.name a.count a.other a.list b.one b.two b.four; rm b.one; fsync; put b.one '5';"
@@ -33,16 +34,16 @@ static const struct script scripts[] = {
      "put a.name 'two'; open A a.name r; undo; text a.name 'one\n'; read A 'two\n'; close A;"
      "time noted a.count; undo; time same a.count; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"what is refused no longer has a reason after an undo that changes it", "history close",
+    {"the reason of a refusal is gone after an undo that changes the key", "history close",
      "put a.name 'two'; put a.count 'x' =EINVAL; rm a.other; fsync; refused a.count; undo;"
      "refused a.count; undo; forgive a.count; put a.count '9'; put a.count 'x' =EINVAL;"
      "refused a.count; undo; good a.count; time noted a.count; undo; time moved a.count",
      "a.name:string=two a.count:u32=9 " A_LIST},
-    {"the keys are those of that state already", "history close",
+    {"the keys are already those of that state", "history close",
      "put a.name 'two'; undo; said 'back to state 1'; undo 1; said 'are those of state 1 already';"
      "file " UNCHANGED "; put a.name 'three'; undo 2; said 'back to state 2'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a key that is back has its type, and no other", "history close",
+    {"a key that comes back has its type, and no other", "history close",
      "rm a.count; fsync; undo; gone a.count:u8; text a.count '7\n'", UNCHANGED},
     {"there is nothing to undo, and no such state", "history auto close sync",
      "undo =ENOENT; put a.name 'two'; fsync; undo 7 =ENOENT; said '7'; text a.name 'two\n'",
@@ -54,11 +55,11 @@ static const struct script scripts[] = {
      "states; put a.name 'two'; states 'a.name'; clear; states; undo =ENOENT; put a.name 'three';"
      "states 'a.name'; undo; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"not while edits are to be written, or are written", "history sync",
+    {"not while edits are pending or being written", "history sync",
      "put a.name 'two'; undo =EBUSY; said 'still being written'; fsync; put a.name 'three';"
      "hold; & fsync; held; undo =EBUSY; go; wait; rm a.count; undo =EBUSY; fsync; undo",
      UNCHANGED},
-    {"not over a helper file of that name", "history close",
+    {"not over a helper of that name", "history close",
      "put b.key.bak '1'; undo; reopen; put b.key '2'; put b.key.bak 'x'; undo 2 =EBUSY;"
      "said 'b.key.bak: a helper file has the name of this key'; text b.key '2\n';"
      "text b.key.bak 'x'; list a.name a.count a.other a.list b.key b.key.bak; put b.key '3';"
@@ -74,7 +75,7 @@ static const struct script scripts[] = {
      "said 'Input/output error'; text a.name 'two\n'; gone a.count; refused a.name; fail; list "
      "a.name a.other a.list; fsync; undo; good a.name",
      UNCHANGED},
-    {"edits that come while it is written are based on it", "history sync",
+    {"edits made while it is written build on it", "history sync",
      "put a.name 'two'; put a.count '9'; fsync; hold; & undo; held; put a.count '11'; go; wait;"
      "text a.name 'one\n'; text a.count '11\n'; fsync",
      A_NAME "a.count:u32=11 " A_OTHER A_LIST},

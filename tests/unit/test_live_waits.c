@@ -3,14 +3,14 @@
 #include "script.h"
 
 static const struct script scripts[] = {
-    {"a signal to what waits for the write that others began", "sync",
+    {"a signal to a request that waits for a write begun by others", "sync",
      "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal to what began the write that others wait for", "close",
+    {"a signal to the request that began a write that others wait for", "close",
      "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first;"
      "wait =EINTR; go; wait; release A; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"a signal to what waits for the next write", "sync",
+    {"a signal to a request that waits for the next write", "sync",
      "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
      "wait =EINTR; text a.count '9\n'; fsync",
      "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
@@ -20,14 +20,14 @@ static const struct script scripts[] = {
      "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; good a.name;"
      "text a.name 'two\n'; text a.count '7\n'; full no; put a.other 10; fsync",
      "a.name:string=two " A_COUNT "a.other:u32=10 " A_LIST},
-    {"there is room by then", "sync",
+    {"there is room when it is written", "sync",
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"no room for a removal: the key is back", "close",
      "full; open A a.name w; rm a.list; fsync =ENOSPC; refused a.list; close A; full no; put "
      "a.name two",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"nothing is written by itself in mode sync", "sync",
+    {"nothing is written automatically with commit=sync", "sync",
      "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
      "put a.count 10; put a.other 11; file " UNCHANGED,
      "a.name:string=three a.count:u32=10 a.other:u32=11 "},

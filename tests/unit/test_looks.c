@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/begin: how many files of a split model are looked at to see that one was changed. */
+/* tree/begin: how many files of a split model are checked to notice that one was changed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 enum { FILES = 201, LOOKS = 65 }; /* the first, and 64 of the others */
 
-/* ---- looks are counted: linked with --wrap ---- */
+/* ---- checks are counted: linked with --wrap ---- */
 
 static unsigned looks;
 
@@ -24,7 +24,7 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
 
 /* ---- tests ---- */
 
-/* File i of the model, its path in `path`; with an integer more if it is changed. */
+/* File i of the model, its path in `path`; if changed, with one integer more. */
 static void put_shard(const struct fixture *x, unsigned i, bool changed, char path[128])
 {
     char name[64];
@@ -45,7 +45,7 @@ static void put_shard(const struct fixture *x, unsigned i, bool changed, char pa
     free(bytes);
 }
 
-/* One question: its answer, and how many files were looked at. */
+/* One query: its answer, and how many files were checked. */
 static void asks(struct tree *t, bool changed, unsigned files)
 {
     looks = 0;
@@ -53,7 +53,7 @@ static void asks(struct tree *t, bool changed, unsigned files)
     CU_ASSERT_EQUAL(looks, files);
 }
 
-/* Some files each time, in turn; and one that was found changed is looked at again each time. */
+/* Some files each time, in turn; one that was found changed is checked each time. */
 static void test_in_turn(void)
 {
     struct fixture x;
@@ -64,7 +64,7 @@ static void test_in_turn(void)
     struct tree *t = image_tree(path, &(struct tree_options){.late = true});
     put_shard(&x, FILES - 1, true, path);
     for (int i = 0; i < 3; i++)
-        asks(t, false, LOOKS); /* at last the others 129 to 192 */
+        asks(t, false, LOOKS); /* finally the others, 129 to 192 */
     asks(t, true, 1 + 8);
     asks(t, true, 1 + 1);
     put_shard(&x, 0, true, path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Folders of new tensors that programs change while they are judged: no call waits for the judgement, and what was
- * changed is judged once more.
+ * Directories of new tensors that programs change while they are judged: no call waits for the
+ * judgement, and a changed directory is judged again.
  */
 #include "cu_main.h"
 
@@ -23,9 +23,9 @@
 #include "tree_image.h"
 #include "viewfile.h"
 
-/* ---- in place of the C library's ---- */
+/* ---- replacements for C library functions ---- */
 
-static atomic_long seconds; /* of the clock, which stands; 0: it runs */
+static atomic_long seconds; /* of the clock, which stands still; 0: it runs */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -49,7 +49,7 @@ struct room {
     struct viewfile open;
 };
 
-/* Bytes, and zeros behind them, of which most were never written: so the judge calls the disk. */
+/* Bytes, followed by zeros, most of them a hole: so the judge makes system calls. */
 static void put_raw(struct viewfile *v, const char *text)
 {
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 0, text, strlen(text)), 0);
@@ -68,7 +68,7 @@ static void put(struct tree *t, const char *tensor, const char *view, const char
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* A tensor in the making. */
+/* A new tensor that is not complete. */
 static void make(struct tree *t, const char *tensor)
 {
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, tensor), 0);
@@ -77,7 +77,7 @@ static void make(struct tree *t, const char *tensor)
     put(t, tensor, "raw", "123");
 }
 
-/* A tree with the tensor "b", and in the making "n" of the bytes 123. */
+/* A tree with the tensor "b" and a new one, "n", of the bytes 123. */
 static void begin(struct room *x)
 {
     const struct tree_options o = {
@@ -95,7 +95,7 @@ static void begin(struct room *x)
     make(x->t, "n");
     put(x->t, "n", ".helper", "456");
     (void)__real_clock_gettime(CLOCK_MONOTONIC, &now);
-    atomic_store(&seconds, now.tv_sec + 1); /* all of that is past */
+    atomic_store(&seconds, now.tv_sec + 1); /* all of that is in the past */
 }
 
 /* n is judged, and meanwhile the judge calls `hook`. */
@@ -152,7 +152,7 @@ static void shows(struct tree *t, const char *want)
 static bool in_file(const struct room *x, const char *name)
 {
     struct content c = file_now(&x->p);
-    uint8_t text[64] = {(uint8_t)strlen(name)}; /* its length, in 8 bytes, and it */
+    uint8_t text[64] = {(uint8_t)strlen(name)}; /* its length, in 8 bytes, and the name */
     memcpy(text + 8, name, strlen(name));
     bool found = memmem(c.bytes, c.n, text, 8 + strlen(name));
     free(c.bytes);
@@ -166,7 +166,7 @@ static int unlink_view(struct tree *t)
     return viewfile_unlink(t, "n", "raw");
 }
 
-/* It is no tensor without. */
+/* Without it, it is not a tensor. */
 static void test_unlink(void)
 {
     struct room x;
@@ -252,7 +252,7 @@ static int open_view(struct tree *t)
     return viewfile_open(t, "n", "raw", O_WRONLY, &held);
 }
 
-/* A program that has it open goes on with it: nothing is added before it has closed it. */
+/* A program that has it open continues: nothing is added before it has closed the file. */
 static void test_open(void)
 {
     struct room x;
@@ -282,7 +282,7 @@ static void test_read(void)
     end(&x);
 }
 
-/* ---- the folder is synced ---- */
+/* ---- the directory is synced ---- */
 
 static void sync_folder(void *arg)
 {
@@ -328,7 +328,7 @@ static void look_for_first(void *arg)
     CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
 }
 
-/* One that was added is there while others are judged. */
+/* A tensor already added is shown while others are judged. */
 static void test_beside_others(void)
 {
     struct room x;
@@ -369,13 +369,13 @@ static void test_released(void)
     CU_ASSERT_EQUAL(viewfile_unlink(x.t, "n", ".helper"), 0);
     CU_ASSERT_TRUE(unnamed() > before);
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    CU_ASSERT_EQUAL(tree_finish(x.t), 0); /* the thread that writes frees after it has answered */
+    CU_ASSERT_EQUAL(tree_finish(x.t), 0); /* the writing thread frees them after it has answered */
     CU_ASSERT_EQUAL(unnamed(), before);
     shows(x.t, "123");
     end(&x);
 }
 
-/* A helper goes with its folder: of one in the making at once, of a tensor when it is gone for good. */
+/* A helper goes with its directory: that of a new tensor immediately, that of a tensor when it is gone for good. */
 static void test_helpers(void)
 {
     unsigned before = unnamed();
@@ -405,7 +405,7 @@ static unsigned objects_known(struct tree *t)
     return n;
 }
 
-/* Nothing is kept of folders that are made and removed, once no file in them is open. */
+/* Nothing is kept of directories that are made and removed, once no file in them is open. */
 static void test_forgotten(void)
 {
     struct room x;
@@ -432,16 +432,16 @@ static void test_forgotten(void)
 static CU_TestInfo tests[] = {
     {"what was removed is forgotten", test_forgotten},
     {"its helpers go with it", test_helpers},
-    {"one that was added is there while others are judged", test_beside_others},
-    {"a view is opened to be written", test_open},
+    {"a tensor already added is shown while others are judged", test_beside_others},
+    {"a view is opened for writing", test_open},
     {"a view is read", test_read},
-    {"its drafts are let go of once it is written", test_released},
-    {"fsync of the folder waits for it", test_synced},
+    {"its drafts are released once it is written", test_released},
+    {"fsync of the directory waits for it", test_synced},
     {"and for one that is made meanwhile", test_synced_with_another},
     {"a view is unlinked", test_unlink},
     {"a view is created", test_create},
     {"a helper is renamed over a view", test_rename},
-    {"the folder is removed", test_remove},
+    {"the directory is removed", test_remove},
     CU_TEST_INFO_NULL,
 };
 

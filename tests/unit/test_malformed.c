@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gguf_parse: what is refused, with which error, and which byte the line names.
+ * gguf_parse: what is refused, with which error, and the byte that the line names.
  *
  * A case is a row of the table `cases`: an image (the base image, or what `make` builds), up to one
  * number written over it, and how it is to be refused. The base image, version 3, little-endian:
@@ -70,7 +70,7 @@ static void make_array_of_arrays(struct build *b)
     build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12 is 8 */
 }
 
-/* A file that is long enough for what the numbers claim is not needed: they are refused first. */
+/* The file need not be long enough for what the numbers claim: they are refused first. */
 static void make_wrap_to_zero(struct build *b)
 {
     tensor(b, F32, (uint64_t[]){1ull << 32, 1ull << 32}, 2);
@@ -185,7 +185,7 @@ static void make_nul_counted(struct build *b)
 {
     build_init(b, 2, false);
     nul_key(b, "general.alignment\0", 18);
-    build_u32(b, "a.b", 1); /* one that counts none: nothing is trimmed */
+    build_u32(b, "a.b", 1); /* one with a count of zero: nothing is trimmed */
 }
 
 static void make_v1(struct build *b)
@@ -211,13 +211,13 @@ static void make_big(struct build *b)
 struct row {
     const char *name;
     void (*make)(struct build *b); /* NULL: the base image */
-    /* `value`, of `width` bytes, little-endian, written at byte `at`; width 0: nothing. */
+    /* `value`, of `width` bytes, little-endian, is written at byte `at`; width 0: nothing is written */
     uint32_t at;
     uint8_t width;
     uint64_t value;
     uint32_t cut; /* the image ends here; 0: nothing is cut */
     int code;
-    uint64_t byte; /* that the line names */
+    uint64_t byte; /* named by the line */
     const char *words;
 };
 
@@ -354,7 +354,7 @@ static uint8_t *image_of(const struct row *row, size_t *n)
     return image;
 }
 
-/* A parse that must fail; nothing is handed out then. */
+/* A parse that must fail and return nothing. */
 static int refused(const void *image, size_t n, unsigned flags, struct err *e)
 {
     struct source s = source_mem(image, n);
@@ -389,8 +389,8 @@ static void test_cases(void)
 /* ---- every length of a file ---- */
 
 /*
- * A file that is cut anywhere is refused, with two exceptions: a cut exactly at the end of the data
- * leaves out the last padding, which some writers never write; with GGUF_PARTIAL data may be
+ * A file truncated anywhere is refused, with two exceptions: cut exactly at the end of the data it
+ * lacks only the last padding, which some writers never write; with GGUF_PARTIAL data may be
  * missing.
  */
 static void cut_everywhere(void (*make)(struct build *b))
@@ -401,7 +401,7 @@ static void cut_everywhere(void (*make)(struct build *b))
     struct parsed p = parse_build(&b, 0);
     for (size_t n = 0; n < p.size; n++) {
         struct err e;
-        /* A copy of just these bytes: a sanitizer sees what is read behind them. */
+        /* A copy of exactly these bytes: a sanitizer sees a read beyond them. */
         uint8_t *part = malloc(n ? n : 1);
         CU_ASSERT_PTR_NOT_NULL_FATAL(part);
         memcpy(part, p.image, n);
@@ -409,7 +409,7 @@ static void cut_everywhere(void (*make)(struct build *b))
             int r = refused(part, n, 0, &e);
             CU_ASSERT_EQUAL(r, n < p.g->head_len ? -EBADMSG : -ENODATA);
             CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, " at byte "));
-            /* Of a draft that is cut the error is that of the shipped layout. */
+            /* For a truncated draft the error is that of the shipped layout. */
             const char *words = n ? "incomplete download" : "an empty file";
             CU_ASSERT_TRUE(p.g->fmt.draft || strstr(e.msg, words));
         }
@@ -432,7 +432,7 @@ static void test_cuts(void)
 
 /*
  * What the draft repeats must agree. A file that is neither version 1 as shipped nor a draft gets
- * the line of the shipped layout.
+ * the error line of the shipped layout.
  *
  *      16 key length   20 'k.u32'   25 value length: 4   29 type   33 value   37 key 1
  *     133 end of keys   192 tensor 0   198 dimensions   202 4   206 2   210 elements: 8
@@ -471,7 +471,7 @@ static void test_draft(void)
 
 static CU_TestInfo tests[] = {
     {"each check refuses, and names the byte", test_cases},
-    {"a file cut anywhere is refused", test_cuts},
+    {"a file truncated anywhere is refused", test_cuts},
     {"what the first draft says twice must agree", test_draft},
     CU_TEST_INFO_NULL,
 };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/manifest: what is accepted, and the limits. tests/fuzz/fuzz_store.c: any bytes. */
+/*
+ * shelf/manifest: what is accepted, and the limits. For random bytes see tests/fuzz/fuzz_store.c.
+ */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,7 +16,7 @@
     "\",\"size\":4}"
 #define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
 
-/* No path leaves the store. */
+/* No path leads out of the store. */
 static void test_manifests(void)
 {
     static const struct {

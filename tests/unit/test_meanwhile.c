@@ -32,19 +32,19 @@ struct visitor {
     enum what does;
     struct faultsys *fs;
     const struct fixture *x;
-    const char *again; /* come again before this call, each time with another mode */
+    const char *again; /* called again before this call, each time with another mode */
     unsigned visits;
     int fd; /* the model */
 };
 
-static bool no_attributes; /* the file system has none of users */
+static bool no_attributes; /* the file system does not support user attributes */
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Where times are coarse, it is done until it can be seen. */
+/* If times are coarse, repeat until the change is visible. */
 static void change_attribute(int fd, bool add)
 {
     struct stat before, now;
@@ -71,7 +71,7 @@ static void visit(void *arg)
     v->fs->before = v->again;
 }
 
-/* The model has what the visitor gave it, whether it is the old one or the new one. */
+/* The model has what the visitor set, whether it is the old or the new file. */
 static void check_attributes(const struct visitor *v)
 {
     struct stat st;
@@ -163,7 +163,7 @@ static void test_all(void)
                     check_one(all[i], does, where);
 }
 
-/* Links may be broken: then one that is made meanwhile keeps the old content. */
+/* If hard links may be broken, one made meanwhile keeps the old content. */
 static void test_link_that_may_break(void)
 {
     for (enum where where = FILLED; where <= EXCHANGED; where++) {
@@ -181,7 +181,7 @@ static void test_link_that_may_break(void)
     }
 }
 
-/* A model that never rests. */
+/* A model that keeps changing. */
 static void test_again_and_again(void)
 {
     struct scene s;
@@ -198,7 +198,7 @@ static void test_again_and_again(void)
     end(&s);
 }
 
-/* What can no longer be given. */
+/* Attributes that can no longer be set. */
 static void test_cannot_be_given(void)
 {
     struct scene s;
@@ -220,9 +220,9 @@ static void test_cannot_be_given(void)
 
 static CU_TestInfo tests[] = {
     {"what changes during a copy is not undone", test_all},
-    {"a link that is made during a copy may be broken", test_link_that_may_break},
+    {"a hard link made during a copy may be broken", test_link_that_may_break},
     {"a model whose mode changes again and again is left alone", test_again_and_again},
-    {"an attribute that cannot be given refuses the edit", test_cannot_be_given},
+    {"if an attribute cannot be set, the edit is refused", test_cannot_be_given},
     CU_TEST_INFO_NULL,
 };
 

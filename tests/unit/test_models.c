@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/models, check/header, check/summary: no memory, and how much work folders take. What is found
- * in folders: tests/mount/check.py.
+ * shelf/models, check/header, check/summary: failing allocations, and the cost of directories. What
+ * is found in directories: tests/mount/check.py.
  */
 #include "cu_main.h"
 
@@ -42,7 +42,7 @@ static void put(int dir, const char *name, bool shard, uint64_t no)
     free(image);
 }
 
-/* models: a.gguf, a split model, a folder with one more, a link to the folder. */
+/* models: a.gguf, a split model, a directory with one more, a link to that directory. */
 static const char *const names[] = {"a.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf",
                                     "sub/b.gguf", "link"};
 
@@ -69,7 +69,7 @@ static void teardown(int dir)
     (void)strcpy(top + strlen(top) - 6, "XXXXXX");
 }
 
-/* The n-th allocation fails: so does the call, and nothing is leaked; or all are found. */
+/* If the n-th allocation fails, so does the call, and nothing is leaked; or all are found. */
 static void test_models(void)
 {
     int dir = setup();
@@ -88,7 +88,7 @@ static void test_models(void)
             CU_ASSERT_PTR_NOT_NULL(strstr(m.model[2].path, "/sub/b.gguf"));
         }
         models_free(&m);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc are not counted */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
     }
     teardown(dir);
 }
@@ -113,12 +113,12 @@ static void test_header(void)
             CU_ASSERT_EQUAL(h.g->n_tensors, 2);
         }
         header_free(&h);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc are not counted */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
     }
     teardown(dir);
 }
 
-/* The text is as long as it is measured to be, and JSON fails as a whole. */
+/* The text has its measured size, and JSON fails as a whole. */
 static void test_summary(void)
 {
     int dir = setup();
@@ -154,8 +154,8 @@ static void test_summary(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"models of a folder, no memory", test_models},
-    {"a header without a mount, no memory", test_header},
+    {"models of a directory, failing allocations", test_models},
+    {"a header without a mount, failing allocations", test_header},
     {"a summary, as text and as JSON", test_summary},
     CU_TEST_INFO_NULL,
 };

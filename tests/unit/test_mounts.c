@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/mounts: paths as the kernel's list of mounts writes them. */
+/* mount/mounts: paths in the kernel's list of mounts. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static void test_escape(void)
     }
 }
 
-/* What is no escape stays. */
+/* What is not an escape stays. */
 static void test_unescape(void)
 {
     static const struct {
@@ -97,7 +97,7 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* Of this process there is a root, over which nothing is mounted. */
+/* This process has a root, with nothing mounted over it. */
 static void test_load(void)
 {
     struct mounts ms;
@@ -105,14 +105,14 @@ static void test_load(void)
     const struct mount *root = mounts_around(&ms, "/");
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
     CU_ASSERT_TRUE(mount_is_top(&ms, root));
-    struct mount below = *root; /* as a mount that another one is over */
+    struct mount below = *root; /* like a mount that has another one over it */
     CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     mounts_free(&ms);
     CU_ASSERT(mounts_load(&ms, 1L << 30) < 0);
     mounts_free(&ms);
 }
 
-/* If set, statx(2) is that of Linux before 5.8: it succeeds, and does not report mounts. */
+/* If set, statx(2) acts as before Linux 5.8: it succeeds, and does not report mounts. */
 static bool old_kernel;
 int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
 int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
@@ -125,7 +125,7 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
     return 0;
 }
 
-/* There the last mount that is at a path or above it counts as the topmost. */
+/* There the last mount at a path or above it counts as the topmost. */
 static void test_old_kernel(void)
 {
     struct mount m[] = {{.at = "/"},    {.at = "/a"},   {.at = "/a/b"},
@@ -145,7 +145,7 @@ static void test_old_kernel(void)
     old_kernel = false;
 }
 
-/* The number of a mount that is gone is given to another: a daemon is known by more than that. */
+/* The number of an ended mount is given to another: a daemon is identified by more than that. */
 static void test_daemon_of(void)
 {
     static char a[] = "/a", b[] = "/b", c[] = "/c", model[] = "/m", other[] = "/n";
@@ -179,7 +179,7 @@ static void test_daemon_of(void)
     }
 }
 
-/* The mount is there before its daemon has said so. */
+/* The mount exists before its daemon has registered. */
 static void test_daemon_starts(void)
 {
     static char at[] = "/a";
@@ -202,13 +202,13 @@ static void test_daemon_starts(void)
 
 static CU_TestInfo tests[] = {
     {"paths are escaped and come back", test_escape},
-    {"what is no escape stays", test_unescape},
+    {"what is not an escape stays", test_unescape},
     {"a line is parsed", test_parse},
-    {"what is no line", test_parse_nonsense},
+    {"lines that do not parse", test_parse_nonsense},
     {"the list of this process", test_load},
     {"where the kernel does not report mounts", test_old_kernel},
     {"the daemon of a mount", test_daemon_of},
-    {"a daemon that starts", test_daemon_starts},
+    {"a starting daemon", test_daemon_starts},
     CU_TEST_INFO_NULL,
 };
 

@@ -58,7 +58,7 @@ static void test_needless(void)
     not_found("%41"); /* an A stands for itself */
     not_found("%2e"); /* upper case only */
     not_found("%2f");
-    not_found("%2Ea"); /* a point is escaped in "." and ".." only */
+    not_found("%2Ea"); /* a dot is escaped in "." and ".." only */
     not_found("%2E.");
     not_found(".%2E");
     not_found("%2E%2E%2E");
@@ -81,7 +81,7 @@ static void test_needless(void)
     not_found("%~0123456789abcdef"); /* nothing before the mark */
 }
 
-/* n bytes 'a', but byte `at`, which is c. */
+/* n bytes 'a', except that byte `at` is c. */
 static void fill(char *name, size_t n, size_t at, char c)
 {
     memset(name, 'a', n);
@@ -108,7 +108,7 @@ static void test_long(void)
     CU_ASSERT_EQUAL(name_encode(name, 256, file), 255);
     CU_ASSERT_TRUE(is_cut(file, 237));
     CU_ASSERT_EQUAL(memcmp(file, name, 237), 0);
-    /* 253 bytes of which one is escaped are 255; with 254 they are not. */
+    /* 253 bytes, one of them escaped, give 255; 254 bytes are too many. */
     fill(name, 254, 100, '/');
     CU_ASSERT_EQUAL(name_encode(name, 253, file), 255);
     CU_ASSERT_FALSE(is_cut(file, 237));
@@ -117,7 +117,7 @@ static void test_long(void)
     CU_ASSERT_EQUAL(memcmp(file + 100, "%2Faa", 5), 0);
 }
 
-/* An escape that does not fit before the mark is left out as a whole. */
+/* An escape that does not fit before the mark is omitted as a whole. */
 static void test_cut_escape(void)
 {
     char name[400], file[TREE_NAME_MAX + 1];
@@ -135,7 +135,7 @@ static void test_cut_escape(void)
     CU_ASSERT_TRUE(is_cut(file, 237));
 }
 
-/* The hash is of the whole name and the same in every process: a fixed figure. */
+/* The hash covers the whole name and is the same in every process: a fixed number. */
 static void test_hash(void)
 {
     char name[400], a[TREE_NAME_MAX + 1], b[TREE_NAME_MAX + 1];
@@ -162,7 +162,7 @@ static uint64_t next(uint64_t *state)
 
 static void test_round_trip(void)
 {
-    /* Bytes that are special are drawn often. */
+    /* Special bytes are drawn often. */
     static const char special[] = {'%', '/', '.', '\0', '~', '2', 'E', 0x7f, 0x1f, (char)0xff};
     uint64_t state = 88172645463325252;
     char name[64], file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
@@ -179,7 +179,7 @@ static void test_round_trip(void)
     }
 }
 
-/* Whatever is typed: it is either no name at all or the one spelling of what it stands for. */
+/* Any input is either not a name or the only spelling of what it stands for. */
 static void test_one_spelling(void)
 {
     static const char alphabet[] = "%2E.~0Fa%%2";
@@ -215,7 +215,7 @@ static CU_TestInfo tests[] = {
     {"a needless escape is not found", test_needless},
     {"over 255 bytes a name is cut and hashed", test_long},
     {"an escape is never cut in two", test_cut_escape},
-    {"the hash is of the whole name and fixed", test_hash},
+    {"the hash covers the whole name and is fixed", test_hash},
     {"any bytes survive", test_round_trip},
     {"a file name is the only spelling of its name", test_one_spelling},
     {"file names over 255 bytes are not found", test_too_long},

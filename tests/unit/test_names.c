@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names, files and numbers of metadata/, without a model that is written: what must hold
- * whatever is done to them (M1 and M2). Scripts in test_live*.c have what programs see of it.
+ * Names, files and numbers of metadata/, without writing a model: the invariants that hold whatever
+ * is done to them (M1 and M2). The scripts of test_live*.c show what programs see.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void end(struct fixture *x)
     names_close(&x->n);
 }
 
-/* M1, and what the lists say. */
+/* M1, and the lists. */
 static void check(const struct names *n)
 {
     size_t named = 0, doomed = 0, errors = 0;
@@ -78,7 +78,7 @@ static void test_numbers(void)
     end(&x);
 }
 
-/* A key whose name is longer than a file name has one that is cut; a helper keeps its name. */
+/* A key whose name is too long for a file name gets a shortened one; a helper keeps its name. */
 static void test_by_key(void)
 {
     struct fixture x;
@@ -103,7 +103,7 @@ static void test_by_key(void)
     end(&x);
 }
 
-/* A helper's file takes a key's name: what the key had shows its value still. */
+/* A helper's file takes a key's name: the key's own file still shows its value. */
 static void test_take(void)
 {
     struct fixture x;
@@ -123,7 +123,7 @@ static void test_take(void)
     end(&x);
 }
 
-/* A file goes when neither handle nor kernel has it, and its name with it. Its number is not used again. */
+/* A file goes, and its name with it, when neither a handle nor the kernel refers to it. Its number is not reused. */
 static void test_reap(void)
 {
     struct fixture x;
@@ -146,7 +146,7 @@ static void test_reap(void)
     end(&x);
 }
 
-/* The file of a first key stays, whatever becomes of it. */
+/* The file of a key from the beginning stays, whatever happens to it. */
 static void test_first_stay(void)
 {
     struct fixture x;
@@ -159,7 +159,7 @@ static void test_first_stay(void)
     end(&x);
 }
 
-/* Keys are hidden, in any order, and back. */
+/* Keys are hidden, in any order, and come back. */
 static void test_doomed(void)
 {
     struct fixture x;
@@ -207,11 +207,11 @@ static void test_many(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names, files and numbers of the first keys", test_numbers},
+    {"names, files and numbers of the initial keys", test_numbers},
     {"names by their keys", test_by_key},
     {"a file takes a name", test_take},
     {"a file goes when nothing refers to it", test_reap},
-    {"that of a first key does not", test_first_stay},
+    {"the file of an initial key stays", test_first_stay},
     {"keys that are hidden", test_doomed},
     {"many names", test_many},
     CU_TEST_INFO_NULL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/nearest: the word that was most likely meant. */
+/* base/nearest: the most likely intended word. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static void test_meant(void)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
 
-/* A word beyond all bounds is near to nothing. */
+/* A word beyond the maximum length is near to nothing. */
 static void test_long(void)
 {
     char word[1000];
@@ -58,7 +58,7 @@ static void test_long(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the word that was meant", test_meant},
+    {"the intended word", test_meant},
     {"long words", test_long},
     CU_TEST_INFO_NULL,
 };

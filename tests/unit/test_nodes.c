@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Node numbers, and what is kept for nodes that the kernel knows. */
+/* Node numbers, and what is kept for nodes known to the kernel. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static void same_node(struct node n, enum node_kind kind, uint32_t number, uint3
         CU_ASSERT_EQUAL(n.row, row);
 }
 
-/* Each number is one node's, in every slot, and positive. */
+/* Each number belongs to one node, in every slot, and is positive. */
 static void test_numbers(void)
 {
     static const uint32_t objects[] = {0, 1, 2, 12345, (1 << 25) - 1, UINT32_MAX};
@@ -52,7 +52,7 @@ struct thing {
 
 static struct thing *find(const struct table *t, uint32_t number)
 {
-    struct link *l = table_first(t, hash_number(number % 100)); /* many are alike */
+    struct link *l = table_first(t, hash_number(number % 100)); /* many collide */
     while (l && ((struct thing *)l)->number != number)
         l = table_next(l);
     return (struct thing *)l;
@@ -66,7 +66,7 @@ static size_t count(const struct table *t)
     return n;
 }
 
-/* Found by number, whatever else is there; gone when it is taken out. */
+/* Found by number, whatever else is there; gone when removed. */
 static void test_table(void)
 {
     static struct thing all[MANY];
@@ -88,7 +88,7 @@ static void test_table(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"each number is one node's", test_numbers},
+    {"each number belongs to one node", test_numbers},
     {"what is in a table is found", test_table},
     CU_TEST_INFO_NULL,
 };

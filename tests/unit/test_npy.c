@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "model/npy.h"
 
-/* The header of a version with this dict, as it is. */
+/* The header of a version with exactly this dict. */
 static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 {
     size_t n = strlen(dict), fixed = version == 1 ? 10 : 12;
@@ -27,7 +27,7 @@ static size_t header(uint8_t *dst, uint8_t version, const char *dict)
 
 static int parse(uint8_t version, const char *dict, struct npy *ret, struct err *e)
 {
-    /* Of the exact size, so that a sanitizer sees a read behind it. */
+    /* A buffer of the exact size, so that a sanitizer sees a read beyond it. */
     uint8_t room[512], *exact;
     size_t n = header(room, version, dict);
     exact = malloc(n);
@@ -37,7 +37,7 @@ static int parse(uint8_t version, const char *dict, struct npy *ret, struct err 
     if (r == 0)
         CU_ASSERT_EQUAL(ret->header, n);
     for (size_t i = 1; i < n; i++) {
-        /* A part of it is not refused before it is whole. */
+        /* A part of a header is not refused before it is complete. */
         uint8_t *part = malloc(i);
         memcpy(part, exact, i);
         CU_ASSERT_EQUAL(npy_parse(part, i, ret, NULL), NPY_MORE);
@@ -121,7 +121,7 @@ static void test_refused(void)
     }
 }
 
-/* What cannot become a header is refused at its first byte that says so. */
+/* What cannot become a header is refused at the first byte that shows it. */
 static void test_early(void)
 {
     struct npy npy;
@@ -145,7 +145,7 @@ static void test_early(void)
     CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), NPY_MORE);
 }
 
-/* What is written is read, and the data begins at a multiple of 64. */
+/* What is written can be read, and the data begins at a multiple of 64. */
 static void test_written(void)
 {
     for (uint32_t n_dims = 0; n_dims <= NPY_MAX_DIMS; n_dims++) {
@@ -169,7 +169,7 @@ static void test_written(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"headers that are taken", test_taken},
+    {"headers that are accepted", test_taken},
     {"headers that are refused", test_refused},
     {"refused early", test_early},
     {"written and read", test_written},

@@ -120,7 +120,7 @@ static void test_f64_figures(void)
 }
 
 struct precision {
-    int digits; /* at most needed */
+    int digits; /* enough for any value */
     double (*read)(const char *s);
 };
 
@@ -136,7 +136,7 @@ static double read_f64(const char *s)
 
 static const struct precision single = {9, read_f32}, twofold = {17, read_f64};
 
-/* The decimal s = d.ddde+XX with its last digit moved by step, no carry: false if that has one. */
+/* The decimal s = d.ddde+XX with its last digit moved by step, without a carry: false if that needs one. */
 static bool neighbour(char *s, int step)
 {
     char *last = strchr(s, 'e') - 1;
@@ -146,7 +146,7 @@ static bool neighbour(char *s, int step)
     return true;
 }
 
-/* By trial, for x > 0: the fewest digits that read back, of those the nearest. Text as of "%e". */
+/* By trial, for x > 0: the fewest digits that read back, and of those the nearest. Text as by "%e". */
 static void brute_force(double x, const struct precision *to, char s[64])
 {
     for (int p = 1; p <= to->digits; p++)
@@ -172,7 +172,7 @@ static int significant(const char *s)
     return n - zeros;
 }
 
-/* Equal as decimals: the same number of digits, and the same number when read as f64. */
+/* Equal as decimals: the same number of digits, and the same value when read as f64. */
 static bool agrees(const char *text, double x, const struct precision *to)
 {
     char want[64];
@@ -194,7 +194,7 @@ static bool f64_agrees(uint64_t bits)
     return agrees(f64_text(s, d), d, &twofold);
 }
 
-/* Below a power of two the next float is half as far as above: shortest is not simply nearest. */
+/* Below a power of two floats are twice as dense as above: the shortest is not simply the nearest. */
 static void test_f32_powers_of_two(void)
 {
     int wrong = 0;
@@ -251,7 +251,7 @@ static void test_random_round_trip(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* A locale with a decimal comma, where the machine has one. */
+/* A locale with a decimal comma, if the machine has one. */
 static void test_locale(void)
 {
     char s[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of tensors: objects, by number and by name, their states and lists. */
+/* What is known about tensors: objects, by number and by name, their states and lists. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -80,12 +80,12 @@ static void test_hidden(void)
     CU_ASSERT_EQUAL(object_hidden(o), 1 << 0 | 1 << 5);
     object_unhide(o, 0);
     CU_ASSERT_EQUAL(object_hidden(o), 1 << 5);
-    o->hidden_at.tv_sec -= OBJECTS_VIEWS; /* as if so long ago */
+    o->hidden_at.tv_sec -= OBJECTS_VIEWS; /* as if long ago */
     CU_ASSERT_EQUAL(object_hidden(o), 0);
     objects_free(&s);
 }
 
-/* Errors count of tensors that the model has. */
+/* Errors only count for tensors of the model. */
 static void test_errors(void)
 {
     struct objects s = {0};
@@ -117,7 +117,7 @@ static void name_of(size_t which, char name[16])
     (void)snprintf(name, 16, "t.%zu", which);
 }
 
-/* Names that come and go, against a plain array of which object has one. */
+/* Names that come and go, compared with a plain array of which object has each. */
 static void test_random_names(void)
 {
     static uint32_t want[NAMES]; /* 0: none has it */
@@ -147,7 +147,7 @@ static void test_random_names(void)
     objects_free(&s);
 }
 
-/* Names are bytes of a length, and of objects in a state. */
+/* Names are bytes with a length, and belong to objects in a state. */
 static void test_names(void)
 {
     struct objects s = {0};
@@ -163,7 +163,7 @@ static void test_names(void)
     objects_free(&s);
 }
 
-/* A new one, as its folder was written last. */
+/* A new tensor, whose directory was last written at a given time. */
 static struct object *make(struct live *l, uint32_t number, bool dirty, struct timespec last)
 {
     struct object *o = object_get(&l->objects, number);
@@ -203,7 +203,7 @@ static void test_due(void)
     o[3]->open = 1;
     new_tensor_queue(&l, o[3]);
     l.objects.now = true;
-    CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while it is written */
+    CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while one is being written */
     l.stop = true;
     new_tensor_queue(&l, o[3]);
     CU_ASSERT_TRUE(new_tensors_due(&l));
@@ -211,7 +211,7 @@ static void test_due(void)
     o[3]->open = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &o[3]->last);
     o[3]->last.tv_sec += 1000;
-    CU_ASSERT_TRUE(new_tensors_due(&l)); /* a sync of the folder does not wait */
+    CU_ASSERT_TRUE(new_tensors_due(&l)); /* a sync of the directory does not wait */
     l.objects.now = false;
     CU_ASSERT_FALSE(new_tensors_due(&l));
     lock_drop(&l.lock);
@@ -221,7 +221,7 @@ static void test_due(void)
 
 static CU_TestInfo tests[] = {
     {"objects are found by number", test_found},
-    {"removed ones wait, and come back as others", test_removed},
+    {"removed tensors wait, and come back as other objects", test_removed},
     {"views that were unlinked", test_hidden},
     {"errors", test_errors},
     {"random names", test_random_names},

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/open.h: what a crash left beside a model, or beside the files of a split one, is finished. */
+/*
+ * edit/open.h: what a crash left beside a model, or beside the files of a split one, is finished.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@ static const char *const journals[FILES] = {".m-00001-of-00003.gguf.ggufs-journa
                                             ".m-00002-of-00003.gguf.ggufs-journal",
                                             ".m-00003-of-00003.gguf.ggufs-journal"};
 
-/* An edit of a file was interrupted: its first bytes are to be others. Nothing parses the file. */
+/* An interrupted edit that replaces a file's first bytes. Nothing parses the file. */
 static void interrupt(const struct fixture *x, const char *name)
 {
     uint8_t old[SIZE], new[CHANGED];
@@ -33,7 +35,7 @@ static void interrupt(const struct fixture *x, const char *name)
     edit_file_close(&f);
 }
 
-/* The first bytes of a file are those of the edit: true; or the old ones. */
+/* True: the file's first bytes are those of the edit; false: the old ones. */
 static bool is_finished(const struct fixture *x, const char *name)
 {
     size_t n;
@@ -90,7 +92,7 @@ static void drop_shards(const struct fixture *x)
     }
 }
 
-/* What was found beside each file is reported together. */
+/* The findings beside all files are reported together. */
 static void test_shards(void)
 {
     struct fixture x;
@@ -114,7 +116,7 @@ static void test_shards(void)
     teardown(&x);
 }
 
-/* The first failure is reported. The files after it are still recovered. */
+/* The first failure is reported. Later files are still recovered. */
 static void test_shard_fails(void)
 {
     struct fixture x;
@@ -123,7 +125,7 @@ static void test_shard_fails(void)
     setup(&x);
     for (unsigned i = 0; i < FILES; i++)
         interrupt(&x, names[i]);
-    /* A journal that names another file; one of another user's making, or of a name twice. */
+    /* A journal that names another file, was made by another user, or is listed twice. */
     CU_ASSERT_EQUAL(renameat(x.dir, journals[1], x.dir, journals[0]), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, NAME, x.dir, journals[1], 0), 0);
     CU_ASSERT_EQUAL(recover(&x, names[0], &got, &e), -ESTALE);
@@ -136,7 +138,7 @@ static void test_shard_fails(void)
     teardown(&x);
 }
 
-/* A name that lies about how many there are: what is behind the first that is missing is left. */
+/* A name that claims too many files: those after the first missing one are left alone. */
 static void test_shard_missing(void)
 {
     struct fixture x;
@@ -152,7 +154,7 @@ static void test_shard_missing(void)
     teardown(&x);
 }
 
-/* A folder that may be entered and not listed. */
+/* A directory that may be entered but not listed. */
 static void test_folder(void)
 {
     struct fixture x;
@@ -183,10 +185,10 @@ static void test_folder(void)
 
 static CU_TestInfo tests[] = {
     {"a model of one file is recovered", test_one},
-    {"all files of a split model are", test_shards},
-    {"those behind one that cannot be", test_shard_fails},
-    {"none behind one that is missing", test_shard_missing},
-    {"a folder that may not be listed", test_folder},
+    {"all files of a split model are recovered", test_shards},
+    {"files after one that cannot be recovered", test_shard_fails},
+    {"no file after a missing one", test_shard_missing},
+    {"a directory that may not be listed", test_folder},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text equal to what a file shows is always accepted and changes nothing, also where the value is
- * one that could not be set anew: an alignment out of range, an odd bool, the payload of a NaN,
- * bytes that are not UTF-8.
+ * A text equal to what a file shows is always accepted and changes nothing, even if the value could
+ * not be set otherwise: an alignment out of range, an unusual bool, the payload of a NaN, bytes
+ * that are not UTF-8.
  */
 #include "cu_main.h"
 
@@ -19,7 +19,7 @@
 #include "tree_image.h"
 #include "tree/history.h"
 
-/* A model of odd values, with this alignment. */
+/* A model of unusual values, with this alignment. */
 static struct content odd_model(uint32_t alignment, bool big)
 {
     struct content i;
@@ -43,7 +43,7 @@ static struct content odd_model(uint32_t alignment, bool big)
     return i;
 }
 
-/* Each file of metadata/ is written with its own text. */
+/* The text of each file of metadata/ is written back to it. */
 static void write_back(struct tree *t)
 {
     const struct tree_image m = {.t = t};
@@ -96,7 +96,7 @@ static void test_own_text(void)
     }
 }
 
-/* A model whose key `some.key`, a NUL and an x, a reader of C strings takes for another. */
+/* A model whose key `some.key`, NUL, `x` looks like another key to a reader of C strings. */
 static void make_nul_model(struct place *p, struct content *odd)
 {
     struct build b;
@@ -117,8 +117,7 @@ static void lists(struct tree *t, const char *want)
     free(names);
 }
 
-/* Such a key is refused when it is made, also where nothing is written yet, and takes no other edit
- * down with it. */
+/* Such a key is refused when it is created, even if nothing is written yet, and takes no other edit down with it. */
 static void test_equal_up_to_nul(void)
 {
     struct content odd;
@@ -145,7 +144,7 @@ static int undo(struct tree *t)
     return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
 }
 
-/* So it is where no key had a NUL when the mount began, and an undo brings one back. */
+/* The same if no key had a NUL when the mount began, and an undo brings one back. */
 static void test_nul_comes_back(void)
 {
     struct content odd;
@@ -183,7 +182,7 @@ static void said(struct tree *t, const char *want)
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }
 
-/* An alignment that a model had, and that no edit can give it: the undo says so, and changes nothing. */
+/* An alignment that a model had, but no edit can set: the undo says so, and changes nothing. */
 static void test_alignment_stays(void)
 {
     struct content odd = odd_model(1U << 21, false);
@@ -213,10 +212,10 @@ static void test_alignment_stays(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"each file takes its own text back", test_own_text},
+    {"each file accepts its own text", test_own_text},
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
     {"an undo brings such a name back", test_nul_comes_back},
-    {"an undo to an alignment that no edit can give", test_alignment_stays},
+    {"an undo to an alignment that no edit can set", test_alignment_stays},
     CU_TEST_INFO_NULL,
 };
 
