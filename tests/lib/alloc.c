@@ -4,6 +4,7 @@
 
 #include <malloc.h>
 #include <stdatomic.h>
+#include <string.h>
 
 void *__real_malloc(size_t n);
 void *__real_aligned_alloc(size_t to, size_t n);
@@ -19,6 +20,7 @@ void __wrap_free(void *p);
 static atomic_uint calls, fail_at; /* calls: since alloc_arm() */
 static atomic_uint counted;        /* since alloc_count() */
 static atomic_bool all_after, failed;
+static bool spoils;
 static atomic_llong live, peak; /* bytes; live begins at 0 and may fall below */
 
 void alloc_arm(unsigned n, bool rest)
@@ -67,6 +69,18 @@ unsigned alloc_calls(void)
     return atomic_load(&counted);
 }
 
+void alloc_spoil(void)
+{
+    spoils = true;
+}
+
+/* What is at the beginning of an allocation: it takes long to overwrite megabytes. */
+static void spoil(void *p, size_t n)
+{
+    if (spoils && p)
+        memset(p, 0xA5, n < 4096 ? n : 4096);
+}
+
 static void *add(void *p)
 {
     long long n = (long long)malloc_usable_size(p), now = atomic_fetch_add(&live, n) + n;
@@ -83,7 +97,11 @@ static void sub(size_t n)
 
 void *__wrap_malloc(size_t n)
 {
-    return fails() ? NULL : add(__real_malloc(n));
+    if (fails())
+        return NULL;
+    void *p = __real_malloc(n);
+    spoil(p, n);
+    return add(p);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
@@ -93,7 +111,11 @@ void *__wrap_calloc(size_t n, size_t size)
 
 void *__wrap_aligned_alloc(size_t to, size_t n)
 {
-    return fails() ? NULL : add(__real_aligned_alloc(to, n));
+    if (fails())
+        return NULL;
+    void *p = __real_aligned_alloc(to, n);
+    spoil(p, n);
+    return add(p);
 }
 
 void *__wrap_realloc(void *p, size_t n)
@@ -109,6 +131,8 @@ void *__wrap_realloc(void *p, size_t n)
 
 void __wrap_free(void *p)
 {
-    sub(malloc_usable_size(p));
+    const size_t n = malloc_usable_size(p);
+    sub(n);
+    spoil(p, n);
     __real_free(p);
 }

@@ -17,6 +17,9 @@ void alloc_arm(unsigned n, bool rest);
 /* No more failures. True if a call failed since alloc_arm(). */
 bool alloc_disarm(void);
 
+/* From now on what is freed, or not set, has no sense. */
+void alloc_spoil(void);
+
 /* Count from here. Since then: the most bytes that were allocated at once; those allocated and not
  * freed (less than 0: older ones were freed); the calls that asked for memory. */
 void alloc_count(void);

@@ -302,8 +302,8 @@ static void write_pages(struct kernel *k, struct object *o);
 static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
-    if (o->pages && o->mapped == h && !k->gone)
-        write_pages(k, o);
+    if (o->mapped == h && !k->gone)
+        write_pages(k, o); /* also: wait for who writes one */
     if (o->mapped == h)
         o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);

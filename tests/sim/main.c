@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "run.h"
 
 /* A test that is skipped, as meson has it. */
@@ -279,9 +279,7 @@ static int one(const struct story *given, uint64_t seed, unsigned n, bool make_s
 static void prepare(void)
 {
     cpu_set_t cpus, first;
-#ifdef M_PERTURB
-    (void)mallopt(M_PERTURB, 0xA5); /* what is freed, or not set, has no sense */
-#endif
+    alloc_spoil();
     disk_prepare();
     world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)snprintf(world->folder, sizeof(world->folder), "%s/ggufs-sim-XXXXXX",
