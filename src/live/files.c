@@ -594,7 +594,7 @@ static int helper_to_key(const struct move *m)
     struct name *parked = f->parked; /* of another key, which has no other copy */
     become_key(m, f, &left, r > 0);
     lost_backup(m->l, parked);
-    return r > 0 ? writer_accepted(m->l, m->wait) : 0;
+    return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
 }
 
 /* Over a key that there is, or was: it keeps place and type and takes the value; the source is gone. */

@@ -489,7 +489,7 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         promise_make(&f->promise, f->of->edit);
     if (r < 0)
         return name_refused(l, f->of, &e);
-    return r > 0 ? writer_accepted(l, w) : 0;
+    return writer_flush(l, &f->promise, f->promise.edit, w);
 }
 
 int live_forgive(struct live *l, uint32_t number)

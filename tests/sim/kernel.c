@@ -210,7 +210,8 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
         *o = (struct object){.node = e->node,
                              .generation = e->generation,
                              .name = name,
-                             .old_name = name,
+                             .old_name = k->came[name] ? k->came[name] - 1 : name,
+                             .moved = k->came[name] != 0, /* where it goes if that fails */
                              .next_name = -1,
                              .last = -1};
         lock_init(&o->lock);
@@ -880,6 +881,8 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         oracle_end(of(k), (unsigned)made, how);
     oracle_end(of(k), gone, move.making && how == DURABLE ? ACCEPTED : how);
     tensors_move_end(k, &move, made, r, how);
+    if (r == 0 && next >= 0)
+        k->came[next] = 1 + s->name;
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     for (unsigned i = 0; i < k->objects && r < 0 && how == PERHAPS; i++)
         if (k->object[i].name == s->name) { /* it may be the other one's by now */

@@ -86,6 +86,7 @@ struct kernel {
     unsigned creating[NAMES]; /* calls that go on */
     bool back[NAMES];    /* what was removed may have come back: what should follow was refused */
     bool removed[NAMES]; /* by unlink(2), and not made anew */
+    int came[NAMES];     /* 1 + the name that a tensor had before it was renamed to this; or 0 */
     uint64_t
         before[NAMES]; /* what a key was when it was removed: it comes back if nothing follows */
     struct {

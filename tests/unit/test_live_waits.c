@@ -14,6 +14,10 @@ static const struct script scripts[] = {
      "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
      "wait =EINTR; text a.count '9\n'; fsync",
      "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
+    {"a rename over a key that is about to have that value waits for it", "close",
+     "put .c two; put .d two; hold; & mv .c a.name; held; & mv .d a.name; interrupt; go; wait;"
+     "wait =EINTR",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"no room for an edit: it is refused, each later fsync and close says so, others stay", "sync",
      "put a.name two; full; open A a.count w trunc; open B a.count w; write A 9; flush A =ENOSPC; "
      "refused a.count;"
