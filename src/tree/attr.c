@@ -10,34 +10,21 @@
 /* What programs read at a time: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)
 
-/* Of a row at the root that is rendered, without the state of the mount. 0 or -errno. */
-static int measure(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
-{
-    const struct row *row = node_row(n);
-    struct rendered *text = NULL;
-    struct buf m = BUF_MEASURE;
-    int r = row->flags & ROW_KEPT ? render_shared(t, v, n, &text) : 0;
-    if (text)
-        m.len = text->bytes.len;
-    else if (r == 0)
-        render_row(t, v, n, &m);
-    rendered_unref(text);
-    *ret = m.len;
-    return r < 0 ? r : buf_error(&m);
-}
-
-/* The same, measured once in a snapshot, and with the state. */
+/* Of a row at the root that is rendered: measured once in a snapshot, but for the state of the mount. 0 or -errno. */
 static int whole_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     _Atomic(uint64_t) *cache = &v->snap->row_size[n->row];
-    uint64_t known = atomic_load_explicit(cache, memory_order_relaxed), size = known - 1;
-    int r = known ? 0 : measure(t, v, n, &size);
+    uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
     struct buf m = BUF_MEASURE;
-    if (r < 0)
-        return r;
-    atomic_store_explicit(cache, size + 1, memory_order_relaxed);
+    if (known)
+        m.len = known - 1;
+    else
+        render_row(t, v, n, &m);
+    if (buf_error(&m))
+        return buf_error(&m);
+    atomic_store_explicit(cache, m.len + 1, memory_order_relaxed);
     render_state(t, n, &m);
-    *ret = size + m.len;
+    *ret = m.len;
     return 0;
 }
 

@@ -12,10 +12,45 @@
 #include "tree/tensors.h"
 #include "tree/state.h"
 
+/* A text that is kept with its snapshot. */
+struct kept_text {
+    struct snapshot_part part; /* first */
+    struct buf text;
+};
+
+static void kept_text_free(struct snapshot_part *part)
+{
+    buf_free(&((struct kept_text *)part)->text);
+    free(part);
+}
+
+/* The text of the one row that is ROW_KEPT. */
+static void add_kept(const struct tree *t, const struct view *v, const struct row *row,
+                     struct buf *out)
+{
+    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones are those of derive/ */
+    struct snapshot_part *part = snapshot_part(v->snap, slot);
+    struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
+    if (k) {
+        k->part.free = kept_text_free;
+        row->report(v, t->name, &k->text);
+        if (buf_error(&k->text))
+            kept_text_free(&k->part);
+        else
+            part = snapshot_add_part(v->snap, slot, &k->part);
+    }
+    if (part)
+        buf_add(out, ((struct kept_text *)part)->text.data, ((struct kept_text *)part)->text.len);
+    else
+        out->err = -ENOMEM;
+}
+
 void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out)
 {
     const struct row *row = node_row(n);
-    if (row->report)
+    if (row->flags & ROW_KEPT)
+        add_kept(t, v, row, out);
+    else if (row->report)
         row->report(v, t->name, out);
     else
         row->text(v->snap, node_tensor(v->snap, n), out);
@@ -25,32 +60,6 @@ void render_state(struct tree *t, const struct node *n, struct buf *out)
 {
     if (node_row(n)->flags & ROW_STATE)
         node_state(t, n, out);
-}
-
-/* What a text is rendered from. */
-struct subject {
-    struct tree *t;
-    const struct view *v;
-    const struct node *n;
-    const struct shown *key; /* of a key's file, else NULL */
-};
-
-static void render(const void *arg, struct buf *out)
-{
-    const struct subject *s = arg;
-    if (s->key) {
-        shown_text(s->key, out);
-    } else {
-        render_row(s->t, s->v, s->n, out);
-        render_state(s->t, s->n, out);
-    }
-}
-
-int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
-{
-    const struct subject s = {t, v, n, NULL};
-    bool keep = node_row(n)->flags & ROW_KEPT;
-    return (keep ? texts_keep : texts_get)(&t->texts, v->snap->number, ino_of(n), render, &s, ret);
 }
 
 /* ---- read ---- */
@@ -108,9 +117,8 @@ static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct rep
 
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    const struct buf *text = f->shared ? &f->shared->bytes : &f->text;
-    r->len = (size_t)within_u64(off, n, text->len);
-    r->bytes = r->len ? text->data + off : NULL;
+    r->len = (size_t)within_u64(off, n, f->text.len);
+    r->bytes = r->len ? f->text.data + off : NULL;
     return 0;
 }
 
@@ -119,22 +127,6 @@ static const struct file_ops file_row = {.read = read_row};
 static const struct file_ops file_computed = {.read = read_computed};
 
 /* ---- open ---- */
-
-/* Texts of tensors are small: each handle has its own. */
-static int open_text(struct tree *t, const struct view *v, struct tree_file *f)
-{
-    const struct subject s = {t, v, &f->node, NULL};
-    if (f->node.kind == NODE_WHOLE)
-        return render_shared(t, v, &f->node, &f->shared);
-    render(&s, &f->text);
-    return 0;
-}
-
-int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
-{
-    const struct subject s = {t, NULL, &f->node, key};
-    return texts_get(&t->texts, shown_id(key), ino_key(key->kv), render, &s, &f->shared);
-}
 
 /* What a view of the whole is read from, as `file` of the view too. */
 static int keep_image(struct tree_file *f, struct view *v)
@@ -193,8 +185,10 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
         return r;
     if (f->row->read)
         r = open_pieces(f, &v);
-    if (r == 0 && (f->row->text || f->row->report))
-        r = open_text(t, &v, f);
+    if (r == 0 && (f->row->text || f->row->report)) {
+        render_row(t, &v, &f->node, &f->text);
+        render_state(t, &f->node, &f->text);
+    }
     return r;
 }
 
@@ -254,7 +248,6 @@ int tree_release(struct tree_file *f)
         atomic_fetch_sub(&f->tree->open, 1);
     }
     image_unref(f->image);
-    rendered_unref(f->shared);
     buf_free(&f->text);
     free(f);
     return 0;

@@ -17,7 +17,6 @@
 
 #include "tree/files.h"
 #include "tree/ino.h"
-#include "tree/texts.h"
 
 struct tree_file;
 
@@ -46,9 +45,8 @@ struct tree_file {
      * A view of the whole keeps its snapshot; tensor data comes from the newest store at each
      * read.
      */
-    struct rendered *shared; /* a reference: the text, or NULL and it is in: */
-    struct buf text;         /* its own: small ones, and what has no number of a snapshot */
-    struct held *held;       /* tree_hold_view() */
+    struct buf text;
+    struct held *held;      /* tree_hold_view() */
     struct image *image;    /* NODE_WHOLE: a reference: what it is read from, if that is an image */
     struct live_file *live; /* of a key or helper of a writable tree */
     struct live_view *view; /* of a tensor's view that is written; tensors.h */

@@ -2,9 +2,8 @@
 /*
  * The one table of virtual files: what stands at the root and in each tensor's folder.
  *
- * A row is either rendered (`text` writes the whole file; it is written at open, at the root once
- * for all handles: see texts.h) or answered piecewise (`size` and `read`, for contents that may be
- * large). Inode, lookup, listing and attributes follow from the row: adding a file is adding a row
+ * A row is either rendered (`text` writes the whole file; it is written at open) or
+ * answered piecewise (`size` and `read`, for contents that may be large). Inode, lookup, listing and attributes follow from the row: adding a file is adding a row
  * here, and nothing above this layer changes. Rows are numbered by their place in their table,
  * which must not change: inode numbers are made of it.
  *

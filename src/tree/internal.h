@@ -11,7 +11,6 @@
 #include "model/newest.h"
 #include "tree/rights.h"
 #include "tree/state.h"
-#include "tree/texts.h"
 #include "tree/tree.h"
 
 /* Rows of the root that the tree itself knows. */
@@ -50,9 +49,8 @@ struct tree {
     bool writable;        /* metadata can be edited */
     char why[512];        /* why it is not; as long as a line of struct err */
     struct edit_options edit;
-    struct texts texts; /* that open files show */
-    atomic_uint open;   /* files and folders */
-    uint64_t identity;  /* tree_identity() */
+    atomic_uint open;  /* files and folders */
+    uint64_t identity; /* tree_identity() */
     struct newest newest;
     struct work *work; /* owned: what is computed of tensors */
     struct live *meta; /* owned: what metadata/ shows, whether or not the model is edited */
@@ -174,14 +172,8 @@ int keys_forgive(struct tree *t, uint32_t number);
 
 /* Open the file of a node that is not a key. */
 int row_open(struct tree *t, struct tree_file *f, int flags);
-/* The text of a key's value, as the file's shared one. */
-int render_key(struct tree *t, const struct shown *key, struct tree_file *f);
 /* The text of a row, but for the state of the mount, which follows it in some. */
 void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out);
 void render_state(struct tree *t, const struct node *n, struct buf *out);
-/* The text of a view of the whole that is rendered, and shared: made now if needed. 0 and a
- * reference, or -errno. */
-int render_shared(struct tree *t, const struct view *v, const struct node *n,
-                  struct rendered **ret);
 
 #endif

@@ -113,7 +113,7 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
         f->ops = text.fixed ? &file_key_text : &file_key;
     f->text = text.bytes;
     if (r == 0 && text.value.snap)
-        r = render_key(t, &text.value, f);
+        shown_text(&text.value, &f->text);
     shown_free(&text.value);
     return r;
 }

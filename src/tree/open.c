@@ -191,7 +191,6 @@ static struct tree *tree_new(const struct tree_options *o)
     newest_init(&t->newest);
     t->newest.leaving = tree_keep_views;
     t->newest.leaving_arg = t;
-    texts_init(&t->texts);
     return t;
 }
 
@@ -228,7 +227,6 @@ void tree_close(struct tree *t)
     rights_free(&t->rights);
     buf_free(&t->notes);
     model_free(&t->model);
-    texts_free(&t->texts);
     free(t->name);
     free(t);
 }

@@ -219,35 +219,6 @@ static void test_metadata(void)
     image_close(&m);
 }
 
-/* Where the first byte of an open file's answer lies. */
-static const void *answered(struct tree_file *f)
-{
-    struct reply r = {0};
-    CU_ASSERT_EQUAL_FATAL(tree_read(f, 0, 1, &r), 0);
-    const void *at = r.bytes;
-    tree_reply_done(&r);
-    return at;
-}
-
-/* Handles of a key or a view of the whole hold one text, not one each. */
-static void test_one_text(void)
-{
-    static const char *const path[] = {"metadata/a.list", "metadata.json", "tensors.json", "info"};
-    struct tree_image m = model(false);
-    for (size_t i = 0; i < sizeof(path) / sizeof(path[0]); i++) {
-        struct tree_file *a = NULL, *b = NULL;
-        uint64_t node = image_node(&m, path[i]);
-        CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, node, O_RDONLY, &a), 0);
-        CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, node, O_RDONLY, &b), 0);
-        const void *at = answered(a);
-        CU_ASSERT_PTR_EQUAL(at, answered(b));
-        (void)tree_release(a);
-        CU_ASSERT_PTR_EQUAL(at, answered(b));
-        (void)tree_release(b);
-    }
-    image_close(&m);
-}
-
 static void test_tensors_json(void)
 {
     struct build b;
@@ -472,7 +443,6 @@ static CU_TestInfo tests[] = {
     {"model.gguf is the file", test_model},
     {"info: long lines", test_info_wide},
     {"metadata texts and metadata.json", test_metadata},
-    {"handles share a text", test_one_text},
     {"tensors.json", test_tensors_json},
     {"tensors.txt", test_tensors_txt},
     {"info is fit for a terminal", test_info},
