@@ -113,7 +113,7 @@ static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
     return true;
 }
 
-/* The same of a v that is known to be far below 2^64. */
+/* The same for a v known to be far below 2^64. */
 static inline uint64_t round_up(uint64_t v, uint64_t align)
 {
     return (v + align - 1) & ~(align - 1);
@@ -148,14 +148,17 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* How many of n bytes from `off` on are within `size` bytes. */
+/* How many of the n bytes starting at `off` lie within `size` bytes. */
 static inline uint64_t within_u64(uint64_t off, uint64_t n, uint64_t size)
 {
     uint64_t left = off < size ? size - off : 0;
     return n < left ? n : left;
 }
 
-/* How many of n rising numbers are at most v: each at byte `at` of `stride` bytes, from `of` on. */
+/*
+ * How many of n ascending numbers are at most v. They lie at byte `at` of records of `stride` bytes, starting at
+ * `of`.
+ */
 static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n, uint64_t v)
 {
     size_t ret = 0;
@@ -168,7 +171,7 @@ static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n
     return ret;
 }
 
-/* The same of a member of structs. */
+/* The same for a member of structs. */
 #define UPTO(of, member, n, v) \
     upto_u64(of, offsetof(__typeof__(*(of)), member), sizeof(*(of)), n, v)
 

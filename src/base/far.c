@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mapped files of other machines: see far.h. */
+/* Mapped files on other machines: see far.h. */
 #include "base/far.h"
 
 #include <fcntl.h>
@@ -9,9 +9,9 @@
 #include "base/bytes.h"
 #include "base/count.h"
 
-/* The kernel takes no more at a time: its usual readahead, which a file system may raise, not lower. */
+/* The most the kernel takes at once: its usual readahead, which a file system may raise but not lower. */
 #define PIECE ((uint64_t)128 << 10)
-/* The requests of one readahead overtake each other by so much. */
+/* How far the requests of one readahead overtake each other. */
 #define SLACK ((uint64_t)2 << 20)
 
 /* As statfs(2) returns them; linux/magic.h has only some. */
@@ -30,7 +30,7 @@ static const uint32_t far_types[] = {
     0x20030528, /* OrangeFS */
     0x47504653, /* GPFS */
     0x19830326, /* BeeGFS */
-    0x786f4256, /* shared folders of VirtualBox */
+    0x786f4256, /* shared directories of VirtualBox */
 };
 
 bool far_file(int fd)

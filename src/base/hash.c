@@ -40,7 +40,7 @@ static inline void sip_word(uint64_t v[4], uint64_t word)
 
 struct sip {
     uint64_t v[4];
-    uint64_t word; /* the bytes that do not make a word yet ... */
+    uint64_t word; /* the bytes that do not fill a word yet ... */
     unsigned have; /* ... and how many they are */
 };
 
@@ -131,7 +131,7 @@ static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
     return xx_merge(xx_merge(xx_merge(xx_merge(h, a), b), c), d);
 }
 
-/* The bytes behind the last whole stripe, fewer than one. */
+/* The bytes after the last whole stripe, fewer than one stripe. */
 static uint64_t xx_rest(uint64_t h, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8)

@@ -24,14 +24,16 @@ uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
 uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
-/* The hash of a number of our own: nobody can choose some that collide. */
+/* The hash of a number that this program chose, so nobody can pick colliding ones. */
 static inline uint64_t hash_number(uint64_t number)
 {
     return (number + 1) * 0x9e3779b97f4a7c15u >> 32;
 }
 
-/* Return the XXH64 (Collet, 2014) of n bytes: several times as fast, for finding what changed. It
- * does not protect against bytes that were made to have the same hash. */
+/*
+ * Return the XXH64 (Collet, 2014) of n bytes: several times as fast, for finding what changed. It does not protect
+ * against bytes made to collide.
+ */
 uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
 
 struct index {
@@ -54,7 +56,7 @@ struct probe index_probe(const struct index *ix, uint64_t hash);
 bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
 
 /*
- * A table of links that lie in what they find, which can be removed. The caller compares.
+ * A table of links, each embedded in the object it finds. Entries can be removed. The caller compares.
  *
  *     for (struct link *l = table_first(&t, hash); l; l = table_next(l)) ...
  *
@@ -75,9 +77,9 @@ int table_add(struct table *t, struct link *l, uint64_t hash);
 void table_remove(struct table *t, const struct link *l);
 struct link *table_first(const struct table *t, uint64_t hash);
 struct link *table_next(const struct link *l);
-/* All of them, in any order: the first for NULL, NULL behind the last. */
+/* Walks all entries in any order: NULL gets the first, and the last returns NULL. */
 struct link *table_each(const struct table *t, const struct link *l);
-/* What it finds stays. */
+/* Does not free the objects it finds. */
 void table_free(struct table *t);
 
 #endif

@@ -8,7 +8,7 @@
  *
  *     LOCKED(&x->lock);          held until the end of the block
  *
- * With NDEBUG it is a mutex and nothing more, and lock_held() must not be asked.
+ * With NDEBUG it is a mutex and nothing more, and lock_held() must not be called.
  *
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
@@ -75,7 +75,7 @@ static inline void lock_unmark(struct lock *l)
 
 #endif
 
-/* Must not be nested. */
+/* Not recursive. */
 static inline void lock_take(struct lock *l)
 {
     assert(!lock_held(l));
@@ -103,7 +103,7 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* False, and it is not held: another thread has it. */
+/* False: another thread holds it. */
 static inline bool lock_try(struct lock *l)
 {
     if (pthread_mutex_trylock(&l->mutex) != 0)
@@ -112,7 +112,7 @@ static inline bool lock_try(struct lock *l)
     return true;
 }
 
-/* What threads wait for, under a lock. Times are of CLOCK_MONOTONIC (when.h). */
+/* What threads wait for, under a lock. Times are CLOCK_MONOTONIC (when.h). */
 struct cond {
     pthread_cond_t cond;
 };
@@ -132,7 +132,7 @@ static inline void cond_destroy(struct cond *c)
     (void)pthread_cond_destroy(&c->cond);
 }
 
-/* To one thread that waits. */
+/* Wakes one waiting thread. */
 static inline void cond_signal(struct cond *c)
 {
     (void)pthread_cond_signal(&c->cond);
@@ -144,8 +144,8 @@ static inline void cond_broadcast(struct cond *c)
 }
 
 /*
- * Wait for a condition, at most until a time if there is one. The lock is given up meanwhile. False:
- * the time has come. Else it may have been woken for nothing.
+ * Wait for a condition, until a time if one is given. The lock is released meanwhile. Returns false when the time has
+ * come; true may also be a spurious wakeup.
  */
 static inline bool lock_wait(struct lock *l, struct cond *c, const struct timespec *until)
 {
@@ -166,12 +166,12 @@ struct thread {
 };
 
 /*
- * Signals are for the main thread, but for that of a page that is gone (map.h): a new thread blocks all
- * others. t NULL: nobody joins it. 0, -errno.
+ * Start a thread that blocks all signals except that for a lost page (map.h): the main thread takes them. t NULL: the
+ * thread is never joined. 0, -errno.
  */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
-/* The name of the calling thread, of at most 15 bytes: else it has that of the one that began it. */
+/* Name the calling thread, in at most 15 bytes. Without this it inherits its creator's name. */
 void thread_name(const char *name);
 
 struct once {
@@ -182,7 +182,7 @@ struct once {
         PTHREAD_ONCE_INIT \
     }
 
-/* The first call runs it; others wait until it has. */
+/* Run `run` on the first call; other callers wait until it has returned. */
 static inline void once_run(struct once *o, void (*run)(void))
 {
     (void)pthread_once(&o->once, run);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a library's log lines go: to a function of the caller, with a label before each line that
- * names the model.
+ * Where a library's log lines go: to a function that the caller supplies, each line prefixed with a label that names
+ * the model.
  *
  * Threads: any, if the function may be called by any.
  */

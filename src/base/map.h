@@ -19,14 +19,14 @@ struct map {
     int fd;              /* not owned */
     const uint8_t *data; /* NULL when size is 0 */
     uint64_t size;       /* bytes mapped */
-    uint64_t own;        /* how many of them the file must have: others may be mapped behind them */
+    uint64_t own; /* how many of them the file itself must have: more may be mapped after them */
 };
 
 /* Map the first `size` bytes of fd, read-only and shared. 0, or -errno of mmap(2). */
 int map_open(struct map *m, int fd, uint64_t size);
 void map_close(struct map *m);
 
-/* 0 if the file still has its first `end` bytes, but for those behind `own`; else -EIO. */
+/* 0 if the file still has its first `end` bytes, not counting those past `own`; else -EIO. */
 int map_check(const struct map *m, uint64_t end);
 
 /*

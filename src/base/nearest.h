@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The word that a mistyped one was most likely meant to be: the closest candidate, if it is close
- * enough. Upper and lower case count as the same.
+ * Finds the word that was probably meant by a mistyped one: the closest candidate, if it is close enough. Case is
+ * ignored.
  *
  *     struct nearest n = nearest_to("comit", 5);
  *     for (...) nearest_offer(&n, name[i], strlen(name[i]), i);
@@ -17,8 +17,9 @@ struct nearest {
     const char *word;
     size_t len;
     bool found;
-    size_t which; /* if found: the caller's number of the best candidate, the first of equals */
-    unsigned distance; /* if found: letters that are wrong, missing, too many or swapped */
+    size_t
+        which; /* if found: the caller's number for the best candidate, the first one if several are equal */
+    unsigned distance; /* if found: letters that are wrong, missing, extra or swapped */
 };
 
 struct nearest nearest_to(const char *word, size_t len);

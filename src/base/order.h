@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Order that the kernel makes between threads. It sends the release of an open file when it has the
- * replies to all other requests for it, and any of them after the reply to the open. So what one thread
- * did with the file before it replied has happened before what another thread does for the next request.
- * The thread sanitizer sees locks and atomics, not requests and replies. These two calls show it the order
- * for one object, or for none (NULL). In other builds they do nothing.
+ * Ordering that the kernel imposes between threads. It sends the release of an open file once it has the replies to
+ * all other requests for it, and any of those after the reply to the open. So whatever one thread did with the file
+ * before replying happened before what another thread does for the next request. The thread sanitizer sees locks and
+ * atomics, not requests and replies. These two calls show it the order for one object, or for none (NULL). In other
+ * builds they do nothing.
  *
  *     order_before(f);                 the last that this thread does with it before it replies
  *     fuse_reply_buf(req, ...);
  *                                      order_after(f);        another thread: at its release
  *                                      free(f);
  *
- * Only for what the kernel orders: calls for an open file may come at the same time, and are not ordered
- * among each other. Those for an open folder come one after another.
+ * Only for what the kernel orders: calls on an open file may arrive at the same time, in no particular order. Calls
+ * on an open directory arrive one at a time.
  */
 #ifndef BASE_ORDER_H
 #define BASE_ORDER_H

@@ -6,14 +6,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* A path without its folders. */
+/* The last component of a path. */
 static inline const char *path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-/* True if an absolute path is `folder`, or in it or below. */
+/* True if an absolute path is `folder` or lies below it. */
 static inline bool path_below(const char *path, const char *folder)
 {
     size_t n = strlen(folder);

@@ -2,8 +2,8 @@
 /*
  * Jobs in turns, and units: see pool.h.
  *
- * Of all threads at most two wait for something to do. One is started when a job waits and no thread does,
- * and ends when two others wait.
+ * At most two threads sit idle. A thread is started when a job waits and no thread is idle, and ends when two others
+ * are idle.
  */
 #include "base/pool.h"
 
@@ -13,11 +13,11 @@
 
 #include "base/when.h"
 
-/* Turns that go on at a time and count. */
+/* The most turns that run at a time and count. */
 enum { TURNS_MOST = 2 };
-/* Threads that wait: one for what is due later, one for what comes meanwhile. */
+/* Idle threads: one for what is due later, one for what arrives meanwhile. */
 enum { IDLE_MOST = 2 };
-enum { PROCESSORS_MOST = 64, LINE = 64 /* bytes of a line of the processor's cache */ };
+enum { PROCESSORS_MOST = 64, LINE = 64 /* bytes of a cache line */ };
 
 unsigned pool_patience = 1000;
 
@@ -28,11 +28,11 @@ struct turn {
 
 static struct {
     struct lock lock;
-    struct cond wake;              /* for threads that wait */
+    struct cond wake;              /* for idle threads */
     struct cond done;              /* a turn or a thread has ended */
-    struct pool_job *first, *last; /* that wait, by their times */
-    struct turn *turns;            /* that count, the last that began */
-    unsigned threads, busy, jobs;  /* all; of them at a turn; that have joined */
+    struct pool_job *first, *last; /* waiting, in order of their times */
+    struct turn *turns;            /* the ones that count, latest first */
+    unsigned threads, busy, jobs;  /* all; those running a turn; jobs that have joined */
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
 
 static _Thread_local struct turn *mine; /* that counts */
@@ -70,7 +70,7 @@ static bool is_due(const struct pool_job *j, const struct timespec *now)
 
 static int start_thread(void);
 
-/* Something is to be done, now or later. Without another thread it is done by one that is at a turn. */
+/* Something has to be done, now or later. If no other thread can be had, one that is running a turn does it. */
 static void see_to_it(void)
 {
     if (pool.threads > pool.busy)
@@ -79,7 +79,7 @@ static void see_to_it(void)
         (void)start_thread();
 }
 
-/* The turn of this thread. */
+/* This thread's turn stops counting. */
 static void count_no_more(void)
 {
     struct turn **at = &pool.turns;
@@ -117,7 +117,7 @@ static void take_turn(struct pool_job *j, const struct timespec *now)
     cond_broadcast(&pool.done);
 }
 
-/* The time until which a turn that is due must wait for others; NULL: it need not. */
+/* Until when a turn that is due must wait for others; NULL: it need not. */
 static const struct timespec *held_until(const struct pool_job *j, const struct timespec *now)
 {
     const struct turn *t = j->beside ? NULL : pool.turns;
@@ -143,7 +143,7 @@ static void *work(void *arg)
         (void)lock_wait(&pool.lock, &pool.wake, until ? &at : NULL);
     }
     pool.threads--;
-    cond_signal(&pool.wake); /* it may have been meant for another one that waits */
+    cond_signal(&pool.wake); /* the signal may have been meant for another waiter */
     cond_broadcast(&pool.done);
     lock_drop(&pool.lock);
     return NULL;
@@ -175,7 +175,7 @@ void pool_call_at(struct pool_job *j, const struct timespec *when)
         take_out(j);
     if (j->state == POOL_RESTS)
         put(j, when);
-    see_to_it(); /* it looks at the clock in any case */
+    see_to_it(); /* the clock is checked in any case */
 }
 
 void pool_call(struct pool_job *j)
@@ -259,7 +259,7 @@ struct shared {
     const struct units_watch *watch;
     /* Protected by its lock: */
     uint64_t next, done;
-    uint64_t reported; /* units that were done at the last call of progress() */
+    uint64_t reported; /* units done at the last call of progress() */
     uint64_t failed;   /* the first unit that failed, if err */
     int err;
     bool over; /* every unit is taken */
@@ -270,7 +270,7 @@ struct shared {
     unsigned helpers;
 };
 
-/* Of all that runs: there are no more threads that compute than processors, and those that called. */
+/* Across all work: no more threads compute than there are processors, plus the callers. */
 static atomic_uint helping;
 
 static uint64_t next_unit(const struct shared *s, uint64_t unit)
@@ -289,7 +289,7 @@ static void fail(struct shared *s, uint64_t unit, int err)
 
 static bool help(struct pool_job *j, struct timespec *again);
 
-/* A thread that cannot be started is done without. */
+/* If a thread cannot be started, the work goes on without it. */
 static void call_helper(struct shared *s)
 {
     const unsigned most = pool_processors() - 1;
@@ -357,7 +357,7 @@ static bool help(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* One that has not begun is not needed. */
+/* A helper that has not begun is not needed. */
 static void let_go(struct pool_job *j)
 {
     LOCKED(&pool.lock);
@@ -374,7 +374,7 @@ int units_run(struct units *u, const struct units_watch *watch)
     struct shared s = {.u = u, .watch = watch};
     lock_init(&u->lock);
     do_units(&s, true);
-    for (unsigned i = 0; i < s.helpers; i++) /* there are no more: it is over */
+    for (unsigned i = 0; i < s.helpers; i++) /* no units are left */
         let_go(&s.helper[i].job);
     if (!s.err && watch && watch->progress && s.reported < u->n)
         watch->progress(watch->arg, u->n, u->n);

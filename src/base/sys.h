@@ -56,7 +56,7 @@ struct sys {
 
 extern const struct sys sys_libc;
 
-/* True: open(2) with these flags may change the file. O_TRUNC does so also with O_RDONLY. */
+/* True if open(2) with these flags may change the file. O_TRUNC does, even with O_RDONLY. */
 bool sys_open_changes(int flags);
 
 /*
@@ -68,11 +68,13 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
 /* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
 
-/* Begin to write out what an fsync will wait for, of n bytes, or of all from `off` on (n is 0). A hint:
- * nothing is durable after it. */
+/*
+ * Start writing out what a later fsync would wait for: n bytes, or if n is 0 everything from `off` on. A hint: it
+ * makes nothing durable.
+ */
 void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
-/* fsync of a folder; 0 on file systems that cannot do that. */
+/* fsync a directory. 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);
 
 /* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */

@@ -27,8 +27,8 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
 }
 
 /*
- * Length of the sequence at p if no terminal is to see it: controls (U+007F to U+009F), what ends a line or turns the
- * direction of text (U+2028 to U+202E, U+2066 to U+2069). 0: any other.
+ * Length of the sequence at p if a terminal must not see it: controls (U+007F to U+009F), line separators, and marks
+ * that change the direction of text (U+2028 to U+202E, U+2066 to U+2069). 0: any other.
  */
 static inline size_t utf8_hidden(const uint8_t *p, size_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times of CLOCK_MONOTONIC, compared with each other and with now. Nothing above base asks the clock in
- * another way. Threads: any.
+ * Times of CLOCK_MONOTONIC, compared with each other and with now. Code above base reads the clock only through this
+ * header. Threads: any.
  */
 #ifndef BASE_WHEN_H
 #define BASE_WHEN_H
@@ -22,7 +22,7 @@ static inline long long when_ms(void)
     return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-/* The time of day, which may be set back: for what is shown. */
+/* The time of day, which may be set back: only for display. */
 static inline struct timespec when_date(void)
 {
     struct timespec t;
@@ -41,7 +41,7 @@ static inline bool when_before(const struct timespec *a, const struct timespec *
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* So many milliseconds later. */
+/* This many milliseconds later. */
 static inline struct timespec when_later(const struct timespec *t, unsigned ms)
 {
     const long long ns = t->tv_nsec + ms % 1000 * 1000000LL;
@@ -54,7 +54,7 @@ static inline struct timespec when_after(unsigned ms)
     return when_later(&now, ms);
 }
 
-/* True if it was at least so many seconds ago. */
+/* True if it was at least this many seconds ago. */
 static inline bool when_past(const struct timespec *t, time_t seconds)
 {
     struct timespec now = when_now();

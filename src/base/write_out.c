@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes on their way to the disk: see write_out.h. */
+/* Starting to write bytes to disk: see write_out.h. */
 #include "base/write_out.h"
 
 #include <stdatomic.h>
@@ -7,13 +7,13 @@
 
 #include "base/pool.h"
 
-/* Ranges that wait or are on their way: more would only be late. */
+/* Ranges queued or being written: more would only be late. */
 #define MOST 8
 
 static atomic_uint waiting;
 
 struct range {
-    struct pool_job job; /* first: begin() gets its address */
+    struct pool_job job; /* first member: begin() gets its address */
     const struct sys *sys;
     int fd;
     uint64_t off, n;

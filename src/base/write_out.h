@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes of a file on their way to the disk, begun by another thread: an fsync that follows waits for less,
- * and the thread that wrote them does not do the file system's work of finding blocks for them.
+ * Lets another thread start writing a file's bytes to disk: a later fsync waits for less, and the thread that wrote
+ * them is spared the file system's work of allocating blocks.
  *
- * Threads: any. What begins it is a job of the pool (pool.h).
+ * Threads: any. The work is a job of the pool (pool.h).
  */
 #ifndef BASE_WRITE_OUT_H
 #define BASE_WRITE_OUT_H
@@ -11,8 +11,8 @@
 #include "base/sys.h"
 
 /*
- * As sys_begin_sync(), soon. release(owner) is called when that is done: until then fd must stay open. If
- * too much waits it is called at once, and nothing is begun.
+ * Like sys_begin_sync(), but soon. release(owner) is called when that is done; fd must stay open until then. If too
+ * much is queued, release is called at once and nothing is started.
  */
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
                void (*release)(void *owner));

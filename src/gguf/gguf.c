@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A GGUF image from its bytes to a struct gguf: see gguf.h, docs/format.md. Read it from gguf_parse() up. */
+/* Parses the bytes of a GGUF image into a struct gguf: see gguf.h, docs/format.md. Read it from gguf_parse() up. */
 #include "gguf/gguf.h"
 
 #include <errno.h>
@@ -17,11 +17,11 @@
 /* The fewest bytes that a key-value and a tensor info can take in any version. */
 #define LEAST_KEY 10
 #define LEAST_TENSOR 20
-/* No model has more keys or tensors: a larger count is damage, not a sign of a truncated file. */
+/* No model has more keys or tensors than this: a larger count is damage, not a sign of a truncated file. */
 #define PLAUSIBLE_COUNT 1000000
 /* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
-/* Bytes loaded beyond what is asked for, at most: so many may lie behind the header. */
+/* The most that is loaded beyond what is asked for, in bytes: it may all lie after the header. */
 #define AHEAD_MOST ((uint64_t)2 << 20)
 
 /*
@@ -38,7 +38,7 @@ struct cursor {
     const struct source *src;
     struct gguf_format fmt;
     uint8_t *bytes; /* owned: bytes [0, have) of the file */
-    bool given;     /* bytes are the caller's, and all that is needed: never reallocated */
+    bool given;     /* `bytes` is the caller's and complete: never reallocated */
     uint64_t have;
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */
@@ -47,10 +47,10 @@ struct cursor {
     /* What is being parsed, for error lines: "key 3 'general.name'". */
     const char *item; /* "key", "tensor", or NULL: the file's header */
     uint64_t item_no;
-    uint64_t name_off; /* of its name, once known (name_len > 0) */
+    uint64_t name_off; /* where its name begins, once known (name_len > 0) */
     uint64_t name_len;
     struct err *err;
-    gguf_fault_fn *fault; /* NULL: the first fault ends it */
+    gguf_fault_fn *fault; /* NULL: parsing ends at the first fault */
     void *fault_arg;
 };
 
@@ -66,8 +66,10 @@ static void describe(const struct cursor *c, struct buf *b)
     buf_str(b, ": ");
 }
 
-/* "ITEM: FIELD at byte AT: REASON". Returns code; of a fault 0, if faults are collected: the caller goes on with a
- * substitute. */
+/*
+ * "ITEM: FIELD at byte AT: REASON". Returns code, or 0 for a fault while faults are collected: the caller then goes
+ * on with a substitute.
+ */
 static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
@@ -94,10 +96,10 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
 }
 
 #define cursor_fail(c, ...) refuse(c, false, __VA_ARGS__)
-/* After that the rest can still be read. */
+/* A fault after which the rest can still be read. */
 #define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
 
-/* Follows the reason of a fault that a truncated file would show too. */
+/* Appended to the reason of a fault that a truncated file would show too. */
 #define CURSOR_CUT " (an incomplete download?)"
 
 static uint64_t cursor_left(const struct cursor *c)
@@ -133,7 +135,7 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
                            GGUF_MAX_HEADER);
     int r = end > c->cap ? grow(c, end) : 0;
-    /* Ahead as much as is loaded, within limits: work follows the header's size. */
+    /* Read ahead as much as is already loaded, within limits, so that work is proportional to the header's size. */
     uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
     uint64_t upto = min_u64(max_u64(end, c->have + ahead), c->cap);
     if (r == 0)
@@ -183,7 +185,7 @@ static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uin
     return 0;
 }
 
-/* What the next error is about. */
+/* Set what the next error is about. */
 static void name_item(struct cursor *c, const char *item, uint64_t no, uint64_t off, uint64_t len)
 {
     c->item = item;
@@ -316,10 +318,7 @@ static uint32_t type_of(const struct cursor *c, uint32_t stored)
     return c->fmt.version == 1 && stored >= 16 && stored <= 18 ? stored + 8 : stored;
 }
 
-/*
- * The product of the dimensions, refused if it is over the limit. A dimension of 0 makes it 0, but
- * the others must not overflow: 2^32 x 2^32 x 0 must not pass as a tensor of no bytes.
- */
+/* Bytes of the data; for an unknown type only the layout shows them (layout.c). */
 static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
 {
     uint64_t product = 1, at;
@@ -347,7 +346,7 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
     return 0;
 }
 
-/* Bytes of the data; for an unknown type only the layout shows them (layout.c). */
+/* As many entries as the header declares: the list grows with what was parsed, not with the declared count. */
 static int count_bytes(struct cursor *c, struct gguf_tensor *t)
 {
     const struct quant_type *type = quant_find(t->type_id);
@@ -445,7 +444,7 @@ static int parse_list(struct cursor *c, const char *item, uint64_t count, void *
  * the padded sizes before it. Anomalies are noted in gguf.anomalies.
  */
 
-/* A tensor that has data, or may have (unknown type), in the order of offsets. */
+/* A tensor that has data, or may have (unknown type), to be sorted by offset. */
 struct place {
     uint64_t off;
     uint32_t number;
@@ -456,7 +455,7 @@ static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
     name_item(c, "tensor", i, g->tensor[i].name_off, g->tensor[i].name_len);
 }
 
-/* The offset word is the last of an info. */
+/* The offset word comes last in a tensor info. */
 static uint64_t offset_word(const struct cursor *c, const struct gguf *g, uint32_t i)
 {
     const struct gguf_tensor *t = &g->tensor[i];
@@ -512,7 +511,7 @@ static int by_offset(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* The tensors with data, sorted by offset. *in_order is false if infos have another order. */
+/* The tensors with data, sorted by offset. *in_order is false if the infos are in another order. */
 static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
 {
     size_t n = 0;
@@ -529,7 +528,7 @@ static size_t collect(const struct gguf *g, struct place *places, bool *in_order
     return n;
 }
 
-/* Unknown types get their extent: up to the next data, or to the end of the file. */
+/* A tensor of unknown type extends to the next data, or to the end of the file. */
 static int check_overlap(struct cursor *c, struct gguf *g, const struct place *places, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
@@ -553,7 +552,7 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct place *p
     return 0;
 }
 
-/* The running sum of padded sizes, as a strict reader makes it. */
+/* The running sum of padded sizes, as a strict reader computes it. */
 static bool has_gaps(const struct gguf *g)
 {
     uint64_t expect = g->data_off;
@@ -577,8 +576,8 @@ static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64
 }
 
 /*
- * Some writers leave out the padding after the last tensor. Padding that exists in part was written
- * whole: the file was truncated.
+ * Some writers leave out the padding after the last tensor. If padding is there but cut short, it was written whole
+ * and the file was truncated.
  */
 static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
 {
@@ -634,7 +633,7 @@ static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
 
 /* ---- the file ---- */
 
-/* The magic differs: report what the file is, if it is recognised. */
+/* The magic differs: report what the file is, if recognised. */
 static int not_gguf(const struct cursor *c)
 {
     char magic[SHOW_MAX];
@@ -732,8 +731,8 @@ static int parse_body(struct cursor *c, struct gguf *g)
 }
 
 /*
- * Early writers counted a trailing NUL in the length of every string. A file of version 1 or 2 in
- * which all strings end so comes from one; names and values are then shown without the NUL.
+ * Early writers counted a trailing NUL in the length of every string. If every string of a version 1 or 2 file ends
+ * in NUL, the file comes from one of them; names and values are then shown without the NUL.
  */
 static void trim_nul(struct cursor *c, struct gguf *g)
 {
@@ -744,7 +743,7 @@ static void trim_nul(struct cursor *c, struct gguf *g)
         g->tensor[i].name_len--;
 }
 
-/* The bytes of the name of key or tensor i. */
+/* The name of key or tensor i. */
 struct name {
     const char *bytes;
     size_t len;
@@ -783,9 +782,9 @@ static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 }
 
 /*
- * Enter number i under its bytes before the first NUL. Refused: a name that equals another up to
- * there, and a key that equals one that readers look for. Many readers compare C strings: for them,
- * and not for others, such a `general.alignment` would move the data.
+ * Enter number i under its name up to the first NUL. Refuses a name that equals another up to there, and a key that
+ * equals one readers look for. Many readers compare C strings: for them, but not for others, such a
+ * `general.alignment` would move the data.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
@@ -905,7 +904,7 @@ static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* As of a new file: version 1 in either layout. */
+/* For a new file: version 1 in either layout. */
 static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     gguf_fault_fn *fault = c->fault;
@@ -920,7 +919,7 @@ static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* The header is read in order, in growing pieces: the kernel would fetch as much again behind it. */
+/* The header is read in order, in growing pieces: the kernel would read as much again beyond it. */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};

@@ -27,19 +27,21 @@
 
 /* Limits on what a file may contain, each with its reason. */
 enum {
-    GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files have 1, tests 3 */
+    GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files need 1, tests 3 */
     GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
 };
 #define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
 #define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* of a tensor: float32 views stay below 2^63 bytes */
 #define GGUF_MAX_HEADER ((uint64_t)1 << 32) /* the header is held in memory; real ones: < 100 MB */
-/* Keys, and tensors: what is kept for each takes several times its bytes. Real models have fewer than
- * 100,000 tensors and 1,000 keys. */
+/*
+ * Keys, and tensors: each takes several times its own bytes in memory. Real models have fewer than 100,000 tensors
+ * and 1,000 keys.
+ */
 #define GGUF_MAX_ITEMS ((uint64_t)1 << 24)
 
 #define GGUF_DEFAULT_ALIGNMENT 32
-#define GGUF_DRAFT_ALIGNMENT 64 /* of the first draft of version 1, not changeable */
+#define GGUF_DRAFT_ALIGNMENT 64 /* the first draft of version 1; cannot be changed */
 
 struct gguf_kv {
     uint64_t off; /* of the entry (its key's length field) in the file; entries are contiguous */
@@ -54,13 +56,14 @@ struct gguf_tensor {
     uint64_t info_off; /* of its info (its name's length field) in the file; infos are contiguous */
     uint64_t name_off; /* of the name's first byte */
     uint64_t dims_off; /* of dims[0] in the file, see gguf_dim() */
-    uint64_t off;      /* of its data, absolute in the file */
+    uint64_t off;      /* its data, as an absolute offset in the file */
     uint64_t n_elem;   /* product of the dimensions; 1 without dimensions */
-    uint64_t nbytes;   /* of its data: from the type's geometry, or (unknown type) up to the next */
+    uint64_t
+        nbytes; /* bytes of its data: from the type's geometry, or (unknown type) up to the next tensor */
     uint32_t name_len; /* bytes */
     uint32_t n_dims;
     uint32_t type_id;   /* ggml's, also for version 1, whose ids for integers differed */
-    uint32_t stored_id; /* as the file has it */
+    uint32_t stored_id; /* as stored in the file */
 };
 
 /* What is unusual about the data section; a rewrite makes all of it regular. */
@@ -68,7 +71,7 @@ enum gguf_anomaly {
     GGUF_ANOMALY_ORDER = 1 << 0,    /* data is not in the order of the tensor infos */
     GGUF_ANOMALY_GAPS = 1 << 1,     /* more than padding between tensors, or before the first */
     GGUF_ANOMALY_NO_TAIL = 1 << 2,  /* the padding after the last tensor is missing or short */
-    GGUF_ANOMALY_TRAILING = 1 << 3, /* bytes behind the data */
+    GGUF_ANOMALY_TRAILING = 1 << 3, /* bytes after the data */
     GGUF_ANOMALY_UNKNOWN = 1 << 4,  /* a tensor of a removed or unknown type */
     GGUF_ANOMALY_PARTIAL = 1 << 5,  /* data is missing (only with GGUF_PARTIAL) */
 };
@@ -109,19 +112,18 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
                     struct err *e);
 struct gguf *gguf_ref(struct gguf *g);
-/* Drop a reference; of the last one, free it. May be NULL. */
+/* Drop a reference, and free it with the last. May be NULL. */
 void gguf_free(struct gguf *g);
 
 /*
- * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues
- * wherever the rest can be read. On 0, *ret is what could be parsed:
+ * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues wherever the rest
+ * can be read. If it returns 0, *ret is what could be parsed:
  *  - of two equal names the first is found,
  *  - an invalid alignment is replaced by the default,
  *  - a tensor with invalid dimensions or offset has no elements and no bytes,
  *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
- * Where it cannot continue: -errno as of gguf_parse(), with *e, which was not reported as a fault.
- * Parsing of version 1 ends at the first fault, because the faults decide which of its two layouts
- * a file has.
+ * Where it cannot continue: -errno like gguf_parse(), with *e, which was not reported as a fault. Parsing of version
+ * 1 ends at the first fault, because the faults decide which of its two layouts a file has.
  */
 typedef void gguf_fault_fn(void *arg, const struct err *e);
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,

@@ -6,7 +6,7 @@
 
 #include "gguf/value.h"
 
-/* The kinds of rows. */
+/* The types of rows. */
 #define STR GGUF_STRING, 0, 0
 #define BOOL GGUF_BOOL, 0, 0
 #define U16 GGUF_U16, 0, 0
@@ -266,7 +266,7 @@ static bool matches(const char *pattern, const char *key, size_t n)
 
 const struct key_row *key_find(const char *key, size_t n)
 {
-    if (n > KEY_MAX) /* each row would search all of it for dots */
+    if (n > KEY_MAX) /* every row would search all of it for dots */
         return NULL;
     for (size_t i = 0; i < key_table_len; i++)
         if (matches(key_table[i].pattern, key, n))
@@ -274,7 +274,7 @@ const struct key_row *key_find(const char *key, size_t n)
     return NULL;
 }
 
-/* Of a place holder for any name: 0. */
+/* 0 for a placeholder, which matches any name. */
 static uint8_t hash_last(const char *s, size_t n)
 {
     uint32_t h = 1;
@@ -346,7 +346,7 @@ static bool segments_of(const char *key, size_t n, bool (*allowed)(char))
 {
     if (n == 0 || n > KEY_MAX)
         return false;
-    bool empty = true; /* the segment so far */
+    bool empty = true; /* the current segment is empty so far */
     for (size_t i = 0; i < n; i++) {
         if (key[i] == '.' ? empty : !allowed(key[i]))
             return false;

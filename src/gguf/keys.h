@@ -3,9 +3,8 @@
  * Metadata keys: their syntax, and the table of standardized ones with the types that writers give
  * their values and readers demand.
  *
- * Sources of the facts: the GGUF specification, and for keys that came later llama.cpp's writer.
- * Where the specification has uint64 for a count or length, writers write u32: such a key is a
- * count here. Threads: everything is constant.
+ * Sources: the GGUF specification, and llama.cpp's writer for later keys. Where the specification says uint64 for a
+ * count or length, writers use u32: such a key is a count here. Threads: everything is constant.
  */
 #ifndef GGUF_KEYS_H
 #define GGUF_KEYS_H
@@ -23,15 +22,15 @@
 
 enum key_flags {
     KEY_COUNT = 1 << 0,     /* u32; a new one that needs more is u64, which readers refuse */
-    KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one for each layer */
+    KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one per layer */
     KEY_SIGN = 1 << 2,      /* u32 and i32 are both in use */
 };
 
 struct key_row {
-    /* Segments with dots between. [arch]: an architecture; {i}: a number; {name}: any segment. */
+    /* Segments separated by dots. [arch]: an architecture; {i}: a number; {name}: any segment. */
     const char *pattern;
     uint8_t type;  /* enum gguf_value_type */
-    uint8_t elem;  /* of an array, also where flags allow one */
+    uint8_t elem;  /* of an array, also where a flag allows one */
     uint8_t flags; /* set of enum key_flags */
 };
 
@@ -41,10 +40,10 @@ extern const size_t key_table_len;
 /* The row of a key, NULL if it is not a standardized one. */
 const struct key_row *key_find(const char *key, size_t n);
 
-/* The same for many keys: the rows by their last segment. */
+/* The same for many keys: an index of the rows by their last segment. */
 #define KEY_ROWS_MOST 512
 struct key_index {
-    uint16_t first[256], next[KEY_ROWS_MOST]; /* numbers of rows, from 1; 0: no more */
+    uint16_t first[256], next[KEY_ROWS_MOST]; /* row numbers, from 1; 0: no more */
 };
 void key_index(struct key_index *ret);
 const struct key_row *key_index_find(const struct key_index *x, const char *key, size_t n);

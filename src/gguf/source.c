@@ -56,7 +56,7 @@ static bool starts(struct head h, const char *word)
     return h.n >= n && memcmp(h.at, word, n) == 0;
 }
 
-/* Skip a byte order mark and blanks, with which a text may begin. */
+/* Skip a byte order mark and blanks, which may precede text. */
 static struct head text_of(struct head h)
 {
     size_t skip = starts(h, "\xef\xbb\xbf") ? 3 : 0;
@@ -76,7 +76,7 @@ static bool is_lfs(struct head h)
            starts(h, "version https://hawser.github.com/");
 }
 
-/* Also XML, the format of an object store's errors. */
+/* Also matches XML, the format of object stores' errors. */
 static bool is_html(struct head h)
 {
     struct head t = text_of(h);
@@ -175,7 +175,7 @@ static const struct {
 
 #define FETCH "download the model first, or mount its server and name the file there"
 
-/* By the scheme; the last row is for any other. */
+/* By URL scheme; the last row is for any other. */
 static const struct {
     const char *scheme;
     struct sniffed kind;

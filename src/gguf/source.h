@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the bytes of a model come from, and what is given by mistake. Threads: a source may be read by any number at a time. */
+/*
+ * Where the bytes of a model come from, and recognising what was passed by mistake. Threads: a source may be read by
+ * any number at a time.
+ */
 #ifndef GGUF_SOURCE_H
 #define GGUF_SOURCE_H
 
@@ -13,11 +16,11 @@ struct source {
     uint64_t size;
     int (*read)(const struct source *s, uint64_t off, void *dst, size_t n);
     const void *mem; /* source_mem */
-    int fd;          /* the file, whose holes are those of the source; -1: memory */
+    int fd;          /* the file, whose holes are the source's; -1: memory */
 };
 
 struct source source_mem(const void *bytes, size_t n);
-/* A regular file, not owned. 0, -EISDIR, -EINVAL (not a regular file), -errno. */
+/* A source on a regular file, which it does not own. 0, -EISDIR, -EINVAL (not a regular file), -errno. */
 int source_fd(int fd, struct source *ret, struct err *e);
 
 /*
@@ -32,7 +35,7 @@ struct sniffed {
     const char *todo; /* "'git lfs pull' in its directory downloads the model" */
 };
 
-/* So many bytes are enough to recognise every kind. */
+/* Enough bytes to recognise every kind. */
 #define SNIFF_BYTES 4096
 
 /*
@@ -41,11 +44,11 @@ struct sniffed {
  */
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
 
-/* The same for a path that does not name a file: a URL. */
+/* The same for a path that is not a file name but a URL. */
 const struct sniffed *sniff_path(const char *path);
-/* A path could not be opened: fill e with what it is, if recognised, else why. Returns code. */
+/* A path could not be opened: fill e with what it looks like, if recognised, else why. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
-/* The path is a folder: -EISDIR, with what to do. */
+/* The path is a directory: -EISDIR, with advice. */
 int sniff_folder(struct err *e);
 
 #endif

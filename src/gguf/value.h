@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Typed metadata values as they stand in the file's bytes.
+ * Typed metadata values as they are stored in the file.
  *
  * A struct gguf_value is a view: it points into bytes that it does not own (the header of a parsed
  * model) and that were checked when they were parsed. Arrays are walked element by element:
@@ -58,7 +58,7 @@ struct gguf_format {
     bool big;          /* byte order of every number */
     bool draft;        /* version 1 as in the first draft of the specification */
     bool nul;          /* every string's length counts a trailing NUL (early writers) */
-    uint8_t len_width; /* bytes of counts, string lengths and dimensions: 4 in version 1, else 8 */
+    uint8_t len_width; /* bytes of a count, string length or dimension: 4 in version 1, else 8 */
 };
 
 struct gguf_value {
@@ -76,8 +76,8 @@ struct gguf_value gguf_value_at(const struct gguf_format *fmt, uint32_t type, co
 /* A walk over the elements of an array. */
 struct gguf_walk {
     const struct gguf_format *fmt;
-    const uint8_t *at; /* the next element's bytes; after the walk: the end of the array */
-    uint64_t left;     /* elements to come */
+    const uint8_t *at; /* the next element's bytes; after the walk, the end of the array */
+    uint64_t left;     /* elements left */
     uint8_t elem;      /* their type */
 };
 
@@ -85,7 +85,7 @@ struct gguf_walk gguf_walk(const struct gguf_value *array);
 /* Get the next element; false: no more elements. */
 bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 
-/* The end of the value's bytes. Walks arrays whose elements are not of fixed width. */
+/* The end of the value's bytes. Walks arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
 /* Numbers; the type's kind decides which one to call (bool: gguf_uint, 0 or not). */

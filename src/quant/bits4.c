@@ -60,11 +60,11 @@ FIXED floats look_up(struct book b, words code)
 #endif
 }
 
-/* Codes k to k + WIDE - 1 of 2n in n bytes, with other bits above them. */
+/* Codes k to k + WIDE - 1 of the 2n in n bytes, with other bits above them. */
 FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
 {
 #ifdef __AVX512F__
-    if (n == 8) { /* the bytes twice, of the second ones the high nibbles */
+    if (n == 8) { /* the bytes twice; the second copy supplies the high nibbles */
         const __m128i twice = _mm_set1_epi64x((long long)get_u64(qs, false));
         return (words)_mm512_cvtepu8_epi32(twice) >> (lane_numbers() & 8) / 2;
     }
@@ -100,7 +100,7 @@ FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_NL)
 
-/* Where the nearest value changes: halfway, and there the larger one counts. */
+/* The midpoints between table values; a value exactly at one takes the larger. */
 static const float iq4_between[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
                                       7,       19,     31.5f, 45.5f, 61,  79,     101};
 
@@ -115,7 +115,7 @@ static inline lanes iq4_nearest(lanes y)
     return value;
 }
 
-/* What codes of 32 values, made with k, amount to. */
+/* What the codes of 32 values add up to, when made with scale k. */
 static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
 {
     lanes sum_xq = {0}, sum_qq = {0};
@@ -128,10 +128,7 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
     *qq = sum_qq;
 }
 
-/*
- * The search of IQ4: LANES groups of 32 to scales; the top value at 127 first, then up to 7 around
- * -127.
- */
+/* The search of IQ4, from LANES groups of 32 to scales: the top value at 127 first, then up to 7 around -127. */
 FIXED void fit_iq4(const float *values, const float *weight, float *scales)
 {
     lanes x[32], w[32], xq, qq, zero = {0};
@@ -161,7 +158,7 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
         put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
 }
 
-/* Values below the second level of the least scale that can be stored: zeros are nearer. */
+/* Below the second level at the smallest scale that can be stored, values are nearer to zero. */
 #define IQ4_TINY (10 * 0x1p-24f)
 
 /* A block is one group: LANES blocks are searched side by side. */
@@ -239,8 +236,8 @@ FIXED void block_MXFP4(const uint8_t *restrict b, float *restrict y)
 DECODER(MXFP4)
 
 /*
- * Where two neighbouring magnitudes of e2m1_values meet, times the scale d: a value's code is how
- * many of these it is above, so that one that lies halfway gets the smaller magnitude.
+ * Where two neighbouring magnitudes of e2m1_values meet, times the scale d: a value's code is the number of these it
+ * exceeds, so a value exactly halfway gets the smaller magnitude.
  */
 struct e2m1_steps {
     float at[7];
@@ -305,7 +302,7 @@ static inline int floor_log2(float x)
     return below <= most[c] ? next : exponent;
 }
 
-/* The largest magnitude is brought to 8 up to 16; above 12 it is cut. */
+/* The largest magnitude is scaled to between 8 and 16; above 12 it is clipped. */
 static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 {
     const float top = top_magnitude(x, 32);
@@ -314,7 +311,7 @@ static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
     const int log = top < 0x1p-125f ? -125 : floor_log2(top);
     b[0] = (uint8_t)(log + 125);
     struct e2m1_steps s = e2m1_steps(e8m0_half(b[0]));
-    if (log == 128) /* eight times the scale would be infinite: six times it is nearer */
+    if (log == 128) /* 8 times the scale would be infinite: 6 times it is nearer */
         s.at[5] = s.at[6];
     put_e2m1(b + MX_QS, x, 16, s);
     return true;
@@ -361,8 +358,8 @@ static inline uint8_t ue4m3_of(float v)
 }
 
 /*
- * The code whose value differs least from x by float32 subtraction, of several the first. Far above
- * the largest value differences are equal, and the smallest of those values wins.
+ * The code whose value differs least from x by float32 subtraction; the first of equals. Far above the largest value
+ * all differences are equal, and the smallest of those values wins.
  */
 static inline unsigned e2m1_nearest(float x, float d)
 {
@@ -379,7 +376,7 @@ static inline void put_nearest(uint8_t *restrict qs, const float *restrict x, fl
         qs[k] = (uint8_t)(e2m1_nearest(x[k], d) | e2m1_nearest(x[8 + k], d) << 4);
 }
 
-/* The largest magnitude of each 16 is brought to 12, as near as the scale's three bits allow. */
+/* The largest magnitude of each 16 is scaled to 12, as closely as the scale's three bits allow. */
 static inline bool pack_NVFP4(const float *restrict x, uint8_t *restrict b)
 {
     for (size_t s = 0; s < 4; s++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What reading, writing and converting blocks share: see blocks.h. */
+/* Shared by reading, writing and converting blocks: see blocks.h. */
 #include "quant/blocks.h"
 
 #include <string.h>

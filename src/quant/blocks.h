@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What reading, writing and converting blocks share. Private to the layer. */
+/* Shared by reading, writing and converting blocks. Private to the layer. */
 #ifndef QUANT_BLOCKS_H
 #define QUANT_BLOCKS_H
 
@@ -8,7 +8,7 @@
 /* Reverse each field of a block that a big-endian file has reversed. */
 void quant_swap_fields(const struct quant_type *t, uint8_t *block);
 
-/* n blocks to n * block_len host floats, also from a big-endian file. */
+/* Decode n blocks, perhaps from a big-endian file, to n * block_len host floats. */
 void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst);
 
 #endif

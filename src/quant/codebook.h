@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The code books of the IQ types. An entry holds eight codes (of the three-bit types: four), one a
- * byte, the first in the lowest byte. The sources hold them packed, two or three bits a code; the
- * compiler unpacks them.
+ * The code books of the IQ types. An entry holds eight codes (four in the three-bit types), one per byte, the first
+ * in the lowest byte. The sources hold them packed, two or three bits per code; the compiler unpacks them.
  */
 #ifndef QUANT_CODEBOOK_H
 #define QUANT_CODEBOOK_H

@@ -2,8 +2,8 @@
 /*
  * Blocks of one type to blocks of another: see convert.h.
  *
- * Float32 holds every value of most types. It does not hold those of I32, I64 and F64, the wide ones:
- * from these to a type that may hold more than float32, values go one by one.
+ * Float32 holds every value of most types, but not of I32, I64 and F64, the wide ones. From these to a type that may
+ * hold more than float32, values are converted one by one.
  */
 #include "quant/convert.h"
 
@@ -16,7 +16,7 @@
 #include "quant/encode.h"
 #include "quant/types.h"
 
-/* Elements that are converted at once: whole blocks of any type. */
+/* Elements converted at once: whole blocks of any type. */
 enum { VALUE_ROOM = 4096 };
 _Static_assert(VALUE_ROOM % QUANT_MAX_BLOCK_LEN == 0, "parts are whole blocks");
 
@@ -62,7 +62,7 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
 
 /* ---- value by value ---- */
 
-/* False: the type does not hold x. F64 holds every integer, rounded as by the other floats. */
+/* False: the type does not hold x. F64 accepts every integer, rounded as the other float types do. */
 static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
 {
     const size_t width = c->to->block_bytes;
@@ -112,7 +112,7 @@ static size_t first_overflow(const struct conversion *c, const uint8_t *src, con
     return i;
 }
 
-/* At most VALUE_ROOM values, from number `first` on. */
+/* At most VALUE_ROOM values, starting at number `first`. */
 static int convert_float(const struct conversion *c, size_t first, const uint8_t *src, size_t n,
                          uint8_t *dst, struct quant_fault *fault)
 {

@@ -14,14 +14,12 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
  * Encode n elements of type `to`, which are whole blocks of both types, from blocks of type `from`
  * in the same byte order. No overlap.
  *
- * From I32, I64 or F64 to an integer type each value is stored exactly, or is -ERANGE (-EDOM if it is
- * not finite); from I32 or I64 to F64 it is rounded once. All other values are rounded to float32 and
- * then encoded as by quant_encode(); a finite one that becomes infinite is -ERANGE. A tensor of the
- * same type keeps its bytes.
+ * From I32, I64 or F64 to an integer type each value must be stored exactly; else -ERANGE (-EDOM if it is not
+ * finite). From I32 or I64 to F64 it is rounded once. All other values are rounded to float32 and then encoded as by
+ * quant_encode(); -ERANGE if a finite one becomes infinite. A tensor of the same type keeps its bytes.
  *
- * Errors and *fault as in quant_encode(), except that a value of I32, I64 or F64 that cannot be
- * stored is itself at fault; of those the first. The caller has checked
- * quant_has_values() and quant_can_encode().
+ * Errors and *fault as in quant_encode(), except that for I32, I64 and F64 the value at fault is the first one that
+ * cannot be stored. The caller has checked quant_has_values() and quant_can_encode().
  */
 int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,
                   const uint8_t *src, size_t n, uint8_t *dst, const struct quant_importances *imp,

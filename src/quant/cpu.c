@@ -18,7 +18,7 @@ static bool has_avx2(void)
            __builtin_cpu_supports("bmi2") && has_f16c();
 }
 
-/* What servers have had since 2017; it never comes without AVX2. */
+/* What servers have had since 2017; it always comes with AVX2. */
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -40,7 +40,7 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
     return fail(fault, -ERANGE, src, worst);
 }
 
-/* The encoder itself, by stretches of blocks whose importances lie side by side. */
+/* Run the encoder itself, over stretches of blocks whose importances are contiguous. */
 static size_t encode(const struct quant_type *t, const struct quant_importances *imp,
                      const float *src, size_t n, uint8_t *dst)
 {
@@ -75,9 +75,7 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/*
- * A view: the width of its values, the bits of infinity, its reader, the type of the same format.
- */
+/* A view: the width of its values, the bits of infinity, its reader, the tensor type of the same format. */
 struct view {
     size_t width;
     uint32_t infinity;
@@ -106,7 +104,7 @@ struct target {
     const struct quant_importances *imp;
 };
 
-/* Encode n blocks that changed, at most VALUE_ROOM values, from element number `first` of those given. */
+/* Encode n blocks that changed, at most VALUE_ROOM values, starting at element `first` of those given. */
 static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
                      uint8_t *dst, struct quant_fault *fault)
 {
@@ -127,7 +125,7 @@ static bool same_value(const struct target *to, const uint8_t *shown, const uint
            (to->type->block_len > 1 && (a & size) > v->infinity && (b & size) > v->infinity);
 }
 
-/* The first value of a block that differs from what was shown; block_len if all are the same. */
+/* The first value of a block that differs from what was shown; block_len if none does. */
 static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
 {
     const size_t width = views[to->view].width, len = to->type->block_len;
@@ -140,8 +138,8 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * Encode those of n blocks that changed, neighbours in one run. `shown` holds the values that the
- * view shows of the old blocks. Without an encoder, the first value that differs is at fault.
+ * Encode whichever of n blocks changed, adjacent ones in one run. `shown` holds the values that the view shows for
+ * the old blocks. Without an encoder, the first value that differs is at fault.
  */
 static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)

@@ -18,21 +18,21 @@ struct quant_value {
     enum { QUANT_FLOAT, QUANT_DOUBLE, QUANT_INTEGER } kind;
 };
 
-/* The value that could not be stored: its place among those given, from 0, and the value itself. */
+/* The value that could not be stored: its index among those given, from 0, and the value itself. */
 struct quant_fault {
     uint64_t element;
     struct quant_value value;
 };
 
-/* The importances of a tensor's columns, finite and not negative; matrices one after another. */
+/* The importances of a tensor's columns, finite and not negative, one matrix after another. */
 struct quant_importances {
     const float *of;
     uint64_t columns;
-    uint64_t matrix; /* elements of one */
-    uint64_t first;  /* the element of the tensor that is the first of those given */
+    uint64_t matrix; /* elements in one */
+    uint64_t first;  /* the index in the tensor of the first element given */
 };
 
-/* True if values can be stored in this type (NULL: of an unknown type), maybe with importances only. */
+/* True if values can be stored in this type (NULL: an unknown type), perhaps only with importances. */
 bool quant_can_encode(const struct quant_type *t, bool big);
 
 /*
@@ -57,12 +57,11 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
 enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
 
 /*
- * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
- * content of the blocks `old` (NULL: of a new tensor). A block keeps its bytes if all its values
- * are, bit for bit, those that the view shows of the old block, even if its type has no encoder.
- * All other blocks are encoded. If a NaN comes from a block's scale, any NaN equals it. Values in
- * the type's own format are stored bit for bit. dst may be old. The caller has checked
- * quant_has_values(). Errors and *fault as in quant_encode(), except that -EOPNOTSUPP names the
+ * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new content of the
+ * blocks `old` (NULL: a new tensor). A block keeps its bytes if all its values are, bit for bit, those that the view
+ * shows for the old block, even if its type has no encoder. All other blocks are encoded. If a NaN comes from a
+ * block's scale, any NaN equals it. Values in the type's own format are stored bit for bit. dst may be old. The
+ * caller has checked quant_has_values(). Errors and *fault as in quant_encode(), except that -EOPNOTSUPP names the
  * first value that differs.
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,

@@ -2,16 +2,14 @@
 /*
  * The searches of the encoders: the scale (and minimum) of a group of values.
  *
- * To divide the largest value by the largest code is not best: a scale that is a little smaller or
- * larger puts the other values closer to codes. So several ways to round the group are tried. Codes
- * once chosen, the scale that fits them best is known by least squares, and it need not be the one
- * that they were made with. The try whose fit is closest is taken. Large values weigh more: they
- * matter more to what a model computes.
+ * Dividing the largest value by the largest code is not best: a slightly smaller or larger scale puts the other
+ * values closer to codes. So several ways to round the group are tried. Once codes are chosen, least squares gives
+ * the scale that fits them best, which need not be the one they were made with. The try that fits most closely wins.
+ * Large values weigh more: they matter more to what a model computes.
  *
- * The search yields what the best codes would have as scale. The encoder then rounds that to what
- * the block can store, and makes the codes anew. Without importances all is as in ggml's quantisers,
- * to the last bit. With importances these are the weights, and what the block stores is fitted
- * once more to all of its codes.
+ * The search yields the scale of the best codes. The encoder rounds it to what the block can store, and makes the
+ * codes again. Without importances everything is as in ggml's quantisers, to the last bit. With importances these are
+ * the weights, and what the block stores is fitted once more to all of its codes.
  *
  * Names of sums over a group: w weight, x value, l code; xl = sum of w * x * l, and so on.
  */
@@ -24,9 +22,9 @@
 #define FIT_NOTHING 1e-15f
 
 /*
- * Values from here on are refused before any sum is taken of them: over ten times what the largest
- * scales give, and small enough for all sums to be finite. Products of sums may still be infinite;
- * then no other try is better than the first.
+ * Values this large are refused before they are summed: it is over ten times what the largest scales give, and small
+ * enough for all sums to be finite. Products of sums may still be infinite; then no other try is better than the
+ * first.
  */
 #define FIT_LIMIT 0x1p32f
 
@@ -34,18 +32,18 @@
 enum { FIT_GROUPS = 16 };
 
 /*
- * Codes from 0 to `last`, x = scale * code + low, low <= 0. Tries spread the range of values over
- * last + from codes, then over a tenth of a code more each.
+ * Codes from 0 to `last`, x = scale * code + low, low <= 0. Tries spread the range of values over last + from codes,
+ * each next try over a tenth of a code more.
  */
 struct min_form {
-    unsigned n; /* values in a group */
+    unsigned n; /* values per group */
     float last, from, step;
     unsigned tries;
     bool squares; /* of errors, weights root mean square + |x|; else |error| and |x| */
     bool free;    /* low may be above zero */
 };
 
-/* The same with importances. */
+/* The same form with importances. */
 FIXED struct min_form weighed_form(struct min_form f)
 {
     f.from = -0.9f;
@@ -59,7 +57,7 @@ struct min_fits {
     float scale[FIT_GROUPS], min[FIT_GROUPS]; /* min = -low */
 };
 
-/* LANES groups, the weights of their values and what does not depend on codes. */
+/* LANES groups: the weights of their values, and whatever does not depend on codes. */
 struct min_groups {
     lanes x[32], w[32], sum_w, sum_x;
 };
@@ -98,10 +96,7 @@ FIXED lanes min_error(struct min_form f, const struct min_groups *v, const lanes
     return sum;
 }
 
-/*
- * Least squares for given codes; a low above zero is taken as zero. Returns where it has a
- * solution.
- */
+/* Least squares for given codes; a low above zero becomes zero. Returns where it has a solution. */
 FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes *code,
                       lanes *scale, lanes *low)
 {
@@ -120,7 +115,7 @@ FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes
     return det > zero;
 }
 
-/* The smallest value, at most zero, and the largest. */
+/* The smallest value, or zero if that is smaller, and the largest. */
 FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, lanes *high)
 {
     lanes zero = {0}, a = f.free ? v->x[0] : zero, b = v->x[0];
@@ -133,9 +128,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 }
 
 /*
- * LANES groups: scales and minima to ret from group `at` on, and their codes. Before the tries of
- * the form stands one that takes the range as it is. The range begins at the low of the best so
- * far.
+ * LANES groups: writes scales and minima to ret from group `at` on, and their codes. The first try takes the range as
+ * it is, then come those of the form. The range begins at the low of the best so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)
@@ -200,14 +194,14 @@ static inline masks all_zeros(lanes top)
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1 of groups of n; tries up to tries / 10 around. */
+/* Codes from -zero to zero - 1 for groups of n; tries up to tries / 10 around. */
 struct even_form {
     unsigned n;
     float zero;
     int tries;
 };
 
-/* What the codes of values, made with k, amount to. */
+/* What the codes of values add up to, when made with scale k. */
 FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
                      lanes *ll)
 {
@@ -222,8 +216,8 @@ FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k
 }
 
 /*
- * LANES groups to scales and codes: the top value at the lowest code first, then around it; with
- * importances also at the opposite one, where codes are so few that it matters.
+ * LANES groups to scales and codes: the top value at the lowest code first, then around it; with importances also at
+ * the opposite end, where codes are so few that it matters.
  */
 FIXED void fit_even(struct even_form f, const float *values, const float *weight, float *scales,
                     uint8_t *codes)
@@ -253,14 +247,14 @@ FIXED void fit_even(struct even_form f, const float *values, const float *weight
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* LANES groups of 16, and what their codes amount to. */
+/* LANES groups of 16, and what their codes add up to. */
 struct passing {
     lanes x[16], w[16], code[16], xl, ll;
 };
 
 /*
- * A step of fit_passes(): code i is left out, the scale of the others says what it should be, and it
- * becomes that if the gain grows. Returns where it did.
+ * A step of fit_passes(): leave out code i, let the scale of the others suggest it, and take the suggestion if the
+ * gain grows. Returns where it did.
  */
 static inline masks pass_code(struct passing *p, unsigned i)
 {
@@ -278,8 +272,8 @@ static inline masks pass_code(struct passing *p, unsigned i)
 }
 
 /*
- * Q3_K: two times LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five
- * passes in which codes move. Each step waits for the one before it, but not for that of other groups.
+ * Q3_K: two times LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five passes in
+ * which codes move. Each step depends on the one before it, but not on other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {
@@ -315,9 +309,8 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
 }
 
 /*
- * Importances of n values as weights: at most 1, and none is nothing, so that a value of no importance
- * is still near what it was. All zero: all count alike. NULL: none are
- * known.
+ * Turns the importances of n values into weights: at most 1 and never 0, so that even a value of no importance stays
+ * close to what it was. All zero: all count alike. NULL: unknown.
  */
 static inline const float *weigh(float *room, const float *weight, unsigned n)
 {
@@ -330,8 +323,8 @@ static inline const float *weigh(float *room, const float *weight, unsigned n)
 }
 
 /*
- * Of n blocks of 32 values the next LANES, or as many as are left: values and weights (may be NULL), zeros
- * after the last. What is found of them.
+ * The next LANES of n blocks of 32 values, or as many as are left: values and weights (may be NULL), zeros after the
+ * last, and what was found for them.
  */
 struct side {
     float x[LANES * 32], w[LANES * 32], scale[LANES];
@@ -354,13 +347,13 @@ static inline void take_side(struct side *s, const float *restrict x, const floa
 /* Below this, binary16 has fewer bits. */
 #define HALF_LEAST 0x1p-14f
 
-/* d, but what is not 0 no less than what binary16 has. */
+/* d, raised in magnitude to what binary16 holds, unless it is 0. */
 static inline float at_least_half(float d)
 {
     return d != 0 && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d;
 }
 
-/* The first scale of largest magnitude of n groups. */
+/* The first scale of largest magnitude among n groups. */
 static inline float top_scale(const float *scale, unsigned n)
 {
     float top = 0;

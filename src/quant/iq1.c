@@ -30,7 +30,7 @@ enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
-/* -1/8 if the flag (0 or 1) is set, else 1/8; by its sign bit: a branch could not be foreseen. */
+/* -1/8 if the flag (0 or 1) is set, else 1/8, set through the sign bit: a branch could not be predicted. */
 static inline float iq1_shift(unsigned flag)
 {
     return f32_from_bits(0x3e000000 | flag << 31);
@@ -80,7 +80,7 @@ static inline float iq1_m_d(const uint8_t *scales)
     return half_at(half);
 }
 
-/* The four scales of a word, each in a byte. */
+/* The four scales in a word, one per byte. */
 static inline uint32_t iq1_m_fields(unsigned w)
 {
     return (w & 7) | (w << 5 & 0x700) | (w << 10 & 0x70000) | (w << 15 & 0x7000000);

@@ -68,7 +68,7 @@ static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], 
 }
 POINT_ENCODER(IQ2_XXS, iq2xxs_form)
 
-/* From scales[8]: of the first halves of groups 0 to 7, then of the second ones. All is exact. */
+/* From scales[8]: the first halves of groups 0 to 7, then the second halves. All is exact. */
 static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
 {
     put8_shifted(scale[0], fields8(scales, 0, 15), 0.5f, d * 0.25f);

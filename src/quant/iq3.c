@@ -24,7 +24,7 @@ enum { XXS_QS = 2, XXS_A = 66, S_QS = 2, S_QH = 66, S_SIGNS = 74, S_SCALES = 106
 static_assert(XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
 static_assert(S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
 
-/* Eight codes of two entries of four; with AVX2 joined where they are needed, in a vector. */
+/* The eight codes of two entries of four; with AVX2 they are joined where they are needed, in a vector. */
 static inline uint64_t join(uint32_t first, uint32_t second)
 {
 #ifdef __AVX2__
@@ -56,7 +56,7 @@ DECODER(IQ3_XXS)
 static const struct point_form iq3xxs_form = {
     .points = 256, .signs = POINT_EVEN_PAIR, .of4 = iq3xxs_grid, .at = 3, IQ3_LEVELS(15.5f)};
 
-/* Signs of the eight values of two units. */
+/* The signs of the eight values of two units. */
 static inline uint8_t two_signs(const struct point_block *p, unsigned k)
 {
     return (uint8_t)(p->minus[2 * k] | p->minus[2 * k + 1] << 4);

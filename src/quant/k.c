@@ -44,7 +44,7 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Codes of 256 values to fields of `bits` bits: of runs 32 values apart, the first lowest. */
+/* Codes of 256 values to fields of `bits` bits: a byte holds codes from runs 32 values apart, the first lowest. */
 FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
 {
     const unsigned runs = 8 / bits; /* in a byte */
@@ -57,7 +57,7 @@ FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned
     }
 }
 
-/* What scales and minima of runs become: two floats of the block and small integers. */
+/* The scales and minima of the runs as stored: two floats for the block, and small integers. */
 struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
@@ -71,8 +71,8 @@ static inline float largest(const float *v, unsigned n)
 }
 
 /*
- * n integers from 0 to most, the largest value at `most`, and what their unit is. stored: of the unit
- * as it is stored, which is not 0 then.
+ * n integers from 0 to `most`, the largest value at `most`, and their unit. stored: round the unit to what is stored,
+ * which must not be 0 then.
  */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
@@ -98,7 +98,7 @@ FIXED void min_steps(struct min_form f, const float *restrict x, float d, float 
     }
 }
 
-/* Sums over a block, for the least squares of d * a - dmin * b, a = scale * code, b = minimum. */
+/* Sums over a block, for the least squares of d * a - dmin * b, where a = scale * code, b = minimum. */
 struct min_sums {
     float aa, ab, bb, xa, xb;
 };
@@ -134,7 +134,7 @@ FIXED struct min_sums min_sums_of(struct min_form f, const float *restrict x,
     return ret;
 }
 
-/* d and dmin from the sums, if that works. */
+/* d and dmin from the sums, if they have a solution. */
 static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
 {
     const float det = s.aa * s.bb - s.ab * s.ab;
@@ -150,7 +150,7 @@ static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
     memcpy(dmin, to_min, 2);
 }
 
-/* The integers of each run anew, for what is stored: of those beside them the best. */
+/* Choose each run's integers again for what is stored: the best among the neighbours. */
 FIXED void choose_integers(struct min_form f, float most, const float *restrict x,
                            const float *restrict w, float d, float dmin, struct min_scales *s)
 {
@@ -191,8 +191,8 @@ FIXED void choose_integers(struct min_form f, float most, const float *restrict 
 }
 
 /*
- * The search and the codes of the types with minima: 256 values in runs of f.n, scales up to
- * `most`; d, dmin: where the block has these.
+ * The search and the codes of the types with minima: 256 values in runs of f.n, scales up to `most`; d, dmin: where
+ * the block stores these.
  */
 FIXED bool take_min(struct min_form f, float most, const float *restrict x,
                     const float *restrict weight, uint8_t *d, uint8_t *dmin, struct min_scales *ret,
@@ -222,7 +222,7 @@ FIXED bool take_min(struct min_form f, float most, const float *restrict x,
     return true;
 }
 
-/* The codes of half runs with the scales d * scale[h], from -zero on; where that is 0 they stay. */
+/* The codes of half runs with scales d * scale[h], from -zero on; where a scale is 0 they stay. */
 FIXED void take_signed(float d, const int8_t scale[16], float zero, const float *restrict x,
                        uint8_t code[256])
 {
@@ -231,7 +231,7 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
-/* Store d; stored: as what is not 0, with its inverse. */
+/* Store d and compute its inverse. stored: treat d as rounded to what is stored, which must not be 0. */
 static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
 {
     if (!stored || d == 0)
@@ -275,7 +275,7 @@ FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, f
     take_signed(half_at(half), scale, zero, x, code);
 }
 
-/* The scales and minima of half runs, or of whole ones, as floats. */
+/* The scales and minima, of half runs or of whole ones, as floats. */
 struct scales {
     float scale[16], minus_min[16];
 };
@@ -395,8 +395,7 @@ static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b,
 WEIGHING_ENCODER(Q3_K)
 
 /*
- * Eight 6-bit scales s and minima m in 12 bytes; those of runs 4..7 take their top two bits from
- * the bytes of runs 0..3:
+ * Eight 6-bit scales s and minima m in 12 bytes; runs 4..7 take their top two bits from the bytes of runs 0..3:
  *
  *       7     6 5      0         7     6 5      0         7     4 3     0
  *     +--------+--------+      +--------+--------+      +--------+--------+

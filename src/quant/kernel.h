@@ -92,7 +92,7 @@ static inline float half_at(const uint8_t *p)
 /* The byte x, eight times. */
 #define BYTES8(x) (0x0101010101010101u * (x))
 
-/* The bits of `mask` of each of the eight bytes at p, from bit `at` on. */
+/* From each of the eight bytes at p, the bits of `mask` from bit `at` on. */
 static inline uint64_t fields8(const uint8_t *p, unsigned at, uint8_t mask)
 {
     return get_u64(p, false) >> at & BYTES8(mask);
@@ -147,7 +147,7 @@ static inline void put8_shifted(float *restrict y, uint64_t q, float shift, floa
     _mm256_storeu_ps(y, _mm256_mul_ps(sum, _mm256_set1_ps(d)));
 }
 
-/* Each lane shifts its bit to where a float has its sign. */
+/* Each lane shifts its bit to a float's sign position. */
 static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, float d)
 {
     const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);

@@ -22,7 +22,8 @@ enum { LANES = 8 };
 enum { LANES = 4 };
 #endif
 typedef float lanes __attribute__((vector_size(4 * LANES)));
-typedef int32_t masks __attribute__((vector_size(4 * LANES))); /* of a comparison: -1 or 0 */
+typedef int32_t masks
+    __attribute__((vector_size(4 * LANES))); /* the result of a comparison: -1 or 0 */
 
 /* yes where the mask is set, no elsewhere. */
 static inline lanes pick(masks mask, lanes yes, lanes no)
@@ -56,7 +57,7 @@ static inline lanes magnitudes(lanes x)
     return (lanes)((masks)x & 0x7fffffff);
 }
 
-/* v within least and most; a NaN becomes least. */
+/* v limited to between least and most; a NaN becomes least. */
 static inline lanes clamp(lanes v, float least, float most)
 {
     const lanes a = all_lanes(least), b = all_lanes(most);
@@ -71,8 +72,8 @@ static inline lanes clamp(lanes v, float least, float most)
 }
 
 /*
- * The nearest integer from least to most, ties to even, as a float. Next to 1.5 * 2^23 floats are
- * integers, so the addition rounds.
+ * The nearest integer from least to most, ties to even, as a float. Around 1.5 * 2^23 floats are integers, so the
+ * addition rounds.
  */
 static inline lanes nearest(lanes v, float least, float most)
 {
@@ -95,7 +96,7 @@ static inline void put_lanes(float *to, lanes x)
     memcpy(to, &x, sizeof(x));
 }
 
-/* LANES groups of n codes, counted from the code `least` on. */
+/* LANES groups of n codes, numbered from `least`. */
 static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, unsigned n,
                              float least)
 {

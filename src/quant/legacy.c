@@ -43,7 +43,7 @@ FIXED void four_bits(float *restrict y, const uint8_t *restrict qs, struct level
     }
 }
 
-/* 32 codes of five bits, the fifth ones before the others. */
+/* 32 codes of five bits; the fifth bits are stored before the others. */
 FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct levels l)
 {
     const uint32_t top = get_u32(qh, false);
@@ -75,7 +75,7 @@ FIXED void block_Q4_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_0)
 
-/* 32 codes around zero: zero is at `zero`, the value of largest magnitude at 0. */
+/* 32 codes around zero, which is at code `zero`; the value of largest magnitude is at code 0. */
 static inline bool take_around(const float *restrict x, float zero, uint8_t *d, uint64_t q[4])
 {
     const float scale = top_value(x, 32) / -zero;
@@ -84,7 +84,7 @@ static inline bool take_around(const float *restrict x, float zero, uint8_t *d, 
     return put_half(d, scale);
 }
 
-/* Codes of 32 values for the scale that was found, and the minimum if it is not NULL; d is where they are stored. */
+/* Codes of 32 values for the scale that was found, and for the minimum if it is not NULL, which are stored at d. */
 static inline bool take_found(const float *restrict x, float least, float last, float scale,
                               const float *min, uint8_t *d, uint64_t q[4])
 {
@@ -99,9 +99,7 @@ static inline bool take_found(const float *restrict x, float least, float last, 
     return true;
 }
 
-/*
- * An encoder that searches with importances. found: what puts block i of a side into its fields.
- */
+/* An encoder that searches, with importances. found: stores block i of a side in its fields. */
 #define SEARCHING_ENCODER(T, fit, found)                                                 \
     ENCODES(T)                                                                           \
     {                                                                                    \
@@ -143,7 +141,7 @@ FIXED void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_1)
 
-/* 32 codes from 0, the smallest value, to `last`, the largest. */
+/* 32 codes from 0, for the smallest value, to `last`, for the largest. */
 static inline bool take_range(const float *restrict x, float last, uint8_t *d, uint64_t q[4])
 {
     const struct range r = range_of(x, 32);

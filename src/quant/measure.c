@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Floats measured: see quant.h. Sums go side by side in lanes, which compilers keep in vectors; which
- * value goes to which lane is fixed, so that all sets give the same bits.
+ * Measuring floats: see quant.h. Sums run side by side in lanes, which compilers keep in vectors; which value goes to
+ * which lane is fixed, so that all sets give the same bits.
  */
 #include <math.h>
 
@@ -43,7 +43,7 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
     return ret;
 }
 
-/* The sum of what `power` makes of the distances from the mean. */
+/* The sum of `power` applied to the distances from the mean. */
 FIXED double sum_of(const float *x, size_t n, double mean, double (*power)(double d))
 {
     double s[LANES] = {0}, sum = 0;
@@ -86,7 +86,7 @@ double IN_SET(sum_fourth)(const float *x, size_t n, double mean)
     return sum_of(x, n, mean, fourth_power);
 }
 
-/* Lanes of the sums below: so many stay in registers. */
+/* Lanes of the sums below: few enough to stay in registers. */
 enum { FEW = 8 };
 
 struct apart {
@@ -124,10 +124,7 @@ void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_dis
     }
 }
 
-/*
- * The numbers of the values' bins. False: some value is so near to an edge that rounding may have put it on
- * the other side.
- */
+/* The bin of each value. False: some value is so near an edge that rounding may have put it on the wrong side. */
 static bool number_bins(const float *restrict x, size_t n, double mean, double std,
                         uint8_t *restrict bin)
 {
@@ -156,7 +153,7 @@ static void number_exactly(const float *x, size_t n, double mean, double std, ui
                                      (double)x[i] >= lower_edge(mean, std, bin[i] + 1)));
 }
 
-/* Bytes side by side, as many as AVX2 and the least of machines have. */
+/* Bytes side by side, as many as AVX2 and lesser machines have. */
 #ifdef __AVX2__
 enum { BYTES = 32 };
 #else
@@ -164,9 +161,9 @@ enum { BYTES = 16 };
 #endif
 typedef uint8_t bytes __attribute__((vector_size(BYTES)));
 
-/* Bins that are counted at once: they and their counts stay in registers. */
+/* Bins counted at once: they and their counts stay in registers. */
 enum { COUNTED = 8 };
-/* Values that are counted at once: a byte of a vector counts to 255. */
+/* Values counted at once: a byte of a vector counts to 255. */
 enum { PORTION = 2048 };
 static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0, "bytes");
 
@@ -180,8 +177,8 @@ FIXED bytes equal(bytes a, bytes b)
 }
 
 /*
- * Add how often each number from `first` on, COUNTED of them, is among the n vectors at bin. Comparing
- * each value with each number is faster than counting in memory, and does not depend on the values.
+ * Add how often each of the COUNTED numbers from `first` on occurs in the n vectors at bin. Comparing each value with
+ * each number is faster than counting in memory, and does not depend on the values.
  */
 static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t *count)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the encoders are made of, and kernel.h. Included by the family files.
+ * What the encoders are made of, together with kernel.h. Included by the family files.
  *
- * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
- * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop
- * over blocks. It returns false if the type cannot store these values: one of them is not finite,
- * or a scale would not be. The bytes at b are then undefined. The caller finds out which value it
- * is (encode.c). One that weighs errors by importances has these as a third argument, and
- * WEIGHING_ENCODER(T).
+ * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which turns the T_LEN
+ * floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop over blocks. It returns false if the
+ * type cannot store these values: one of them is not finite, or a scale would not be. The bytes at b are then
+ * undefined. The caller finds out which value it is (encode.c). An encoder that weighs errors by importances takes
+ * these as a third argument and uses WEIGHING_ENCODER(T).
  *
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
@@ -34,7 +33,7 @@
 #define ENCODER(T) ENCODER_WITH(T, )
 #define WEIGHING_ENCODER(T) ENCODER_WITH(T, , weight ? weight + i *T##_LEN : NULL)
 
-/* What rounds to infinity as a binary16. */
+/* This and above rounds to infinity as a binary16. */
 #define HALF_LIMIT 65520.0f
 
 /* Store d as binary16; false if it would be infinite, or is NaN. */
@@ -48,7 +47,7 @@ static inline bool put_half(uint8_t *p, float d)
     return fabsf(d) < HALF_LIMIT;
 }
 
-/* 1/d; 0 where that is infinite: such a scale is stored as zero, and so are its codes. */
+/* 1/d, or 0 if that is infinite: such a scale is stored as zero, and so are its codes. */
 static inline float inverse(float d)
 {
     const float r = 1 / d;
@@ -61,8 +60,8 @@ static inline int32_t larger(int32_t a, int32_t b)
 }
 
 /*
- * The largest magnitude. As integers the bits of floats without sign are in the order of their
- * values, infinity and NaN above all others: a NaN is never lost.
+ * The largest magnitude. Compared as integers, floats without sign are in the order of their values, infinity and NaN
+ * above all others: a NaN is never lost.
  */
 static inline float top_magnitude(const float *restrict x, unsigned n)
 {
@@ -83,12 +82,13 @@ static inline float top_value(const float *restrict x, unsigned n)
     const float top = f32_from_bits((uint32_t)larger(plus, minus));
     if (plus != minus || plus == 0)
         return plus >= minus ? top : -top;
-    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* both signs have it, which is rare */
+    while (f32_bits(*x) << 1 != f32_bits(top)
+                                    << 1) /* both signs have this magnitude, which is rare */
         x++;
     return *x;
 }
 
-/* Smallest and largest value. If there is an infinity or a NaN, one of the two is. */
+/* Smallest and largest value. If any value is an infinity or a NaN, so is one of the two. */
 struct range {
     float low, high;
 };
@@ -97,7 +97,7 @@ static inline struct range range_of(const float *restrict x, unsigned n)
 {
     int32_t low = INT32_MAX, high = INT32_MIN;
     for (unsigned i = 0; i < n; i++) {
-        /* Bits of negative floats are in reverse order: turn all but the sign around. */
+        /* Negative floats sort in reverse as integers: flip all bits but the sign. */
         const int32_t bits = (int32_t)f32_bits(x[i]), key = bits ^ (bits >> 31 & 0x7fffffff);
         low = key < low ? key : low;
         high = key > high ? key : high;
@@ -169,13 +169,10 @@ static inline float nearest_of(float v, float least, float most)
 {
     v = v > least ? v : least;
     v = v < most ? v : most;
-    return (v + 0x1.8p23f) - 0x1.8p23f; /* in between floats are the integers */
+    return (v + 0x1.8p23f) - 0x1.8p23f; /* in between, floats are the integers */
 }
 
-/*
- * The numbers of the steps from `least` to `most`, counted from 0: (x + more) / step to the
- * nearest.
- */
+/* The step numbers from `least` to `most`, counted from 0: (x + more) / step, to the nearest. */
 static inline void take_steps(uint8_t *restrict code, const float *restrict x, unsigned n,
                               float more, float step, float least, float most)
 {
@@ -183,7 +180,7 @@ static inline void take_steps(uint8_t *restrict code, const float *restrict x, u
         code[i] = (uint8_t)(nearest_of((x[i] + more) / step, least, most) - least);
 }
 
-/* Bit j is the lowest bit of byte j: spread_bits() undone. */
+/* Bit j is the lowest bit of byte j: the reverse of spread_bits(). */
 static inline uint8_t gather_bits(uint64_t x)
 {
     return (uint8_t)((x & BYTES8(1)) * 0x0102040810204080u >> 56);

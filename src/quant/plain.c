@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plain elements: F32 F16 BF16 F64, I8 I16 I32 I64; a block is one element. Integers and F64 are
- * converted with one rounding to nearest even (I64 not by way of double, which would round twice).
- * The bits of F32 and BF16 are moved, not computed with, so that every NaN stays what it is.
+ * Plain elements: F32 F16 BF16 F64, I8 I16 I32 I64; a block is one element. Integers and F64 are converted with one
+ * rounding to nearest even (I64 not via double, which would round twice). The bits of F32 and BF16 are moved, not
+ * computed with, so every NaN survives.
  *
  * Encoders. Floats are rounded to nearest even; one that becomes infinite is refused, NaN and
  * infinities are kept. Integers take what they hold exactly, and -0 as 0.
@@ -19,8 +19,8 @@
     }
 
 /*
- * Between float and double a NaN keeps its sign and the upper bits of its fraction, and becomes quiet.
- * Most machines do that by themselves; RISC-V makes one and the same NaN of all.
+ * When converting between float and double, a NaN keeps its sign and the upper bits of its fraction, and becomes
+ * quiet. Most machines do that by themselves; RISC-V turns every NaN into the same one.
  */
 #ifdef __riscv
 enum { CONVERTS_NAN = 0 };
@@ -122,9 +122,9 @@ static bool is_finite(uint32_t bits)
 }
 
 /*
- * NaN and infinity stay in a sum whatever is added, so one addition for each value is enough. There
- * are eight sums of eight lanes, because an addition takes several cycles. Sums of huge numbers
- * overflow: then, and for the rest, each value is checked.
+ * A NaN or infinity stays in a sum whatever is added, so one addition per value is enough. There are eight sums of
+ * eight lanes, because an addition takes several cycles. Sums of huge numbers may overflow: then, and for the rest,
+ * each value is checked.
  */
 typedef float lanes __attribute__((vector_size(32)));
 enum { SUMS = 8, ROUND = SUMS * sizeof(lanes) / sizeof(float) };
@@ -163,9 +163,8 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
 }
 
 /*
- * The encoders of 16-bit floats narrow RUN values at once, as if all were below the limit from
- * which on a magnitude becomes infinite. If one is not, which is rare, the run is done again value
- * by value.
+ * The encoders of 16-bit floats narrow RUN values at once, as if all were below the magnitude that becomes infinite.
+ * In the rare case that one is not, the run is redone value by value.
  */
 enum { RUN = 64 };
 #define BRAIN_LIMIT 0x1.ffp127f

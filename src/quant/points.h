@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search of the encoders of IQ1 to IQ3: which points of a book, with which scales.
+ * The search used by the encoders of IQ1 to IQ3: which points of a book, and with which scales.
  *
  * A block has a scale d, and its groups a small integer l each: s = d * (2l + 1). A unit of 8 values
  * (IQ3: 4) is a point of the book times s, with signs of its own, or, in IQ1, moved up or down as a whole. For a
@@ -8,21 +8,20 @@
  *
  *     w * (x - p)^2 - w * x^2  =  p * (p * w - 2 * w * x)        p = s * value of the point
  *
- * so it is the sum of what its two halves cost, and there are few halves: 81 (IQ3: 64). Books are in the
- * order of their second halves. Of all points with the same second half, the one with the best first
- * half wins:
+ * so it is the sum of what its two halves cost, and there are few halves: 81 (IQ3: 64). Books are sorted by second
+ * half. Among all points with the same second half, the one with the best first half wins:
  *
  *     second half   h0                     h1                     h2
  *     first halves  a  b  c  d  e  f       a  c  d  g  ...        ...
  *                   the least of these     the least of these
  *                    + what h0 costs        + what h1 costs       the least of these sums
  *
- * That is a comparison a point, of WIDE units side by side. No point is left out: for its s each unit
- * gets the best of the book.
+ * That is one comparison per point, for WIDE units side by side. No point is left out: each unit gets the best in the
+ * book for its s.
  *
- * Where a sign is stored for only seven of eight values, the number of minuses is even. Of values with an
- * odd number one gets the wrong sign, where that costs least. Halves with such a value have costs of
- * their own (odd ones).
+ * Where a sign is stored for only seven of eight values, the number of minuses is even. If the values have an odd
+ * number, one of them gets the wrong sign, where that costs least. Halves with such a value have separate (odd)
+ * costs.
  *
  * First each group is fitted as if any point were in the book. The largest scale found gives d, and l
  * close to what was found is tried for each group. Then d is fitted to the points. Values and weights are
@@ -36,21 +35,21 @@
 #include "quant/wide.h"
 
 /*
- * Signs: free; with an even number of minuses in a unit, or in two; or units are moved by 1/8, each for itself or
- * a group as a whole.
+ * Signs: free; with an even number of minuses in a unit, or in two; or units moved by 1/8, each on its own or a group
+ * as a whole.
  */
 enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
 #define POINT_SHIFT 0.125f
 
 struct point_form {
     unsigned points;     /* in the book */
-    unsigned n;          /* values in a unit: 8, or 4 */
+    unsigned n;          /* values per unit: 8 or 4 */
     unsigned group;      /* units that share l ... */
-    unsigned last, span; /* ... which is at most `last`; so many beside the nearest are tried */
+    unsigned last, span; /* ... which is at most `last`; this many next to the nearest are tried */
     enum point_signs signs;
     unsigned levels; /* 3, or for units of 4 values 8 */
-    float level[8];  /* ascending: magnitudes; in IQ1 what is moved */
-    /* The book: the bytes of a point, and where in them the numbers of its levels are. */
+    float level[8];  /* ascending: magnitudes; in IQ1, what is moved */
+    /* The book: the bytes of a point, and where in them its level numbers are. */
     const uint64_t *of8;
     const uint32_t *of4;
     unsigned add, at;
@@ -58,25 +57,26 @@ struct point_form {
 
 enum { POINTS_MOST = 2048, UNITS_MOST = 64, HALVES_MOST = 81 };
 
-/* A book by halves. */
+/* A book split into halves. */
 struct point_book {
-    uint8_t low[POINTS_MOST];        /* of each point the first half */
-    uint16_t first[HALVES_MOST + 1]; /* of each second half the first point */
+    uint8_t low[POINTS_MOST];        /* the first half of each point */
+    uint16_t first[HALVES_MOST + 1]; /* the first point of each second half */
 };
 
 /* The values of a block, units side by side, and what was found for them. */
 struct point_block {
-    float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, but in IQ1 */
+    float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
     float s[UNITS_MOST];                      /* scales of units, to be tried */
     float cost[2][UNITS_MOST];                /* even and odd; moved up and down */
-    uint8_t odd[UNITS_MOST];   /* one of its values (EVEN_PAIR: of two units') needs a wrong sign */
-    uint8_t way[UNITS_MOST];   /* which of the costs it has */
+    uint8_t
+        odd[UNITS_MOST]; /* one of its values (EVEN_PAIR: of two units') must take a wrong sign */
+    uint8_t way[UNITS_MOST];   /* which of the two costs applies */
     uint8_t minus[UNITS_MOST]; /* bits: values below zero */
     uint8_t l[UNITS_MOST];     /* of groups */
     uint16_t point[UNITS_MOST];
 };
 
-/* How two ways of a unit come about. */
+/* True if the two ways of a unit are up and down; else they are even and odd. */
 FIXED bool is_moved(struct point_form f)
 {
     return f.signs >= POINT_MOVED;
@@ -87,13 +87,13 @@ FIXED bool is_even(struct point_form f)
     return f.signs == POINT_EVEN || f.signs == POINT_EVEN_PAIR;
 }
 
-/* Digits 0 to 2 in four bytes, or 0 to 7 in the lower two, as a number: the first counts least. */
+/* Digits 0 to 2 in four bytes, or 0 to 7 in the lower two, as one number, the first digit least significant. */
 FIXED unsigned half_number(struct point_form f, uint32_t digits)
 {
     return f.n == 8 ? digits * 0x0103091b >> 24 : (digits & 255) + 8 * (digits >> 8 & 255);
 }
 
-/* The numbers of the levels of a point, a byte each. */
+/* The level numbers of a point, one per byte. */
 FIXED uint64_t digits_of(struct point_form f, unsigned point)
 {
     const uint64_t codes = f.n == 8 ? f.of8[point] : f.of4[point];
@@ -123,7 +123,7 @@ static inline floats choose(words mask, floats yes, floats no)
     return (floats)((mask & (words)yes) | (~mask & (words)no));
 }
 
-/* All bits are set in lanes whose byte is not 0. */
+/* All bits set in lanes whose byte is not 0. */
 static inline words flags_at(const uint8_t *p)
 {
     return bytes_at(p) != 0;
@@ -138,12 +138,12 @@ static inline float lane_of(const floats *v, unsigned i)
 
 /* ---- costs ---- */
 
-/* Of parts of a unit: with the right signs, and with a wrong one. */
+/* The costs of parts of a unit: with the right signs, and with a wrong one. */
 struct part_costs {
     floats even[HALVES_MOST], odd[HALVES_MOST];
 };
 
-/* Of the levels of one value. */
+/* The costs of the levels of one value. */
 FIXED void value_costs(struct point_form f, floats x, floats w, floats s, floats shift,
                        floats *even, floats *odd)
 {
@@ -156,7 +156,7 @@ FIXED void value_costs(struct point_form f, floats x, floats w, floats s, floats
     }
 }
 
-/* Of n first parts and as many second ones to those of the whole. */
+/* Combine the costs of n first parts and n second parts into those of the whole. */
 FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats odd[2][9],
                       floats *whole, floats *whole_odd)
 {
@@ -168,7 +168,7 @@ FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats
         }
 }
 
-/* Of WIDE units from `unit` on, the half that begins with value `from`. */
+/* For WIDE units from `unit` on, the costs of the half that begins with value `from`. */
 FIXED void half_costs(struct point_form f, const struct point_block *b, unsigned unit,
                       unsigned from, floats shift, struct part_costs *ret)
 {
@@ -190,14 +190,14 @@ struct unit_costs {
     struct part_costs low, high;
 };
 
-/* Of all points with a second half the least costs, even and odd. */
+/* The least costs, even and odd, among all points with this second half. */
 FIXED void run_costs(struct point_form f, const struct point_book *book, const struct unit_costs *c,
                      unsigned h, floats ret[2])
 {
     const unsigned end = book->first[h + 1];
     floats even = all_wide(FLT_MAX), odd = even, other = even;
     unsigned k = book->first[h];
-    /* Two least costs side by side: each waits for the one before it. */
+    /* Two least costs side by side: each depends on the one before it. */
     for (; f.n == 8 && !is_even(f) && k + 1 < end; k += 2) {
         even = least_of(c->low.even[book->low[k]], even);
         other = least_of(c->low.even[book->low[k + 1]], other);
@@ -233,7 +233,7 @@ FIXED void try_scales(struct point_form f, const struct point_book *book, struct
         }
 }
 
-/* The best point of one unit, of those with a second half. */
+/* The best point for one unit among those with this second half. */
 FIXED uint16_t find_point(const struct point_book *book, const struct unit_costs *c, unsigned h,
                           unsigned lane, bool odd)
 {
@@ -278,7 +278,7 @@ FIXED void find_points(struct point_form f, const struct point_book *book, struc
 
 /* ---- groups ---- */
 
-/* What a group costs, by the costs of its units, and the way of each of them. */
+/* The cost of a group by the costs of its units, and the way of each of them. */
 FIXED float group_cost(struct point_form f, const struct point_block *b, unsigned first,
                        uint8_t *way)
 {
@@ -303,7 +303,7 @@ FIXED float group_cost(struct point_form f, const struct point_block *b, unsigne
     return sum;
 }
 
-/* l of each group: of those near b->s, with which it costs least. b->s is what follows from it. */
+/* Choose l for each group: the cheapest of those near b->s. b->s becomes the scale that follows from it. */
 FIXED void choose_l(struct point_form f, const struct point_book *book, struct point_block *b,
                     float d)
 {
@@ -333,7 +333,7 @@ FIXED void choose_l(struct point_form f, const struct point_book *book, struct p
         b->s[u] = d * (float)(2 * b->l[u / f.group] + 1);
 }
 
-/* For one scale of each unit, part of b->s: sums of w * x * v and w * v * v with the nearest levels v. */
+/* For one scale per unit, a fraction of b->s: sums of w * x * v and w * v * v with the nearest levels v. */
 FIXED void level_sums(struct point_form f, const struct point_block *b, float part, float shift,
                       float *xl, float *ll)
 {
@@ -356,13 +356,12 @@ FIXED void level_sums(struct point_form f, const struct point_block *b, float pa
     }
 }
 
-/* A scale for each group, as if any point were in the book, to b->s; returns the largest. */
+/* A scale for each group, as if any point were in the book, into b->s; returns the largest. */
 FIXED float start_scales(struct point_form f, struct point_block *b)
 {
     const unsigned units = 256 / f.n, tries = 12;
     float gain[UNITS_MOST] = {0}, best[UNITS_MOST] = {0}, xl[UNITS_MOST], ll[UNITS_MOST], found = 0;
-    for (unsigned u = 0; u < units;
-         u += f.group) { /* the largest value of a group, to begin with */
+    for (unsigned u = 0; u < units; u += f.group) { /* start with the largest value of the group */
         float top = 0;
         for (unsigned k = u; k < u + f.group; k++)
             for (unsigned i = 0; i < f.n; i++)
@@ -399,7 +398,7 @@ FIXED float start_scales(struct point_form f, struct point_block *b)
 
 /* ---- blocks ---- */
 
-/* 256 values to units side by side, values times `up`; weights so that none is nothing. */
+/* 256 values to units side by side, values times `up`; no weight becomes zero. */
 FIXED void spread_units(struct point_form f, const float *restrict x, const float *restrict weight,
                         float up, struct point_block *b)
 {
@@ -446,7 +445,7 @@ FIXED struct point_sums take_points(struct point_form f, const struct point_book
             cheap = xv < least ? i : cheap;
             least = xv < least ? xv : least;
         }
-        if (is_even(f) && b->way[u]) { /* the wrong sign */
+        if (is_even(f) && b->way[u]) { /* the one with the wrong sign */
             xl -= 2 * least;
             b->minus[u] ^= (uint8_t)(1 << cheap);
         }
@@ -456,15 +455,15 @@ FIXED struct point_sums take_points(struct point_form f, const struct point_book
     return sums;
 }
 
-/* What the block costs with d, compared with zeros. */
+/* The cost of the block with d, compared with storing zeros. */
 static inline float block_cost(struct point_sums s, float d)
 {
     return d * (d * s.ll - 2 * s.xl);
 }
 
 /*
- * Points for 256 values; the binary16 d at `half`. With d = 0 all else is 0 too. False: d would be
- * infinite, or a value is not finite.
+ * Points for 256 values, and the binary16 d at `half`. With d = 0 all else is 0 too. False: d would be infinite, or a
+ * value is not finite.
  */
 FIXED bool fit_points(struct point_form f, const struct point_book *book, const float *restrict x,
                       const float *restrict weight, struct point_block *b, uint8_t *half)
@@ -495,14 +494,14 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     return true;
 }
 
-/* n bytes of l, each of two groups. */
+/* n bytes of l, two groups per byte. */
 static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned n)
 {
     for (unsigned k = 0; k < n; k++)
         to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
-/* The encoder of a type from its form and what puts a found block into its fields. */
+/* The encoder of a type, from its form and the function that stores a found block in its fields. */
 #define POINT_ENCODER(T, form)                                                                    \
     ENCODES(T)                                                                                    \
     {                                                                                             \

@@ -12,10 +12,10 @@
  * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, and so does F16,
  * except that a signalling NaN becomes quiet.
  *
- * Blocks that are encoded without importances are those of ggml's quantisers, to the last bit, but
- * for IQ1 to IQ3. Where ggml leaves a block undefined (a scale whose inverse is infinite), it has the codes of zeros; it
- * decodes to zeros anyway. For most types, decoding and encoding again does not give the same
- * block, so only blocks in which a value changed may be encoded (quant_write()).
+ * Blocks encoded without importances match ggml's quantisers to the last bit, except for IQ1 to IQ3. Where ggml
+ * leaves a block undefined (a scale whose inverse is infinite), it gets the codes of zeros; it decodes to zeros
+ * anyway. For most types, decoding and re-encoding does not give back the same block, so only blocks in which a value
+ * changed may be encoded (quant_write()).
  *
  * Threads: everything is constant after quant_init(); functions may be called from any thread.
  */
@@ -37,14 +37,14 @@
 typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
 
 /*
- * Encode n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian
- * blocks at dst (any alignment, no overlap). `weight`: of each value the importance, finite and not
- * negative; NULL: not known. Returns how many blocks were encoded: n, or fewer if
- * the type cannot store the values of the next block; dst is undefined from there on.
+ * Encode n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian blocks at dst (any
+ * alignment, no overlap). `weight`: the importance of each value, finite and not negative; NULL: unknown. Returns how
+ * many blocks were encoded: n, or fewer if the type cannot store the values of the next block; dst is undefined from
+ * there on.
  */
 typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, uint8_t *dst);
 
-/* What an encoder does with importances: nothing, or what it can, or it cannot do without them. */
+/* What an encoder does with importances: ignores them, uses them, or cannot do without them. */
 enum quant_weighs { QUANT_IGNORES, QUANT_WEIGHS, QUANT_NEEDS };
 
 struct quant_type {
@@ -69,20 +69,20 @@ struct quant_type {
 /* The row of a type id, including removed ids (block_len 0); NULL for an unknown id. */
 const struct quant_type *quant_find(uint32_t id);
 
-/* True if the values of this type (NULL: of an unknown type) can be shown as float32. */
+/* True if the values of this type (NULL: an unknown type) can be shown as float32. */
 bool quant_has_values(const struct quant_type *t, bool big);
 /*
- * Bytes [off, off + n) of the tensor's values seen as a stream of little-endian float32, into dst
- * (any alignment). `data` is the tensor's first block, `big` its byte order. Only the blocks that
- * the range touches are read. The caller has checked the range and quant_has_values().
+ * Read bytes [off, off + n) of the tensor's values, seen as a stream of little-endian float32, into dst (any
+ * alignment). `data` is the tensor's first block, `big` its byte order. Only the blocks that the range touches are
+ * read. The caller has checked the range and quant_has_values().
  */
 void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst);
 
 /*
- * The same with the values narrowed to 16 bits: a stream of little-endian binary16 or bfloat16.
- * The float32 value is rounded to nearest, ties to even; what is too large becomes infinite; a NaN
- * stays one. Elements stored in that very format pass through bit for bit.
+ * The same with the values narrowed to 16 bits: a stream of little-endian binary16 or bfloat16. The float32 value is
+ * rounded to nearest, ties to even; too large a value becomes infinite; a NaN stays a NaN. Elements stored in that
+ * very format pass through bit for bit.
  */
 void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst);
@@ -101,33 +101,33 @@ void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size
 void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst);
 void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 
-/* True if none of n little-endian float32 (any alignment) is NaN or infinite. */
+/* True if none of the n little-endian float32 values (any alignment) is NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 
-/* Of n > 0 finite host floats. Sums are in double; their last bits depend on n, not on the machine. */
+/* For n > 0 finite host floats. Sums are in double; their last bits depend on n, not on the machine. */
 struct quant_extremes {
     float min, max;
     uint64_t zeros;
 };
 struct quant_extremes quant_extremes(const float *x, size_t n);
 double quant_sum(const float *x, size_t n);
-/* Of the distances from the mean. */
+/* The sum of the squared distances from the mean. */
 double quant_sum_squares(const float *x, size_t n, double mean);
-/* How far two lists of values are apart. All sums are in double. */
+/* How far apart two lists of values are. All sums are in double. */
 struct quant_distance {
     double squares_a, squares_b, products; /* sums of a * a, b * b, a * b */
     double squares;                        /* of (a - b) * (a - b) */
     double max;                            /* the greatest of |a - b| */
-    uint64_t differ;                       /* values that are not equal */
+    uint64_t differ;                       /* how many values differ */
 };
-/* Add those of n finite host floats each. */
+/* Add n pairs of finite host floats. */
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret);
-/* Of their fourth powers. */
+/* The sum of the fourth powers of these distances. */
 double quant_sum_fourth(const float *x, size_t n, double mean);
 /*
- * Count n finite host floats by their distance from the mean, in quarters of a standard deviation std > 0: from
- * -6 to 6, each bin with its lower edge mean + std * (i - QUANT_BINS / 2) / 4, exactly; the first and the last
- * hold all beyond. Adds to count.
+ * Count n finite host floats by their distance from the mean, in quarters of a standard deviation std > 0: from -6 to
+ * 6, each bin including its lower edge mean + std * (i - QUANT_BINS / 2) / 4, exactly; the first and last bins also
+ * hold everything beyond. Adds to count.
  */
 #define QUANT_BINS 50
 void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);

@@ -20,9 +20,9 @@
 #define NO_FORM .big_unknown = true
 
 /*
- * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH
- * for a decoder and an encoder; WEIGH if that uses importances, NEED if it gives poor blocks
- * without; DECODE for formats of intermediate results, which are not of models (Q8_1, Q8_K).
+ * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH for a decoder and
+ * an encoder; WEIGH if that uses importances, NEED if it gives poor blocks without them; DECODE for formats of
+ * intermediate results, which models do not use (Q8_1, Q8_K).
  */
 // clang-format off
 #define QUANT_TYPES(TYPE, GONE)                           \
@@ -71,7 +71,7 @@
     TYPE(42, Q2_0,     64,  18, BOTH,   SWAP(2, 0))
 // clang-format on
 
-/* Ids without a gap, so that the table is indexed by id (the tests check it). */
+/* Ids without gaps, so that the table is indexed by id (the tests check it). */
 #define QUANT_ID(id, T, len, bytes, ...) T##_ID = (id),
 #define QUANT_GONE_ID(id, T) T##_ID = (id),
 enum { QUANT_TYPES(QUANT_ID, QUANT_GONE_ID) QUANT_N_TYPES };

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bit fields in lanes, for the decoders of the types that are made of them. A vector has a byte of
- * the block in each lane; shifts bring one field after the other to the lowest bits of its lane,
- * and what the field stands for is computed there, or looked up:
+ * Bit fields in lanes, for the decoders of types made of them. A vector has a byte of the block in each lane; shifts
+ * bring one field after the other to the lowest bits of its lane, and what the field stands for is computed there, or
+ * looked up:
  *
  *     bytes of the block     lanes of 32 bits                 a field of 4 bits, then the other
  *     +----+----+----+--     +--------+--------+--------+--
  *     | b0 | b1 | b2 |   ->  |     b0 |     b1 |     b2 |     level(4, l, b)  level(4, l, b >> 4)
  *     +----+----+----+--     +--------+--------+--------+--
  *
- * A vector is as wide as the registers of the set, which all compilers then pass in them. With
- * AVX-512 all that 4 bits stand for fits into one register, and 5 bits into two: one instruction
- * makes floats of fields, and ignores the bits above them. The products of scales and codes are
- * exact, so that it is the same whether they are made once or for each value.
+ * A vector is as wide as the registers of the set, which all compilers then pass in them. With AVX-512 all values of
+ * 4 bits fit into one register, those of 5 bits into two: one instruction makes floats of fields, and ignores the
+ * bits above them. The products of scales and codes are exact, so it makes no difference whether they are computed
+ * once or for each value.
  */
 #ifndef QUANT_WIDE_H
 #define QUANT_WIDE_H
@@ -64,7 +64,7 @@ static inline floats wide_at(const float *p)
     return v;
 }
 
-/* WIDE bytes from p on, each a word. */
+/* WIDE bytes from p on, each as a word. */
 static inline words bytes_at(const uint8_t *p)
 {
 #if defined(__AVX512F__)
@@ -94,7 +94,7 @@ static inline words lane_numbers(void)
     return ret;
 }
 
-/* Bit `at` is set in lanes j of which bit from + j of 16 is, all other bits are 0. */
+/* Lane j has bit `at` set if bit from + j of the 16 is; all other bits are 0. */
 FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 {
     const int32_t value = (int32_t)(1u << at);
@@ -109,7 +109,7 @@ FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 #endif
 }
 
-/* Two-bit fields from, from + 1, ... of the 16 at p; what is above a field does not matter. */
+/* Two-bit fields from, from + 1, ... of the 16 at p; bits above a field do not matter. */
 static inline words pairs_wide(const uint8_t *p, unsigned from)
 {
 #ifdef __AVX2__
@@ -138,7 +138,7 @@ static inline void put_wide(float *restrict y, floats v)
 #define NONE (-0.0f)
 struct levels {
     floats shift, d, m;
-    floats table[2]; /* with AVX-512, of codes up to 15 and from 16 on */
+    floats table[2]; /* with AVX-512: for codes up to 15, and from 16 on */
 };
 
 FIXED floats compute(struct levels l, words code)
@@ -146,7 +146,7 @@ FIXED floats compute(struct levels l, words code)
     return ((__builtin_convertvector(code, floats) + l.shift) * l.d) + l.m;
 }
 
-/* What codes of `bits` bits stand for. */
+/* The values of codes of `bits` bits. */
 FIXED struct levels levels(unsigned bits, float shift, float d, float m)
 {
     struct levels l = {.shift = all_wide(shift), .d = all_wide(d), .m = all_wide(m)};
@@ -161,8 +161,8 @@ FIXED struct levels levels(unsigned bits, float shift, float d, float m)
 }
 
 /*
- * Of codes of `bits` bits in the lowest bits of words: those of `mask` come from high, the others
- * from low. Bits above do not count.
+ * The values of codes of `bits` bits in the lowest bits of words: those in `mask` come from high, the others from
+ * low. Higher bits do not count.
  */
 FIXED floats level_of_two(unsigned bits, struct levels l, words low, words high, int32_t mask)
 {

@@ -18,7 +18,8 @@ static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-I
 #define EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101)
 
 /*
- * Sets the high bit of each byte of w below n (n <= 128) or over 127; others' only above such one.
+ * Sets the high bit of each byte of w that is below n (n <= 128) or over 127. May also set it in bytes above such a
+ * byte.
  */
 static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
 {
@@ -38,8 +39,10 @@ static inline bool plain(uint8_t c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-/* Length of the run at p that needs no escape in a JSON string: ordinary ASCII, valid UTF-8
- * that a terminal may see. */
+/*
+ * Length of the run at p that needs no escape in a JSON string: ordinary ASCII, and valid UTF-8 that a terminal may
+ * see.
+ */
 static size_t plain_run(const uint8_t *p, size_t n)
 {
     size_t i = 0;
@@ -235,7 +238,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The value of the four digits of \uXXXX at p; -1: they are not hex digits. */
+/* The value of the four hex digits of \uXXXX at p; -1: they are not hex digits. */
 static int hex4(const uint8_t *p, const uint8_t *end)
 {
     int v = 0;
@@ -261,7 +264,7 @@ static void add_utf8(struct buf *out, uint32_t c)
     buf_add(out, s, n);
 }
 
-/* Take a high surrogate's other half, "\uDC00" to "\uDFFF" at r->at; -1 if it does not follow. */
+/* Take the second half of a surrogate pair, "\uDC00" to "\uDFFF" at r->at; -1 if it does not follow. */
 static int low_half(struct reader *r)
 {
     if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
@@ -273,7 +276,7 @@ static int low_half(struct reader *r)
     return low;
 }
 
-/* "\uXXXX", r->at behind the u. Pairs first: a low half alone may be an escaped byte. */
+/* "\uXXXX", with r->at after the u. Pairs are tried first: a low half alone may be an escaped byte. */
 static int unicode_escape(struct reader *r, struct buf *out)
 {
     int c = hex4(r->at, r->end);
@@ -295,7 +298,7 @@ static int unicode_escape(struct reader *r, struct buf *out)
     return 0;
 }
 
-/* An escape, r->at at the backslash. */
+/* An escape, with r->at at the backslash. */
 static int read_escape(struct reader *r, struct buf *out)
 {
     static const char plain[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -316,7 +319,7 @@ static int read_escape(struct reader *r, struct buf *out)
     return 0;
 }
 
-/* A byte that is neither ordinary, nor the string's end, nor an escape. */
+/* A byte that is not ordinary, the string's end or an escape. */
 static int bad_byte(const struct reader *r)
 {
     uint8_t c = *r->at;
@@ -415,7 +418,7 @@ static int next_in_array(struct items *it)
     return reader_at(r, ']') ? unexpected(r, "a value") : 1;
 }
 
-/* At the end of a value's line: go to the next line. */
+/* At the end of a value's line: move to the next line. */
 static int end_line(struct reader *r)
 {
     skip_blanks(r);

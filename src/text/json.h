@@ -2,9 +2,9 @@
 /*
  * JSON (RFC 8259): metadata values, on one line with ", " between elements, and whole texts.
  *
- * Any bytes survive: valid UTF-8 is copied (what no terminal is to see is escaped), a byte that is not part of valid UTF-8 becomes the lone
- * surrogate escape \udcXX (Python's surrogateescape). Integers have all their digits, over the
- * whole of u64 and i64.
+ * Any bytes survive: valid UTF-8 is copied (except for what a terminal must not see, which is escaped), a byte that
+ * is not part of valid UTF-8 becomes the lone surrogate escape \udcXX (Python's surrogateescape). Integers keep all
+ * their digits, over the full ranges of u64 and i64.
  *
  * Threads: any. Errors stay in the buf (base/buf.h).
  */
@@ -29,7 +29,7 @@ void json_line_value(struct buf *out, const struct gguf_value *v);
 enum { JSON_DEPTH = 8 };
 
 /*
- * An object or a list that is being written, one in another.
+ * An object or list being written, perhaps within another.
  *
  *     struct json j = {.out = &text};
  *     json_begin(&j, NULL, "[\n");            with "\n": each of its members has a line
@@ -39,12 +39,12 @@ enum { JSON_DEPTH = 8 };
  *     json_end(&j);
  *     json_end(&j);
  *
- * What is in a list has no name: NULL.
+ * Elements of a list have no name: NULL.
  */
 struct json {
     struct buf *out;
     unsigned depth;
-    bool more; /* a comma comes before the next one */
+    bool more; /* the next member needs a comma before it */
     struct {
         char close;
         bool lines;
@@ -53,11 +53,11 @@ struct json {
 
 void json_begin(struct json *j, const char *name, const char *open);
 void json_end(struct json *j);
-/* The next member: the caller writes its value to what is returned. */
+/* The next member: the caller writes its value to the returned buf. */
 struct buf *json_item(struct json *j, const char *name);
 /* NULL: null. */
 void json_text(struct json *j, const char *name, const char *text);
-/* Made safe to print, however long. */
+/* A text, made safe to print, however long. */
 void json_shown(struct json *j, const char *name, const char *text);
 
 /*
@@ -101,18 +101,18 @@ void reader_skip_space(struct reader *r);
 
 struct items {
     struct reader *r;
-    bool bracket; /* [a, b]; else a value a line */
+    bool bracket; /* [a, b]; else one value per line */
     bool first;
 };
 
-/* The values of the array at r->at, "[". */
+/* The values of the array that begins at r->at with "[". */
 struct items items_begin_array(struct reader *r);
 /*
- * The values of a whole text: lines; or an array if it begins with "[" and may_be_array. Blank
- * lines before a "[" are skipped.
+ * The values of a whole text: one per line, or an array if it begins with "[" and may_be_array. Blank lines before a
+ * "[" are skipped.
  */
 struct items items_begin_text(struct reader *r, bool may_be_array);
-/* 1: r->at is at the next value. 0: no more values, r->at is behind the array. Else -errno. */
+/* 1: r->at is at the next value. 0: no more values, r->at is after the array. Else -errno. */
 int items_next(struct items *it);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names as file names: see name.h. */
+/* Key and tensor names as file names: see name.h. */
 #include "text/name.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, siz
 
 size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
 {
-    /* The hash must be the same in every process: a fixed key. */
+    /* A fixed key: the hash must be the same in every process. */
     static const uint64_t key[2];
     size_t at;
     if (n == 0) {

@@ -2,11 +2,10 @@
 /*
  * Key and tensor names as file names, and back.
  *
- * A name is the file name byte for byte wherever a file name can hold it. `%`, `/`, NUL and the
- * other bytes below 0x20 and 0x7f become %XX (upper-case hex); the names "." and ".." become %2E
- * and %2E%2E; the empty name is "%". A longer result than 255 bytes is cut to the first bytes that
- * fit, followed by "%~" and 16 hex digits of a hash of the whole name. In all other cases two hex
- * digits follow a `%`, so the mapping is injective.
+ * A name is used as the file name byte for byte wherever a file name can hold it. `%`, `/`, NUL and the other bytes
+ * below 0x20 and 0x7f become %XX (upper-case hex); the names "." and ".." become %2E and %2E%2E; the empty name is
+ * "%". A result longer than 255 bytes is cut to the bytes that fit, followed by "%~" and 16 hex digits of a hash of
+ * the whole name. In all other cases two hex digits follow a `%`, so the mapping is injective.
  *
  * Pure functions. Callable from any thread.
  */

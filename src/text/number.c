@@ -2,9 +2,9 @@
 /*
  * Numbers as decimal text, and back: see number.h.
  *
- * Floats. Every decimal strictly between the midpoints to the two neighbours parses back to the
- * value; a midpoint itself does or does not, by the parity of the last bit. The task is to find the
- * decimal with the fewest digits in that interval. The first of three ways that applies is used:
+ * Floats. Every decimal strictly between the midpoints to the two neighbours parses back to the value; a midpoint
+ * itself does or does not, depending on the parity of the last bit. The task is to find the decimal with the fewest
+ * digits in that interval. The first of three ways that applies is used:
  *
  *   whole_digits  integers below 2^24 (2^53): neighbours are at most 1 away, so every digit of the
  *                 integer itself is needed.
@@ -173,7 +173,7 @@ static bool reads_back(const struct decimal *d, double x, bool single)
     return single ? (double)strtof(s, NULL) == x : strtod(s, NULL) == x;
 }
 
-/* The next decimal of as many digits, or of fewer that end in 0. */
+/* The next decimal with as many digits, or with fewer and a 0 at the end. */
 static void increment(struct decimal *d)
 {
     int i = d->n - 1;
@@ -513,7 +513,7 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
     return isinf(*ret) ? -ERANGE : 0;
 }
 
-/* The bits of v in the type, whose range v is known to be in. */
+/* The bits of v in the type, whose range is known to include v. */
 static uint64_t float_bits(uint32_t type, double v)
 {
     uint64_t bits;

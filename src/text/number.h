@@ -47,7 +47,7 @@ struct integer {
     uint64_t magnitude;
 };
 
-/* 0, -EINVAL: not an integer, -ERANGE: its magnitude is over u64. */
+/* 0, -EINVAL (not an integer), -ERANGE (magnitude above u64). */
 int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
 /* True if the integer type (enum gguf_value_type) holds it; -0 is 0. */
 bool integer_fits(uint32_t type, const struct integer *v);

@@ -23,7 +23,7 @@ struct cell {
     bool ends; /* the line */
 };
 
-/* The cell behind c, which begins with NULL. False: no more cells. */
+/* The cell after c; a zeroed c gets the first. False: no more cells. */
 static bool next_cell(const struct buf *lines, struct cell *c)
 {
     const uint8_t *end = lines->data + lines->len;

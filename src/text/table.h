@@ -5,12 +5,13 @@
 
 #include "base/buf.h"
 
-/* Columns of a terminal that a text takes: bytes that continue a character do not count. */
+/* How many terminal columns a text takes: continuation bytes of UTF-8 do not count. */
 size_t text_columns(const uint8_t *p, size_t n);
 
 /*
- * `lines` with their cells, which have tabs between, put below each other, two blanks between. sides[i] says how column i is aligned: 'l' or 'r'. A cell that is longer than `most` pushes the rest of
- * its line to the right, and so does the last one of a line that has fewer than there are sides.
+ * Print `lines`, whose cells are separated by tabs, as aligned columns two blanks apart. sides[i] aligns column i:
+ * 'l' or 'r'. A cell longer than `most` pushes the rest of its line to the right, and so does the last cell of a line
+ * with fewer cells than `sides`.
  */
 void text_table(const struct buf *lines, const char *sides, size_t most, struct buf *out);
 

@@ -50,9 +50,9 @@ struct shape {
     uint64_t max;          /* largest magnitude of an integer that is not negative ... */
     uint64_t max_negative; /* ... and of one that is */
     bool huge;             /* an integer is over u64 */
-    bool minus_zero;       /* an integer is -0: of the types, only floats hold it */
+    bool minus_zero;       /* an integer is -0, which only float types hold */
     bool wide;             /* a float is outside the range of f32 */
-    bool mixed;            /* an array further in has no type (shape_type()) */
+    bool mixed;            /* a nested array has no type (shape_type()) */
     unsigned depth;        /* levels of nested arrays, itself included */
 };
 
@@ -84,10 +84,9 @@ static bool shape_fits(const struct shape *s, uint32_t elem)
 }
 
 /*
- * The element type for values of one kind: for integers the first of u32, i32, u64, i64 that holds
- * all; for numbers with a float or a -0 among them f32 (f64 if one is outside the range of f32);
- * string, bool, array. False if the kinds are mixed, an integer is too large, or there are no
- * values.
+ * The element type for values of one kind: for integers the first of u32, i32, u64, i64 that holds all of them; for
+ * numbers that include a float or a -0, f32 (f64 if one is out of range for f32); string, bool, array. False if the
+ * kinds are mixed, an integer is too large, or there are no values.
  */
 static bool shape_type(const struct shape *s, uint32_t *elem)
 {
@@ -202,7 +201,7 @@ struct parse {
     size_t start; /* of the payload in out */
 };
 
-/* The bytes of an existing value behind its type word. */
+/* The bytes of an existing value, after its type word. */
 static const uint8_t *payload_of(const struct gguf_value *v, size_t *n)
 {
     size_t head = 0;
@@ -222,7 +221,7 @@ static void keep_payload(struct buf *out, const struct gguf_value *v)
     buf_add(out, p, n);
 }
 
-/* True if `write` writes exactly the text, or (prefix) the beginning of the text. */
+/* True if `write` writes exactly the text, or (prefix) a text that begins with it. */
 static bool writes(void (*write)(struct buf *, const struct gguf_value *),
                    const struct gguf_value *v, const uint8_t *text, size_t n, size_t *len)
 {
@@ -282,9 +281,7 @@ static bool is_nan(uint32_t type, uint64_t bits)
     return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
 }
 
-/*
- * A NaN keeps its bits, and true its byte (1 by the specification, but any byte is read as true).
- */
+/* A NaN keeps its bits, and a true keeps its byte (1 by the specification, but any nonzero byte reads as true). */
 static uint64_t keep_bits(const struct gguf_value *old, uint64_t bits)
 {
     if (!old || (old->type != GGUF_F32 && old->type != GGUF_F64 && old->type != GGUF_BOOL))
@@ -336,7 +333,7 @@ static int parse_string(struct parse *p)
     return 0;
 }
 
-/* Write a number into the output at `at`, where room was left for it. */
+/* Write a number into the space reserved at `at` in the output. */
 static void patch(struct parse *p, size_t at, uint64_t v)
 {
     if (!buf_error(p->out))
@@ -372,7 +369,7 @@ static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *
     return 0;
 }
 
-/* Walks the elements of the old array beside those of the text, as long as there are any. */
+/* Walks the elements of the old array in step with those of the text, as long as there are any. */
 struct beside {
     struct gguf_walk walk;
     struct gguf_value item; /* the current element, or else the last one (any: false if none) */
@@ -527,7 +524,7 @@ int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, cons
 
 enum {
     JUDGED = 100,  /* a longer beginning of a number is not checked */
-    LOOKED = 4096, /* bytes of a text that are looked at: it is done again with each write */
+    LOOKED = 4096, /* bytes of a text that are examined: this is repeated for each write */
 };
 
 /* More digits only make an integer larger; a space ends it. */
@@ -540,8 +537,8 @@ static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 }
 
 /*
- * May become valid: a float, a float once a digit follows (5e, -), or the beginning of a word
- * (-in). Unless a space has ended the number, more digits can still change its size.
+ * True if it may become valid: a float, a float once a digit follows (5e, -), or the beginning of a word (-in).
+ * Unless a space has ended the number, more digits can still change its magnitude.
  */
 static int float_prefix(uint32_t type, const uint8_t *p, size_t n, bool ended)
 {
@@ -582,7 +579,7 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
     }
 }
 
-/* The first value, as far as it is written: a line, or the text behind the bracket. */
+/* The first value, as far as it is written: a line, or the text after the bracket. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
     for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)
@@ -614,7 +611,7 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
     struct shape s;
     if (shape_array(&r, &s) < 0 || r.at != r.end)
         return false;
-    if (shape_type(&s, elem)) /* the text's lines are one more level of arrays */
+    if (shape_type(&s, elem)) /* the lines add one more level of arrays */
         return *elem != GGUF_ARRAY || (!s.mixed && s.depth < GGUF_MAX_DEPTH);
     *elem = GGUF_STRING;
     return s.kinds == 0;

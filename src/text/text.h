@@ -4,7 +4,7 @@
  *
  *   integer, float, bool   decimal (text/number.h), true or false; newline
  *   string                 its bytes, verbatim; one newline
- *   array                  an element a line, each a JSON value (text/json.h); empty: no bytes
+ *   array                  one JSON value per line (text/json.h); empty: no bytes
  *
  * A buf in measure mode (base/buf.h) measures the text without storing it.
  * Threads: any. Errors stay in the buf.
@@ -26,26 +26,25 @@ void text_value(struct buf *out, const struct gguf_value *v);
 /* ---- a value from its text ---- */
 
 /*
- * More is taken than text_value() writes:
+ * Accepts more than text_value() writes:
  *
  *   integer, float, bool  see text/number.h; space, tab, CR and LF around it are dropped
  *   string                the bytes, without one newline at the end if there is one; UTF-8
- *   array                 a JSON value a line, or (but for arrays of arrays) one JSON array, over
+ *   array                 one JSON value per line, or (but for arrays of arrays) one JSON array, over
  *                         any number of lines. CRLF and blank lines at the end, or before a "["
  *                         that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
- *                         element type: the one that is given (text/type_name.h), else that of the
- *                         old array at the same place (or of the last one) if it fits, else by its
- *                         values
+ *                         element type: the one given (text/type_name.h), else that of the old array
+ *                         in the same place (or of the last one) if it fits, else the one its values
+ *                         suggest
  *
- * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
- * UTF-8, -EFBIG over 1 GiB, -ENOMEM. In arrays the line of err says which line of the text.
- * Threads: any.
+ * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not UTF-8, -EFBIG
+ * over 1 GiB, -ENOMEM. For arrays, err names the line of the text. Threads: any.
  */
 
 /*
- * Append the value's bytes, as the file stores them behind the value type, to payload. fmt: of the
- * model, version 2 or 3. elem: an array's element type, else ignored.
+ * Append the value's bytes, as the file stores them after the value type, to payload. fmt: of the model, version 2 or
+ * 3. elem: an array's element type, else ignored.
  *
  * old: the value that the file shows (of the same format), or NULL. If it has the same type, then
  * its own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and
@@ -82,8 +81,8 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
 void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
 
 /*
- * row: of the key, or NULL. A count is u64 where it needs to be; where a value may be given for
- * each layer, text of several lines or in brackets is an array.
+ * row: the key's row, or NULL. A count is u64 if it does not fit u32; where a key may have one value per layer, a
+ * text of several lines or in brackets is an array.
  */
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem);

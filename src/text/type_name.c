@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Types as texts: see type_name.h. */
+/* Types as text: see type_name.h. */
 #include "text/type_name.h"
 
 #include <errno.h>
@@ -16,7 +16,10 @@ enum { HEAD = sizeof(array_head) - 1 };
 
 static bool put_list(const struct gguf_value *array, struct buf *out);
 
-/* Puts what ends a run of n inner arrays between its text and that at `at`. Returns its bytes. */
+/*
+ * Ends a run of n inner arrays: inserts the end between its text and the text at `at`. Returns how many bytes it
+ * inserted.
+ */
 static size_t end_run(struct buf *out, size_t at, uint64_t n)
 {
     char s[24] = ",";
@@ -31,7 +34,7 @@ static size_t end_run(struct buf *out, size_t at, uint64_t n)
     return bytes;
 }
 
-/* The text behind `end` is that from `begin` to `end`. */
+/* True if the text after `end` repeats the text from `begin` to `end`. */
 static bool repeats(const struct buf *out, size_t begin, size_t end)
 {
     return out->len - end == end - begin &&
@@ -39,9 +42,9 @@ static bool repeats(const struct buf *out, size_t begin, size_t end)
 }
 
 /*
- * The inner arrays of an array of arrays: equal ones together. The text of each is made behind that
- * of the run before it, and dropped if it is the same. Of arrays of numbers or strings the types are
- * compared instead. False: no memory, or the text is too long for a name.
+ * The types of the inner arrays of an array of arrays, with equal neighbours counted together. Each type is written
+ * after that of the run before it, and dropped if it is the same. For arrays of numbers or strings the types
+ * themselves are compared. False: no memory, or too long for a name.
  */
 static bool put_inner(const struct gguf_value *array, struct buf *out)
 {
@@ -124,7 +127,7 @@ static bool plain_type(const char *p, size_t n, uint32_t *type)
     return false;
 }
 
-/* Bytes of the "array[...]" at p, to its closing bracket; 0: it does not end. */
+/* Length of the "array[...]" at p, to its closing bracket; 0: the bracket is missing. */
 static size_t array_bytes(const char *p, size_t n)
 {
     size_t open = 0;
@@ -136,11 +139,11 @@ static size_t array_bytes(const char *p, size_t n)
     return 0;
 }
 
-/* An inner type at the beginning of a list, and what stands behind it. */
+/* An inner type at the beginning of a list, and what follows it. */
 struct item {
     struct type_list list; /* in its brackets */
-    uint64_t times;        /* 1 if it does not say */
-    size_t bytes;          /* with the count */
+    uint64_t times;        /* 1 if no count is given */
+    size_t bytes;          /* including the count */
 };
 
 static bool read_count(const char *p, size_t n, size_t *at, uint64_t *ret)
@@ -148,7 +151,7 @@ static bool read_count(const char *p, size_t n, size_t *at, uint64_t *ret)
     size_t begin = ++*at;
     for (*ret = 0; *at < n && p[*at] >= '0' && p[*at] <= '9'; ++*at)
         *ret = *ret * 10 + (uint64_t)(p[*at] - '0');
-    return *at > begin && *at - begin <= 10 && *ret > 0; /* at most GGUF_MAX_COUNT is of use */
+    return *at > begin && *at - begin <= 10 && *ret > 0; /* more than GGUF_MAX_COUNT is useless */
 }
 
 static bool read_item(const char *p, size_t n, struct item *ret)
@@ -163,7 +166,7 @@ static bool read_item(const char *p, size_t n, struct item *ret)
     return at == n || p[at] == ',';
 }
 
-/* What a list says of the elements' type; false: it is not a list. */
+/* The element type that a list gives; false: it is not a list. */
 static bool read_list(struct type_list list, unsigned depth, uint32_t *elem,
                       struct type_list *inner)
 {

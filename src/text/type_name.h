@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The type of a value as a text, with the types of inner arrays, each of which has its own:
+ * The type of a value as text, including the type of each inner array:
  *
  *     type  = "u8" ... "string" | "array[" list "]"
  *     list  = "u8" ... "string"             elements, not arrays
@@ -19,10 +19,10 @@
 #include "base/buf.h"
 #include "gguf/value.h"
 
-/* The longest name that is made or read: less than the kernel passes as an attribute. */
+/* The longest name written or read: less than the kernel passes as an attribute. */
 #define TYPE_NAME_MOST 32768
 
-/* A list as above: bytes of a name, not owned. p NULL: none. */
+/* A list as above: bytes of a name, not owned. p NULL: no list. */
 struct type_list {
     const char *p;
     size_t n;
@@ -30,32 +30,35 @@ struct type_list {
 
 struct type_name {
     uint32_t type, elem;
-    struct type_list inner; /* of an array of arrays: what they are, if the name says so */
+    struct type_list inner; /* of an array of arrays: the inner types, if the name gives them */
 };
 
-/* A longer name than TYPE_NAME_MOST leaves inner types out: array[array]. Not for a buf that measures. */
+/* A name longer than TYPE_NAME_MOST leaves inner types out: array[array]. The buf must not be in measure mode. */
 void type_name_put(const struct gguf_value *v, struct buf *out);
 /* False if there is no such type. ret->inner points into the name. */
 bool type_name_get(const char *name, size_t n, struct type_name *ret);
-/* True if the value is of the type that the list of inner types names. */
+/* True if the value's inner arrays have the types in the list. */
 bool type_name_is(const struct gguf_value *v, struct type_list inner);
 
 /* An inner type of a list. */
 struct type_node {
-    const struct type_node *next; /* the one behind it; NULL: it is the last, for all that follow */
-    const struct type_node *inner; /* the first of its own list; NULL: it has none */
+    const struct type_node
+        *next; /* the next one; NULL: this is the last, and applies to all that follow */
+    const struct type_node *inner; /* the first node of its own list; NULL: it has none */
     uint64_t times;
     uint32_t elem; /* the element type of such arrays */
 };
 
-/* The inner types of a list from type_name_get(), read once. The first is *ret: owned, free() drops
- * all. NULL: the list is empty. The name is not needed any more. 0 or -ENOMEM. */
+/*
+ * Parse the inner types of a list from type_name_get(). The first is *ret: owned, free() drops them all; NULL: the
+ * list is empty. The name is not needed afterwards. 0 or -ENOMEM.
+ */
 int type_nodes(struct type_list list, struct type_node **ret);
 
-/* The types of inner arrays, one after another. */
+/* A walk over the types of inner arrays. */
 struct type_walk {
-    const struct type_node *at; /* the present one; NULL: the list does not say */
-    uint64_t used;              /* how often it was taken */
+    const struct type_node *at; /* the current one; NULL: the list does not say */
+    uint64_t used;              /* how many times it was used */
 };
 
 static inline struct type_walk type_walk(const struct type_node *list)
@@ -63,7 +66,7 @@ static inline struct type_walk type_walk(const struct type_node *list)
     return (struct type_walk){.at = list};
 }
 
-/* That of the next inner array; NULL: the list does not say. */
+/* The type of the next inner array; NULL: the list does not say. */
 const struct type_node *type_walk_next(struct type_walk *w);
 
 #endif
