@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf_parse: good files of every version and layout. What is refused: test_malformed.c. */
+/* gguf_parse: valid files of every version and layout. Refusals are in test_malformed.c. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool text_is(const struct gguf_value *v, const char *text)
 
 /* ---- every layout ---- */
 
-/* A build in layout number i of all that there are; false when there are no more. */
+/* A build in layout number i; false if there are no more layouts. */
 static bool layout(struct build *b, int i)
 {
     static const struct {
@@ -115,7 +115,7 @@ static void check_values(const struct gguf *g)
     CU_ASSERT_EQUAL(v.count, 0);
 }
 
-/* Entries touch, and each begins where the header's parts meet. */
+/* Entries adjoin, and each begins where the header's parts meet. */
 static void check_extents(const struct gguf *g)
 {
     uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
@@ -157,7 +157,7 @@ static void test_layouts(void)
 {
     struct build b;
     for (int i = 0; layout(&b, i); i++) {
-        struct build as = b; /* the version and layout that was asked for */
+        struct build as = b; /* the requested version and layout */
         put_all(&b);
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->fmt.version, as.fmt.version);
@@ -190,7 +190,7 @@ static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
     gguf_free(g);
 }
 
-/* Keys of the first draft that end on a multiple of 64: some writers pad by 64 more, some not. */
+/* First-draft keys that end on a multiple of 64: some writers pad by 64 more, some do not. */
 static void test_draft_padding(void)
 {
     static const uint8_t data[8] = {0x55};
@@ -203,7 +203,7 @@ static void test_draft_padding(void)
     draft_is(image, n, 64);
     memcpy(more, image, 64);
     memcpy(more + 128, image + 64, n - 64);
-    uint8_t *offset = more + 128 + 5 + 4 + 4 + 4 + 4; /* behind name, dimensions, elements, type */
+    uint8_t *offset = more + 128 + 5 + 4 + 4 + 4 + 4; /* after name, dimensions, elements, type */
     CU_ASSERT_EQUAL(get_u64(offset, false), 128);
     put_u64(offset, 192, false);
     draft_is(more, n + 64, 128);
@@ -212,7 +212,7 @@ static void test_draft_padding(void)
 
 /* ---- strings ---- */
 
-/* All strings end in NUL, but it is version 3: they are what they are. */
+/* All strings end in NUL, but this is version 3: they are taken as they are. */
 static void test_nul_v3(void)
 {
     struct build b;
@@ -225,7 +225,7 @@ static void test_nul_v3(void)
     parsed_free(&p);
 }
 
-/* One string without: none is counted. */
+/* One string without NUL: none is counted. */
 static void test_nul_not_all(void)
 {
     struct build b;
@@ -263,7 +263,7 @@ static void test_odd_names(void)
     parsed_free(&p);
 }
 
-/* As deep as is allowed: the last level holds bytes. */
+/* Nested as deeply as allowed: the last level holds bytes. */
 static void test_nested_limit(void)
 {
     struct build b;
@@ -291,7 +291,7 @@ static void test_nothing(void)
     struct build b;
     for (int i = 0; layout(&b, i); i++) {
         bool nul = b.fmt.nul, draft = b.fmt.draft;
-        if (nul || draft) /* without strings there is nothing to tell them by */
+        if (nul || draft) /* without strings they cannot be distinguished */
             continue;
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->n_kv, 0);
@@ -332,7 +332,7 @@ static void test_dims(void)
     parsed_free(&p);
 }
 
-/* Ids that ggml took back and ids that nobody knows: up to the next data, or the file's end. */
+/* Ids that ggml removed, and ids unknown to anyone: up to the next data, or the end of the file. */
 static void test_unknown(void)
 {
     struct build b;
@@ -368,7 +368,7 @@ static void test_v1_ids(void)
     }
 }
 
-/* Tensor names that differ behind a NUL only are one name to the reference reader. */
+/* Tensor names that differ only after a NUL are the same name to the reference reader. */
 static void test_nul_in_tensor_names(void)
 {
     for (int differ = 0; differ < 2; differ++) {
@@ -392,7 +392,7 @@ static void test_nul_in_tensor_names(void)
     }
 }
 
-/* A key with a NUL that is no other key up to it is found by its whole name alone. */
+/* A key with a NUL that equals no other key up to it is found only by its whole name. */
 static void test_nul_in_keys(void)
 {
     struct build b;
@@ -408,8 +408,8 @@ static void test_nul_in_keys(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"tensor names are told apart up to a NUL", test_nul_in_tensor_names},
-    {"a key with a NUL that is no other's is read", test_nul_in_keys},
+    {"tensor names are distinguished up to a NUL", test_nul_in_tensor_names},
+    {"a key with a NUL that equals no other is read", test_nul_in_keys},
     {"every layout, version and byte order, all value types", test_layouts},
     {"both paddings of the first draft", test_draft_padding},
     {"version 3 has no counted NUL", test_nul_v3},

@@ -102,7 +102,7 @@ static void put_nothing(struct build *b)
 struct layout {
     const char *name;
     void (*put)(struct build *b);
-    size_t trailing; /* bytes appended behind the data */
+    size_t trailing; /* bytes appended after the data */
     bool regular;
 };
 
@@ -191,7 +191,7 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
     CU_ASSERT_EQUAL_FATAL(r, 0);
 }
 
-/* What must hold for any plan. */
+/* Invariants of every plan. */
 
 /* P1, and the whole new image. */
 static void read_back(const struct content *old, const struct edit_plan *p, struct content *ret)
@@ -208,7 +208,7 @@ static void read_back(const struct content *old, const struct edit_plan *p, stru
     ret->n = (size_t)p->image->size;
     ret->bytes = malloc(ret->n);
     CU_ASSERT_EQUAL(s.read(&s, 0, ret->bytes, ret->n), 0);
-    /* The same in odd pieces. */
+    /* The same in unaligned pieces. */
     uint8_t piece[1000];
     for (size_t off = 0; off < ret->n; off += 997) {
         size_t n = min_u64(sizeof(piece), ret->n - off);
@@ -230,7 +230,7 @@ static void check_data(const struct content *old, const struct content *new, con
         for (; at % a; at++)
             zero &= new->bytes[at] == 0;
         CU_ASSERT_EQUAL(u->off, at);
-        /* An extent ends where the next tensor begins: it takes in a larger padding. */
+        /* An extent ends where the next tensor begins, so it includes any larger padding. */
         bool extent = t->type_id == UNKNOWN && i + 1 < new->g->n_tensors;
         CU_ASSERT_EQUAL(u->nbytes, extent ? (t->nbytes + a - 1) / a * a : t->nbytes);
         CU_ASSERT_EQUAL(u->type_id, t->type_id);
@@ -252,7 +252,7 @@ static void check_data(const struct content *old, const struct content *new, con
         (void)printf("\n%s\n", what);
 }
 
-/* P4: the keys but `changed` are the same bytes in the same order. */
+/* P4: all keys except `changed` are the same bytes in the same order. */
 static void check_keys(const struct content *old, const struct content *new, const char *changed)
 {
     CU_ASSERT_EQUAL(memcmp(old->bytes, new->bytes, 8), 0);
@@ -266,7 +266,7 @@ static void check_keys(const struct content *old, const struct content *new, con
                                                kv->end - kv->off) ==
                     0;
         CU_ASSERT_TRUE(kept || is);
-        /* The changed key is gone, or it is there in its place, under its or a new name. */
+        /* The changed key is gone, or in its place, under its old or new name. */
         uint32_t k = gguf_find_key(new->g, changed, strlen(changed));
         uint32_t renamed = gguf_find_key(new->g, "new.name", 8);
         j += !is || k == j || renamed == j;
@@ -275,7 +275,7 @@ static void check_keys(const struct content *old, const struct content *new, con
 
 static unsigned told; /* how often a strategy was judged without a plan */
 
-/* What is said without a plan is what the plan says. */
+/* The answer without a plan is the same as with it. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,
                           const struct edit_plan *p, enum edit_strategy how)
 {
@@ -284,7 +284,7 @@ static void check_applies(const struct edit_change *c, const struct edit_options
     CU_ASSERT_TRUE(r == 1 || r == edit_plan_applies(p, how, NULL));
 }
 
-/* Texts of every length around the room that there is. */
+/* Texts of every length around the available room. */
 static void test_applies(void)
 {
     static const uint64_t reserves[] = {0, 100, EDIT_RESERVE_AUTO};
@@ -358,7 +358,7 @@ static void test_matrix(void)
             }
 }
 
-/* Unknown types grow only where padding must follow them. */
+/* Tensors of unknown type grow only where padding must follow them. */
 static void test_unknown_moves(void)
 {
     struct build b;
@@ -387,7 +387,7 @@ static void test_unknown_moves(void)
 
 /* The reserve. */
 
-/* Make the plan of one edit and take the new image in place of the old one. */
+/* Plan one edit, and replace the old image with the new one. */
 static void step(struct content *im, const struct edit *d, const struct edit_options *o,
                  struct edit_plan *flags)
 {
@@ -403,7 +403,7 @@ static void step(struct content *im, const struct edit *d, const struct edit_opt
     *im = new;
 }
 
-/* Spaces of the reserve, which must be the last key and nothing but spaces; -1: none. */
+/* The number of spaces in the reserve, which must be the last key and nothing but spaces; -1: none. */
 static int64_t spaces(const struct content *im)
 {
     uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);
@@ -426,12 +426,12 @@ static void test_reserve_asked(void)
     for (uint32_t align = 8; align <= 65536; align *= 8) {
         struct content im;
         make_model(&im, &layouts[0], 3, align & 64, align);
-        /* The first rewrite makes it, with the data moved by whole blocks where that can be. */
+        /* The first rewrite makes a reserve, and moves the data by whole blocks if possible. */
         step(&im, &(struct edit){'=', "text", 20000}, &o, &f);
         CU_ASSERT_TRUE(spaces(&im) >= 5000 || align > 20000);
         CU_ASSERT_TRUE(f.clonable);
         CU_ASSERT_EQUAL(im.g->data_off - im.g->head_len, 4);
-        /* Then edits that fit are edits of the header, in either direction. */
+        /* After that, edits that fit only change the header, in either direction. */
         uint64_t off = im.g->data_off;
         for (uint32_t n = 20000; n <= 24900; n += 700) {
             step(&im, &(struct edit){'=', "text", n}, &o, &f);
@@ -445,7 +445,7 @@ static void test_reserve_asked(void)
         step(&im, &(struct edit){'=', "text", 200000}, &o, &f);
         CU_ASSERT_TRUE(!f.inplace && f.clonable);
         CU_ASSERT_TRUE(spaces(&im) >= 5000);
-        /* And with none wanted it goes. */
+        /* If none is wanted, the reserve goes. */
         struct edit_options none = {.reserve = 0};
         step(&im, &(struct edit){'=', "text", 5}, &none, &f);
         CU_ASSERT_EQUAL(spaces(&im), -1);
@@ -453,7 +453,7 @@ static void test_reserve_asked(void)
     }
 }
 
-/* To the last byte that fits: the header then ends one byte before the data, never on it. */
+/* Up to the last byte that fits: the header then ends one byte before the data, never on it. */
 static void test_reserve_edge(void)
 {
     struct edit_plan f;
@@ -489,7 +489,7 @@ static void test_reserve_auto(void)
     step(&im, &(struct edit){'=', "text", 1200}, &o, &f);
     CU_ASSERT_TRUE(spaces(&im) >= (int64_t)EDIT_RESERVE_DEFAULT);
     CU_ASSERT_TRUE(f.clonable);
-    /* A small file keeps the one that it has. */
+    /* A small file keeps its existing reserve. */
     int64_t had = spaces(&im);
     step(&im, &(struct edit){'=', "text", 1300}, &o, &f);
     CU_ASSERT_EQUAL(spaces(&im), had - 100);
@@ -523,7 +523,7 @@ static CU_TestInfo tests[] = {
     {"a reserve keeps the data in place, or moves it by blocks", test_reserve_asked},
     {"a reserve is used up to its last byte", test_reserve_edge},
     {"an automatic reserve is for large files", test_reserve_auto},
-    {"an edit that changes nothing is known as such", test_same},
+    {"an edit that changes nothing is recognised", test_same},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/plan: where the data goes and how long the reserve becomes, to the byte (R1, R2 of plan.h). */
+/* edit/plan: where the data goes and how long the reserve is, to the byte (R1, R2 of plan.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { F32 = 0, BLOCK = 4096, SLACK = 4 };
 
-/* Bytes of the reserve's entry besides its spaces. */
+/* The size of the reserve's entry without its spaces. */
 #define ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
 
 struct model {
@@ -52,10 +52,10 @@ static struct model make(size_t n, uint32_t align, const char *spaces)
     return m;
 }
 
-/* The model whose text has n bytes now, as the plan with these options makes it. */
+/* The model with its text set to n bytes, as planned with these options. */
 struct made {
     struct edit_plan p;
-    uint64_t bare; /* bytes of its header without reserve and padding */
+    uint64_t bare; /* the size of its header without reserve and padding */
     uint64_t spaces;
     bool has;
 };
@@ -82,7 +82,7 @@ static struct made edit(const struct gguf *g, size_t n, struct edit_options o)
     return r;
 }
 
-/* A new reserve is the shortest that has room and moves the data by whole blocks. */
+/* A new reserve is the shortest that has enough room and moves the data by whole blocks. */
 static void test_new(void)
 {
     static const uint64_t asked[] = {1, 100, 4095, 4096, 5000, 70000};
@@ -96,13 +96,13 @@ static void test_new(void)
             CU_ASSERT_TRUE(at >= least && at - least < BLOCK);
             CU_ASSERT_EQUAL(r.p.next->head_len, at - SLACK);
             CU_ASSERT_TRUE(r.p.clonable && !r.p.inplace);
-            CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK); /* what is not whole blocks */
+            CU_ASSERT_TRUE(r.p.copied < 2 * BLOCK); /* the rest that is not whole blocks */
             edit_plan_free(&r.p);
             model_free(&m);
         }
 }
 
-/* With alignments from the block on the next multiple of the alignment is taken. */
+/* If the alignment is at least a block, the next multiple of the alignment is used. */
 static void test_large_alignment(void)
 {
     for (uint32_t align = BLOCK; align <= 4 * BLOCK; align *= 2) {
@@ -116,7 +116,7 @@ static void test_large_alignment(void)
     }
 }
 
-/* The text grows into the reserve byte by byte while half of what is asked for is left. */
+/* The text grows into the reserve byte by byte while half of the requested size is left. */
 static void test_keep(void)
 {
     struct model m = make(100, 0, NULL);
@@ -142,7 +142,7 @@ static void test_keep(void)
     model_free(&m);
 }
 
-/* Edited in place, the reserve is used up to its last byte, and then given up. */
+/* Edited in place, the reserve is used up to its last byte, and then dropped. */
 static void test_use_up(void)
 {
     struct model m = make(100, 0, NULL);
@@ -164,7 +164,7 @@ static void test_use_up(void)
     model_free(&m);
 }
 
-/* reserve=auto: a small file gets none, and one that has some keeps about as many. */
+/* reserve=auto: a small file gets none, and keeps an existing one at about its size. */
 static void test_auto(void)
 {
     char spaces[3001];

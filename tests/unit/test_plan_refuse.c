@@ -66,7 +66,7 @@ static void test_refused_files(void)
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
 }
 
-/* Bytes that are not one value of the type, also where they would be read as something else. */
+/* Bytes that are not exactly one value of the type, including some that would be read as something else. */
 static void test_refused_values(void)
 {
     static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
@@ -91,7 +91,7 @@ static void test_refused_values(void)
             struct build b;
             build_init(&b, 3, false);
             build_u32(&b, "key", 1);
-            if (more % 2) /* whose bytes a value that is too short would eat */
+            if (more % 2) /* whose bytes a short value would swallow */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
             if (more < 2)
                 put_regular(&b);
@@ -100,7 +100,7 @@ static void test_refused_values(void)
         }
 }
 
-/* A file of our own making would hold so much padding in memory; but the key itself can be set. */
+/* Our own output would hold that much padding in memory, so it is refused; but the key itself can be set. */
 static void test_large_alignment(void)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/pool: jobs in turns; each unit is done once, errors, cancelling, progress. */
+/* base/pool: jobs in turns; each unit runs once; errors, cancelling, progress. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 struct work {
     struct pool_job job;
     pthread_t by[3];
-    unsigned turns, most; /* that it needs */
+    unsigned turns, most; /* that the job needs */
     sem_t *begun, *hang;  /* may be NULL: its first turn posts and waits */
     sem_t *over;          /* the same: each turn posts */
     struct timespec delay;
@@ -31,7 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned order[JOBS * 3], n_order;
 static struct work work[JOBS];
 
-/* Takes one of the two turns that go on at a time, but for a pool without patience. */
+/* Takes one of the two turns that run at a time, unless the pool has no patience. */
 static struct plug {
     struct pool_job job;
     sem_t begun, end;
@@ -90,7 +90,7 @@ static void teardown(void)
     (void)sem_destroy(&plug.end);
 }
 
-/* Jobs have their turns in the order of the calls, by one thread, and the next after those of others. */
+/* One thread runs jobs in the order of the calls; a job's next turn comes after those of others. */
 static void test_one_thread(void)
 {
     sem_t begun, hang, over;
@@ -121,7 +121,7 @@ static void test_one_thread(void)
     (void)sem_destroy(&hang);
 }
 
-/* A turn that hangs holds up no other job, nor do several. */
+/* A hanging turn delays no other job, nor do several. */
 static void test_hangs(void)
 {
     sem_t begun, hang;
@@ -159,8 +159,10 @@ static struct timespec in_ms(long ms)
     return t;
 }
 
-/* Turns come in the order of their times, whatever the order of the calls, also if all are due before a
- * turn ends; and not later than one that was asked for before. */
+/*
+ * Turns run in the order of their times, whatever the order of the calls, even if all are due
+ * before a turn ends; never later than a turn requested before.
+ */
 static void test_times(void)
 {
     sem_t begun, hang;
@@ -173,14 +175,14 @@ static void test_times(void)
     pool_call(&gate.job);
     (void)sem_wait(&begun);
     for (unsigned i = 0; i < JOBS; i++) {
-        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* each another one */
+        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* each a different one */
         if (i % 3 == 0)
             pool_call_at(&work[i].job, &far);
         pool_call_at(&work[i].job, &at);
         if (i % 3 == 1)
             pool_call_at(&work[i].job, &far);
         work[i].begun = &begun;
-        /* A thread that waits may look at the clock between any two calls, with a pause it does. */
+        /* A waiting thread may look at the clock between any two calls; with a pause it certainly does. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     (void)sem_post(&hang);
@@ -189,7 +191,7 @@ static void test_times(void)
     CU_ASSERT_EQUAL_FATAL(n_order, JOBS);
     for (unsigned i = 0; i < JOBS; i++)
         CU_ASSERT_EQUAL((7 * order[i]) % JOBS, i);
-    for (unsigned i = 0; i < JOBS; i++) /* what comes later is not waited for */
+    for (unsigned i = 0; i < JOBS; i++) /* later turns are not waited for */
         pool_call_at(&work[i].job, &far);
     pool_leave(&gate.job);
     teardown();
@@ -197,7 +199,7 @@ static void test_times(void)
     (void)sem_destroy(&hang);
 }
 
-/* A turn may ask for one at a time. */
+/* A turn may request one turn at a time. */
 static void test_again_later(void)
 {
     setup(NEVER);
@@ -208,7 +210,7 @@ static void test_again_later(void)
     work[0].begun = &begun;
     pool_call(&work[0].job);
     (void)sem_wait(&begun);
-    pool_call(&work[0].job); /* sooner than that */
+    pool_call(&work[0].job); /* sooner than that one */
     teardown();
     CU_ASSERT_EQUAL(work[0].turns, 2);
     (void)sem_destroy(&begun);
@@ -231,7 +233,7 @@ static bool run_once(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A job that nobody waits for frees itself. */
+/* A job with no waiter frees itself. */
 static void test_loose(void)
 {
     sem_t begun, hang, done;
@@ -250,7 +252,7 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
-/* No other job waits for a turn that takes long. */
+/* No other job waits for a long turn. */
 static void test_beside(void)
 {
     sem_t begun, hang, done, other;
@@ -285,7 +287,7 @@ static bool wait_for_first(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn that waits for another job does not hold it up, nor do those that were called before. */
+/* A turn that waits for another job does not block it, nor do turns requested earlier. */
 static void test_waits(void)
 {
     struct pool_job waits;
@@ -317,7 +319,7 @@ static bool read_gone(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn reads a page of a file that was cut: an error, not the end of the process. */
+/* A turn reads a page of a truncated file: an error, not the end of the process. */
 static void test_gone_page(void)
 {
     struct reading r = {.result = 1};
@@ -344,7 +346,7 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* only each so many has something to do */
+    uint64_t every;    /* only every so many units have something to do */
     uint64_t fails;    /* units from here on fail with -100 - unit; or MOST */
     atomic_bool *stop; /* set by unit 100 */
     uint64_t progress;
@@ -390,7 +392,7 @@ static void test_all(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), 0);
     for (size_t i = 0; i < MOST; i++)
         CU_ASSERT_EQUAL(j.times[i], 1);
-    CU_ASSERT_EQUAL(j.progress, MOST); /* also if another thread did the last one */
+    CU_ASSERT_EQUAL(j.progress, MOST); /* even if another thread did the last one */
 }
 
 static void test_some(void)
@@ -401,7 +403,7 @@ static void test_some(void)
         CU_ASSERT_EQUAL(j.times[i], i % 7 == 0);
 }
 
-/* The first unit that fails is reported, and all before it are done. */
+/* The first failing unit is reported, and all units before it are done. */
 static void test_error(void)
 {
     struct units_job j = {.fails = 1234};
@@ -421,7 +423,7 @@ static void test_cancel(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
 }
 
-/* Two units: the second one begins while the first one runs, and ends after that was reported. */
+/* Two units: the second begins while the first runs, and ends after the first was reported. */
 struct pair {
     sem_t begun, reported;
     uint64_t last;
@@ -464,8 +466,8 @@ static CU_TestInfo tests[] = {
     {"times", test_times},
     {"a page that is gone", test_gone_page},
     {"another turn later", test_again_later},
-    {"a job that nobody waits for", test_loose},
-    {"a turn that nothing waits for", test_beside},
+    {"a job without a waiter", test_loose},
+    {"a long turn beside others", test_beside},
     {"a turn that waits for another job", test_waits},
     {"each unit once", test_all},
     {"units without anything to do are skipped", test_some},

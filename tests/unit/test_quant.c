@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: the table of types, golden figures, streams of values, narrowing. */
+/* quant: the table of types, golden data, streams of values, narrowing. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -69,7 +69,7 @@ static void test_golden(void)
     CU_ASSERT_EQUAL(n_golden, 4 * 35);
 }
 
-/* The files of quantised and random values, where they are at hand. */
+/* Files of quantised and random values, if available. */
 static void test_golden_files(void)
 {
     size_t files = 0;
@@ -84,11 +84,11 @@ static void test_golden_files(void)
         printf("(skipped: no vectors in $GGUFS_SHARED or ../shared) ");
 }
 
-/* A tensor of a type: random blocks, and its values as one decoding of the whole gives them. */
+/* A tensor of a type: random blocks, and its values from one decoding of the whole. */
 struct tensor {
     const struct quant_type *type;
     uint8_t *raw;
-    uint8_t *values; /* little-endian float32, NaNs made the same */
+    uint8_t *values; /* little-endian float32, NaNs made equal */
     size_t blocks, size;
 };
 
@@ -111,7 +111,7 @@ static struct tensor tensor_new(const struct quant_type *type, size_t blocks)
     return t;
 }
 
-/* Bytes of NaNs made the same in a part of a stream of float32 that begins at byte off. */
+/* Compare part of a stream of float32 that begins at byte off; all NaNs are equal. */
 static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -124,7 +124,7 @@ static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, 
     return true;
 }
 
-/* One read at byte `shift` of an aligned buffer; nothing beside the range may be written. */
+/* One read to byte `shift` of an aligned buffer; nothing outside the range may be written. */
 static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t shift)
 {
     static _Alignas(8) uint8_t buf[16384];
@@ -174,7 +174,7 @@ static void test_extent(void)
     CU_ASSERT_TRUE(first == 1 && last == 3);
 }
 
-/* A tensor of a big-endian file: fields reversed by hand, values the same. */
+/* A tensor of a big-endian file: the fields are reversed by hand, the values are the same. */
 static void reverse(uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n / 2; i++) {
@@ -186,7 +186,7 @@ static void reverse(uint8_t *p, size_t n)
 
 static void test_big_endian(void)
 {
-    /* id, width and offsets of the fields, as the layouts have them */
+    /* id, width and offsets of the fields, from the layouts */
     static const struct {
         uint8_t id, width, n, at[2];
     } forms[] = {{0, 4, 1, {0}},     {1, 2, 1, {0}},     {2, 2, 1, {0}},       {3, 2, 2, {0, 2}},
@@ -199,7 +199,7 @@ static void test_big_endian(void)
     CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), 26); /* 35 less the nine without a form */
     for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++) {
         const struct quant_type *type = quant_find(forms[k].id);
-        const size_t blocks = 3000u / type->block_len + 2u; /* more than the swapping room holds */
+        const size_t blocks = 3000u / type->block_len + 2u; /* more than the swap buffer */
         CLEANUP(tensor_free) struct tensor t = tensor_new(type, blocks);
         CLEANUP(buf_free) struct buf got = BUF_INIT;
         uint8_t *p = buf_extend(&got, t.size);
@@ -214,7 +214,7 @@ static void test_big_endian(void)
     }
 }
 
-/* binary16 to float32 from the definition, by way of double. */
+/* binary16 to float32 by definition, through double. */
 static double f16_value(unsigned h)
 {
     int e = h >> 10 & 31;
@@ -252,7 +252,7 @@ static uint16_t narrow16(uint32_t bits)
     return h[0];
 }
 
-/* Around every binary16 value and every midpoint: the nearest, at ties the even one. */
+/* Around every binary16 value and every midpoint: the nearest, ties to even. */
 static void test_f16_narrowing(void)
 {
     size_t bad = 0;
@@ -286,11 +286,11 @@ static void test_bf16_narrowing(void)
     } cases[] = {{0, 0},
                  {0x80000000, 0x8000},
                  {0x3f800000, 0x3f80},
-                 {0x3f808000, 0x3f80}, /* tie, even stays */
+                 {0x3f808000, 0x3f80}, /* tie, already even */
                  {0x3f808001, 0x3f81},
-                 {0x3f818000, 0x3f82}, /* tie, odd goes up */
+                 {0x3f818000, 0x3f82}, /* tie, odd rounds up */
                  {0x3f817fff, 0x3f81},
-                 {0x00008000, 0x0000}, /* subnormals alike */
+                 {0x00008000, 0x0000}, /* the same for subnormals */
                  {0x00018000, 0x0002},
                  {0x7f7f7fff, 0x7f7f},
                  {0x7f7f8000, 0x7f80}, /* overflow */
@@ -311,7 +311,7 @@ static void test_bf16_narrowing(void)
     }
 }
 
-/* The 16-bit value that a stream of narrowed values has for element i; NaNs are left out. */
+/* The 16-bit value of element i in a stream of narrowed values is right; NaNs are skipped. */
 static bool narrowed_right(const struct tensor *t, size_t i, const uint8_t *got, bool brain)
 {
     uint32_t bits = get_u32(t->values + 4 * i, false);
@@ -336,7 +336,7 @@ static void test_read_narrow(void)
             bool ok = true;
             for (size_t from = 0; from < values && from < 40; from++) {
                 size_t shift = from % 2, n = 2 * (values - from);
-                /* one byte first, then the rest: an odd offset into the stream */
+                /* one byte first, then the rest, from an odd offset of the stream */
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from, 1,
                                                            got + shift);
                 (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from + 1,
@@ -349,7 +349,7 @@ static void test_read_narrow(void)
     }
 }
 
-/* F16 as f16 and BF16 as bf16: every pattern of 16 bits, signalling NaNs too, both byte orders. */
+/* F16 as f16 and BF16 as bf16: every 16-bit pattern, including signalling NaNs, in both byte orders. */
 static void test_read_same(void)
 {
     static uint8_t raw[2 * 65536], big[2 * 65536], got[2 * 65536];
@@ -368,14 +368,14 @@ static void test_read_same(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"ids 0 to 42 are in the table, the removed ones without geometry", test_table},
+    {"ids 0 to 42 are in the table, removed ones without geometry", test_table},
     {"which types have values, in either byte order", test_has_values},
-    {"every type decodes to the golden figures", test_golden},
+    {"every type decodes to the golden data", test_golden},
     {"golden files decode bit for bit", test_golden_files},
     {"any range of the stream, at any address", test_read_edges},
     {"the blocks that a range touches", test_extent},
     {"big-endian blocks have the same values", test_big_endian},
-    {"binary16 to float32, all of them", test_f16_widening},
+    {"all binary16 values to float32", test_f16_widening},
     {"float32 to binary16: nearest, ties to even", test_f16_narrowing},
     {"float32 to bfloat16: nearest, ties to even", test_bf16_narrowing},
     {"streams of 16-bit values", test_read_narrow},
@@ -383,7 +383,7 @@ static CU_TestInfo tests[] = {
     CU_TEST_INFO_NULL,
 };
 
-/* All of it with each kernel set of this machine. */
+/* All tests with each kernel set that this machine supports. */
 int main(void)
 {
     int failed = 0;

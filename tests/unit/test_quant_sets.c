@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: every kernel set gives what the generic one gives, and stays inside its blocks. */
+/* quant: every kernel set gives the same results as the generic one, and stays inside its blocks. */
 #include "cu_main.h"
 
 #include <float.h>
@@ -18,11 +18,11 @@
 
 enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 
-/* Room for any test below: blocks, and what two sets make of them. */
+/* Enough for every test below: blocks, and the output of two sets. */
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 
-/* True if every set decodes the first n blocks of raw like the generic one (NaN as NaN). */
+/* True if every set decodes the first n blocks of raw like the generic one (any NaN equals any NaN). */
 static bool sets_agree(uint32_t id, size_t n)
 {
     const struct quant_type *t = &quant_set_at(0)->types[id];
@@ -58,10 +58,7 @@ static bool encoders_agree_with(uint32_t id, size_t n, const float *weight)
     return true;
 }
 
-/*
- * True if every set encodes the first n blocks of values of `want` like the generic one, also with
- * importances.
- */
+/* True if every set encodes the first n blocks of values of `want` like the generic one, also with importances. */
 static bool encoders_agree(uint32_t id, size_t n)
 {
     static float weight[sizeof(want) / sizeof(want[0])];
@@ -118,7 +115,7 @@ static void test_random_blocks(void)
     }
 }
 
-/* Random blocks with `value` at each place in turn where 16 bits fit: every scale has it once. */
+/* Random blocks with `value` at each 16-bit place in turn: every scale has it once. */
 static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 {
     const size_t bytes = t->block_bytes, places = bytes < 2 ? 1 : bytes - 1;
@@ -130,7 +127,7 @@ static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 
 static void test_special_scales(void)
 {
-    /* Halves: zeros, least and greatest subnormal, one, greatest, infinities, NaNs; bytes: ends */
+    /* Halves: zeros, smallest and largest subnormal, one, largest, infinities, NaNs; bytes: extremes */
     static const uint16_t values[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x3c00, 0xbc00,
                                       0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00,
                                       0xffff, 0x7f80, 0x807f, 0xff7f, 0x0101, 0xfefe};
@@ -163,8 +160,8 @@ static void test_encode_values(void)
 }
 
 /*
- * Any floats: of random bits; within 2^-64 and 2^63, near each other in a block; the same with a
- * value here and there that cannot be stored, or only just.
+ * Any floats: random bits; within 2^-64 and 2^63, near each other in a block; the same with a few
+ * values that cannot be stored, or only just.
  */
 static void test_encode_any(void)
 {
@@ -196,7 +193,7 @@ static void test_all_halves(void)
     CU_ASSERT_TRUE(sets_agree(1, 1 << 16));
     CU_ASSERT_TRUE(sets_agree(30, 1 << 16));
     golden_bytes((uint8_t *)f, sizeof(f), 5);
-    for (size_t i = 0; i < 1 << 18; i += 2) /* every other one a tie or next to one */
+    for (size_t i = 0; i < 1 << 18; i += 2) /* every other one is a tie or next to one */
         put_u32(f + i, (uint32_t)i << 14 | 0x1000 | (uint32_t)(i >> 1 & 3) << 11, HOST_BIG);
     for (size_t s = 1; quant_set_at(s); s++)
         for (size_t n = 1 << 18; n > (1 << 18) - 9; n--) {
@@ -209,7 +206,7 @@ static void test_all_halves(void)
         }
 }
 
-/* One float at each place of three lengths; huge ones, whose sum is infinite, are finite. */
+/* One non-finite float at each place of three lengths; huge ones, whose sum is infinite, are finite. */
 static void test_all_finite(void)
 {
     static const struct {
@@ -248,7 +245,7 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
     CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
 }
 
-/* Sums to the last bit, and which zero is the least: the sets agree, for any number of values. */
+/* Sums to the last bit, and which zero is the least: the sets agree for any number of values. */
 static void test_measures(void)
 {
     static float x[1000];
@@ -277,7 +274,7 @@ static void test_measures(void)
         }
 }
 
-/* The bin by the definition. */
+/* The bin by definition. */
 static size_t bin_of(double x, double mean, double std)
 {
     size_t i = 0;
@@ -298,7 +295,7 @@ static void bins_are(const float *x, size_t n, double mean, double std)
     }
 }
 
-/* Each edge and its neighbours; means and deviations of all sizes. */
+/* Each edge and its neighbours; means and deviations of all magnitudes. */
 static void test_bins_edges(void)
 {
     uint64_t state = 7;
@@ -318,7 +315,7 @@ static void test_bins_edges(void)
     }
 }
 
-/* Any number of values, all of one bin too: no count overflows on the way. */
+/* Any number of values, also all in one bin: no count overflows on the way. */
 static void test_bins_numbers(void)
 {
     enum { MOST = 10000 };
@@ -331,7 +328,7 @@ static void test_bins_numbers(void)
         }
 }
 
-/* Memory between two pages that may not be touched. */
+/* Memory between two inaccessible pages. */
 struct guarded {
     uint8_t *map, *first, *end; /* usable: [first, end) */
     size_t size;
@@ -354,7 +351,7 @@ static void guarded_free(struct guarded *g)
     (void)munmap(g->map, g->size);
 }
 
-/* Blocks and floats that end, then begin, at a page that may not be touched. */
+/* Blocks and floats that end, then begin, at an inaccessible page. */
 static void test_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
@@ -397,7 +394,7 @@ static void test_encode_guard_pages(void)
     guarded_free(&out);
 }
 
-/* A read of a range touches no block beside the range: the others lie in forbidden pages. */
+/* Reading a range touches no block outside it: the others lie in inaccessible pages. */
 static void test_only_the_blocks(void)
 {
     struct guarded in = guarded_new(1 << 16);
@@ -437,13 +434,13 @@ static CU_TestInfo tests[] = {
     {"blocks of equal bytes", test_equal_bytes},
     {"values of every kind are encoded alike", test_encode_values},
     {"any values are encoded or refused alike", test_encode_any},
-    {"16-bit floats, all of them", test_all_halves},
+    {"all 16-bit floats", test_all_halves},
     {"whether all floats are finite", test_all_finite},
     {"sums, and the least and largest values", test_measures},
-    {"each bin holds its lower edge, exactly", test_bins_edges},
+    {"each bin includes exactly its lower edge", test_bins_edges},
     {"bins of any number of values", test_bins_numbers},
-    {"nothing beside the blocks is read, nothing beside the floats written", test_guard_pages},
-    {"encoders read and write nothing beside", test_encode_guard_pages},
+    {"nothing outside the blocks is read, nothing outside the floats written", test_guard_pages},
+    {"encoders read and write nothing outside", test_encode_guard_pages},
     {"a read touches only the blocks of its range", test_only_the_blocks},
     CU_TEST_INFO_NULL,
 };

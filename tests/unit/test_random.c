@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random operations on keys, helpers and open files, in random commit modes, compared with a plain
- * model of them: after each what the tree shows, after each fsync what the file holds.
+ * Random operations on keys, helpers and open files, in random commit modes, compared with a simple
+ * model: after each operation what the tree shows, after each fsync what the file contains.
  *
  * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
  * script.h); GGUFS_SEED=N in the environment repeats it alone.
@@ -25,7 +25,7 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* of the draw */
+    uint64_t state; /* of the random numbers */
     struct plain p;
     struct buf log;
 };
@@ -39,7 +39,7 @@ static unsigned draw(struct random *x, unsigned n)
 
 /* ---- operations ---- */
 
-/* The name by which a file is made or opened: KEY:TYPE if it is made, most often. */
+/* The name for creating or opening a file: usually KEY:TYPE if it is created. */
 static const char *typed_name(struct random *x, int name, struct file *f, bool made, char dst[32])
 {
     bool typed = made && plain_is_key(name) && draw(x, 5) > 0;
@@ -85,7 +85,7 @@ static void op_open(struct random *x, int name)
     run(x, "open %c %s rw%s%s", 'A' + h, typed, made ? " creat" : "", truncate ? " trunc" : "");
     if (!truncate)
         return;
-    plain_write(f, 0, value); /* a file that is merely truncated: skip */
+    plain_write(f, 0, value); /* a mere truncation: skip */
     x->p.wrote[h] = true;
     run(x, "write %c '%c' 0", 'A' + h, value);
 }
@@ -100,7 +100,7 @@ static void op_write(struct random *x, int h)
     x->p.wrote[h] = true;
 }
 
-/* A close by a handle that did not write what is dirty: skip. */
+/* A close by a handle other than the one that wrote: skip. */
 static void op_flush(struct random *x, int h)
 {
     if (plain_is_of_others(&x->p, h))
@@ -163,9 +163,9 @@ static void key_to_key(struct random *x, int from, int to)
 {
     struct slot *a = &x->p.slot[from], *b = &x->p.slot[to];
     if (!a->stored &&
-        (b->stored || x->p.at[to])) /* a key without a value yet, over another: skip */
+        (b->stored || x->p.at[to])) /* a key that has no value yet, over another: skip */
         return;
-    if (b->removed && !a->stored) /* it has its old value again until then: skip */
+    if (b->removed && !a->stored) /* until then it has its old value again: skip */
         op_sync(x);
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
     if (a->stored) {
@@ -176,7 +176,7 @@ static void key_to_key(struct random *x, int from, int to)
         b->stored = b->known = true;
         b->parked = b->anew = b->removed = b->gone = false;
         plain_drop(&x->p, from);
-        a->gone = over; /* else its place goes with it */
+        a->gone = over; /* otherwise its place goes with it */
     }
     plain_move(&x->p, from, to);
 }
@@ -200,7 +200,7 @@ static void key_to_helper(struct random *x, int from, int to)
 static void helper_to_key(struct random *x, int from, int to)
 {
     struct file *f = x->p.at[from];
-    if (plain_is_parked(&x->p, f) && f->backup != to) /* what becomes of the other key: skip */
+    if (plain_is_parked(&x->p, f) && f->backup != to) /* the fate of the other key: skip */
         return;
     if (f->backup >= 0 && !x->p.slot[to].stored) /* the type of a new key: skip */
         return;
@@ -221,8 +221,10 @@ static void op_rename(struct random *x, int from)
         run(x, "mv %s %s =ENOENT", plain_names[from], plain_names[to]);
         return;
     }
-    /* A key that was created anew, and the type of a draft that is replaced: skip. So is a backup
-     * that another file replaces while its key is gone. */
+    /*
+     * A key that was created again, and the type of a draft that is replaced: skip. The same for a
+     * backup that another file replaces while its key is gone.
+     */
     if ((plain_is_key(from) && x->p.slot[from].anew) || (plain_is_key(to) && x->p.slot[to].anew) ||
         (b && (b->typed || plain_is_parked(&x->p, b))) ||
         (b && plain_is_key(to) && !x->p.slot[to].stored))
@@ -244,7 +246,7 @@ static void op_rename(struct random *x, int from)
 static void check_shown(struct random *x)
 {
     char text[8];
-    unsigned n = 5; /* the model's own */
+    unsigned n = 5; /* the model's original keys */
     for (int i = 0; i < NAMES; i++) {
         n += x->p.at[i] != NULL;
         if (x->p.at[i])
@@ -258,7 +260,7 @@ static void check_shown(struct random *x)
     run(x, "files %u", n);
 }
 
-/* The file has these keys, in whatever order, and no other. */
+/* The file has exactly these keys, in any order. */
 static void check_file(struct random *x)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -303,7 +305,7 @@ static void step(struct random *x)
     size_t log = x->log.len;
     check_shown(x);
     if (!x->r.failed)
-        x->log.len = log; /* what was found right is not part of the script */
+        x->log.len = log; /* passed checks are not part of the script */
     if (draw(x, 6) == 0) {
         op_sync(x);
         check_file(x);
@@ -312,7 +314,7 @@ static void step(struct random *x)
 
 static void end_mount(struct random *x)
 {
-    for (int turn = 0; turn < 2; turn++) /* first those that wrote */
+    for (int turn = 0; turn < 2; turn++) /* first the handles that wrote */
         for (int h = 0; h < OPEN; h++)
             if (x->p.handle[h])
                 op_close(x, h);
@@ -364,7 +366,7 @@ static void test_random(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"random operations do what a plain model does", test_random},
+    {"random operations agree with a simple model", test_random},
     CU_TEST_INFO_NULL,
 };
 

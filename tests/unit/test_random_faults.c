@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random operations on keys, helpers and open files while writes are held, fail, or are interrupted,
- * in random commit modes. After each operation what must always be so of names is so (names.h). After
- * each write, whatever came of it, a plain model counts: a key that nothing was done to since the
- * write began is what the file has, and nothing lies beside the file.
+ * Random operations on keys, helpers and open files while writes are held, fail, or are
+ * interrupted, in random commit modes. The invariants of names (names.h) hold after each operation. After each
+ * write, whatever its outcome, a simple model is compared: a key untouched since the write began is
+ * as in the file, and nothing is left beside the file.
  *
  * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
  * script.h); GGUFS_SEED=N in the environment repeats it alone. Values are numbers that any type can
- * hold and that come once.
+ * hold, and each is used once.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,9 +31,9 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* of the draw */
+    uint64_t state; /* of the random numbers */
     unsigned value; /* the last one */
-    bool sync;      /* the commit mode; else `close` */
+    bool sync;      /* commit=sync; otherwise `close` */
     bool touched[NAMES];
     struct buf log;
 };
@@ -43,7 +43,7 @@ static unsigned draw(struct random *x, unsigned n)
     return soak_draw(&x->state, n);
 }
 
-/* ---- what must always be so ---- */
+/* ---- invariants ---- */
 
 static void check(struct random *x, bool good, const char *what, const struct name *name)
 {
@@ -72,7 +72,7 @@ static void check_name(struct random *x, const struct live *l, const struct name
     check(x, !name->backup || name->backup->parked == name, "its backup is another's", name);
 }
 
-/* Bytes of helpers, also of those without a name, and of what keys were as helpers. */
+/* The bytes of helpers, including those without a name, and those that keys had as helpers. */
 static uint64_t helper_bytes(const struct names *n)
 {
     uint64_t sum = 0;
@@ -121,7 +121,7 @@ __attribute__((format(printf, 2, 3))) static void run(struct random *x, const ch
     check_names(x);
 }
 
-/* ---- the plain model ---- */
+/* ---- the simple model ---- */
 
 static int number_of(const struct name *name)
 {
@@ -138,7 +138,7 @@ static void touch_name(struct random *x, const struct name *name)
         x->touched[i] = true;
 }
 
-/* Something is done to this name, and so to the key whose backup it is. */
+/* This name is touched, and so is the key whose backup it is. */
 static void touch(struct random *x, int i)
 {
     struct live *l = live_of(x);
@@ -152,7 +152,7 @@ static void touch(struct random *x, int i)
     lock_drop(&l->lock);
 }
 
-/* Something is done by a handle: to one of the files that have a draft. */
+/* A handle does something: it may touch any file that has a draft. */
 static void touch_open(struct random *x)
 {
     struct live *l = live_of(x);
@@ -165,7 +165,7 @@ static void touch_open(struct random *x)
     lock_drop(&l->lock);
 }
 
-/* True if the key shows nothing but the value that it has. *shown: it can be opened. */
+/* True if the key shows exactly its stored value. *shown: it can be opened. */
 static bool is_plain(const struct random *x, int i, bool *shown)
 {
     struct live *l = live_of(x);
@@ -178,7 +178,7 @@ static bool is_plain(const struct random *x, int i, bool *shown)
     return plain;
 }
 
-/* Keys that nothing was done to since the write began are as the file has them. */
+/* Keys untouched since the write began are as in the file. */
 static void check_untouched(struct random *x)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -196,7 +196,7 @@ static void check_untouched(struct random *x)
         const char *at = strstr((const char *)keys.data, want);
         if (shown != (at != NULL))
             script_fail(&x->r, "%s is %s", names[i], shown ? "shown" : "not shown");
-        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the list of the beginning */
+        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the initial list */
             continue;
         at = strchr(at, '=') + 1;
         (void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(at, " "), at);
@@ -302,7 +302,7 @@ static void step_and_wait(struct random *x)
         run(x, "interrupt");
 }
 
-/* It begins, and stops. */
+/* It begins, and is held. */
 static void begin_write(struct random *x)
 {
     run(x, "hold");
@@ -380,7 +380,7 @@ static void test_random(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"names are whole whatever comes of writes", test_random},
+    {"names stay consistent whatever the outcome of writes", test_random},
     CU_TEST_INFO_NULL,
 };
 

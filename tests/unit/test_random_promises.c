@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two or three programs that write, close, fsync and rename, each its own keys and tensors, in random commit
- * modes, while writes are held, or fail at a random moment. "0 is a promise": what a call returned 0 for, that
- * makes an edit durable, is in the file; and no program gets the error of another one's edit, so what a call
- * returned an error for is not.
+ * Two or three programs write, close, fsync and rename, each its own keys and tensors, in random
+ * commit modes, while writes are held, or fail at a random moment. "0 is a promise": if a call that
+ * makes an edit durable returned 0, the edit is in the file; if it returned an error, the edit is
+ * not, since no program gets the error of another program's edit.
  *
- * A program does nothing while it waits. Each text that it writes comes once.
+ * A program does nothing while it waits. Each text that it writes is used once.
  *
- * A run is drawn from its seed. One that fails prints the seed and what was done; GGUFS_SEED=N in the
- * environment repeats it alone.
+ * A run is drawn from its seed. A failing run prints the seed and what was done; GGUFS_SEED=N in
+ * the environment repeats it alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ enum { PROGRAMS = 3, OPS = 40 };
 /* What a program edits. */
 static const struct {
     const char *path,
-        *before; /* the file; and what stands before its text in the list of what the model has */
+        *before; /* the file; and what precedes its text in the list of the model's content */
     bool tensor;
     unsigned digits;
 } things[] = {
@@ -41,10 +41,10 @@ struct program {
     int thing;
     char name; /* of its handle */
     bool open;
-    char text[12]; /* the last that was written; empty: none was since it was opened */
+    char text[12]; /* the last one written; empty: none since it was opened */
     bool accepted; /* and was closed */
-    bool told;     /* since that some call has failed */
-    enum call in;  /* the last that may have waited */
+    bool told;     /* some call has failed since then */
+    enum call in;  /* the last one that may have waited */
     bool waits;
     struct waiter w;
 };
@@ -53,9 +53,9 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* of the draw */
+    uint64_t state; /* of the random numbers */
     unsigned value;
-    bool durable; /* each close is, by the commit mode */
+    bool durable; /* by the commit mode, each close is */
     bool failing, held;
     unsigned n;
     struct program p[PROGRAMS];
@@ -87,12 +87,12 @@ static bool is_in_file(struct random *x, const struct program *p)
 
 static bool is_promise(const struct random *x, const struct program *p)
 {
-    if (p->in == FOLDER) /* which tells once what nobody was told */
+    if (p->in == FOLDER) /* which returns once an error that no call has returned */
         return p->accepted && !p->told;
     return p->in == FSYNC || x->durable;
 }
 
-/* A call came to this. The folder's may tell what became of others' edits. */
+/* The result of a call. The directory's may report on the edits of others. */
 static void check(struct random *x, struct program *p, int result)
 {
     buf_printf(&x->log, "[%c: %s] ", p->name, result ? strerror(-result) : "0");
@@ -141,7 +141,7 @@ static int begin(struct random *x, struct program *p)
     }
 }
 
-/* Nobody lets a write go on but this test: while one is held what waits is waited for later. */
+/* Only this test lets a write continue: calls that wait for a held write are collected later. */
 static void call(struct random *x, struct program *p, enum call in)
 {
     p->in = in;
@@ -175,7 +175,7 @@ static void new_text(struct random *x, struct program *p)
     p->accepted = p->told = false;
 }
 
-/* A text in which nothing of another one is left. */
+/* A text that does not contain any part of another one. */
 static void op_write(struct random *x, struct program *p)
 {
     new_text(x, p);
@@ -193,7 +193,7 @@ static void op_close(struct random *x, struct program *p)
     p->open = false;
 }
 
-/* As editors do it. */
+/* As editors do. */
 static void op_rename(struct random *x, struct program *p)
 {
     new_text(x, p);
@@ -233,7 +233,7 @@ static void let_go(struct random *x)
             end_wait(x, &x->p[i]);
 }
 
-/* Some program waits for it: the write that is held has begun, or will. */
+/* Some program waits for it: the held write has begun, or will. */
 static bool is_waited_for(const struct random *x)
 {
     bool waits = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree: what files contain, at every offset and length. */
+/* tree: the content of files, at every offset and length. */
 #include "check/summary.h"
 #include "cu_main.h"
 #include "parsed.h"
@@ -87,7 +87,7 @@ static bool one_read(const struct tree_image *m, const char *path, size_t off, s
     return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
 }
 
-/* The file at `path` is these bytes, read from anywhere, to anywhere and beyond its end. */
+/* The file at `path` has these bytes, read from anywhere, to anywhere and beyond its end. */
 static void contains(const struct tree_image *m, const char *path, const void *want, size_t size)
 {
     static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 127, 128, 129, 200};
@@ -110,7 +110,7 @@ static void text_is(const struct tree_image *m, const char *path, const char *wa
     contains(m, path, want, strlen(want));
 }
 
-/* The header of NumPy's format, 128 bytes, and values. */
+/* A header of NumPy's format, 128 bytes, followed by values. */
 static void npy_is(const struct tree_image *m, const char *path, const char *shape,
                    const uint8_t *values, size_t n)
 {
@@ -172,7 +172,7 @@ static void test_tensors(void)
     }
 }
 
-/* `offset` is where in the file the bytes of `raw` are. */
+/* `offset` is the position in the file of the bytes of `raw`. */
 static void test_offset(void)
 {
     static const char *const tensors[] = {"w", "q", "s", "new"};
@@ -234,7 +234,7 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
-/* A long name pushes its own line only; nothing in a name reaches the terminal as it is. */
+/* A long name shifts only its own line; no byte of a name reaches the terminal unescaped. */
 static void test_tensors_txt(void)
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
@@ -262,7 +262,7 @@ static void test_tensors_txt(void)
     image_close(&m);
 }
 
-/* The name of a tree_image's file is not known: what tells of it is cut out. And it is unlinked. */
+/* A tree_image's file name is random: what mentions it is cut out. It is also unlinked. */
 static void info_is(const struct tree_image *m, const char *before, const char *after)
 {
     size_t n;
@@ -367,7 +367,7 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* The line "base model" of names of these lengths, of letters that have so many bytes. */
+/* The line "base model" with names of these lengths, in letters of so many bytes. */
 static void wraps(const char *letter, const unsigned *n, const char *between)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;
@@ -395,7 +395,7 @@ static void wraps(const char *letter, const unsigned *n, const char *between)
     parsed_free(&p);
 }
 
-/* A line of at most 100 columns stays; a longer one goes on below, behind a comma. */
+/* A line of at most 100 columns stays; a longer one continues on the next line, after a comma. */
 static void test_info_wide(void)
 {
     wraps("a", (unsigned[]){40, 41, 0}, " ");
@@ -421,7 +421,7 @@ static void test_check(void)
     struct tree_image m = image_open(&b, &plain);
     struct stat st = image_stat(&m, "check");
     CU_ASSERT_EQUAL(st.st_blocks, (st.st_size + 511) / 512);
-    static const uint8_t zeros[20]; /* the padding becomes good: the findings stay what they were */
+    static const uint8_t zeros[20]; /* the padding is repaired: the findings stay as they were */
     CU_ASSERT_EQUAL(pwrite(m.fd, zeros, 20, (off_t)m.size - 20), 20);
     ssize_t n = image_bytes(&m, "check", 0, sizeof(text) - 1, text);
     CU_ASSERT_TRUE_FATAL(n > 0);
@@ -439,15 +439,15 @@ static void test_check(void)
 
 static CU_TestInfo tests[] = {
     {"tensor files, both byte orders, every offset", test_tensors},
-    {"offset tells where raw is", test_offset},
+    {"offset is the position of raw", test_offset},
     {"model.gguf is the file", test_model},
     {"info: long lines", test_info_wide},
     {"metadata texts and metadata.json", test_metadata},
     {"tensors.json", test_tensors_json},
     {"tensors.txt", test_tensors_txt},
-    {"info is fit for a terminal", test_info},
-    {"info tells what the model is", test_info_all},
-    {"check tells what is wrong", test_check},
+    {"info is safe for a terminal", test_info},
+    {"info describes the model", test_info_all},
+    {"check reports what is wrong", test_check},
     CU_TEST_INFO_NULL,
 };
 

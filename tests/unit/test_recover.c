@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/journal, edit/file: what a crash left, and the names and locks of files. */
+/* edit/journal, edit/file: what a crash leaves behind, and the names and locks of files. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "model_dir.h"
 #include "put_journal.h"
 
-/* The recovery, too, can be cut off at any call, and repeated. */
+/* The recovery, too, can be interrupted at any call, and repeated. */
 static void test_recover_again(void)
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
@@ -29,7 +29,7 @@ static void test_recover_again(void)
         struct edit_file f = open_model(&x, calm());
         const uint64_t len = d.p.head.len;
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
-        /* Torn: every other sector is there. */
+        /* Torn: every other sector is written. */
         for (uint64_t at = 0; at < len; at += 1024)
             CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + at,
                                           (size_t)min_u64(512, len - at), at),
@@ -58,9 +58,9 @@ static void test_recover_again(void)
 struct tamper {
     const char *name;
     void (*do_it)(const struct fixture *x, struct edit_file *f);
-    int code;     /* of the recovery */
+    int code;     /* what the recovery returns */
     bool read;    /* not ours: it does not prevent reading */
-    bool applied; /* the model then is the new one, else it is as it was */
+    bool applied; /* the model is then the new one, otherwise unchanged */
     bool stays;   /* the journal is still there */
 };
 
@@ -117,7 +117,7 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
-/* In place of the journal, which no mount may use or wait for. */
+/* In place of the journal; no mount may use it or wait for it. */
 static void pipe_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -132,7 +132,7 @@ static void folder_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(mkdirat(x->dir, JOURNAL, 0777), 0);
 }
 
-/* One that nobody has: to open it fails. */
+/* One without a driver: opening it fails. */
 static void device_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -166,7 +166,7 @@ static const struct tamper tampers[] = {
     {"journal linked", link_journal, -ESTALE, true, false, true},
     {"journal a symbolic link", symlink_journal, -ESTALE, true, false, true},
     {"journal a pipe", pipe_journal, -ESTALE, true, false, true},
-    {"journal a folder", folder_journal, -ESTALE, true, false, true},
+    {"journal a directory", folder_journal, -ESTALE, true, false, true},
     {"journal a device", device_journal, -ESTALE, true, false, true},
     {"journal of another user", give_journal_away, -ESTALE, true, false, true},
 };
@@ -250,7 +250,7 @@ static void test_overlay(void)
     teardown(&x);
 }
 
-/* An editor that goes on while another process reads: it ends its edit and is in the midst of the next. */
+/* An editor that continues while another process reads: it completes its edit and is in the middle of the next. */
 struct editor {
     struct edit_file f;
     const struct edit *next;
@@ -272,7 +272,7 @@ static void go_on(void *arg)
     begin_edit(&w->f, w->next);
 }
 
-/* Whether what the overlay shows is an edit's result, whole. */
+/* Whether the overlay shows the complete result of an edit. */
 static bool shows(struct edit_overlay *o, const struct edit_file *f, const struct edit *d)
 {
     struct source s;
@@ -286,7 +286,7 @@ static bool shows(struct edit_overlay *o, const struct edit_file *f, const struc
     return same;
 }
 
-/* The reader is interrupted before its call number n. */
+/* The reader is interrupted before its call n. */
 static bool read_beside(unsigned n)
 {
     struct fixture x;
@@ -316,7 +316,7 @@ static bool read_beside(unsigned n)
     reader.sys = calm();
     if (w.came && edit_overlay_holds(&o, &reader))
         CU_ASSERT_TRUE(edit_overlay_changes(&o));
-    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* its editor has the lock */
+    CU_ASSERT_FALSE(edit_overlay_interrupted(&o)); /* its editor holds the lock */
     CU_ASSERT_TRUE(shows(&o, &reader, w.came ? &next : &d));
     edit_overlay_free(&o);
     edit_file_close(&reader);
@@ -334,7 +334,7 @@ static void test_read_beside_editor(void)
         ;
 }
 
-/* A journal that does not fit is not for a person to remove while somebody edits the model. */
+/* While another process edits the model, the line does not suggest removing a journal that does not fit. */
 static void test_held_by_editor(void)
 {
     struct fixture x;
@@ -358,7 +358,7 @@ static void test_held_by_editor(void)
     teardown(&x);
 }
 
-/* T4: only files of ours that nobody has locked are removed. */
+/* T4: only unlocked files of ours are removed. */
 static void test_sweep(void)
 {
     static const char *const keep[] = {
@@ -381,7 +381,7 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     struct edit_file f = open_model(&x, calm());
     bool root = geteuid() == 0;
-    if (root) { /* of a user who is neither us nor the model's owner */
+    if (root) { /* of a user that is neither us nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
@@ -409,7 +409,7 @@ static void test_open(void)
     CU_ASSERT_EQUAL(mkfifoat(x.dir, "pipe", 0666), 0);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", false, NULL), -EINVAL);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", true, NULL), -EINVAL);
-    /* No such device: it would be ENXIO if it were opened. */
+    /* No such device: opening it would give ENXIO. */
     if (mknodat(x.dir, "device", S_IFCHR | 0666, makedev(240, 4242)) == 0)
         CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "device", false, NULL), -EINVAL);
     f = open_model(&x, calm());
@@ -420,7 +420,7 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Names of any length have names of ours beside them, different for each model. */
+/* For names of any length, the names of our files beside them fit, and differ for each model. */
 static void test_names(void)
 {
     char name[NAME_MAX + 1], other[NAME_MAX + 1], a[NAME_MAX + 1], b[NAME_MAX + 1];
@@ -444,9 +444,9 @@ static CU_TestInfo tests[] = {
     {"only a journal that fits is applied", test_tampered},
     {"a torn header reads as the new one through the journal", test_overlay},
     {"a model is read while another process edits it in place", test_read_beside_editor},
-    {"while the model is edited no journal is to be removed", test_held_by_editor},
+    {"while the model is edited, no line suggests removing a journal", test_held_by_editor},
     {"only files of ours are swept", test_sweep},
-    {"one process writes", test_open},
+    {"only one process writes", test_open},
     {"names beside the model fit and differ", test_names},
     CU_TEST_INFO_NULL,
 };

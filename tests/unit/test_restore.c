@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/restore: whatever was edited, all keys are as they were, bit for bit, and no tensor changed. */
+/* edit/restore: whatever was edited, all keys are restored bit for bit, and no tensor changes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static void version_free(struct version *v)
     free(v->rank);
 }
 
-/* Keys with odd bytes, nested arrays, and keys of the program's own between them. */
+/* Keys with unusual bytes, nested arrays, and ggufs' own keys between them. */
 static struct version first(bool big, unsigned alignment)
 {
     struct version v = {0};
@@ -95,7 +95,7 @@ static bool same_tensors(const struct version *a, const struct version *b)
     return same;
 }
 
-/* Restore the keys of `was` in `now`, and look at what comes out. */
+/* Restore the keys of `was` in `now`, and check the result. */
 static void check_restore(const struct version *now, const struct gguf *was)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -108,7 +108,7 @@ static void check_restore(const struct version *now, const struct gguf *was)
     CU_ASSERT_EQUAL(edit_keys_id(back.g), edit_keys_id(was));
     CU_ASSERT_EQUAL(back.g->alignment, was->alignment);
     CU_ASSERT_TRUE(same_tensors(&back, now));
-    /* Keys of the program's own are those of the file. */
+    /* ggufs' own keys are those of the file. */
     CU_ASSERT_EQUAL(gguf_find_key(back.g, "split.count", 11) != UINT32_MAX,
                     gguf_find_key(now->g, "split.count", 11) != UINT32_MAX);
     version_free(&back);
@@ -160,7 +160,7 @@ static void run_random(uint64_t seed, bool big)
         edit_change_init(&c, v[i].g, v[i].rank);
         for (unsigned n = lot(&seed, 5); n > 0; n--)
             edit_once(&c, &seed, &ranks);
-        /* Now and then an edit is itself going back. */
+        /* Now and then an edit is itself a restore. */
         if (lot(&seed, 6) == 0) {
             edit_change_free(&c);
             edit_change_init(&c, v[i].g, v[i].rank);
@@ -183,9 +183,9 @@ static void test_random(void)
         run_random(seed, seed & 1);
 }
 
-/* ---- what no edit by hand may do ---- */
+/* ---- what no manual edit can do ---- */
 
-/* From `now` back to `was`, both built by hand. */
+/* From `now` back to `was`, both hand-built. */
 static void between(struct version *now, struct version *was)
 {
     check_restore(now, was->g);
@@ -258,7 +258,7 @@ static void test_other_format(void)
     version_free(&now);
 }
 
-/* Only what differs counts as changed. */
+/* Only differences count as changes. */
 static void test_count(void)
 {
     CLEANUP(edit_change_free) struct edit_change c, d;

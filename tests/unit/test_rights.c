@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner, group and bits of what is made of several files, against all callers that there can be:
- * nobody may read more than the files give, and the daemon's user may read all.
+ * Owner, group and mode of what is made from several files, checked against all possible callers:
+ * nobody may read more than the files allow, and the daemon's user may read everything.
  */
 #include "cu_main.h"
 
@@ -16,10 +16,10 @@
 #include "base/bytes.h"
 #include "tree/rights.h"
 
-#define IDS 3    /* users and groups 1 to 3; root may always */
+#define IDS 3    /* users and groups 1 to 3; root always may */
 #define GROUPS 8 /* sets of them, one bit each */
 
-/* As the kernel judges. */
+/* By the kernel's rules. */
 static bool may(const struct grant *g, mode_t want, uid_t uid, unsigned groups)
 {
     unsigned shift = uid == g->uid ? 6 : groups & 1U << (g->gid - 1) ? 3 : 0;
@@ -50,7 +50,7 @@ static void check_pair(const struct grant *a, const struct grant *b, const struc
         }
 }
 
-/* Grant number i of all of them: read bits, owner and group. */
+/* Grant number i of all: read bits, owner and group. */
 static struct grant nth(unsigned i)
 {
     mode_t bits = (i & 4) << 6 | (i & 2) << 4 | (i & 1) << 2;
@@ -58,7 +58,7 @@ static struct grant nth(unsigned i)
 }
 #define NTHS (8 * IDS * IDS)
 
-/* Of two files; and of one with a folder above it, which has all bits of a class or none. */
+/* Two files; and a file with a directory above it, which has all bits of a class or none. */
 static void test_two(void)
 {
     leaks = shut_out = cases = 0;
@@ -76,7 +76,7 @@ static void test_two(void)
     CU_ASSERT_TRUE(cases > 200000);
 }
 
-/* What people have. */
+/* Common cases. */
 static void test_plain(void)
 {
     struct right of[] = {{.shown = {7, 8, 0664}}, {.shown = {7, 8, 0644}}, {.shown = {7, 8, 0600}}};
@@ -91,7 +91,7 @@ static void test_plain(void)
     CU_ASSERT_EQUAL(r.all.bits, 0600);
     CU_ASSERT_EQUAL(r.names.bits, 0511);
     CU_ASSERT_NOT_EQUAL(r.hash, hash);
-    of[2].shown = (struct grant){9, 8, 0640}; /* of another owner: for the daemon's user alone */
+    of[2].shown = (struct grant){9, 8, 0640}; /* of another owner: only for the daemon's user */
     rights_settle(&r);
     CU_ASSERT_EQUAL(r.all.uid, geteuid());
     CU_ASSERT_EQUAL(r.all.bits, 0400);
@@ -101,7 +101,7 @@ static void test_plain(void)
     CU_ASSERT_EQUAL(r.all.bits, 0444);
 }
 
-/* A writer through a link keeps the right to write. */
+/* A writer through a link keeps write access. */
 static void test_writer(void)
 {
     const struct grant file = {7, 8, 0660}, folder = {7, 9, 0770};
@@ -113,7 +113,7 @@ static void test_writer(void)
 
 /* ---- files ---- */
 
-/* An ACL of entries "tag, permissions, id", as the attribute holds it. */
+/* An ACL of entries "tag, permissions, id", as stored in the attribute. */
 static size_t acl(uint8_t *dst, const unsigned (*entry)[3], size_t n)
 {
     put_u32(dst, 2, false);
@@ -150,7 +150,7 @@ static void test_acl(void)
     CU_ASSERT_EQUAL(bits_of_file(path), 0644);
     size_t n = acl(bytes, entries, 6);
     if (fsetxattr(fd, "system.posix_acl_access", bytes, n, 0) == 0) {
-        CU_ASSERT_EQUAL(bits_of_file(path), 0600); /* 4242 may not, and is in the group perhaps */
+        CU_ASSERT_EQUAL(bits_of_file(path), 0600); /* 4242 may not, though perhaps in the group */
         bytes[4 + 8 + 2] = 4;
         CU_ASSERT_EQUAL(fsetxattr(fd, "system.posix_acl_access", bytes, n, 0), 0);
         CU_ASSERT_EQUAL(bits_of_file(path), 0644);
@@ -162,7 +162,7 @@ static void test_acl(void)
     (void)unlink(path);
 }
 
-/* A link that leads into a closed folder, to the folder itself, and to nothing any more. */
+/* A link into a closed directory, to the directory itself, and to nothing. */
 static void test_links(void)
 {
     char base[] = "/tmp/ggufs-rights-XXXXXX", inner[64], file[80], link[64];
@@ -176,7 +176,7 @@ static void test_links(void)
     CU_ASSERT_EQUAL(symlink("inner/file", link), 0);
     static const struct {
         mode_t folder;
-        const char *base; /* NULL: the folder of the link */
+        const char *base; /* NULL: the directory of the link */
         mode_t bits;
     } rows[] = {{0700, NULL, 0600}, {0711, NULL, 0644}, {0710, NULL, 0640}, {0700, "inner", 0644}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -203,8 +203,8 @@ static CU_TestInfo tests[] = {
     {"two files of any owners, groups and bits", test_two},
     {"files of one owner", test_plain},
     {"a writer keeps the right to write", test_writer},
-    {"an ACL gives no more than it says", test_acl},
-    {"links into folders", test_links},
+    {"an ACL grants no more than it says", test_acl},
+    {"links into directories", test_links},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/number: numbers and truth values from text. */
+/* text/number: numbers and booleans from text. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int scan(uint32_t type, const char *text, uint64_t *bits)
 struct good {
     uint32_t type;
     const char *text;
-    uint64_t bits; /* the low bytes of the type's width count */
+    uint64_t bits; /* the low bytes, by the type's width */
 };
 
 static void all_good(const struct good *row, size_t rows)
@@ -62,7 +62,7 @@ static void test_integers(void)
         {GGUF_U16, "65535", 65535}, {GGUF_I16, "-32768", 0x8000}, {GGUF_I16, "32767", 32767},
         {GGUF_U32, "4294967295", 0xffffffff}, {GGUF_I32, "-2147483648", 0x80000000},
         {GGUF_I32, "2147483647", 0x7fffffff}, {GGUF_U64, "18446744073709551615", UINT64_MAX},
-        {GGUF_U64, "9007199254740993", 9007199254740993}, /* no double holds it */
+        {GGUF_U64, "9007199254740993", 9007199254740993}, /* no double can hold it */
         {GGUF_I64, "-9223372036854775808", 1ull << 63},
         {GGUF_I64, "9223372036854775807", INT64_MAX},
         {GGUF_U64, "000000000000000000000000000000001", 1},
@@ -94,7 +94,7 @@ static void test_floats(void)
         {GGUF_F32, "+1e-05", 0x3727c5ac}, {GGUF_F32, "1E5", 0x47c35000},
         {GGUF_F32, "10000.0", 0x461c4000}, {GGUF_F32, "3.4028235e+38", 0x7f7fffff},
         {GGUF_F32, "1e-45", 1}, {GGUF_F32, "1e-60", 0}, {GGUF_F32, "-1e-99999999999999999999", 0x80000000},
-        /* Halfway to the next float, and just above: rounding by way of f64 would give even twice. */
+        /* Halfway to the next float, and just above: rounding by way of f64 would round to even twice. */
         {GGUF_F32, "1.00000005960464477539062500000000000000000001", 0x3f800001},
         {GGUF_F32, "1.000000059604644775390625", 0x3f800000},
         {GGUF_F32, "nan", 0x7fc00000}, {GGUF_F32, "-NaN", 0xffc00000}, {GGUF_F32, "inf", 0x7f800000},

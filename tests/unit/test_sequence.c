@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* diff/pair: hunks are right, the fewest that can be, and bounded. */
+/* diff/pair: hunks are right, as few as possible, and bounded. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* The longest common subsequence, by the table that everyone knows. */
+/* The longest common subsequence, by the textbook table. */
 static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
 {
     size_t best[MOST + 1][MOST + 1] = {{0}};
@@ -30,7 +30,7 @@ static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
     return best[n][m];
 }
 
-/* What is between hunks is the same in both; returns insertions and removals. */
+/* Whatever is between hunks is the same in both; returns insertions and removals. */
 static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, const struct hunks *h)
 {
     size_t i = 0, k = 0, changes = 0;
@@ -95,7 +95,7 @@ static void test_long(void)
     free(b);
 }
 
-/* All of it differs: element by element, in bounded time. */
+/* Everything differs: element by element, in bounded time. */
 static void test_unlike(void)
 {
     enum { N = 300000, M = 200000 };
@@ -128,9 +128,9 @@ static void test_equal(void)
 
 static CU_TestInfo tests[] = {
     {"random sequences, with the fewest changes", test_random},
-    {"few changes of a long one", test_long},
+    {"few changes in a long sequence", test_long},
     {"sequences that are not alike take bounded time", test_unlike},
-    {"equal and empty ones", test_equal},
+    {"equal and empty sequences", test_equal},
     CU_TEST_INFO_NULL,
 };
 

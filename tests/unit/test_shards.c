@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/split, shards, merge, edit/open: the files of a split model found, opened, checked and merged. */
+/* model/split, shards, merge, edit/open: finding, opening, checking and merging the files of a split model. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { F32 = 0, UNKNOWN = 200 };
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
-/* ---- a folder ---- */
+/* ---- a directory ---- */
 
 static char folder[64];
 
@@ -35,7 +35,7 @@ static void drop_folder(void)
     CU_ASSERT_EQUAL(system(command), 0);
 }
 
-/* The path of a name in the folder: good until the next but one call. */
+/* The path of a name in the directory: valid until the next call but one. */
 static const char *in(const char *name)
 {
     static char path[2][512];
@@ -115,7 +115,7 @@ static void test_names(void)
     split_free(&s);
 }
 
-/* Siblings are beside the path; where there is no first one, beside what it links to. */
+/* Siblings are beside the path; without a first one there, beside the target of the link. */
 static void test_links(void)
 {
     struct split s;
@@ -140,7 +140,7 @@ static void test_links(void)
 
 /* ---- shards ---- */
 
-/* What is unusual about a shard; the rest is that of a good one. */
+/* What is unusual about a shard; otherwise it is a good one. */
 struct shard {
     int no, count, total; /* -1: no such key */
     uint8_t version;
@@ -242,7 +242,7 @@ static void test_merge(void)
     CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
     CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + 32);
     gguf_free(g);
-    /* of an unknown type: as large as it can be in its own file */
+    /* of an unknown type: extends as far as possible in its own file */
     second.unknown = true;
     CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
     CU_ASSERT_EQUAL(g->tensor[0].nbytes, 12);
@@ -279,7 +279,7 @@ static void put_shard(const char *name, struct shard s)
     free(image);
 }
 
-/* Open the shards of x-*-of-0000N.gguf in the folder. */
+/* Open the shards of x-*-of-0000N.gguf in the directory. */
 static int open_all(int n, struct shard first, char line[512])
 {
     struct err e = {0};
@@ -319,7 +319,7 @@ static void test_open(void)
     put("x-00004-of-00003.gguf", "", 0);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(unlink(in("x-00004-of-00003.gguf")), 0);
-    /* a count that is not that of all, of the first and of the last file */
+    /* a count that is wrong in the first and last file */
     struct shard wrong = first;
     wrong.total = 4;
     CU_ASSERT_EQUAL(open_all(3, wrong, line), -EBADMSG);
@@ -329,7 +329,7 @@ static void test_open(void)
     put_shard("x-00003-of-00003.gguf", wrong);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.tensors.count is 2", 53), 0);
-    /* not what its name says, and not a model */
+    /* a model that its name does not match, and not a model */
     put_shard("x-00003-of-00003.gguf", second);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.no: is 1", 43), 0);
@@ -339,7 +339,7 @@ static void test_open(void)
     drop_folder();
 }
 
-/* A pipe would block the open; a folder is refused in words. */
+/* A pipe would block the open; a directory is refused with a reason. */
 static void test_not_a_file(void)
 {
     static const struct shard first = {0, 2, 1, 3, false, "t", false};
@@ -355,7 +355,7 @@ static void test_not_a_file(void)
     drop_folder();
 }
 
-/* An edit of a file that a crash interrupted is read as if it were done, whichever file it is. */
+/* An interrupted edit of any file is read as if it were complete. */
 static void test_journal(void)
 {
     struct build b;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/place, shelf/reach: what a folder shows, by scripts. A store is made by lines
- * ("file PATH TEXT", "link PATH TARGET", "fifo PATH"), and what is shown is compared line by line; each
- * shown name must be found by itself, too.
+ * shelf/place, shelf/reach: what a directory shows, by scripts. A store is built from lines ("file
+ * PATH TEXT", "link PATH TARGET", "fifo PATH"), and what is shown is compared line by line; each
+ * name shown must also be found on its own.
  */
 #include "cu_main.h"
 
@@ -79,8 +79,10 @@ static void test_links(void)
           {"link", "in/real/back", "../../in"});
 }
 
-/* A link to a folder that was passed on the way shown is left out, and so is one to what holds such a
- * folder: in each, the way would begin again. */
+/*
+ * A link to a directory already on the shown path is left out, and so is a link to one that
+ * contains such a directory: both would loop.
+ */
 static void test_mutual_links(void)
 {
     SHOWS("",
@@ -93,7 +95,7 @@ static void test_mutual_links(void)
           {"link", "out/z", "../far/z"}, {"link", "out/y", "../in/x/y"}, FILE("out/m.gguf"));
 }
 
-/* Many links in a chain end somewhere. */
+/* Long chains of links end somewhere. */
 static void test_many_links(void)
 {
     char name[32], target[32];
@@ -159,7 +161,7 @@ static void test_hub_collisions(void)
           "  name/ store\n"
           "    m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
           FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
-    /* A folder that would be shown as a revision of another one is no repository. */
+    /* A directory that would be shown as a revision of another is not a repository. */
     SHOWS("",
           "models--o--a@" C1 "/\n"
           "  snapshots/\n    " C2 "/\n"
@@ -181,7 +183,7 @@ static void test_hub_collisions(void)
           FILE("models--org--name/m.gguf"));
 }
 
-/* A link that is named as a repository, and leads to one. */
+/* A link named like a repository that leads to one. */
 static void test_moved_repos(void)
 {
     SHOWS("hub",
@@ -203,7 +205,7 @@ static void test_moved_repos(void)
           FILE("big/blobs/" A64), {"link", "big/snapshots/" C2 "/m.gguf", "../../blobs/" A64},
           {"link", "big/snapshots/" C2 "/hub", "../../../hub"},
           FILE("big/snapshots/" C1 "/old.gguf"));
-    /* One that holds the link is not followed. */
+    /* A link to a directory that contains the link is not followed. */
     SHOWS("in/snapshots/" C1, "m.gguf in/snapshots/" C1 "/m.gguf\n",
           {"link", "in/snapshots/" C1 "/models--a--b", "../.."},
           FILE("in/snapshots/" C1 "/m.gguf"));
@@ -211,7 +213,7 @@ static void test_moved_repos(void)
 
 #define LIBRARY "o/manifests/registry.ollama.ai/library/"
 
-/* A hidden folder is shown if it is a store itself. */
+/* A hidden directory is shown if it is itself a store. */
 static void test_hidden_stores(void)
 {
     SHOWS("",
@@ -235,7 +237,7 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* Layers of all kinds that are shown, the one for templates by both its names. */
+/* Layers of all kinds that are shown; the template by both its names. */
 static void test_layers(void)
 {
     SHOWS("o",
@@ -302,7 +304,7 @@ static void test_ollama(void)
           FILE("o/blobs/sha256:" B64), FILE("o/blobs/sha256-" A64 "-partial"));
 }
 
-/* Of a mount that others may look into: links of other users do not lead out. */
+/* In a mount that other users can access, links of other users do not lead out. */
 static void test_strict(void)
 {
     static const struct line lines[] = {FILE("in/m.gguf"),
@@ -316,7 +318,7 @@ static void test_strict(void)
     struct item i;
     char link[4096], in[4096];
     if (geteuid() != 0)
-        return; /* links of others cannot be made */
+        return; /* cannot make links as other users */
     shelf_top_make();
     for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
         shelf_top_add(lines[n].what, lines[n].name, lines[n].text);
@@ -349,7 +351,7 @@ static void test_strict(void)
     shelf_top_remove();
 }
 
-/* Names that are not shown, and a place that went away or became a link. */
+/* Names that are not shown, and a place that was removed or became a link. */
 static void test_not_there(void)
 {
     static const char *const names[] = {"",      ".",         "..",      "%2E",       "%2E%2E",
@@ -382,7 +384,7 @@ static void test_not_there(void)
     shelf_top_remove();
 }
 
-/* Many split models are found one by one without a listing each, once the folder has settled. */
+/* Many split models are found one by one without a listing each, once the directory has settled. */
 static void test_many(void)
 {
     enum { MANY = 2000 };
@@ -410,7 +412,7 @@ static void test_many(void)
     shelf_top_remove();
 }
 
-/* The n-th allocation fails: so does the call, and nothing is leaked. */
+/* If the n-th allocation fails, so does the call, and nothing is leaked. */
 static void test_no_memory(void)
 {
     struct reach r;
@@ -437,7 +439,7 @@ static void test_no_memory(void)
         CU_ASSERT_TRUE(e == 0 || (hit && e == -ENOMEM));
         CU_ASSERT_TRUE(hit || l.n == 4);
         listing_free(&l);
-        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc are not counted */
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc do not count */
     }
     place_free(&p);
     reach_end(&r);
@@ -445,10 +447,10 @@ static void test_no_memory(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"plain folders", test_plain},
+    {"plain directories", test_plain},
     {"names that collide", test_collisions},
     {"links", test_links},
-    {"folders that link to each other", test_mutual_links},
+    {"directories that link to each other", test_mutual_links},
     {"links in a chain", test_many_links},
     {"repositories that were moved", test_moved_repos},
     {"hidden stores", test_hidden_stores},
@@ -457,9 +459,9 @@ static CU_TestInfo tests[] = {
     {"an ollama store", test_ollama},
     {"layers of ollama", test_layers},
     {"links of other users", test_strict},
-    {"what is not there", test_not_there},
+    {"names that do not exist", test_not_there},
     {"many models", test_many},
-    {"no memory", test_no_memory},
+    {"failing allocations", test_no_memory},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/place: what listings and lookups cost, by the names that they make and the files that they open. */
+/* shelf/place: what listings and lookups cost, in names made and files opened. */
 #include "cu_main.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 /* ---- calls that are counted: linked with --wrap ---- */
 
 static unsigned encoded, opened;
-static const char *failing; /* what ends so is opened with an error; NULL: nothing */
+static const char *failing; /* opening a name with this end fails; NULL: none */
 static int with;
 
 size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
@@ -58,13 +58,13 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
     return __real_statx(dir, path, flags, mask, ret);
 }
 
-/* ---- a disk whose times are what a test says ---- */
+/* ---- a disk whose times are set by the test ---- */
 
-static time_t times; /* in seconds; 0: as they are */
+static time_t times; /* in seconds; 0: the real ones */
 static bool is_far;
 static time_t seconds; /* that pass between two listings */
 static time_t passed;
-static bool stopped; /* the clock, but for what passed */
+static bool stopped; /* the clock stands still, but for what passed */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -90,7 +90,7 @@ static int fake_times(int r, struct stat *st)
     return r;
 }
 
-/* What is asked of the disk, but closes. */
+/* Calls that go to the disk, except closes. */
 static unsigned asked;
 
 int __real_stat(const char *path, struct stat *ret);
@@ -133,7 +133,7 @@ int __wrap_stat64(const char *path, struct stat *ret)
     return fake_times(__real_stat64(path, ret), ret);
 }
 
-/* No mount comes or goes. */
+/* No mount appears or disappears. */
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
     (void)fds;
@@ -179,7 +179,7 @@ bool __wrap_far_file(int fd)
     return is_far;
 }
 
-/* Names that are shown of a folder whose times stay `at` while a file is added to it. */
+/* The names shown of a directory whose times stay `at` while a file is added to it. */
 static size_t shown_after_change(time_t at, bool far)
 {
     struct reach r;
@@ -207,7 +207,7 @@ static size_t shown_after_change(time_t at, bool far)
     return n;
 }
 
-/* Names are used again only where the folder's times show each change: on a local disk. */
+/* Names are reused only if the directory's times reveal each change: on a local disk. */
 static void test_kept_names(void)
 {
     const time_t now = time(NULL);
@@ -215,7 +215,7 @@ static void test_kept_names(void)
     CU_ASSERT_EQUAL(shown_after_change(now - 60, false), 1);
     CU_ASSERT_EQUAL(shown_after_change(now, false), 2);
     CU_ASSERT_EQUAL(shown_after_change(now + 60, false), 2);
-    seconds = 0; /* another machine's are used for a second */
+    seconds = 0; /* names on another machine are reused for a second */
     stopped = true;
     CU_ASSERT_EQUAL(shown_after_change(1, true), 1);
     CU_ASSERT_EQUAL(shown_after_change(now, true), 1);
@@ -236,8 +236,8 @@ static void add_layer(struct buf *b, const char *word, const char *digest)
                b->len ? "," : "", word, digest);
 }
 
-/* A store with this manifest only, and the place of its model. */
-/* The place of an item, which it loses. */
+/* A store with only this manifest, and the place of its model. */
+/* The place of an item, taken from it. */
 static void place_take(struct item *i, struct place *ret)
 {
     *ret = i->place;
@@ -270,7 +270,7 @@ static void end_model(struct reach *r, struct place *p)
     shelf_top_remove();
 }
 
-/* As many models of one kind as a manifest may have: each name is made once, and only the wanted one is looked at. */
+/* As many models of one kind as a manifest may have: each name is made once, and only the wanted one is examined. */
 static void test_many_layers(void)
 {
     CLEANUP(buf_free) struct buf layers = BUF_INIT;
@@ -300,7 +300,7 @@ static void test_many_layers(void)
     end_model(&r, &p);
 }
 
-/* A layer keeps its number if one before it is missing; no other name leads to one. */
+/* A layer keeps its number if an earlier one is missing; no other name leads to it. */
 static void test_layer_names(void)
 {
     static const char *const wrong[] = {"model~1",   "model~0",
@@ -315,7 +315,7 @@ static void test_layer_names(void)
     struct reach r;
     struct place p;
     struct item i;
-    add_layer(&layers, "license", B64); /* is missing */
+    add_layer(&layers, "license", B64); /* it is missing */
     add_layer(&layers, "model", A64);
     add_layer(&layers, "license", A64);
     add_layer(&layers, "model", A64);
@@ -338,7 +338,7 @@ static void test_layer_names(void)
 
 /* ---- a Hugging Face cache ---- */
 
-/* An organisation is found without a look at the others. */
+/* An organisation is found without examining the others. */
 static void test_many_organisations(void)
 {
     enum { MANY = 300 };
@@ -351,7 +351,7 @@ static void test_many_organisations(void)
         (void)snprintf(name, sizeof(name), "models--org%u--name/snapshots/" COMMIT, n);
         shelf_top_add("dir", name, NULL);
     }
-    shelf_top_add("dir", "models--org--empty", NULL); /* is not a repository */
+    shelf_top_add("dir", "models--org--empty", NULL); /* it is not a repository */
     shelf_top_add("dir", "models--alone/snapshots/" COMMIT, NULL);
     shelf_top_add("dir", "models--alone--too/snapshots/" COMMIT, NULL);
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
@@ -380,9 +380,9 @@ static void test_many_organisations(void)
     shelf_top_remove();
 }
 
-/* ---- what fails in a store ---- */
+/* ---- failures in a store ---- */
 
-/* What a place shows while `what` cannot be opened; an error, or 0 and the names. */
+/* What a place shows while `what` cannot be opened: an error, or 0 and the names. */
 static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
                           const char *want)
 {
@@ -414,7 +414,7 @@ static struct place place_of(struct reach *r, const char *first, const char *sec
     return p;
 }
 
-/* What fails is left out, and all else is listed; but a lack of memory or descriptors fails. */
+/* Whatever fails is left out, and the rest is listed; but a lack of memory or descriptors fails the listing. */
 static void test_failing_parts(void)
 {
     static const char manifest[] =
@@ -440,7 +440,7 @@ static void test_failing_parts(void)
         check_failing(&r, &o, "registry.ollama.ai", errors[i], "host.example one:1 two:1 ");
         check_failing(&r, &o, "one", errors[i], "host.example me two:1 ");
         check_failing(&r, &h, "models--org--a/snapshots", errors[i],
-                      errors[i] == -ELOOP ? "a b " : "b "); /* which is not: by its folder */
+                      errors[i] == -ELOOP ? "a b " : "b "); /* a link is not opened */
     }
     place_free(&o);
     place_free(&h);
@@ -448,7 +448,7 @@ static void test_failing_parts(void)
     shelf_top_remove();
 }
 
-/* A manifest is a regular file: a link to one, or a pipe, is not found, as it is not listed. */
+/* A manifest is a regular file: a link to one, or a pipe, is neither listed nor found. */
 static void test_no_manifests(void)
 {
     static const char *const names[] = {"m:link", "m:pipe", "m:folder", "m:none"};
@@ -475,8 +475,10 @@ static void test_no_manifests(void)
 
 /* ---- split models ---- */
 
-/* A model of as many files as a name can claim. Beside the few that exist are names that only look
- * similar: whatever these are, the lookup ends, and opens what exists and nothing else. */
+/*
+ * A model of as many files as a name can claim. Beside the few that exist are names that only look
+ * similar: the lookup always ends, and opens exactly what exists.
+ */
 static void test_names_like_shards(void)
 {
     static const char *const others[] = {
@@ -512,7 +514,7 @@ static void test_names_like_shards(void)
 
 /* ---- a Hugging Face cache ---- */
 
-/* Where all is on one disk, no file is walked to name by name, not by a link either. */
+/* If everything is on one disk, no file is walked to name by name, not even by a link. */
 static void test_hub(void)
 {
     static const char *const names[] = {"org", "name", "m.gguf"};
@@ -542,12 +544,12 @@ static void test_hub(void)
     shelf_top_remove();
 }
 
-/* ---- what is asked of the disk ---- */
+/* ---- calls to the disk ---- */
 
-/* As the kernel does it for a path, by which way a folder's names are known for a second. */
+/* Look up a path as the kernel does, whereby a directory's names are remembered for a second. */
 static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
 {
-    static uint64_t above; /* the folder of the last name */
+    static uint64_t above; /* the directory of the last name */
     struct tree_entry e = {.node = INO_ROOT};
     asked = 0;
     if (lately)
@@ -563,8 +565,10 @@ static unsigned asked_for(struct shelf *s, const char *const *names, bool lately
     return asked;
 }
 
-/* After a rest few calls lead to a model, and within a second one look at the file, by a link and not; what was
- * changed is found. */
+/*
+ * After a pause a few calls lead to a model, and within a second a single look at the file, by a
+ * link or directly; changes are found.
+ */
 static void test_asked(void)
 {
     static const char *const hub[] = {"org", "name", "m.gguf", NULL};
@@ -616,9 +620,9 @@ static void test_asked(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what is asked of the disk", test_asked},
+    {"calls to the disk", test_asked},
     {"a Hugging Face cache", test_hub},
-    {"names that are kept", test_kept_names},
+    {"names that are remembered", test_kept_names},
     {"a manifest of many layers", test_many_layers},
     {"names of layers", test_layer_names},
     {"many organisations", test_many_organisations},

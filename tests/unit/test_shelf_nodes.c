@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf: nodes are freed when the kernel has forgotten them; what is found again is the same to users. */
+/* shelf: nodes are freed when the kernel has forgotten them; to users, what is found again is the same. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static void put(const char *name, const char *text)
     shelf_top_add("file", name, text);
 }
 
-/* At a path of names; each is looked up, and the kernel knows it from then on. */
+/* Look up a path name by name; the kernel then knows each node. */
 static struct tree_entry found(const char *path)
 {
     struct tree_entry e = {.node = INO_ROOT};
@@ -62,7 +62,7 @@ static struct tree_entry found(const char *path)
     return e;
 }
 
-/* The bits of others as the kernel asks for them now. */
+/* The permissions for others as the kernel would now see them. */
 static mode_t of_others(const struct tree_entry *e)
 {
     struct tree_entry now = {0};
@@ -70,7 +70,7 @@ static mode_t of_others(const struct tree_entry *e)
     return now.attr.st_mode & 07;
 }
 
-/* What is known of the rights of a model or a folder is to be looked at again. */
+/* What is known about the rights of a model or directory has expired. */
 static void a_second_later(const struct tree_entry *e)
 {
     lock_take(&shelf->slots.lock);
@@ -97,7 +97,7 @@ static void test_folders(void)
     CU_ASSERT_EQUAL(shelf->slots.by_node.n, 1);
     CU_ASSERT_EQUAL(shelf_getattr(shelf, e.node, NULL, &again), -ESTALE);
     again = found("sub");
-    CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not used again */
+    CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not reused */
     CU_ASSERT_EQUAL(again.attr.st_ino, e.attr.st_ino);
     shelf_forget(shelf, INO_ROOT, 100);
     CU_ASSERT_EQUAL(shelf_getattr(shelf, INO_ROOT, NULL, &again), 0);
@@ -113,7 +113,7 @@ static void test_models(void)
     shelf_forget(shelf, e.node, 1);
     CU_ASSERT_EQUAL(shelf->slots.by_node.n, 1); /* the root */
     struct tree_entry again = found("m.gguf");
-    CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not used again soon */
+    CU_ASSERT_NOT_EQUAL(again.node, e.node); /* numbers are not reused soon */
     CU_ASSERT_EQUAL(again.attr.st_ino, e.attr.st_ino);
     put("m.gguf", "another size");
     struct tree_entry other = found("m.gguf");
@@ -127,7 +127,7 @@ static void test_models(void)
     teardown();
 }
 
-/* Models that come, are looked at and go. */
+/* Models that come, are examined, and go. */
 static void test_many(void)
 {
     char name[32];
@@ -148,10 +148,12 @@ static void test_many(void)
     teardown();
 }
 
-/* ---- what more than one name leads to ---- */
+/* ---- places with several names ---- */
 
-/* The folder that a link leads to keeps what the folders around it deny, whether it is looked up
- * directly before or after. What is below is the same by either name. */
+/*
+ * A directory reached by a link keeps the restrictions of the directories around it, whether it is
+ * looked up directly before or after. What is below is the same by either name.
+ */
 static void check_linked_folder(bool linked_first)
 {
     static const char *const names[] = {"secret/sub", "open/l"};
@@ -203,11 +205,11 @@ static void test_linked_blobs(void)
     teardown();
 }
 
-/* Folders that a store does not show deny what they deny. */
+/* Directories that a store does not show still restrict access. */
 static void test_not_shown_folders(void)
 {
     static const char *const rows[][2] = {
-        /* the folder, what is found through it */
+        /* the directory, and what is found through it */
         {"o/manifests/registry.ollama.ai", "o/m:1"},
         {"o/manifests/registry.ollama.ai/library", "o/m:1"},
         {"o/manifests/registry.ollama.ai/library/m", "o/m:1"},
@@ -233,7 +235,7 @@ static void test_not_shown_folders(void)
     teardown();
 }
 
-/* A folder that many links lead to is, by its own name, the one that follows as many links again. */
+/* A directory that many links lead to is, by its own name, at the start of as many links again. */
 static void test_links_in_turn(void)
 {
     setup();
@@ -249,7 +251,7 @@ static void test_links_in_turn(void)
     teardown();
 }
 
-/* A link that is turned to the place to which its file was moved. */
+/* A link that is changed to point where its file was moved. */
 static void test_turned(void)
 {
     CLEANUP(buf_free) struct buf source = BUF_INIT;
@@ -270,7 +272,7 @@ static void test_turned(void)
     teardown();
 }
 
-/* The kernel may keep a folder for a second, and a model's folder only if it is there. */
+/* The kernel may cache a directory for a second, and a model's directory only if it exists. */
 static void test_kept_by_kernel(void)
 {
     setup();
@@ -281,7 +283,7 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
-/* The kernel asks again for a folder that a process is in. */
+/* The kernel looks again at a directory that a process is in. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {
@@ -304,16 +306,16 @@ static void test_folders_that_change(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"folders that change", test_folders_that_change},
-    {"what the kernel keeps", test_kept_by_kernel},
+    {"directories that change", test_folders_that_change},
+    {"what the kernel caches", test_kept_by_kernel},
     {"folders", test_folders},
     {"models", test_models},
     {"models that come and go", test_many},
-    {"a folder that a link leads to", test_linked_folder},
+    {"a directory that a link leads to", test_linked_folder},
     {"blobs that a link leads to", test_linked_blobs},
-    {"folders that are not shown", test_not_shown_folders},
+    {"directories that are not shown", test_not_shown_folders},
     {"links in turn", test_links_in_turn},
-    {"a link that is turned", test_turned},
+    {"a link that is changed", test_turned},
     CU_TEST_INFO_NULL,
 };
 

@@ -18,7 +18,7 @@
 #include "shelf/shelf.h"
 #include "tree_edit.h"
 
-/* Models: more than are kept open without being used. */
+/* Models: more than are kept open while unused. */
 #define MANY (SLOTS_IDLE_MAX + 6)
 /* More milliseconds, or seconds, than any test takes. */
 #define NEVER 1000000
@@ -48,7 +48,7 @@ static const char *path_of(unsigned model)
     return path;
 }
 
-/* A model that is called so. free() it. */
+/* A model of this name. free() it. */
 static uint8_t *image(const char *name, size_t *n)
 {
     struct build b;
@@ -89,7 +89,7 @@ static void teardown(void)
     CU_ASSERT_EQUAL(rmdir(top), 0);
 }
 
-/* The node at a path of names in a model, which is opened; the kernel knows it from then on. */
+/* The node at a path in a model, which is opened; the kernel knows the node from then on. */
 static uint64_t node_of(unsigned model, const char *path)
 {
     char name[128];
@@ -139,7 +139,7 @@ static bool is_called(unsigned model, const char *name)
     return same;
 }
 
-/* ---- linked with --wrap: what is to be closed waits ---- */
+/* ---- linked with --wrap: closing a model waits ---- */
 
 enum { LATE_MOST = 64 };
 
@@ -200,7 +200,7 @@ static bool ends(struct slots *s)
     return stop;
 }
 
-/* The end comes while models wait to be closed. One of them has an edit that is not written. */
+/* The end comes while models wait to be closed. One of them has an unwritten edit. */
 static void test_finish_while_closing(void)
 {
     pthread_t thread;
@@ -227,8 +227,10 @@ static void test_finish_while_closing(void)
     teardown();
 }
 
-/* Of the models that nothing uses, those are closed that were used least lately. The one that was
- * opened last counts when the sweeper looks, which may come later. */
+/*
+ * Of the unused models, the least recently used are closed. The one opened last counts when the
+ * sweeper looks, which may be later.
+ */
 static void test_least_used(void)
 {
     uint64_t node[MANY];
@@ -297,7 +299,7 @@ static void test_interrupt(void)
     teardown();
 }
 
-/* A truncation by path holds its model until its attributes were asked for. */
+/* A truncation by path holds its model until its attributes have been read. */
 static void test_unopened_file(void)
 {
     struct tree_wait w;
@@ -399,7 +401,7 @@ static uint64_t child(uint64_t dir, const char *name)
     return e.node;
 }
 
-/* The kernel keeps nodes of folders: a process may be in one. No number means something else later. */
+/* The kernel keeps nodes of directories: a process may be in one. A number never gets another meaning later. */
 static void test_numbers_stay(void)
 {
     struct tree_entry e;
@@ -449,7 +451,7 @@ static bool is_unsaved(const char *words)
     return words ? strstr((char *)out.data, words) != NULL : out.len == 1;
 }
 
-/* A write that was refused keeps no model open; it is named until it is mended. */
+/* A refused write keeps no model open; it is listed until it is corrected. */
 static void test_refused(void)
 {
     setup();
@@ -491,7 +493,7 @@ static void test_helper(void)
     teardown();
 }
 
-/* Of a file that was replaced nothing stays open, and of each path what was refused last is named. */
+/* Nothing of a replaced file stays open, and for each path the last refusal is listed. */
 static void test_replaced(void)
 {
     char new[128];
@@ -519,7 +521,7 @@ static void test_replaced(void)
     teardown();
 }
 
-/* What is not in use is closed to make room, also where others took all the descriptors. */
+/* What is not in use is closed to make room, even if other code has taken all the descriptors. */
 static void test_few_descriptors(void)
 {
     struct rlimit files, few;
@@ -548,11 +550,11 @@ static void test_few_descriptors(void)
 static CU_TestInfo tests[] = {
     {"few descriptors", test_few_descriptors},
     {"numbers stay when a model is closed", test_numbers_stay},
-    {"a write that was refused", test_refused},
+    {"a refused write", test_refused},
     {"a helper that is left", test_helper},
     {"files that are replaced", test_replaced},
     {"the end while models are closed", test_finish_while_closing},
-    {"the least used is closed", test_least_used},
+    {"the least recently used is closed", test_least_used},
     {"a lookup among open models", test_lookup_among_open},
     {"an interrupt does not count as a use", test_interrupt},
     {"a file that is not open", test_unopened_file},

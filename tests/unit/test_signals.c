@@ -42,14 +42,14 @@ static pid_t sender(int number)
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* A shell starts its jobs in the background with SIGINT ignored; signals_end() ignores all. */
+/* A shell starts background jobs with SIGINT ignored; signals_end() ignores all. */
 static void by_default(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
         (void)signal(ending[i], SIG_DFL);
 }
 
-/* libfuse waits for a helper while it mounts: that it has ended is what it learns, not that a signal came. */
+/* libfuse waits for a helper while it mounts: it must learn that the helper has ended, not that a signal came. */
 static void test_before(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
@@ -64,7 +64,7 @@ static void test_before(void)
     }
 }
 
-/* A read of the loop ends. */
+/* A read of the loop is interrupted. */
 static void test_serving(void)
 {
     int ends[2], status = 0;
@@ -79,10 +79,10 @@ static void test_serving(void)
     pid_t pid = sender(SIGTERM);
     CU_ASSERT_EQUAL(read(ends[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EINTR);
-    /* Another thread is woken, and interrupts what waits again, until the loop has ended. */
+    /* Another thread is woken, and keeps interrupting requests that wait, until the loop has ended. */
     CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), (ssize_t)sizeof(woken));
     CU_ASSERT_TRUE(signals_kick());
-    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* it needs no more of that */
+    CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* it needs no more wakeups */
     CU_ASSERT_TRUE(signals_served());
     CU_ASSERT_FALSE(signals_kick());
     signals_end();
@@ -93,7 +93,7 @@ static void test_serving(void)
     (void)close(ends[1]);
 }
 
-/* A signal that came before is told to the thread that interrupts. */
+/* An earlier signal is passed on to the thread that interrupts. */
 static void test_came_before(void)
 {
     uint64_t woken = 0;
@@ -110,7 +110,7 @@ static void test_came_before(void)
     (void)close(wake);
 }
 
-/* nohup(1) has a program ignore SIGHUP. */
+/* nohup(1) makes a program ignore SIGHUP. */
 static void test_ignored(void)
 {
     struct sigaction now;

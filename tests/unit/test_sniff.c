@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: files that are no GGUF, and URLs, are called by their names. */
+/* gguf/source: files that are not GGUF, and URLs, are named for what they are. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -11,15 +11,15 @@
 #include "gguf/gguf.h"
 #include "gguf/source.h"
 
-/* The string's own NUL is one of the bytes, so that they are no text. */
+/* The string's own NUL is one of the bytes, so that they are not text. */
 #define BYTES(s) s, sizeof(s)
 #define TEXT(s) s, sizeof(s) - 1
 
 static const struct {
     const char *bytes;
     size_t n;
-    const char *what; /* begins so; NULL: it is not recognised */
-    const char *todo; /* a part of it */
+    const char *what; /* the beginning of the name; NULL: it is not recognised */
+    const char *todo; /* part of the advice */
 } kinds[] = {
     {TEXT(""), "an empty file", "download it again"},
     {TEXT("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n"),
@@ -49,14 +49,14 @@ static const struct {
     {TEXT("Invalid username or password.\n"), "a short text", "download it again"},
     {BYTES("FUGG\0\0\0\3"), NULL, NULL},
     {BYTES("GGUX\3\0\0"), NULL, NULL},
-    {BYTES("\1\2\3\4\5\6\7\10\11{"), NULL, NULL}, /* no header of safetensors is so long */
+    {BYTES("\1\2\3\4\5\6\7\10\11{"), NULL, NULL}, /* no safetensors header is that long */
     {TEXT("GGUF"), NULL, NULL},
 };
 
 static void test_kinds(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        /* A copy of just these bytes: a sanitizer sees what is read behind them. */
+        /* A copy of exactly these bytes: a sanitizer sees a read beyond them. */
         uint8_t *bytes = malloc(kinds[i].n + !kinds[i].n);
         CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
         memcpy(bytes, kinds[i].bytes, kinds[i].n);
@@ -73,7 +73,7 @@ static void test_kinds(void)
     }
 }
 
-/* The parser says it, as the reason of the first field. */
+/* The parser gives it as the reason for refusing the first field. */
 static void test_parser(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -87,14 +87,14 @@ static void test_parser(void)
     }
 }
 
-/* Long files are looked at in their first bytes only. */
+/* Only the first bytes of long files are examined. */
 static void test_long(void)
 {
     static uint8_t bytes[2 * SNIFF_BYTES];
     const struct sniffed *s = sniff_bytes(bytes, sizeof(bytes), 1 << 30);
     CU_ASSERT_TRUE(s && strstr(s->what, "zeros"));
     memset(bytes, 'a', sizeof(bytes));
-    CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes))); /* no short text */
+    CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes))); /* not a short text */
 }
 
 static void test_paths(void)
@@ -126,8 +126,8 @@ static void test_paths(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"each kind is recognised, with what to do", test_kinds},
-    {"the parser says it", test_parser},
+    {"each kind is recognised, with advice", test_kinds},
+    {"the parser's line names it", test_parser},
     {"only the first bytes count", test_long},
     {"URLs", test_paths},
     CU_TEST_INFO_NULL,

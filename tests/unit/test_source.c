@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: headers read from a file, media that fail, and what error lines look like. */
+/* gguf/source: headers read from a file, failing media, and error lines. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -12,13 +12,13 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-/* A file of 2^40 bytes, all zero but the header's beginning; reads from `fails_at` on fail. */
+/* A file of 2^40 bytes, all zero except the beginning of the header; reads from `fails_at` on fail. */
 struct medium {
     struct source s;
     const uint8_t *head;
     size_t n;
     uint64_t fails_at;
-    uint64_t *taken; /* NULL, or counts the bytes that were read */
+    uint64_t *taken; /* NULL, or counts the bytes read */
 };
 
 static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n)
@@ -47,7 +47,7 @@ static int parse_medium(struct build *b, uint64_t fails_at, struct err *e)
     return r;
 }
 
-/* The limit on headers is looked at before anything is allocated for them. */
+/* The limit on headers is checked before anything is allocated for them. */
 static void test_header_limit(void)
 {
     struct build b;
@@ -73,7 +73,7 @@ static void test_medium(void)
     CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: Input/output error");
 }
 
-/* A header of n strings in a large file: no byte is read twice, and less than 2 MiB behind it. */
+/* A header of n strings in a large file: no byte is read twice, and less than 2 MiB beyond it. */
 static void check_ahead(unsigned n)
 {
     struct build b;
@@ -102,7 +102,7 @@ static void test_ahead(void)
         check_ahead(counts[i]);
 }
 
-/* A line of any length of name stays one line, without control bytes. */
+/* With names of any length a line stays one line, without control bytes. */
 static void test_names_in_lines(void)
 {
     char name[2000];
@@ -123,7 +123,7 @@ static void test_names_in_lines(void)
     free(image);
 }
 
-/* The same model from a file as from memory; a header of several loads. */
+/* The same model from a file as from memory; its header takes several reads. */
 static void test_file(void)
 {
     struct build b;
@@ -143,7 +143,7 @@ static void test_file(void)
     CU_ASSERT_EQUAL(memcmp(g->head, p.g->head, (size_t)g->head_len), 0);
     CU_ASSERT_EQUAL(gguf_find_key(g, "last", 4), 1);
     gguf_free(g);
-    /* Cut after it was looked at. */
+    /* Truncated after it was examined. */
     g = NULL;
     CU_ASSERT_EQUAL(ftruncate(fd, 100000), 0);
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, NULL), -EIO);
@@ -169,12 +169,12 @@ static void test_no_file(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"a file, also one that is cut while it is read", test_file},
+    {"a file, also one that is truncated while it is read", test_file},
     {"what is not a regular file", test_no_file},
     {"a header over the limit is refused unread", test_header_limit},
     {"a medium that fails is EIO", test_medium},
-    {"little is read behind the header", test_ahead},
-    {"names in lines are escaped and cut", test_names_in_lines},
+    {"little is read beyond the header", test_ahead},
+    {"names in lines are escaped and shortened", test_names_in_lines},
     CU_TEST_INFO_NULL,
 };
 

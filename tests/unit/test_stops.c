@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/stops: which pending signals mean that a program is to stop. */
+/* mount/stops: which pending signals mean that a program should stop. */
 #include "cu_main.h"
 
 #include <signal.h>
@@ -57,7 +57,7 @@ static void test_pending(void)
     }
 }
 
-/* What cannot be found out ends a wait: nothing is lost by that. */
+/* If it cannot be determined, the wait ends: nothing is lost by that. */
 static void test_unknown(void)
 {
     CU_ASSERT_TRUE(stops_thread(0));
@@ -67,7 +67,7 @@ static void test_unknown(void)
 
 static CU_TestInfo tests[] = {
     {"pending signals", test_pending},
-    {"what is not known", test_unknown},
+    {"unknown processes", test_unknown},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/store.h: mapped files, where tensors are in several, and what lies over them. */
+/* model/store.h: mapped files, tensors spread over several, and overlays. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole is zeros, with data behind it; and no bytes at all once the file is cut. */
+/* A hole is zeros, with data after it; and no bytes at all once the file is truncated. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };
@@ -125,7 +125,7 @@ static void free_two(struct two *t)
     }
 }
 
-/* By both ways of reading. */
+/* Check both ways of reading. */
 static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const char *want, size_t n)
 {
     char got[64];
@@ -139,7 +139,7 @@ static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const c
     free(room);
 }
 
-/* What both say. */
+/* The error that both return. */
 static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
 {
     char got[64];
@@ -158,7 +158,7 @@ static void check_store(const struct two *t, const struct store *s)
     check_bytes(s, 0, 0, "abc", 3);
     check_bytes(s, 1, 1, "efgh", 4);
     check_bytes(s, 2, 6, "o", 1);
-    CU_ASSERT_EQUAL(read_error(s, 1, 0, 6), -EIO); /* behind the end of its file */
+    CU_ASSERT_EQUAL(read_error(s, 1, 0, 6), -EIO); /* beyond the end of its file */
     CU_ASSERT_EQUAL(read_error(s, 2, 0, 8), -EIO);
     CU_ASSERT_EQUAL(store_there(s, 1, 5), 5);
     CU_ASSERT_EQUAL(store_there(s, 1, 6), 5);
@@ -183,7 +183,7 @@ static void test_store(void)
     struct store *again = store_ref(s);
     store_unref(s);
     check_store(&t, again);
-    /* The second file ends a byte earlier: only what has that byte has gone. */
+    /* The second file loses its last byte: only the tensor with that byte is affected. */
     CU_ASSERT_EQUAL(ftruncate(t.file[1]->fd, (off_t)t.p[1].size - 1), 0);
     CU_ASSERT_EQUAL(store_check(again, 2, 0, 6), 0);
     CU_ASSERT_EQUAL(store_check(again, 1, 0, 5), 0);
@@ -223,7 +223,7 @@ static void test_empty_behind(void)
     parsed_free(&p);
 }
 
-/* Bytes of drafts lie over those of the file, and over a tensor that has none. */
+/* Bytes of drafts overlay those of the file, and a tensor that has none. */
 static void test_over(void)
 {
     struct two t = make_two();
@@ -255,7 +255,7 @@ static void test_over(void)
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 0, 2, &at));
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 4, 1, &at));
     CU_ASSERT_EQUAL(store_there(s, 2, 7), 7);
-    /* What the file has not any more is missed where nothing lies over it. */
+    /* What the file no longer has is missing where nothing overlays it. */
     CU_ASSERT_EQUAL(ftruncate(t.file[0]->fd, (off_t)t.s->place[1].off), 0);
     check_bytes(s, 1, 1, "ST", 2);
     check_bytes(s, 2, 0, "STUVWXY", 7);
@@ -269,8 +269,8 @@ static CU_TestInfo tests[] = {
     {"a hole is read without its pages", test_hole},
     {"copies of what is mapped", test_copy},
     {"tensors in two files", test_store},
-    {"bytes that lie over those of a file", test_over},
-    {"no bytes are in any file", test_empty_behind},
+    {"bytes that overlay those of a file", test_over},
+    {"a range of no bytes is in any file", test_empty_behind},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/sys: the real system calls answer -errno, and the loops around them move all or fail. */
+/* base/sys: the real system calls return -errno, and the loops around them move everything or fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static void test_whole(void)
     drop_dir(dir, path);
 }
 
-/* A call that a signal interrupted is made again; one that moved less goes on. */
+/* A call interrupted by a signal is repeated; after a short one the loop continues. */
 static void test_again(void)
 {
     static char from[5000], to[5000];
@@ -102,7 +102,7 @@ static void test_again(void)
     CU_ASSERT_EQUAL(fs.calls, 2);
     faultsys_init(&fs, FAULT_FAIL, 1, -ENOSPC);
     CU_ASSERT_EQUAL(sys_write_all(&fs.sys, fd, from, 10, 0), -ENOSPC);
-    /* A folder that knows no fsync has nothing to sync; one that fails has. */
+    /* A directory without fsync has nothing to sync; a failing fsync is an error. */
     faultsys_init(&fs, FAULT_FAIL, 1, -EINVAL);
     CU_ASSERT_EQUAL(sys_sync_dir(&fs.sys, dir), 0);
     faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
@@ -127,7 +127,7 @@ static void test_list(void)
         int fd = make_file(dir, name, "");
         sys_close(real, &fd);
     }
-    for (int again = 0; again < 2; again++) { /* the folder's own offset does not matter */
+    for (int again = 0; again < 2; again++) { /* the directory's own offset does not matter */
         unsigned left = 100;
         CU_ASSERT_EQUAL(real->list(real, dir, count_until, &left), 0);
         CU_ASSERT_EQUAL(left, 95);
@@ -162,11 +162,11 @@ static void test_moves(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"errors are negative, and outputs then untouched", test_errors},
+    {"errors are negative and leave outputs untouched", test_errors},
     {"all bytes are read and written, or it is an error", test_whole},
     {"short and interrupted calls go on", test_again},
-    {"a folder is listed whole, or until told to stop", test_list},
-    {"ranges, names and locks are the kernel's", test_moves},
+    {"a directory is listed whole, or until the callback stops", test_list},
+    {"ranges, names and locks of the kernel", test_moves},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensors' views and their judge: random writes against a plain array in memory and
- * quant_write() of the whole tensor, for many types, each view and both byte orders.
+ * Drafts of tensor views and their judge: random writes compared with a plain array in memory and
+ * with quant_write() of the whole tensor, for many types, each view and both byte orders.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,15 +16,15 @@
 #include "soak.h"
 #include "tensor_dir.h"
 
-/* A draft, and what it shows as an array. */
+/* A draft, and an array of what it shows. */
 struct pair {
     struct tensor_dir x;
-    struct tensor_base *base; /* as the last edit left the tensor */
+    struct tensor_base *base; /* the tensor after the last edit */
     struct draft *d;
     enum tensor_view view;
     uint8_t *shown;
     size_t n, most;
-    bool meanwhile; /* it is written while it is judged, too */
+    bool meanwhile; /* it is also written while it is judged */
 };
 
 static void pair_make(struct pair *p, uint32_t type, bool big, enum tensor_view view,
@@ -48,7 +48,7 @@ static void pair_free(struct pair *p)
     tensor_dir_free(&p->x);
 }
 
-/* Part of the draft is what the array holds. */
+/* Part of the draft equals the array. */
 static void check_shown(struct pair *p, size_t off, size_t n)
 {
     size_t got = 99, want = off < p->n ? (size_t)min_u64(n, p->n - off) : 0;
@@ -90,7 +90,7 @@ static void cut(struct pair *p, size_t n)
     p->n = n;
 }
 
-/* Values, of which most can be stored in any type. */
+/* Values, most of which any type can store. */
 static void draw_values(uint8_t *dst, size_t n, unsigned width)
 {
     for (size_t i = 0; i + width <= n; i += width) {
@@ -111,7 +111,7 @@ static void write_some(struct pair *p)
     unsigned width = p->view == TENSOR_RAW ? 1 : tensor_view_form(p->view)->width;
     size_t n = 1 + tensor_dir_draw(tensor_dir_draw(3) ? 300 : tensor_dir_draw(4) ? 9000 : 300000);
     size_t off = tensor_dir_draw(p->most);
-    if (p->most > MOST && tensor_dir_draw(3) == 0) { /* much */
+    if (p->most > MOST && tensor_dir_draw(3) == 0) { /* a large write */
         n = MOST - tensor_dir_draw(2000000);
         off = tensor_dir_draw(p->most - n);
     }
@@ -125,14 +125,14 @@ static void write_some(struct pair *p)
     }
     if (n > p->most - off && tensor_dir_draw(10))
         n = p->most - off;
-    if (tensor_dir_draw(4) == 0 && off < p->n) { /* what it shows */
+    if (tensor_dir_draw(4) == 0 && off < p->n) { /* its current content */
         n = n < p->n - off ? n : p->n - off;
         memcpy(bytes, p->shown + off, n);
     }
     put(p, off, bytes, n);
 }
 
-/* What quant_write() of the whole makes of the array; NULL: it is refused, with *want. */
+/* The array encoded by quant_write() as a whole; NULL: it is refused, with *want. */
 static uint8_t *expected(const struct pair *p, int *want)
 {
     const struct quant_type *t = quant_find(p->base->type);
@@ -277,7 +277,7 @@ static void test_random_few(void)
     each_draft(33);
 }
 
-/* Large, and written while it is judged. */
+/* A large draft, written while it is judged. */
 static void test_large(void)
 {
     static const uint64_t dims[] = {512, 1501}; /* 3 MB */
@@ -315,7 +315,7 @@ static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
     return 0;
 }
 
-/* 4 MiB that are written in order, before the draft is judged; and not what is written elsewhere. */
+/* 4 MiB written in order before the draft is judged are sent; scattered writes are not. */
 static void test_sent(void)
 {
     enum { STEP = 1 << 20 };
@@ -340,9 +340,9 @@ static void test_sent(void)
 
 static CU_TestInfo tests[] = {
     {"what is written in order is sent to the disk", test_sent},
-    {"much of raw, also written while it is judged", test_large},
-    {"random writes, as a plain array and quant_write() have it", test_random},
-    {"the same of small tensors", test_random_few},
+    {"a large raw, also written while it is judged", test_large},
+    {"random writes agree with a plain array and quant_write()", test_random},
+    {"the same with small tensors", test_random_few},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensors when something goes wrong: full disks and failing calls, an early end, a model
- * that is cut, writers meanwhile.
+ * Drafts of tensors when something fails: full disks and failing calls, an early end, a truncated
+ * model, concurrent writers.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,8 +38,10 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
     draft_free(d);
 }
 
-/* Few bytes in the middle, more behind them and before them, and what was cut off is zeros again: in memory
- * until the last write. */
+/*
+ * A few bytes in the middle, more after them and before them, and zeros again where it was cut off:
+ * in memory until the last write.
+ */
 static void spilled(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -75,7 +77,7 @@ static void draft_and_judge(struct tensor_dir *x, int *ret)
     scenario(x, NULL, ret);
 }
 
-/* Call n fails: an error, nothing is left behind. Returns whether there are as many. */
+/* Call n fails: an error, and nothing is left behind. Returns whether there are that many calls. */
 static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_mode mode,
                        unsigned n)
 {
@@ -93,7 +95,7 @@ static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_m
     return hit;
 }
 
-/* Each system call fails once, and for good. */
+/* Each system call fails, once and permanently. */
 static void test_calls(void)
 {
     static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
@@ -105,7 +107,7 @@ static void test_calls(void)
     }
 }
 
-/* Each allocation fails once, and with all after it: -ENOMEM, nothing stays. */
+/* Each allocation fails, once and with all later ones: -ENOMEM, nothing is kept. */
 static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
 {
     struct tensor_dir x;
@@ -180,7 +182,7 @@ static void test_cancel(void)
     tensor_dir_free(&x);
 }
 
-/* A view is opened under a lock: the disk is asked by the first write, which can be done again. */
+/* A view is opened under a lock: the disk is first used by the first write, which can be repeated. */
 static void test_late_file(void)
 {
     struct tensor_dir x;
@@ -205,7 +207,7 @@ static void test_late_file(void)
     tensor_dir_free(&x);
 }
 
-/* A write behind the end that failed halfway: its bytes do not come back when the draft grows. */
+/* A write beyond the end that failed halfway: its bytes do not come back when the draft grows. */
 static void test_halfway(void)
 {
     struct tensor_dir x;
@@ -239,8 +241,10 @@ static void test_halfway(void)
     }
 }
 
-/* A draft of `raw` is written behind its end while it is judged, and allocation n of that fails. The
- * judgements that follow take it as any other draft. False: there are not as many allocations. */
+/*
+ * A draft of `raw` is written beyond its end while it is judged, and allocation n of that write
+ * fails. Later judgements treat it as any other draft. False: there are fewer allocations.
+ */
 static bool behind_judged(unsigned n)
 {
     enum { SEALED = 1 << 20, ALL = 3 << 20, BEHIND = 2 << 20 };
@@ -286,7 +290,7 @@ static void test_behind_judged(void)
         ;
 }
 
-/* The model is cut while its values are compared. */
+/* The model is truncated while its values are compared. */
 static void test_cut_model(void)
 {
     struct tensor_dir x;
@@ -301,7 +305,7 @@ static void test_cut_model(void)
     tensor_dir_free(&x);
 }
 
-/* ---- writers meanwhile ---- */
+/* ---- concurrent writers ---- */
 
 struct writer {
     struct draft *d;
@@ -325,7 +329,7 @@ static void *write_on(void *arg)
     return NULL;
 }
 
-/* What a writer writes meanwhile is part of one judgement or of the next: in the end all is. */
+/* What is written during a judgement belongs to that one or the next: in the end everything is included. */
 static void test_meanwhile(void)
 {
     struct tensor_dir x;
@@ -376,11 +380,11 @@ static CU_TestInfo tests[] = {
     {"a file is made by the first write", test_late_file},
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
-    {"what a failed write left behind the end", test_halfway},
-    {"a write behind the end of a sealed draft that lacks memory", test_behind_judged},
+    {"what a failed write left beyond the end", test_halfway},
+    {"a write beyond the end of a sealed draft without memory", test_behind_judged},
     {"cancelled", test_cancel},
-    {"a model that was cut", test_cut_model},
-    {"writers meanwhile", test_meanwhile},
+    {"a truncated model", test_cut_model},
+    {"concurrent writers", test_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

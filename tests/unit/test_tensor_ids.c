@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that are not where their numbers say: removed, added, renamed, moved and changed ones, looked up, listed, opened and read in a tree whose state is replaced.
+ * Tensors that are no longer where their numbers say: removed, added, renamed, moved and changed
+ * tensors, looked up, listed, opened and read in a tree whose state is replaced.
  */
 #include "cu_main.h"
 
@@ -17,7 +18,7 @@ enum { F32 = 0, Q8_0 = 8 };
 
 static const struct tree_options read_only = {.read_only = true};
 
-/* What a tensor's bytes hold: all the same letter. */
+/* A tensor's content: the same letter throughout. */
 static void put(struct build *b, const char *name, uint32_t type, uint64_t n, size_t bytes, char c)
 {
     char data[256];
@@ -48,14 +49,14 @@ static void put_second(struct build *b)
 
 /* Where a tensor of a new state comes from. */
 struct tensor_from {
-    uint32_t old; /* its place in the list before; IDS_NONE: it is new */
+    uint32_t old; /* its place in the old list; IDS_NONE: it is new */
     bool changed; /* bytes, type or shape */
 };
 
 static const struct tensor_from second_from[] = {
     {3, false}, {0, false}, {2, true}, {IDS_NONE, false}};
 
-/* Makes a model the newest state of a tree, as an edit of tensors does. */
+/* Make a model the newest state of a tree, as an edit of tensors does. */
 static void set_state(struct tree_image *m, struct build *b, const struct tensor_from *from)
 {
     struct tree *t = m->t;
@@ -107,7 +108,7 @@ static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
     return f;
 }
 
-/* A file is `size` bytes long and its first are all c. */
+/* A file has `size` bytes, of which the first ones are all c. */
 static void reads(struct tree_file *f, size_t size, char c)
 {
     uint8_t scratch[4096], want[4096];
@@ -131,7 +132,7 @@ static ino_t inode(const struct tree_image *m, const char *path)
     return image_stat(m, path).st_ino;
 }
 
-/* What a node, which is known from before, is now. */
+/* The current attributes of a node known from before. */
 static int getattr(const struct tree_image *m, uint64_t node)
 {
     struct tree_entry e;
@@ -154,7 +155,7 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(image_node(&m, "tensors/renamed"), name);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/name"), 0);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/gone"), 0);
-    /* A changed tensor's folder stays; its files are new to the kernel, and the same to people. */
+    /* The directory of a changed tensor stays; its files are new to the kernel, but the same to users. */
     CU_ASSERT_EQUAL(image_node(&m, "tensors/changed"), changed);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/changed/raw"), changed_raw);
     CU_ASSERT_EQUAL(inode(&m, "tensors/changed/raw"), changed_ino);
@@ -163,7 +164,7 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(getattr(&m, gone), -ESTALE);
     CU_ASSERT_EQUAL(getattr(&m, gone_raw), -ESTALE);
     CU_ASSERT_EQUAL(getattr(&m, ino_tensor(6)), -ENOENT);
-    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(4)), -ESTALE); /* of a version there is no folder */
+    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(4)), -ESTALE); /* a version has no directory */
     struct tree_file *f = NULL;
     struct tree_entry e;
     CU_ASSERT_EQUAL(tree_open_file(m.t, changed_raw, O_RDONLY, &f), -ESTALE);
@@ -176,7 +177,7 @@ static void test_names_and_nodes(void)
     image_close(&m);
 }
 
-/* Open files keep the bytes that they opened, and those alone keep the file that has them. */
+/* Open files keep the bytes that they opened, and only they keep the file that contains them. */
 static void test_open_files(void)
 {
     struct tree_image m = first();
@@ -191,7 +192,7 @@ static void test_open_files(void)
     reads(kept, 16, 'k');
     reads(gone, 32, 'g');
     reads(old, 48, 'o');
-    /* fstat(2) of what is open comes as a question about its node. */
+    /* fstat(2) of an open file arrives as a request about its node. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, old_node, NULL, &e), 0);
     CU_ASSERT_EQUAL(e.attr.st_size, 48);
     CU_ASSERT_EQUAL(e.attr.st_ino, inode(&m, "tensors/changed/raw"));
@@ -210,7 +211,7 @@ static void test_open_files(void)
                                       store_ref(m.t->newest.view.store));
     newest_drop_file(&m.t->newest);
     view_free(&was);
-    CU_ASSERT_EQUAL(atomic_load(&file->refs), 2); /* of this test, and as what is on the disk */
+    CU_ASSERT_EQUAL(atomic_load(&file->refs), 2); /* of this test, and as the file on the disk */
     mapped_unref(file);
     (void)tree_release(kept);
     (void)tree_release(new);
@@ -244,7 +245,7 @@ static void test_whole(void)
     image_close(&m);
 }
 
-/* A listing that has begun goes on in the state that it began in. */
+/* A listing continues in the state in which it began. */
 static void test_listing(void)
 {
     char name[TREE_NAME_MAX + 1], *names;

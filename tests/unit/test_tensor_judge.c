@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the judge of a draft makes of what programs do: whole files, one value, NumPy's arrays, pages
- * of a mapping, what is too short or too long, what a type cannot hold.
+ * How the judge of a draft treats what programs do: whole files, one value, NumPy arrays, pages of
+ * a mapping, contents that are too short or too long, values that a type cannot hold.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void cut(struct draft *d, uint64_t n)
     CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(d, n, NULL), 0);
 }
 
-/* The verdict, and a part of the line. */
+/* The verdict, and part of the line. */
 static void judged(struct draft *d, int want, const char *line)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -47,7 +47,7 @@ static void judged(struct draft *d, int want, const char *line)
     CU_ASSERT_EQUAL(edit.n, 0);
 }
 
-/* It is an edit: the tensor after it. */
+/* The draft is an edit: returns the tensor after it. */
 static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -62,7 +62,7 @@ static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
     return now;
 }
 
-/* Bytes of the tensor that differ from those in the file: [*first, *last). */
+/* The range of bytes that differ from those in the file: [*first, *last). */
 static void changed(const struct tensor_dir *x, const struct tensor_base *now, size_t *first,
                     size_t *last)
 {
@@ -80,7 +80,7 @@ static void changed(const struct tensor_dir *x, const struct tensor_base *now, s
 
 /* ---- values ---- */
 
-/* One value changes its block alone. */
+/* One value changes only its block. */
 static void one_value(uint32_t type, bool big)
 {
     const struct quant_type *t = quant_find(type);
@@ -89,7 +89,7 @@ static void one_value(uint32_t type, bool big)
     size_t first, last;
     tensor_dir_make(&x, type, big, SHAPE(512, 400), raw);
     struct draft *d = draft(&x, TENSOR_F32);
-    put_u32(four, 0xc2fe0000, false); /* -127, it was 45 */
+    put_u32(four, 0xc2fe0000, false); /* -127; it was 45 */
     put(d, (uint64_t)4 * 150001, four, 4);
     struct tensor_base *now = accepted(&x, d);
     changed(&x, now, &first, &last);
@@ -98,7 +98,7 @@ static void one_value(uint32_t type, bool big)
     CU_ASSERT_EQUAL(now->content->n, 1);
     CU_ASSERT_TRUE(now->content->piece[0].len == t->block_bytes);
     judged(d, TENSOR_SAME, NULL);
-    put(d, (uint64_t)4 * 150001, four, 4); /* again the same: nothing changes any more */
+    put(d, (uint64_t)4 * 150001, four, 4); /* the same again: nothing changes any more */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
     draft_free(d);
@@ -115,8 +115,8 @@ static void test_one_value(void)
 }
 
 /*
- * Pieces that different threads find lie in the file of new bytes as in the tensor, and in pages as in
- * the model: they are mapped as one, and cloned.
+ * Pieces found by different threads are in the file of new bytes where they are in the tensor, and
+ * in pages where they are in the model: so they can be mapped as one, and cloned.
  */
 static void test_places(void)
 {
@@ -144,7 +144,7 @@ static void test_places(void)
     free(bytes);
 }
 
-/* What was read, written again through any view: no byte changes, in any type. */
+/* What was read is written back through any view: no byte changes, in any type. */
 static void test_write_back(void)
 {
     for (uint32_t id = 0; quant_find(id); id++)
@@ -238,7 +238,7 @@ static void test_lengths(void)
     tensor_dir_free(&x);
 }
 
-/* ---- NumPy's arrays ---- */
+/* ---- NumPy arrays ---- */
 
 static size_t array(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
                     float first)
@@ -269,7 +269,7 @@ static void test_npy_shape(void)
     struct draft *d = draft(&x, TENSOR_F32_NPY);
     size_t n = array(bytes, "<f4", SHAPE(32, 5), 1);
     CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 0, old, 64 * 4), 0);
-    memcpy(bytes + 128, old, 64 * 4); /* two rows as they were */
+    memcpy(bytes + 128, old, 64 * 4); /* two rows unchanged */
     cut(d, 0);
     put(d, 0, bytes, 100);
     judged(d, TENSOR_SHORT, "its NumPy header is not whole");
@@ -292,7 +292,7 @@ static void test_npy_shape(void)
     free(raw);
 }
 
-/* As many values in another shape; then a value in place, as memmap does. */
+/* The same number of values in another shape; then a value in place, as memmap does. */
 static void test_npy_reshape(void)
 {
     static uint8_t bytes[65536];
@@ -321,7 +321,7 @@ static void test_npy_reshape(void)
     tensor_dir_free(&x);
 }
 
-/* A tensor without dimensions: NumPy has an array of one value for it, which is no other shape. */
+/* A tensor without dimensions: NumPy uses an array of one value for it, which does not count as another shape. */
 static void test_npy_scalar(void)
 {
     static const struct {
@@ -355,7 +355,7 @@ static void header(uint8_t *dst, size_t n, const char *dict)
     memcpy(dst + 10, dict, strlen(dict));
 }
 
-/* A tensor has the values that its draft shows behind `head` bytes, of `width` bytes each. */
+/* A tensor has the values that its draft shows after `head` bytes, of `width` bytes each. */
 static void same_values(struct draft *d, const struct tensor_base *now, size_t head, unsigned width)
 {
     static uint8_t shown[65536];
@@ -375,7 +375,7 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* The header alone is overwritten, without truncating: longer, of another type, of another shape. */
+/* Only the header is overwritten, without truncating: longer, of another type, of another shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -396,7 +396,7 @@ static void test_npy_in_place(void)
     tensor_dir_free(&x);
 }
 
-/* The header alone is overwritten after values were accepted: all values are other ones. */
+/* Only the header is overwritten after values were accepted: all values change. */
 static void test_npy_header_again(void)
 {
     static const struct {
@@ -408,7 +408,7 @@ static void test_npy_header_again(void)
                 {192, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
                 {128, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"}};
     static uint8_t bytes[65536];
-    for (uint64_t high = 50; high <= 100; high += 50) { /* another shape, the same */
+    for (uint64_t high = 50; high <= 100; high += 50) { /* another shape with the same result */
         struct tensor_dir x;
         uint8_t head[192];
         tensor_dir_sane(&x, F32, SHAPE(96, high));
@@ -446,7 +446,7 @@ static void test_npy_refused(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "\x93NUMPZ", 6, &e), -EINVAL);
     cut(d, 0);
     size_t n = array(bytes, "<f8", SHAPE(32), 0);
-    put(d, 0, bytes, 50); /* not whole: more could still make it one */
+    put(d, 0, bytes, 50); /* not complete: more could still complete it */
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 50, bytes + 50, 78, &e), -EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "'<f8'"));
     cut(d, 0);
@@ -454,7 +454,7 @@ static void test_npy_refused(void)
     put(d, 0, bytes, n);
     judged(d, -EINVAL, "whole number of blocks of 32");
     cut(d, 0);
-    n = array(bytes, "<f4", SHAPE(32, 2), 0); /* either type is taken by either view */
+    n = array(bytes, "<f4", SHAPE(32, 2), 0); /* either view accepts either type */
     put(d, 0, bytes, n);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, n, bytes, 1, &e), -EFBIG);
     cut(d, n);
@@ -466,13 +466,13 @@ static void test_npy_refused(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"one value changes its block alone", test_one_value},
+    {"one value changes only its block", test_one_value},
     {"places of new bytes", test_places},
     {"writing back what was read changes nothing", test_write_back},
     {"values that a type cannot hold", test_faults},
     {"lengths", test_lengths},
     {"NumPy: another shape", test_npy_shape},
-    {"NumPy: as many values in another shape", test_npy_reshape},
+    {"NumPy: the same number of values in another shape", test_npy_reshape},
     {"NumPy: no dimensions", test_npy_scalar},
     {"NumPy: a header in place", test_npy_in_place},
     {"NumPy: a header in place, again", test_npy_header_again},

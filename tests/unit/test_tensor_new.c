@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors in the making, judged as a whole: what counts, what is left aside, what they lack. And
- * tensors that are converted to another type.
+ * New tensors, judged as a whole: what counts, what is ignored, what they lack. And conversion of
+ * tensors to another type.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "quant/types.h"
 #include "tensor_dir.h"
 
-/* A tensor in the making, in the folder of a model. */
+/* A new tensor that is not complete, in the directory of a model. */
 struct making {
     struct tensor_dir x;
     struct tensor_base *none;
@@ -62,7 +62,7 @@ static void give_shape(struct making *m, const char *text)
     CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), true, &m->t.shape, NULL), 0);
 }
 
-/* n small values from `first` on, as the bytes of a view, behind a header if there is one. */
+/* n small values from `first` on, as the bytes of a view, after a header if there is one. */
 static size_t values(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
                      unsigned width, float first)
 {
@@ -96,7 +96,7 @@ static void judged(struct making *m, int want, const char *line)
     tensor_edit_free(&edit);
 }
 
-/* It is whole: of this type, with this shape and these bytes. */
+/* It is complete: it has this type, this shape and these bytes. */
 static void whole(struct making *m, uint32_t type, uint64_t rows, const uint8_t *raw, size_t n)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -128,7 +128,7 @@ static void encoded(uint8_t *dst, uint32_t type, bool big, const uint8_t *f32, s
 
 static uint8_t room[65536], raw[65536];
 
-/* raw, type and shape, in any order; values are left aside. */
+/* raw, type and shape, in any order; values are ignored. */
 static void test_raw(void)
 {
     struct making m;
@@ -148,7 +148,7 @@ static void test_raw(void)
             if (i == 2)
                 break;
             if (m.t.draft[TENSOR_RAW])
-                give(&m, TENSOR_F32_NPY, room, n); /* would be enough by itself */
+                give(&m, TENSOR_F32_NPY, room, n); /* would be enough on its own */
             judged(&m, TENSOR_SHORT, "lacks");
         }
         whole(&m, Q8_0_ID, 3, raw, 6 * 34);
@@ -156,7 +156,7 @@ static void test_raw(void)
     }
 }
 
-/* All that it shows. */
+/* Everything that the draft shows. */
 static void shows(struct draft *d, const uint8_t *want, size_t n)
 {
     size_t got = 0;
@@ -167,8 +167,10 @@ static void shows(struct draft *d, const uint8_t *want, size_t n)
     free(bytes);
 }
 
-/* `raw` of n bytes: those from `at` on are written, then the first one. The others are zeros. An edit that
- * was not accepted leaves all bytes for the next one. */
+/*
+ * `raw` of n bytes: those from `at` on are written, then the first one. The others are zeros. After
+ * an edit that was not accepted, all bytes are left for the next one.
+ */
 static void sparse_raw(uint64_t n, uint64_t at)
 {
     struct making m;
@@ -291,13 +293,13 @@ static void test_values(void)
 
 /* ---- conversions ---- */
 
-/* Float32 holds all values of the other types. */
+/* Whether float32 cannot hold all values of the type. */
 static bool is_wide(uint32_t id)
 {
     return id == I32_ID || id == I64_ID || id == F64_ID;
 }
 
-/* The bytes that the tensor is to have. */
+/* The bytes that the tensor should have. */
 static int want_bytes(const struct tensor_dir *x, const struct quant_type *t, uint8_t *want)
 {
     const bool big = x->base->big;
@@ -357,13 +359,13 @@ static void test_convert(void)
         }
 }
 
-/* Integers and doubles that float32 does not hold: in the last unit of three, in both byte orders. */
+/* Integers and doubles that float32 cannot hold: in the last unit of three, in both byte orders. */
 static void test_convert_exact(void)
 {
     static const struct {
         uint32_t from, to;
         uint64_t in, out; /* bits */
-        const char *line; /* of -ERANGE; NULL: it is done */
+        const char *line; /* for -ERANGE; NULL: it succeeds */
     } rows[] = {
         {I32_ID, I64_ID, 16777217, 16777217, NULL},
         {I32_ID, I64_ID, 0x80000001, 0xffffffff80000001, NULL},
@@ -453,10 +455,10 @@ static CU_TestInfo tests[] = {
     {"raw, type and shape in any order", test_raw},
     {"raw with holes, in memory or a file", test_sparse_raw},
     {"raw: what it lacks, what does not fit", test_raw_refused},
-    {"NumPy's arrays", test_npy},
+    {"NumPy arrays", test_npy},
     {"values", test_values},
     {"conversions from and to every type", test_convert},
-    {"conversions of what float32 does not hold", test_convert_exact},
+    {"conversions of what float32 cannot hold", test_convert_exact},
     {"conversions: progress and an early end", test_convert_watched},
     {"conversions: refused", test_convert_refused},
     CU_TEST_INFO_NULL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is shown of tensors that are changed and not on the disk. */
+/* How tensors are shown that are changed but not yet written. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static void end(struct room *x)
     drop_place(&x->p);
 }
 
-/* The byte of b/raw at `off` that a program reads which opens it now. */
+/* The byte at `off` of b/raw, read by a program that opens it now. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -104,8 +104,7 @@ static void write_one(void *arg)
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* What is accepted is shown without a call of the disk, however scattered it is: nobody waits for another one's
- * look. */
+/* Accepted edits are shown without a call to the disk, however scattered they are: no lookup waits for another. */
 static void test_no_copy(void)
 {
     struct room x;
@@ -133,9 +132,9 @@ static void make(struct room *x, const char *name, bool whole)
     CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "raw", O_CREAT, "1234", 4), 0);
 }
 
-/* ---- removed, and not written yet ---- */
+/* ---- removed, but not written yet ---- */
 
-/* Whether a view of the whole has a text in it. */
+/* Whether a view of the model contains a text. */
 static bool has(struct room *x, const char *view, const char *text)
 {
     const struct tree_image m = {.t = x->t};
@@ -153,8 +152,10 @@ static void check_whole(struct room *x, const char *name, bool there)
     CU_ASSERT_EQUAL(has(x, "tensors.json", json), there);
 }
 
-/* A tensor that was removed is at once in no view of the whole; nor is one that is new. If none would be left, all
- * are there, and have what they had. */
+/*
+ * A removed tensor immediately disappears from every view of the model, and a new one is not yet in
+ * them. If none would be left, all are shown, unchanged.
+ */
 static void test_removed_at_once(void)
 {
     struct room x;
@@ -190,7 +191,7 @@ static void test_removed_at_once(void)
     end(&x);
 }
 
-/* ---- the model is cut by another program ---- */
+/* ---- the model is truncated by another program ---- */
 
 static void cut_model(struct room *x, uint64_t tensor_bytes)
 {
@@ -198,7 +199,7 @@ static void cut_model(struct room *x, uint64_t tensor_bytes)
     CU_ASSERT_EQUAL(truncate(x->p.model, (off_t)(g->tensor[0].off + tensor_bytes)), 0);
 }
 
-/* What was accepted cannot be written: the model was changed. */
+/* The accepted edit cannot be written: the model was changed. */
 static void end_cut(struct room *x)
 {
     CU_ASSERT_EQUAL(tree_finish(x->t), -ESTALE);
@@ -207,7 +208,7 @@ static void end_cut(struct room *x)
     drop_place(&x->p);
 }
 
-/* The byte of a view of b at `off`, or -errno of a program that opens it now. */
+/* The byte at `off` of a view of b for a program that opens it now, or -errno. */
 static int byte_or_error(struct room *x, const char *view, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -218,7 +219,7 @@ static int byte_or_error(struct room *x, const char *view, size_t off)
     return r < 0 ? (int)r : ret;
 }
 
-/* While it is shown: what is behind the end is lost also in the page that the file ends in. */
+/* While it is shown: what is beyond the end is lost, even in the page in which the file ends. */
 static void test_cut_while_shown(void)
 {
     enum { CUT = 5000 };
@@ -240,7 +241,7 @@ static void test_cut_while_shown(void)
     end_cut(&x);
 }
 
-/* Bytes that are a draft's alone are all there. */
+/* Bytes that are only in a draft are all available. */
 static void test_cut_below_draft(void)
 {
     static char bytes[BYTES];
@@ -255,7 +256,7 @@ static void test_cut_below_draft(void)
     end_cut(&x);
 }
 
-/* All tensors are written before a program looks. */
+/* All tensors are written before any program looks. */
 static void test_many(void)
 {
     enum { MANY = 40, LEN = 5000 };
@@ -282,7 +283,7 @@ static void test_many(void)
 
 /* ---- lists that grow with what is edited ---- */
 
-/* A tensor whose content is the same keeps its node when the batch is planned anew. */
+/* A tensor whose content is the same keeps its node when the batch is planned again. */
 static void test_planned_again(void)
 {
     struct room x;
@@ -310,8 +311,10 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
     return viewfile_close(&v);
 }
 
-/* From each call on the disk fails, until the edit has failed. What the journal has then is shown; the next edit
- * finishes it. */
+/*
+ * From each call on the disk fails, until the edit has failed. The content of the journal is then
+ * shown; the next edit finishes it.
+ */
 static void test_unfinished(void)
 {
     unsigned lost = 0, unfinished = 0;
@@ -345,7 +348,7 @@ static void test_unfinished(void)
     CU_ASSERT_TRUE(unfinished > 2);
 }
 
-/* A new tensor cannot be written: who has another one open goes on with that. */
+/* A new tensor cannot be written: a program with another one open can go on with that. */
 static void test_lost_beside(void)
 {
     unsigned lost = 0;
@@ -377,7 +380,10 @@ static void test_lost_beside(void)
     CU_ASSERT_TRUE(lost > 5);
 }
 
-/* What was written is refused, and a call still uses the draft: the next program begins another at the same node. */
+/*
+ * What was written is refused while a call still uses the draft: the next program begins another
+ * draft at the same node.
+ */
 static void test_open_after_refusal(void)
 {
     struct room x;
@@ -404,8 +410,10 @@ static void test_open_after_refusal(void)
     end(&x);
 }
 
-/* What is a tensor, or removed, is in no list that is walked; what is judged, and not whole, not in that of
- * those to be judged. */
+/*
+ * Existing and removed tensors are in no list that is walked; new ones that are judged but
+ * incomplete are not in the list of those to be judged.
+ */
 static void test_makings_end(void)
 {
     struct room x;
@@ -442,7 +450,7 @@ static void test_makings_end(void)
     end(&x);
 }
 
-/* At the end also what a handle may write still is judged. */
+/* At the end a draft that a handle could still write is judged, too. */
 static void test_makings_at_the_end(void)
 {
     struct room x;
@@ -460,17 +468,17 @@ static void test_makings_at_the_end(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what is accepted is shown without the disk", test_no_copy},
-    {"what was removed is at once in no view of the whole", test_removed_at_once},
-    {"the model is cut while an edit is shown", test_cut_while_shown},
-    {"the model is cut below a draft", test_cut_below_draft},
+    {"accepted edits are shown without the disk", test_no_copy},
+    {"a removed tensor immediately disappears from every view of the model", test_removed_at_once},
+    {"the model is truncated while an edit is shown", test_cut_while_shown},
+    {"the model is truncated below a draft", test_cut_below_draft},
     {"many tensors are shown at once", test_many},
     {"planned again: the same content, the same node", test_planned_again},
-    {"what is in the journal and not in the model", test_unfinished},
+    {"what is in the journal but not in the model", test_unfinished},
     {"a new tensor is lost beside one that is open", test_lost_beside},
     {"a view is opened while what was refused is in use", test_open_after_refusal},
-    {"tensors in the making end", test_makings_end},
-    {"tensors in the making at the end of the mount", test_makings_at_the_end},
+    {"the end of new tensors that are incomplete", test_makings_end},
+    {"incomplete new tensors at the end of the mount", test_makings_at_the_end},
     CU_TEST_INFO_NULL,
 };
 

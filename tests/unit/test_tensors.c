@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of tensors (edit/tensors.h): each operation, what is refused, and random ones, undone and
- * committed by each strategy, against a plain list of tensors in memory.
+ * Edits of tensors (edit/tensors.h): each operation, what is refused, and random operations, undone
+ * and committed by each strategy, compared with a plain list of tensors in memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -179,7 +179,7 @@ static void test_split(void)
     free(image);
 }
 
-/* A tensor that comes back under its name gets its place, and is another one. */
+/* A tensor that comes back under its old name gets its old place, but is a different tensor. */
 static void test_again(void)
 {
     struct fixture x;
@@ -220,7 +220,7 @@ static void test_again(void)
 static CU_TestInfo tests[] = {
     {"what is refused changes nothing", test_refused},
     {"files of a split model keep their number of tensors", test_split},
-    {"a tensor that comes back has its place", test_again},
+    {"a tensor that comes back gets its place", test_again},
     {"random operations, undone and committed", test_random},
     CU_TEST_INFO_NULL,
 };

@@ -31,7 +31,7 @@ static int replace_raw(struct tree *t)
     return viewfile_put(t, "b", "raw", bytes, sizeof(bytes));
 }
 
-/* A part of it, by a handle that does not truncate. */
+/* Part of it, by a handle that does not truncate. */
 static int change_raw(struct tree *t)
 {
     struct viewfile v;
@@ -45,7 +45,7 @@ static int change_raw(struct tree *t)
 
 static int replace_values(struct tree *t)
 {
-    static uint8_t values[2048 * 4]; /* little-endian, as f32 is */
+    static uint8_t values[2048 * 4]; /* little-endian, like f32 */
     for (size_t i = 0; i < sizeof(values) / 4; i++) {
         float value = (float)i;
         uint32_t bits;
@@ -76,7 +76,7 @@ static int convert(struct tree *t)
     return viewfile_put(t, "c", "type", "Q8_0\n", 5);
 }
 
-/* What cp -r does. */
+/* As `cp -r`. */
 static int add(struct tree *t)
 {
     int r = do_mkdir_tensor(t, "new");
@@ -89,7 +89,7 @@ static int add(struct tree *t)
     return r < 0 ? r : do_sync(t);
 }
 
-/* What rsync does. */
+/* As rsync. */
 static int by_helper(struct tree *t)
 {
     memset(bytes, 9, sizeof(bytes));
@@ -97,7 +97,7 @@ static int by_helper(struct tree *t)
     return r < 0 ? r : viewfile_rename(t, "b", ".raw.x1y2z3", "raw");
 }
 
-/* What tar and install do. */
+/* As tar and install. */
 static int unlinked_first(struct tree *t)
 {
     int r = viewfile_unlink(t, "b", "raw");
@@ -118,7 +118,7 @@ static int released(struct tree *t)
     return r < 0 ? r : synced;
 }
 
-/* An edit of another tensor, whatever has failed. */
+/* An edit of another tensor, after any failure. */
 static int next(struct tree *t)
 {
     float values[5] = {1, 2, 3, 4, 5};

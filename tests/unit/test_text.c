@@ -30,7 +30,7 @@ static void put_array(struct buf *b, const struct gguf_format *fmt, uint32_t ele
     buf_uint(b, count, fmt->len_width, fmt->big);
 }
 
-/* What `write` makes of the value in `payload`, NUL-terminated, to be freed; measure mode agrees. */
+/* The output of `write` for the value in `payload`, NUL-terminated, to be freed; its measured size agrees. */
 static char *written(writer write, const struct gguf_format *fmt, uint32_t type,
                      const struct buf *payload)
 {
@@ -109,7 +109,7 @@ static void test_strings(void)
               "h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80\n",
               "\"h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80\"");
     string_is("\xff", 1, "\xff\n", "\"\\udcff\"");
-    string_is("a\xe4\xb8", 3, "a\xe4\xb8\n", "\"a\\udce4\\udcb8\"");             /* cut short */
+    string_is("a\xe4\xb8", 3, "a\xe4\xb8\n", "\"a\\udce4\\udcb8\"");             /* truncated */
     string_is("\xed\xa0\x80", 3, "\xed\xa0\x80\n", "\"\\udced\\udca0\\udc80\""); /* a surrogate */
     string_is("\xc0\x80z", 3, "\xc0\x80z\n", "\"\\udcc0\\udc80z\"");             /* overlong */
 }
@@ -121,7 +121,7 @@ static void test_nul_byte(void)
     expect(json_value, &v3, GGUF_STRING, &b, "\"a\\u0000b\"");
 }
 
-/* At each place of words of eight: the scan of eight bytes at once finds it. */
+/* At each position in words of eight: the scan of eight bytes at a time finds it. */
 static void test_escape_anywhere(void)
 {
     static const struct {

@@ -39,7 +39,7 @@ static void test_scalars(void)
     infers("true\n", GGUF_BOOL, NONE);
     infers("false", GGUF_BOOL, NONE);
     infers(" 5 \r\n", GGUF_U32, NONE);
-    infers("-0", GGUF_F32, NONE); /* no integer type holds it */
+    infers("-0", GGUF_F32, NONE); /* no integer type can hold it */
     infers("0", GGUF_U32, NONE);
     infers("4294967295\n", GGUF_U32, NONE);
     infers("-1\n", GGUF_I32, NONE);
@@ -100,7 +100,7 @@ static void test_arrays(void)
     infers("[-0, -1e39]\n", GGUF_ARRAY, GGUF_F64);
 }
 
-/* What is inferred can be parsed as that. */
+/* The text can be parsed as the inferred type. */
 static void parses(const char *text)
 {
     static const struct gguf_format fmt = {.version = 3, .len_width = 8};
@@ -122,7 +122,7 @@ static void test_arrays_of_arrays(void)
     parses("[\n  [1],\r\n\n  []\n]\n\n");
     parses("\n[[1]]\n");
     parses(" \r\n\n\t[[-0]]\n");
-    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets in an array: as deep as can be */
+    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets in an array: the deepest allowed */
     parses("[[], [[]]]\n");
     parses("[[1e39], [1.5, -0], [true]]\n");
 }

@@ -18,7 +18,7 @@ static const struct gguf_format *const formats[] = {&v3, &v2_big};
 enum { FORMATS = 2 };
 
 /*
- * A payload from its parts: 1, 2, 4 number of so many bytes (unsigned), 8 (uint64_t), s string
+ * A payload from its parts: 1, 2, 4 a number of that many bytes (unsigned), 8 (uint64_t), s string
  * (const char *), a array head (element type, count: unsigned).
  */
 static void vput(struct buf *b, const struct gguf_format *fmt, const char *parts, va_list ap)
@@ -77,7 +77,7 @@ static void gives(uint32_t type, uint32_t elem, const char *text, const char *pa
     }
 }
 
-/* With the line of the error; what was in the buf before stays. */
+/* The line of the error is checked, too; what was in the buffer before stays. */
 static void refuses(uint32_t type, uint32_t elem, const char *text, int code, const char *line)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -159,7 +159,7 @@ static void test_strings(void)
     gives(GGUF_STRING, 0, "\xe4\xb8\xad\xf0\x9f\x98\x80\n", "s", "\xe4\xb8\xad\xf0\x9f\x98\x80");
 }
 
-/* 1 GiB and two bytes, none of which is there: refused before it is looked at. */
+/* 1 GiB and two bytes, none of which exist: refused before they are read. */
 static void test_too_big(void)
 {
     size_t n = ((size_t)1 << 30) + 2;
@@ -255,7 +255,7 @@ static void test_nested(void)
     gives(GGUF_ARRAY, GGUF_ARRAY, "[1, 0.5]\n[\"x\"]\r\n[true]\n[]\n\n", "aa44asa1a", GGUF_ARRAY,
           4u, GGUF_F32, 2u, 0x3f800000u, 0x3f000000u, GGUF_STRING, 1u, "x", GGUF_BOOL, 1u, 1u,
           GGUF_U32, 0u);
-    /* A lone line is one element, whose elements are arrays. */
+    /* A single line is one element, whose elements are arrays. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "[[1], []]\n", "aaa4a", GGUF_ARRAY, 1u, GGUF_ARRAY, 2u, GGUF_U32,
           1u, 1u, GGUF_U32, 0u);
     /* Also over several lines, and after blank ones. */
@@ -333,7 +333,7 @@ static void test_unchanged(void)
     changes(GGUF_STRING, 0, two_lines, "a\n\n", two_lines);
 }
 
-/* The old string's text but for its newlines is another text: a new string that is not UTF-8. */
+/* The old string's text without its newlines is a different text: a new string that is not UTF-8. */
 static void test_changed_bytes(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;
@@ -344,7 +344,7 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
-/* A NaN keeps its bits, beside a value that is one too: neither the largest finite ones nor infinity are. */
+/* A NaN keeps its bits if the old value is a NaN: next to the largest finite values, and infinity. */
 static void test_nans(void)
 {
     static const struct {
@@ -415,7 +415,7 @@ static void nested(struct buf *b, const struct gguf_format *fmt)
         (uint64_t)0xfff8000000000007, GGUF_ARRAY, 1u, GGUF_BOOL, 1u, 5u, GGUF_I16, 0u);
 }
 
-/* As above, but: one more u8; a whole number stays f64; the true keeps its byte; and i16s. */
+/* As above, except: one more u8; a whole number stays f64; the true keeps its byte; and i16s. */
 static void nested_edited(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa111a88aa11a22a2", GGUF_ARRAY, 5u, GGUF_U8, 3u, 1u, 2u, 3u, GGUF_F64, 2u,
@@ -423,7 +423,7 @@ static void nested_edited(struct buf *b, const struct gguf_format *fmt)
         5u, 0u, GGUF_I16, 2u, 0xffffu, 9u, GGUF_I16, 1u, 4u);
 }
 
-/* What does not fit the old inner type gets one by its values. */
+/* What does not fit the old inner type gets one from its values. */
 static void nested_other(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa44as", GGUF_ARRAY, 2u, GGUF_U32, 2u, 1u, 256u, GGUF_STRING, 1u, "x");
@@ -438,7 +438,7 @@ static void test_nested_unchanged(void)
     changes(GGUF_ARRAY, GGUF_ARRAY, nested, "[1, 256]\n[\"x\"]\n", nested_other);
 }
 
-/* An old value of another type says nothing about the text. */
+/* An old value of another type does not affect the text. */
 static void test_retype(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;
@@ -458,15 +458,15 @@ static CU_TestInfo tests[] = {
     {"strings lose one newline", test_strings},
     {"over 1 GiB is refused", test_too_big},
     {"arrays by line and as JSON", test_array_forms},
-    {"errors in arrays tell the line", test_array_errors},
+    {"errors in arrays name the line", test_array_errors},
     {"escapes in JSON strings", test_escapes},
     {"arrays of arrays", test_nested},
     {"errors in arrays of arrays", test_nested_errors},
     {"the text that is shown changes no byte", test_unchanged},
-    {"numbers that are not one", test_nans},
+    {"texts that are not numbers", test_nans},
     {"a changed string must be UTF-8", test_changed_bytes},
-    {"elements that stay keep their bytes", test_array_unchanged},
-    {"inner arrays that stay keep their bytes and types", test_nested_unchanged},
+    {"unchanged elements keep their bytes", test_array_unchanged},
+    {"unchanged inner arrays keep their bytes and types", test_nested_unchanged},
     {"an old value of another type is ignored", test_retype},
     CU_TEST_INFO_NULL,
 };

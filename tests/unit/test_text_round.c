@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/text_parse over random values and texts, and over beginnings of texts. */
+/* tree/text_parse over random values and texts, and over prefixes of texts. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static void random_string(struct buf *b, const struct gguf_format *fmt)
     buf_add(b, s.data, s.len);
 }
 
-/* An inner array of f64 was made: read anew, without the old value, it is of f32. */
+/* An inner array of f64 was made: parsed again without the old value it is of f32. */
 static bool inner_f64;
 
 static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t type, int depth);
@@ -72,14 +72,14 @@ static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t 
 {
     if (type == GGUF_STRING)
         random_string(b, fmt);
-    else if (type == GGUF_ARRAY) /* at the bottom no further arrays */
+    else if (type == GGUF_ARRAY) /* no further arrays at the bottom */
         random_array(b, fmt, depth < 3 ? (uint32_t)rnd(GGUF_VALUE_TYPES) : (uint32_t)GGUF_I16,
                      depth + 1);
     else
         random_number(b, fmt, type);
 }
 
-/* A text that is accepted has no hopeless beginning. */
+/* An accepted text has no prefix that is refused early. */
 static void hopeful(const struct gguf_value *v, const struct buf *text)
 {
     for (size_t n = 0; n <= text->len; n++)
@@ -87,7 +87,7 @@ static void hopeful(const struct gguf_value *v, const struct buf *text)
             CU_FAIL("the beginning of a good text is refused");
 }
 
-/* Text over the value itself: the same bytes. Text alone: a value with the same text. */
+/* The text over the value itself: the same bytes. The text alone: a value with the same text. */
 static void round_trip(const struct gguf_value *v, const struct buf *payload)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -130,7 +130,7 @@ static void mutate(struct buf *text)
         text->data[rnd(text->len)] = (uint8_t)bytes[rnd(sizeof(bytes) - 1)];
 }
 
-/* Damaged texts: refused with a line, or a value whose text is stable. */
+/* Damaged texts are refused with a line, or give a value whose text is stable. */
 static void test_random_damage(void)
 {
     state = 0x13198a2e03707344;
@@ -183,7 +183,7 @@ static void test_prefix(void)
     hopeless(GGUF_BOOL, 0, "tru\n", -EINVAL);
     hopeless(GGUF_BOOL, 0, "truex", -EINVAL);
     hopeless(GGUF_ARRAY, GGUF_I32, "abc", -EINVAL);
-    hopeless(GGUF_ARRAY, GGUF_I32, "1\r\nx", 0); /* only the first line is looked at */
+    hopeless(GGUF_ARRAY, GGUF_I32, "1\r\nx", 0); /* only the first line is examined */
     hopeless(GGUF_ARRAY, GGUF_U8, "300\n1\n", -ERANGE);
     hopeless(GGUF_ARRAY, GGUF_STRING, "abc", -EINVAL);
     hopeless(GGUF_ARRAY, GGUF_ARRAY, "1", -EINVAL);
@@ -209,8 +209,10 @@ static void test_prefix_hope(void)
     hopeless(GGUF_ARRAY, GGUF_STRING, "[\"", 0);
 }
 
-/* Beginnings are looked at with each write: of a long one only the first 4096 bytes, here blanks, are
- * read. The others are not there. */
+/*
+ * The prefix is checked at each write: of a long text only the first 4096 bytes, here blanks, are
+ * read. The others do not exist.
+ */
 static void test_long_beginning(void)
 {
     const struct {
@@ -228,11 +230,11 @@ static void test_long_beginning(void)
     memset(text, ' ', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         CU_ASSERT_EQUAL(text_prefix_check(rows[i].type, rows[i].elem, text, n), 0);
-    /* A first line that does not end. */
+    /* A first line without an end. */
     memset(text, '1', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         (void)text_prefix_check(rows[i].type, rows[i].elem, text, n);
-    /* What is wrong early is found. */
+    /* An early error is found. */
     text[4000] = 'x';
     memset(text, ' ', 4000);
     CU_ASSERT_EQUAL(text_prefix_check(GGUF_ARRAY, GGUF_STRING, text, n), -EINVAL);
@@ -243,9 +245,9 @@ static void test_long_beginning(void)
 static CU_TestInfo tests[] = {
     {"random values survive a round trip", test_random_round_trip},
     {"random damage is refused or stable", test_random_damage},
-    {"hopeless beginnings are refused", test_prefix},
-    {"hopeful beginnings are not", test_prefix_hope},
-    {"a long beginning is not read whole", test_long_beginning},
+    {"hopeless prefixes are refused", test_prefix},
+    {"other prefixes are not refused", test_prefix_hope},
+    {"a long prefix is not read whole", test_long_beginning},
     CU_TEST_INFO_NULL,
 };
 

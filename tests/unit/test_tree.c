@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree: folders, names, attributes and extended attributes, without a mount. */
+/* tree: directories, names, attributes and extended attributes, without a mount. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
-/* A name of 300 bytes; its file name ends in the hash that test_name.c holds for 300 'a'. */
+/* A name of 300 bytes; its file name ends in the hash that test_name.c has for 300 'a'. */
 static void long_name(char name[301])
 {
     memset(name, 'a', 300);
@@ -104,7 +104,7 @@ static void test_hidden(void)
     image_close(&m);
 }
 
-/* Each byte of the model once; the other files open by name. */
+/* Each byte of the model once; other files can be opened by name. */
 static void test_raw_views(void)
 {
     struct build b;
@@ -118,7 +118,7 @@ static void test_raw_views(void)
     image_close(&m);
 }
 
-/* Of types with fields for which no big-endian form was agreed, values are not shown. */
+/* Values are not shown for types whose fields have no agreed big-endian form. */
 static void test_big_endian_lists(void)
 {
     struct build b;
@@ -130,7 +130,7 @@ static void test_big_endian_lists(void)
     image_close(&m);
 }
 
-/* Cookies: a listing goes on from any entry, and "." and ".." come first. */
+/* Cookies: a listing continues from any entry, and "." and ".." come first. */
 static void test_cookies(void)
 {
     struct tree_image m = model();
@@ -206,7 +206,7 @@ static bool same(const struct tree_entry *a, const struct tree_entry *b)
            x->st_uid == y->st_uid && x->st_gid == y->st_gid;
 }
 
-/* Every entry: found by name, the same attributes by each way, its own inode number. */
+/* Each entry is found by name, has the same attributes by each way, and its own inode number. */
 static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
 {
     char name[TREE_NAME_MAX + 1];
@@ -287,7 +287,7 @@ static void test_owner_options(void)
     image_close(&m);
 }
 
-/* ---- what is not there ---- */
+/* ---- what does not exist ---- */
 
 static int lookup(const struct tree_image *m, const char *dir, const char *name)
 {
@@ -331,7 +331,7 @@ static void test_missing(void)
     image_close(&m);
 }
 
-/* Node numbers that were never given out. */
+/* Node numbers that were never issued. */
 static void test_bad_nodes(void)
 {
     const uint64_t nodes[] = {0,
@@ -360,7 +360,7 @@ static void test_bad_nodes(void)
                              ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], NULL, &e), -ENOENT);
-    /* A generation that is no more: the kernel is to look the name up again. */
+    /* A generation that is gone: the kernel must look the name up again. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/w"), O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(tree_open_file(m.t, INO_ROOT, O_RDONLY, &f), -EISDIR);
@@ -462,19 +462,19 @@ static void test_warnings_and_statfs(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"folders list in file order", test_listings},
+    {"directories list in file order", test_listings},
     {"hidden views open by name, views=all lists them", test_hidden},
     {"views=raw lists each byte once", test_raw_views},
     {"types without a big-endian form have no values", test_big_endian_lists},
-    {"a listing goes on from any entry", test_cookies},
+    {"a listing continues from any entry", test_cookies},
     {"an empty model", test_empty},
     {"sizes are exact, inode numbers unique", test_walk},
     {"modes, owner and time derive from the model", test_modes},
     {"uid, gid and umask override", test_owner_options},
-    {"what is not there is not found", test_missing},
-    {"node numbers that were never given out", test_bad_nodes},
+    {"missing names are not found", test_missing},
+    {"node numbers that were never issued", test_bad_nodes},
     {"extended attributes", test_xattrs},
-    {"what is no model is not opened", test_refused},
+    {"what is not a model is not opened", test_refused},
     {"warnings and statfs", test_warnings_and_statfs},
     CU_TEST_INFO_NULL,
 };

@@ -20,7 +20,7 @@ static int same_length(struct tree *t)
     return do_write(t, "general.name", "NAME\n", 5);
 }
 
-/* What a call leaves for later is waited for. */
+/* Waits for what a call leaves for later. */
 static int then_sync(struct tree *t, int r)
 {
     return r < 0 ? r : do_sync(t);
@@ -66,7 +66,7 @@ static int align(struct tree *t)
     return do_write(t, "general.alignment", "64", 2);
 }
 
-/* Written by another name and renamed over the key, as editors do. */
+/* Written under another name and renamed over the key, as editors do. */
 static int by_helper(struct tree *t)
 {
     int r = do_write(t, "general.name.tmp", "by a helper", 11);

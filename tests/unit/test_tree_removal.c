@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Removals: one that cannot be planned while other edits are written (those are, the key is back,
- * and what waits fails), and one of a file that is still open.
+ * Removals: one that cannot be planned while other edits are written (those succeed, the key comes
+ * back, and the waiting request fails), and one of a file that is still open.
  */
 #include "cu_main.h"
 
@@ -96,7 +96,7 @@ static struct outcome fail_at(unsigned n)
     CU_ASSERT_TRUE(removed || r == -ENOMEM);
     CU_ASSERT_TRUE(r == -ENOMEM || file_has(&p, "changed"));
     CU_ASSERT_EQUAL(is_shown(t, "metadata/my.number"), !removed);
-    CU_ASSERT_EQUAL(do_sync(t), 0); /* told once; nothing is left to be written */
+    CU_ASSERT_EQUAL(do_sync(t), 0); /* reported once; nothing is left to be written */
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
@@ -115,8 +115,8 @@ static void test_told(void)
 }
 
 /*
- * The kernel may tell that it has forgotten a file before it tells of the last release: they are
- * two queues. Seen by the address sanitizer, if the file is freed too early.
+ * The kernel may forget a file before it sends the last release: they are two queues. The address
+ * sanitizer notices if the file is freed too early.
  */
 static void test_forgotten(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an edit needs of the file system, tried when a model is opened: what is missing is named,
- * nothing is left behind, and nothing is made where that can be known without.
+ * What an edit needs from the file system, probed when a model is opened: whatever is missing is
+ * named, nothing is left behind, and nothing is created if that can be known without it.
  */
 #include "cu_main.h"
 
@@ -14,14 +14,14 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* A store and what the tries find, in their order; the first that fails ends them. */
+/* A store and the results of the probes, in order; the first failure ends them. */
 struct weak_store {
     const char *name;
     int no_tmpfile, no_create, no_list, no_read, no_rename, no_replace;
     bool sticky;
-    int result;       /* of what may pass: 0 */
-    const char *says; /* a part of the reason */
-    unsigned created; /* files that were made */
+    int result;       /* of all that may pass: 0 */
+    const char *says; /* part of the reason */
+    unsigned created; /* files that were created */
 };
 
 static const struct weak_store stores[] = {
@@ -90,7 +90,7 @@ static void test_stores(void)
     }
 }
 
-/* With every call failing in turn: no file stays, but where no file can be removed at all. */
+/* With every call failing in turn, no file stays, unless files cannot be removed at all. */
 static bool fail_at(unsigned n, int error, int no_tmpfile)
 {
     struct fixture x;
@@ -118,7 +118,7 @@ static void test_faults(void)
     }
 }
 
-/* An edit that is given up on a store where names stay: nothing stays. */
+/* An edit that is given up on a store where names stay: nothing is left. */
 static void test_sticky_edit(void)
 {
     struct fixture x;
@@ -139,7 +139,7 @@ static void test_sticky_edit(void)
     teardown(&x);
 }
 
-/* Where a rename over the model fails and the model is gone, its new content stays. */
+/* If a rename over the model fails and the model is gone, its new content stays. */
 static void test_gone(void)
 {
     struct fixture x;
@@ -160,7 +160,7 @@ static void test_gone(void)
     teardown(&x);
 }
 
-/* Where the numbers of files change between two looks, opening still ends. */
+/* If inode numbers change between two checks, opening still ends. */
 static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     (void)s;
@@ -189,7 +189,7 @@ static CU_TestInfo tests[] = {
     {"every call fails in turn", test_faults},
     {"an edit that is given up leaves nothing", test_sticky_edit},
     {"a model that a failed rename removed", test_gone},
-    {"numbers of files that change", test_numbers},
+    {"inode numbers that change", test_numbers},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/type_name: the types of inner arrays in names, and texts that are parsed by such names. */
+/* text/type_name: the types of inner arrays in names, and texts parsed by such names. */
 #include "alloc.h"
 #include "cu_main.h"
 
@@ -32,7 +32,7 @@ static bool name_is(const struct gguf_value *v, const char *name)
     return same;
 }
 
-/* A text of a type has that type, by the name that it is given back. */
+/* A text of a type has that type, under the name returned for it. */
 static const struct {
     const char *type, *text, *name;
 } rows[] = {
@@ -113,7 +113,7 @@ static void test_no_names(void)
     }
 }
 
-/* Values that do not fit the given inner type are refused; without one a type is found for them. */
+/* Values that do not fit the given inner type are refused; without one, a type is inferred for them. */
 static void test_refused(void)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -127,7 +127,7 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(parse(&v3, "array[array]", "[256]\n", NULL, &payload, &e), 0);
 }
 
-/* A given type is taken although the old value has another; the same one keeps its bytes. */
+/* A given type applies even if the old value has another; the same type keeps its bytes. */
 static void test_old(void)
 {
     CLEANUP(buf_free) struct buf old = BUF_INIT, other = BUF_INIT, kept = BUF_INIT;
@@ -144,7 +144,7 @@ static void test_old(void)
     CU_ASSERT_TRUE(name_is(&now, "array[array[u16]]"));
 }
 
-/* A name that would be too long leaves the inner types out. */
+/* A name that would be too long omits the inner types. */
 static void test_long(void)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT;
@@ -183,7 +183,7 @@ static void test_long_and_equal(void)
     CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
 }
 
-/* The same memory for few inner arrays and for many. */
+/* The same memory for few inner arrays as for many. */
 static void check_memory(const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;
@@ -205,7 +205,7 @@ static void test_memory(void)
     check_memory("[[[1]],[]]\n");
 }
 
-/* A list is read once: what it says is known when its text is gone. */
+/* A list is read once: its content is known when its text is gone. */
 static void test_nodes(void)
 {
     char list[] = "array[array[array[i8]*2,array[u64]]],array[bool]*2,array[array]";

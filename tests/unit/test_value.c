@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/value: values as they stand in the bytes, in every version and byte order. */
+/* gguf/value: stored values, in every version and byte order. */
 #include "cu_main.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static void test_table(void)
     }
 }
 
-/* The value of `bits` stored at an odd address, as files have them. */
+/* The value of `bits` stored at an odd address, as in files. */
 static struct gguf_value number(uint8_t *room, const struct gguf_format *fmt, uint32_t type,
                                 uint64_t bits)
 {
@@ -159,7 +159,7 @@ static void test_walk_fixed(void)
     }
 }
 
-/* [["x", ""], [], [7]] and a byte behind it */
+/* [["x", ""], [], [7]] followed by a byte */
 static void put_nested(struct buf *b, const struct gguf_format *fmt)
 {
     put_array(b, fmt, GGUF_ARRAY, 3);
@@ -211,7 +211,7 @@ static void test_type_names(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"the table of value types is the specification's", test_table},
+    {"the table of value types agrees with the specification", test_table},
     {"integers at their limits, in every format", test_integers},
     {"floats are exact", test_floats},
     {"strings, also with a counted NUL", test_strings},

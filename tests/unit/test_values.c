@@ -13,11 +13,11 @@
 #include "parsed.h"
 #include "quant/types.h"
 
-/* One block in the middle is spoilt: `n` bytes at `at`. */
+/* One block in the middle is corrupted: `n` bytes at `at`. */
 static const struct spoil {
     uint32_t id;
     uint8_t at, n, bytes[8];
-    bool nan, inf, scale; /* what is found; NaN or infinite: at least one value is */
+    bool nan, inf, scale; /* what is found; nan, inf: in at least one value */
 } spoils[] = {
     {F32_ID, 0, 4, {0, 0, 0x80, 0x7f}, false, true, false},
     {F32_ID, 0, 4, {1, 0, 0x80, 0xff}, true, false, false},
@@ -27,7 +27,7 @@ static const struct spoil {
     {BF16_ID, 0, 2, {0xc0, 0x7f}, true, false, false},
     {F64_ID, 0, 8, {0, 0, 0, 0, 0, 0, 0xf0, 0x7f}, false, true, false},
     {F64_ID, 0, 8, {1, 0, 0, 0, 0, 0, 0xf0, 0x7f}, true, false, false},
-    {F64_ID, 0, 8, {0, 0, 0, 0, 0, 0, 0xe0, 0x7f}, false, false, false}, /* no float32 */
+    {F64_ID, 0, 8, {0, 0, 0, 0, 0, 0, 0xe0, 0x7f}, false, false, false}, /* not a float32 */
     {I32_ID, 0, 4, {0, 0, 0x80, 0x7f}, false, false, false},
     {Q4_0_ID, 0, 2, {0, 0x7e}, true, false, true},
     {Q4_1_ID, 2, 2, {0, 0x7e}, true, false, true},
@@ -35,7 +35,7 @@ static const struct spoil {
     {Q5_1_ID, 2, 2, {0, 0x7e}, true, false, true},
     {Q8_0_ID, 0, 2, {0, 0x7e}, true, false, true},
     {Q8_1_ID, 0, 2, {0, 0x7e}, true, false, true},
-    {Q8_1_ID, 2, 2, {0, 0x7c}, false, false, true}, /* the sum shows in no value */
+    {Q8_1_ID, 2, 2, {0, 0x7c}, false, false, true}, /* the sum affects no value */
     {Q2_K_ID, 80, 2, {0, 0x7e}, true, false, true},
     {Q2_K_ID, 82, 2, {0, 0x7e}, true, false, true},
     {Q3_K_ID, 108, 2, {0, 0x7e}, true, false, true},
@@ -63,7 +63,7 @@ static const struct spoil {
 
 enum { BLOCKS = 301, SPOILT = 217 };
 
-/* What is found in the first tensor; the second, if there is one, has nothing. */
+/* The findings in the first tensor; the second, if there is one, has none. */
 static struct scan_result scan_one(struct parsed *p)
 {
     struct map m;
@@ -114,7 +114,7 @@ static void test_spoilt(void)
     }
 }
 
-/* No type with scales is left out of the table above. */
+/* The table above has every type with scales. */
 static void test_types(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
@@ -140,7 +140,7 @@ static void test_big(void)
     free(bytes);
 }
 
-/* More than one piece, each found in its own; the first of all is told. */
+/* More than one piece, each with a finding; the very first is reported. */
 static void test_pieces(void)
 {
     enum { N = 3000000 };
@@ -159,7 +159,7 @@ static void test_pieces(void)
     free(bytes);
 }
 
-/* A file that is cut while it is scanned. */
+/* A file that is truncated while it is scanned. */
 static void test_cut_later(void)
 {
     struct map m;

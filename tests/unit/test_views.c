@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensors' views: what a close has reported as failed is not accepted later, what texts show
- * to programs that write them, and interrupted writes.
+ * Drafts of tensor views: what a close has reported as failed is not accepted later, what texts
+ * show to programs that write them, and interrupted writes.
  */
 #include "cu_main.h"
 
@@ -67,14 +67,14 @@ static void disarm(struct room *x)
     arm(x, FAULT_NONE, 0, 0);
 }
 
-/* What a program reads that opens the view now. */
+/* The content for a program that opens the view now. */
 static char *text_of(struct room *x, const char *path, size_t *n)
 {
     const struct tree_image m = {.t = x->t};
     return image_text(&m, path, n);
 }
 
-/* The byte of b/raw at `off`; byte i is what the model was built with, or `put`. */
+/* The byte at `off` of b/raw; byte i is the model's original one, or `put`. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     size_t n;
@@ -95,7 +95,7 @@ static void text_is(struct room *x, const char *path, const char *want)
     free(text);
 }
 
-/* Bytes of a view of q. */
+/* The size of a view of q. */
 static uint64_t size_of(struct room *x, const char *view)
 {
     struct viewfile v;
@@ -105,7 +105,7 @@ static uint64_t size_of(struct room *x, const char *view)
     return size;
 }
 
-/* user.gguf.error of a tensor's folder. */
+/* user.gguf.error of a tensor's directory. */
 static bool has_error(struct room *x, const char *path)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -115,7 +115,7 @@ static bool has_error(struct room *x, const char *path)
 
 /* ---- a judgement that fails ---- */
 
-/* A byte of b, by its value: that is encoded, for which the judge calls the disk. */
+/* Change a byte of b through its value: it is encoded, for which the judge makes system calls. */
 static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
 {
     const float value = (float)(int8_t)byte;
@@ -126,7 +126,7 @@ static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 4 * at, bytes, 4), 0);
 }
 
-/* The same as an open file of b/f32 shows it. */
+/* The same byte in an open file of b/f32. */
 static uint8_t value_at(struct viewfile *v, uint64_t at)
 {
     uint8_t bytes[4];
@@ -137,8 +137,10 @@ static uint8_t value_at(struct viewfile *v, uint64_t at)
     return (uint8_t)(int8_t)value;
 }
 
-/* b/f32 open, with another byte at 5, and a close that failed at a call before the edit was accepted;
- * `old` is what the byte was. */
+/*
+ * b/f32 open, with another byte at 5, after a close that failed at a call before the edit was
+ * accepted; `old` is the original byte.
+ */
 static struct viewfile failed_close(struct room *x, uint8_t *old)
 {
     struct viewfile v;
@@ -154,7 +156,7 @@ static struct viewfile failed_close(struct room *x, uint8_t *old)
     return v;
 }
 
-/* Nothing of it is there, and the next edit works. */
+/* None of it is there, and the next edit works. */
 static void check_not_accepted(struct room *x, uint8_t old)
 {
     struct viewfile v;
@@ -194,7 +196,7 @@ static void test_release(void)
     }
 }
 
-/* A close or fsync after it judges again, and reports that. */
+/* A later close or fsync judges again, and reports that. */
 static void test_again(void)
 {
     for (int sync = 0; sync < 2; sync++) {
@@ -215,7 +217,7 @@ static void test_again(void)
     }
 }
 
-/* What a mapping stores after a close that failed is written: then all is judged at the release. */
+/* What a mapping stores after a failed close counts as written: everything is then judged at the release. */
 static void test_written_on(void)
 {
     struct room x;
@@ -229,7 +231,7 @@ static void test_written_on(void)
     end(&x);
 }
 
-/* Another program that writes the view, too, closes it: that close reports what comes of all. */
+/* Another program that also writes the view closes it: that close reports the result for all. */
 static void test_two_writers(void)
 {
     for (int closes = 0; closes < 2; closes++) {
@@ -251,7 +253,7 @@ static void test_two_writers(void)
     }
 }
 
-/* A program still has it open: it shows what the model has. Writers that come later have another draft. */
+/* A program still has it open: it shows the model's content. Later writers have another draft. */
 static void test_reader_stays(void)
 {
     struct room x;
@@ -274,7 +276,7 @@ static void test_reader_stays(void)
     end(&x);
 }
 
-/* What is too short in the end is dropped even so. */
+/* Content that is too short in the end is dropped in this case, too. */
 static void test_short_reader_stays(void)
 {
     struct room x;
@@ -286,7 +288,7 @@ static void test_short_reader_stays(void)
     CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
-    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel has what was written */
+    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel has cached what was written */
     viewfile_release(&v);
     check_not_accepted(&x, old);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
@@ -329,7 +331,7 @@ static void make_header(uint8_t head[128])
     head[127] = '\n';
 }
 
-/* What open_memmap(path, 'w+') does: the header, a close, and a write of the last byte by another handle. */
+/* As open_memmap(path, 'w+'): the header, a close, and a write of the last byte by another handle. */
 static void test_header_first(void)
 {
     struct room x;
@@ -350,7 +352,7 @@ static void test_header_first(void)
     end(&x);
 }
 
-/* Without more it is no edit, and does not keep others from the tensor. */
+/* Without more it is not an edit, and does not keep others from the tensor. */
 static void test_header_alone(void)
 {
     struct room x;
@@ -373,7 +375,7 @@ static void test_header_alone(void)
 
 /* ---- texts ---- */
 
-/* A text that is opened without being truncated shows what it was, to its writer too. */
+/* A text that is opened without truncation shows its old content, to its writer too. */
 static void test_text_shown(void)
 {
     struct room x;
@@ -394,7 +396,7 @@ static void test_text_shown(void)
     end(&x);
 }
 
-/* Written over: a shorter text is judged when what was there is cut off. */
+/* Written over: a shorter text is judged when the old rest is cut off. */
 static void test_text_over(void)
 {
     struct room x;
@@ -402,12 +404,12 @@ static void test_text_over(void)
     begin(&x, LIVE_COMMIT_CLOSE);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
-    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* what is written to it shows */
+    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* shows what is written to it */
     CU_ASSERT_EQUAL(viewfile_cut(&v, 5), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     text_is(&x, "tensors/q/shape", "4096\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* at once */
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* immediately */
     text_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
@@ -457,7 +459,7 @@ static void test_text_interrupted(void)
     end(&x);
 }
 
-/* ---- while it is judged ---- */
+/* ---- during a judgement ---- */
 
 struct others {
     struct room *x;
@@ -474,8 +476,10 @@ static int rename_later(struct tree *t, const char *from, const char *to, struct
     return tree_rename(t, dir, from, dir, to, 0, tree_wait(w));
 }
 
-/* The judge of a line: other programs close the view and write it. No call waits for it, and one that a signal ends is
- * answered at once. One that renames a helper over it is first. */
+/*
+ * While a line is judged, other programs close the view and write it. No call waits for the judge,
+ * and one that a signal ends is answered immediately. One that renames a helper over it is first.
+ */
 static void ask_others(void *arg)
 {
     struct others *o = arg;
@@ -516,7 +520,7 @@ static void ask(bool replaces, const char *type)
     CU_ASSERT_EQUAL(viewfile_close(&v), r);
     CU_ASSERT_EQUAL(viewfile_close(&o.v[0]), r);
     CU_ASSERT_EQUAL(viewfile_close(&o.v[1]), r);
-    text_is(&x, "tensors/q/type", type); /* the write that was interrupted did not happen */
+    text_is(&x, "tensors/q/type", type); /* the interrupted write did not happen */
     end(&x);
 }
 
@@ -526,7 +530,7 @@ static void test_asked(void)
     ask(true, "F32\n");
 }
 
-/* The mount ends before those that wait were carried out: they are, and nobody is left waiting. */
+/* The mount ends before the waiting requests were carried out: they are, and none is left waiting. */
 static void leave_others(void *arg)
 {
     struct others *o = arg;
@@ -569,7 +573,7 @@ static void *close_one(void *v)
     return viewfile_flush(v) == 0 ? NULL : v;
 }
 
-/* Owners of one open file, as after fork(2): some close it while another one writes. */
+/* Owners of one open file, as after fork(2): some close it while another writes. */
 static void test_owners_at_a_time(void)
 {
     static uint8_t bytes[BYTES], got[BYTES];

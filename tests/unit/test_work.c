@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing what is wanted of tensors: wishes that are shared, interrupted, and fail. */
+/* Computing what is wanted about tensors: requests that are shared, interrupted, and fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 /* ---- linked with --wrap ---- */
 
 static atomic_uint begun, started;                            /* tasks and threads so far */
-static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* while it is held no task goes on */
+static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* holds up all tasks */
 
 int __real_task_run(struct task *t);
 int __wrap_task_run(struct task *t);
@@ -65,7 +65,7 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
         uint32_t bits;
         float v = (float)(i % 1000);
         memcpy(&bits, &v, sizeof(bits));
-        put_u32(&x[i], bits, false); /* as the file has it, on any machine */
+        put_u32(&x[i], bits, false); /* as in the file, on any machine */
     }
     for (uint32_t i = 0; i < tensors; i++) {
         char name[16];
@@ -170,7 +170,7 @@ static void test_shared(void)
     model_free(&m);
 }
 
-/* All kinds at once, of a tensor each; statistics use moments that are kept. */
+/* All kinds at once, each for another tensor; statistics use moments that are kept. */
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
@@ -189,7 +189,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* A wish that is interrupted is answered at once; all that waits is answered in the end. */
+/* An interrupted request is answered immediately; all that wait are answered in the end. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
@@ -216,13 +216,13 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-/* Interrupt a wish in the middle of a large tensor. False: it had its answer before. */
+/* Interrupt a request in the middle of a large tensor. False: it was answered before that. */
 static bool interrupted(struct work *w, const struct view *v, struct heard *large,
                         struct heard *small)
 {
     *large = *small = (struct heard)HEARD;
     int of_large = want(w, v, DERIVED_STATS, 0, 2, large, large);
-    /* The small tensor is the second one: the large one has been begun. */
+    /* The small tensor comes second: the large one has been begun. */
     int of_small = want(w, v, DERIVED_STATS, 1, 2, small, small);
     CU_ASSERT_EQUAL(of_small == WORK_PARKED ? wait_for(small, 1) : of_small, 0);
     bool ret = of_large == WORK_PARKED && work_interrupt(w, large);
@@ -230,7 +230,7 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
     return ret;
 }
 
-/* What was begun is computed to its end: a program that reads again after a signal goes on where it was. */
+/* Once begun, a result is computed to its end: a program that reads again after a signal gains from it. */
 static void test_wanted_again(void)
 {
     struct model m = model(2, 8000000, 0);
@@ -249,7 +249,7 @@ static void test_wanted_again(void)
     model_free(&m);
 }
 
-/* Of many tensors that nobody wants any more, those that are not begun are not computed. */
+/* Of many tensors that are no longer wanted, only those already begun are computed. */
 static void test_not_wanted_again(void)
 {
     enum { TENSORS = 60 };
@@ -269,7 +269,7 @@ static void test_not_wanted_again(void)
     model_free(&m);
 }
 
-/* A wish for the moments of one state of a model, and what its answer finds. */
+/* A request for the moments of one state of a model, and what its answer finds. */
 struct reading {
     struct heard heard;
     struct work *w;
@@ -286,7 +286,7 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Wishes for two states of the same tensors at once: each finds all results when it is answered. */
+/* Requests for two states of the same tensors at once: each finds all results when it is answered. */
 static void test_states(void)
 {
     enum { TENSORS = 50, STATES = 2, ROUNDS = 50 };
@@ -317,7 +317,7 @@ static void test_states(void)
     model_free(&m);
 }
 
-/* A signal that came before the wish waits is not missed. */
+/* A signal that came before the request waits is not missed. */
 static bool is_stopped(void *arg)
 {
     (void)arg;
@@ -334,13 +334,13 @@ static void test_stopped(void)
     CU_ASSERT_FALSE(work_interrupt(w, &h));
     int r = want(w, &m.view, DERIVED_MOMENTS, 0, 1, &h, &h);
     CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
-    /* A result that is kept is answered in spite of the signal. */
+    /* A kept result is returned in spite of the signal. */
     CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), 0);
     work_free(w);
     model_free(&m);
 }
 
-/* The end answers all that waits. */
+/* The end answers all waiting requests. */
 static void test_stop(void)
 {
     struct model m = model(2, 8000000, 0);
@@ -370,7 +370,7 @@ static void pass_gate(void *arg, int result)
     hear(&g->heard, result);
 }
 
-/* Many models at work have a thread each, and as many more as there are processors; not so many each. */
+/* Many models at work have a thread each, plus as many more as there are processors, not that many each. */
 static void test_many(void)
 {
     enum { WORKS = 20, TENSORS = 64 };
@@ -389,7 +389,7 @@ static void test_many(void)
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
         }
     }
-    /* None has ended: each has a wish that it is to answer. */
+    /* None has ended: each has a request to answer. */
     while (atomic_load(&gate.waits) < WORKS)
         when_sleep(1);
     CU_ASSERT_TRUE(atomic_load(&started) <= WORKS + most);
@@ -400,7 +400,7 @@ static void test_many(void)
     model_free(&m);
 }
 
-/* What fails is not kept, and does not fail what does not need it. */
+/* A failure is not kept, and does not affect what does not need the failed part. */
 static void test_missing(void)
 {
     struct model m = model(3, 50, 32); /* the last tensor */
@@ -417,14 +417,14 @@ static void test_missing(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"many wishes, one computation", test_shared},
+    {"many requests, one computation", test_shared},
     {"all kinds at once", test_kinds},
-    {"an interrupted wish", test_interrupt},
-    {"a wish again after an interrupt", test_wanted_again},
-    {"no wish after an interrupt", test_not_wanted_again},
-    {"wishes for two states at once", test_states},
-    {"a signal before the wish waits", test_stopped},
-    {"the end answers", test_stop},
+    {"an interrupted request", test_interrupt},
+    {"a repeated request after an interrupt", test_wanted_again},
+    {"no request after an interrupt", test_not_wanted_again},
+    {"requests for two states at once", test_states},
+    {"a signal before the request waits", test_stopped},
+    {"the end answers all", test_stop},
     {"many models at work", test_many},
     {"missing data", test_missing},
     CU_TEST_INFO_NULL,

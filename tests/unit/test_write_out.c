@@ -71,7 +71,7 @@ static void test_begun(void)
     CU_ASSERT_TRUE(begun == 1 && fd_seen == 7 && off_seen == 4096 && n_seen == 100);
 }
 
-/* A disk that hangs: what follows is not begun, and does not wait. */
+/* A hanging disk: further writes are not begun, and do not wait. */
 static void test_many(void)
 {
     const struct sys s = {.begin_sync = begin_sync};
@@ -101,7 +101,7 @@ static void test_none(void)
 static CU_TestInfo tests[] = {
     {"bytes are sent by another thread", test_begun},
     {"no more than some wait", test_many},
-    {"a table without the call", test_none},
+    {"a system call table without the call", test_none},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptor 0, of a process without standard input, is one as any other: for edits and histories. */
+/* Descriptor 0, in a process without standard input, is like any other: for edits and histories. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
-static unsigned left; /* opens up to the one that gives 0 */
+static unsigned left; /* opens before the one that returns 0 */
 
 static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
@@ -27,7 +27,7 @@ static int open_zero(const struct sys *s, int dir, const char *name, int flags, 
     return 0;
 }
 
-/* Of the opens that follow number n gives 0. */
+/* Of the following opens, number n returns 0. */
 static const struct sys *zero_at(unsigned n)
 {
     faultsys_init(&fs, FAULT_NONE, 0, 0);
@@ -45,7 +45,7 @@ static bool is_open(void)
 
 static int kept;
 
-/* It is standard input up to the open that gives it. */
+/* It is standard input until an open returns it. */
 static void lend_input(void)
 {
     kept = fcntl(0, F_DUPFD_CLOEXEC, 3);
@@ -58,7 +58,7 @@ static void take_input(void)
     (void)close(kept);
 }
 
-/* False: there are not so many opens. */
+/* False: there are fewer opens. */
 static bool commits(enum edit_strategy s, unsigned tensors, unsigned n)
 {
     struct fixture x;
@@ -106,7 +106,7 @@ static void test_commits(void)
     }
 }
 
-/* A journal is finished, and a file that was left is removed. */
+/* A journal is finished, and a file left behind is removed. */
 static bool recovers(unsigned n)
 {
     struct fixture x;
@@ -161,10 +161,10 @@ static void test_recovers(void)
     unsigned n = 1;
     while (recovers(n))
         n++;
-    CU_ASSERT_EQUAL(n, 5); /* the journal made and read, what was left, and a file that is tried */
+    CU_ASSERT_EQUAL(n, 5); /* the journal, written and read; what was left; a probe */
 }
 
-/* States are kept, read, brought to date, dropped and forgotten. */
+/* States are kept, read, updated, dropped and forgotten. */
 static bool keeps(unsigned n)
 {
     struct home x;
