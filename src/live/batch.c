@@ -92,7 +92,7 @@ void batch_touch(struct live *l)
 {
     assert(lock_held(&l->lock));
     newest_touch(l->newest);
-    atomic_store(&l->stale, true);
+    atomic_store(&l->shown.stale, true);
 }
 
 void batch_count(struct live *l, struct name *x, struct name *other)
@@ -195,8 +195,8 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
     atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->objects.doomed.n > 0);
-    atomic_store(&l->hides, false); /* after it: live_freshen() */
-    atomic_store(&l->stale, false);
+    atomic_store(&l->shown.hides, false); /* after it: live_freshen() */
+    atomic_store(&l->shown.stale, false);
 }
 
 static void adopt_base(struct live *l)
@@ -222,11 +222,11 @@ static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **
     file[0] = gguf_ref(p->next);
     for (size_t i = 1; i < n; i++)
         file[i] = gguf_ref(snapshot_file(base, i));
-    int r = newest_make(l->newest, file, l->snapshots + 1, &changed, ret, e);
+    int r = newest_make(l->newest, file, l->shown.number + 1, &changed, ret, e);
     free((void *)file);
     if (r < 0)
         return r;
-    l->snapshots++;
+    l->shown.number++;
     (*ret)->rank = p->rank;
     p->rank = NULL;
     return 0;
@@ -236,7 +236,7 @@ static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **
 
 void batch_note_version(struct live *l, struct tensor_id id)
 {
-    struct tensor_id *at = &l->given[id.version % LIVE_KNOWN];
+    struct tensor_id *at = &l->objects.given[id.version % OBJECTS_KNOWN];
     if (at->version < id.version)
         *at = (struct tensor_id){id.number + 1, id.version};
 }
@@ -373,7 +373,7 @@ static int make_newest(struct live *l, struct err *e)
 int batch_freshen(struct live *l, struct err *e)
 {
     assert(lock_held(&l->lock));
-    if (!atomic_load(&l->stale) && !atomic_load(&l->hides))
+    if (!atomic_load(&l->shown.stale) && !atomic_load(&l->shown.hides))
         return 0;
     if (!edit_change_is_empty(&l->next.change))
         return make_newest(l, e);
@@ -406,7 +406,7 @@ static int show_without_doomed(struct live *l, struct err *e)
     edit_undo(c, mark);
     if (r < 0)
         return r;
-    atomic_store(&l->hides, true);
+    atomic_store(&l->shown.hides, true);
     atomic_store(&l->names.other_doomed, false);
     return 0;
 }
@@ -414,7 +414,7 @@ static int show_without_doomed(struct live *l, struct err *e)
 int batch_look(struct live *l, struct err *e)
 {
     assert(lock_held(&l->lock));
-    if (!atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed))
+    if (!atomic_load(&l->shown.stale) && !atomic_load(&l->names.other_doomed))
         return 0;
     if (l->names.doomed || l->objects.doomed.n)
         return show_without_doomed(l, e);
@@ -446,8 +446,8 @@ int batch_check(struct live *l, struct err *e)
     assert(lock_held(&l->lock));
     if (edit_change_is_empty(&l->next.change))
         return 0;
-    l->room.known = l->room.known && !when_past(&l->room_until, 0);
-    int r = edit_estimate(&l->next.change, &l->opt.edit, &l->room, &how, e);
+    l->room.disk.known = l->room.disk.known && !when_past(&l->room.until, 0);
+    int r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
     return r < 0 ? r : check_strategy(l, e);
 }
 
@@ -464,7 +464,7 @@ bool batch_is_slow(const struct live *l)
     assert(lock_held(&l->lock));
     if (batch_is_small(&l->next))
         return false;
-    (void)edit_estimate(&l->next.change, &l->opt.edit, &l->room, &how, NULL);
+    (void)edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, NULL);
     return how == EDIT_COPY;
 }
 
@@ -508,11 +508,11 @@ static int copy_snapshot(struct live *l, const struct snapshot *from, struct sna
     for (size_t i = 0; i < n && file; i++)
         file[i] = gguf_ref(snapshot_file(from, i));
     int r =
-        file ? newest_make(l->newest, file, l->snapshots + 1, &from->mtime, ret, NULL) : -ENOMEM;
+        file ? newest_make(l->newest, file, l->shown.number + 1, &from->mtime, ret, NULL) : -ENOMEM;
     free((void *)file);
     if (r < 0)
         return r;
-    l->snapshots++;
+    l->shown.number++;
     ids_unref((*ret)->ids);
     (*ret)->ids = NULL;
     r = copy_ranks(from->rank, snapshot_own(from)->n_kv, &(*ret)->rank);
@@ -522,7 +522,7 @@ static int copy_snapshot(struct live *l, const struct snapshot *from, struct sna
 /* Tensors of the model that a change was to alter. */
 static void renew_ids(struct live *l, const struct edit_change *c, struct tensor_id *of)
 {
-    const struct snapshot *disk = l->disk;
+    const struct snapshot *disk = l->disk.snap;
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = c->slot[i];
         const uint32_t at = s->kind != EDIT_TENSOR
@@ -540,18 +540,18 @@ static bool has_tensors(const struct batch *b)
     return b && b->change.tensors;
 }
 
-/* Both are lost: each tensor of l->disk that they were to change gets a new version. The kernel may have kept what
+/* Both are lost: each tensor of l->disk.snap that they were to change gets a new version. The kernel may have kept what
  * was written to its views, or read while it was overwritten. 0, -ENOMEM. */
 static int renew(struct live *l, const struct batch *next, const struct batch *flight)
 {
-    const uint32_t n = l->disk->gguf->n_tensors;
+    const uint32_t n = l->disk.snap->gguf->n_tensors;
     struct snapshot *now = NULL;
     if (!has_tensors(next) && !has_tensors(flight))
         return 0;
     struct tensor_id *of = malloc(((size_t)n + 1) * sizeof(*of));
-    int r = of ? copy_snapshot(l, l->disk, &now) : -ENOMEM;
+    int r = of ? copy_snapshot(l, l->disk.snap, &now) : -ENOMEM;
     for (uint32_t i = 0; i < n && r == 0; i++)
-        of[i] = ids_of(l->disk->ids, i);
+        of[i] = ids_of(l->disk.snap->ids, i);
     if (r == 0)
         renew_ids(l, &next->change, of);
     if (r == 0 && flight)
@@ -563,8 +563,8 @@ static int renew(struct live *l, const struct batch *next, const struct batch *f
         snapshot_unref(now);
         return r;
     }
-    snapshot_unref(l->disk); /* the newest one has its own reference */
-    l->disk = now;
+    snapshot_unref(l->disk.snap); /* the newest one has its own reference */
+    l->disk.snap = now;
     return 0;
 }
 
@@ -572,7 +572,7 @@ void batch_drop(struct live *l, struct batch *failed)
 {
     assert(lock_held(&l->lock));
     struct batch old = l->next;
-    struct snapshot *was = snapshot_ref(l->disk); /* the base of the changes */
+    struct snapshot *was = snapshot_ref(l->disk.snap); /* the base of the changes */
     if (renew(l, &old, failed) < 0)
         live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
     batch_begin(l);

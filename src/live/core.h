@@ -39,90 +39,88 @@ struct step {
 
 struct batch {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
-    struct edit_plan
-        plan;        /* owned: of the change, as it was when a snapshot was made of it last, ... */
-    bool planned;    /* ... if there is one */
-    uint64_t number; /* rises: a request waits for one (waits.h) */
-    struct step *step; /* owned */
+    struct edit_plan plan;     /* owned: of the change, as it was at its last snapshot, ... */
+    bool planned;              /* ... if there is one */
+    uint64_t number;           /* rises: a request waits for one (waits.h) */
+    struct step *step;         /* owned */
     size_t n_step, cap_step;
-    uint64_t last;     /* in flight: its last edit */
-    uint64_t restored; /* it is an undo: the state that it goes back to; else 0 */
-    char undone[512];  /* the same: what is said of it once it is written */
-    size_t n_edits;    /* in flight: keys and tensors that it changes */
-    bool slow;         /* in flight: it may be a copy of a large model */
-    struct buf notes;  /* owned; in flight: what is done to each key and tensor, for the log */
-    struct err why;    /* it was not written: why; else code 0 */
+    uint64_t restored; /* an undo: the state that it goes back to; else 0 */
+    char undone[512];  /* an undo: what is said of it once it is written */
+    struct buf notes;  /* owned; in flight: what it does to each key and tensor, for the log */
+    struct err why;    /* why it was not written; else code 0 */
+    /* In flight: */
+    struct view view; /* references: what is being written; no snapshot: nothing is in flight */
+    uint64_t last;    /* its last edit */
+    size_t n_edits;   /* keys and tensors that it changes */
+    bool slow;        /* it may be a copy of a large model */
 };
 
-struct draft;
-
-/* Of the last so many versions of tensors something is known that the kernel may still ask for. */
-enum { LIVE_KNOWN = 1024 };
+/* The turns of the writer's thread, and when the next one is due. */
+struct writer {
+    struct pool_job job;
+    bool started, stop;
+    bool unmapped;       /* readers have a mapping from before its last edit */
+    unsigned converting; /* conversions under way: what waits for `due` waits for them, too */
+    int failed;          /* 0, or why edits were lost whose error no request got; reported once */
+    /* CLOCK_MONOTONIC: the first edit that waits for `due`, and when to write what no request waits for; tv_sec 0:
+     * nothing waits. */
+    struct timespec first, due;
+};
 
 struct live {
     struct live_options opt; /* constant */
     struct newest *newest;   /* not owned */
-    struct edit_file *file;  /* that is edited: not owned; the writer's: while nothing is written,
+    struct edit_file
+        *file; /* the file that is edited: not owned; the writer's: while nothing is written,
                                   under the lock */
-    bool unmapped;           /* the writer's: readers have a mapping of before its last edit */
-    bool nul_names;          /* some key has a NUL in it; constant */
-    struct lock lock;        /* comes before that of `newest` */
-    atomic_bool touched;     /* something is known of some tensor's folder */
-    atomic_bool stale;       /* edits were accepted that are not in the newest snapshot */
-    atomic_bool hides;       /* that is without the keys, and tensors, that are DOOMED: it
-                                         is not what is accepted */
-    bool ending;             /* drafts that were not judged yet are dropped */
-    uint32_t snapshots;      /* the number of the last one that was made */
-    uint64_t ranks;          /* given to keys: the next new one's */
-    uint64_t tensor_ranks;   /* the same of tensors */
+    struct history_job *history; /* not owned; set once it has started; NULL: none is kept */
+    struct lock lock;            /* comes before that of `newest` */
+    struct {
+        atomic_bool stale; /* edits were accepted that are not in the newest snapshot */
+        atomic_bool
+            hides;       /* the newest snapshot lacks what is DOOMED: it is not what is accepted */
+        uint32_t number; /* of the last snapshot that was made */
+    } shown;
+    struct view disk;          /* references: what the model file holds */
+    struct batch next, flight; /* flight: if its view is set; its plan as it was taken */
     struct names names;
-    struct snapshot *disk;              /* a reference: what the model file holds */
-    struct snapshot *flying;            /* a reference: what is being written, or NULL */
-    struct store *store;                /* a reference: of the tensors of `disk` */
-    struct store *flying_store;         /* a reference: of those of `flying`; or NULL */
-    struct logs logs;                   /* of drafts of tensors */
-    struct objects objects;             /* tensors */
-    const struct object *judging;       /* a new one: its drafts stay meanwhile */
-    struct draft *views;                /* owned list: of tensors, that are open for writing */
-    struct table nodes;                 /* the same by their nodes */
-    struct table shared;                /* handles, by other nodes than their drafts' */
-    struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
-    uint32_t first_numbers;             /* below it, versions are numbers of tensors */
-    struct batch next;
-    struct batch flight; /* if `flying` is set; its plan as it was taken */
+    struct objects objects; /* tensors */
+    struct logs logs;       /* of drafts of tensors */
     struct waits waits;
     uint64_t edits;   /* the number of the last one that was accepted */
     uint64_t settled; /* that of the last one which is on the disk, or lost */
-    int failed;       /* 0, or why edits were lost whose error no request got; reported once */
-    bool freeing;     /* the file that was replaced last still takes its room */
-    struct edit_disk
-        room; /* of the file with the keys, as it was seen last; not known since a write has begun, ... */
-    struct timespec room_until;  /* ... nor from then on: CLOCK_MONOTONIC */
-    char undo[512];              /* about the last undo: as long as a line of struct err */
-    struct history_job *history; /* not owned; set once it has started; NULL: none is kept */
-    /* Turns of the writer's thread: */
-    struct pool_job job;
-    bool started, stop;
-    unsigned converting; /* tensors, at this moment: what waits for `due` waits for them, too */
     struct {
-        struct live_file *file; /* owned; or NULL */
-        struct timespec due;    /* CLOCK_MONOTONIC: when it is closed */
-    } made;                     /* what mknod made last, open */
-    struct timespec first;      /* CLOCK_MONOTONIC: the first edit that waits for due */
-    struct timespec
-        due; /* the same: when to write what no request waits for; tv_sec 0: nothing is */
+        struct edit_disk
+            disk; /* of the file with the keys, as it was seen last; not known once a write has begun, ... */
+        struct timespec until; /* ... nor from then on: CLOCK_MONOTONIC */
+        bool freeing;          /* the file that was replaced last still takes its room */
+    } room;
+    struct writer writer;
+    char undo[512]; /* about the last undo: as long as a line of struct err */
+    bool ending;    /* drafts that were not judged yet are dropped */
 };
 
-/* What an edit that is made now is based on. */
-static inline struct snapshot *base_snapshot(const struct live *l)
+/* A batch is in flight. */
+static inline bool is_flying(const struct live *l)
 {
-    return l->flying ? l->flying : l->disk;
+    return l->flight.view.snap != NULL;
 }
 
-/* Where the tensors are of what an edit that is made now is based on. */
+/* What an edit that is made now is based on. */
+static inline const struct view *base_view(const struct live *l)
+{
+    return is_flying(l) ? &l->flight.view : &l->disk;
+}
+
+static inline struct snapshot *base_snapshot(const struct live *l)
+{
+    return base_view(l)->snap;
+}
+
+/* Where its tensors are. */
 static inline struct store *base_store(const struct live *l)
 {
-    return l->flying ? l->flying_store : l->store;
+    return base_view(l)->store;
 }
 
 /* Log a line. Any thread. */

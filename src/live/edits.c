@@ -367,7 +367,7 @@ static int accepted(struct live *l, struct name *x, struct name *other, size_t m
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
     batch_touch(l);
-    int r = aligns || l->nul_names ? batch_freshen(l, e) : 0;
+    int r = aligns || l->names.nul ? batch_freshen(l, e) : 0;
     if (r == 0)
         r = batch_check(l, e);
     if (r < 0) {
@@ -391,12 +391,12 @@ static int set_payload(struct live *l, struct name *x, uint32_t type, struct buf
     struct edit_value *v = edit_value_make(type, payload);
     if (!v)
         return no_memory(e);
-    int r = edit_set(c, x->key, x->key_len, v, x->rank ? x->rank : l->ranks, e);
+    int r = edit_set(c, x->key, x->key_len, v, x->rank ? x->rank : l->names.ranks, e);
     if (r == 0)
         r = accepted(l, x, NULL, mark, e);
     if (r > 0 && !x->rank) {
-        x->rank = l->ranks;
-        l->ranks += EDIT_RANK_STEP;
+        x->rank = l->names.ranks;
+        l->names.ranks += EDIT_RANK_STEP;
     }
     edit_value_unref(v);
     return r;

@@ -76,9 +76,9 @@ void live_release(struct live *l, struct live_file *h)
 
 void files_end_made(struct live *l)
 {
-    struct live_file *h = l->made.file;
+    struct live_file *h = l->names.made.file;
     assert(lock_held(&l->lock));
-    l->made.file = NULL;
+    l->names.made.file = NULL;
     if (h)
         release_locked(l, h);
     free(h);
@@ -92,10 +92,10 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
         return r;
     LOCKED(&l->lock);
     files_end_made(l);
-    l->made.file = h;
-    l->made.due = when_now();
-    l->made.due.tv_sec += LIVE_MADE;
-    pool_call_at(&l->job, &l->made.due);
+    l->names.made.file = h;
+    l->names.made.due = when_now();
+    l->names.made.due.tv_sec += LIVE_MADE;
+    pool_call_at(&l->writer.job, &l->names.made.due);
     return 0;
 }
 

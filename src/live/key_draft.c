@@ -186,7 +186,7 @@ static void accept_truncation(struct live *l, struct file *f)
     if (r >= 0)
         promise_make(&f->promise, x->edit);
     if (r < 0)
-        l->failed = name_refused(l, x, &e); /* a release reports to nobody */
+        l->writer.failed = name_refused(l, x, &e); /* a release reports to nobody */
     else if (r > 0)
         (void)writer_accepted(l, NULL);
 }

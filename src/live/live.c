@@ -33,15 +33,14 @@ int live_open(struct newest *n, struct edit_file *file, const struct live_option
     l->newest = n;
     l->file = file;
     logs_init(&l->logs, l->file);
-    l->nul_names = has_nul_names(own);
-    l->ranks = edit_first_rank(own->n_kv);
-    l->tensor_ranks = edit_first_rank(n->view.snap->gguf->n_tensors);
-    l->disk = snapshot_ref(n->view.snap);
-    l->store = store_ref(n->view.store);
-    l->first_numbers = l->disk->ids ? 0 : l->disk->gguf->n_tensors;
-    for (uint32_t i = 0; l->disk->ids && i < l->disk->ids->n; i++)
-        batch_note_version(l, l->disk->ids->of[i]);
-    l->snapshots = l->disk->number;
+    l->names.nul = has_nul_names(own);
+    l->names.ranks = edit_first_rank(own->n_kv);
+    l->objects.ranks = edit_first_rank(n->view.snap->gguf->n_tensors);
+    l->disk = (struct view){.snap = snapshot_ref(n->view.snap), .store = store_ref(n->view.store)};
+    l->objects.first_numbers = l->disk.snap->ids ? 0 : l->disk.snap->gguf->n_tensors;
+    for (uint32_t i = 0; l->disk.snap->ids && i < l->disk.snap->ids->n; i++)
+        batch_note_version(l, l->disk.snap->ids->of[i]);
+    l->shown.number = l->disk.snap->number;
     lock_init(&l->lock);
     waits_init(&l->waits);
     batch_begin(l);
@@ -68,10 +67,7 @@ void live_close(struct live *l)
     batch_free(&l->next);
     names_close(&l->names);
     objects_free(&l->objects);
-    table_free(&l->nodes);
-    table_free(&l->shared);
-    snapshot_unref(l->disk);
-    store_unref(l->store);
+    view_free(&l->disk);
     logs_free(&l->logs);
     lock_destroy(&l->lock);
     free(l);
@@ -81,37 +77,37 @@ int live_start(struct live *l, struct history_job *history, struct err *e)
 {
     int r = writer_start(l);
     if (r == 0 && (r = waits_start(l)) < 0)
-        pool_leave(&l->job);
+        pool_leave(&l->writer.job);
     lock_take(&l->lock);
     l->history = history;
-    l->started = r == 0;
+    l->writer.started = r == 0;
     lock_drop(&l->lock);
     return r == 0 ? 0 : err_set(e, r, "cannot start a thread: %s", strerror(-r));
 }
 
 void live_hurry(struct live *l)
 {
-    if (!l->started)
+    if (!l->writer.started)
         return;
     lock_take(&l->lock);
     files_end_made(l);
-    l->stop = true;
+    l->writer.stop = true;
     new_tensors_hurry(l);
-    pool_call(&l->job);
+    pool_call(&l->writer.job);
     lock_drop(&l->lock);
 }
 
 int live_finish(struct live *l)
 {
-    if (!l->started)
+    if (!l->writer.started)
         return 0;
     live_hurry(l);
     waits_rest(l);
-    pool_call(&l->job); /* what they came to */
-    pool_leave(&l->job);
+    pool_call(&l->writer.job); /* what they came to */
+    pool_leave(&l->writer.job);
     waits_stop(l);
     lock_take(&l->lock);
-    l->started = false;
+    l->writer.started = false;
     int r = writer_take_failure(l);
     lock_drop(&l->lock);
     return r;
@@ -226,8 +222,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 {
     struct err e = {0};
     int r = 0;
-    bool fresh = !atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed);
-    if (fresh && !(ret && atomic_load(&l->hides))) {
+    bool fresh = !atomic_load(&l->shown.stale) && !atomic_load(&l->names.other_doomed);
+    if (fresh && !(ret && atomic_load(&l->shown.hides))) {
         if (ret)
             *ret = newest_view(l->newest);
         return 0;
@@ -236,7 +232,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     LOCKED(&l->lock);
     if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);
-    else if (atomic_load(&l->stale))
+    else if (atomic_load(&l->shown.stale))
         r = batch_freshen(l, &e);
     if (ret)
         *ret = newest_view(l->newest);
@@ -247,7 +243,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.n_new;
-    for (const struct draft *d = l->views; d; d = d->next)
+    for (const struct draft *d = l->objects.views; d; d = d->next)
         n += !d->made && (draft_is_helper(d) || d->writers);
     return n;
 }
@@ -263,7 +259,7 @@ static bool is_changed(struct live *l)
         return false;
     /* An edit of our own may have replaced the file meanwhile. */
     lock_take(&l->lock);
-    bool changed = !l->flying && edit_id_equal(&file.id, &l->file->id);
+    bool changed = !is_flying(l) && edit_id_equal(&file.id, &l->file->id);
     lock_drop(&l->lock);
     return changed;
 }
@@ -285,7 +281,7 @@ struct live_counts live_count(struct live *l)
     lock_take(&l->lock);
     struct live_counts c = {.pending = accepted(l) + unfinished(l),
                             .refused = l->names.n_errors + l->objects.n_errors};
-    const bool edited = l->started || l->stop; /* it may have ended */
+    const bool edited = l->writer.started || l->writer.stop; /* it may have ended */
     lock_drop(&l->lock);
     c.changed = edited && is_changed(l);
     return c;
@@ -295,7 +291,7 @@ bool live_idle(struct live *l, bool helpers)
 {
     LOCKED(&l->lock);
     bool kept = l->objects.n_new || accepted(l);
-    for (const struct draft *d = l->views; d && !kept; d = d->next)
+    for (const struct draft *d = l->objects.views; d && !kept; d = d->next)
         kept = draft_is_helper(d) && !helpers;
     for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
         kept = x->file && x->file->kind != FILE_KEY;
@@ -305,7 +301,7 @@ bool live_idle(struct live *l, bool helpers)
 struct live_given live_given(struct live *l)
 {
     LOCKED(&l->lock);
-    return (struct live_given){.snapshots = l->snapshots + 1, .keys = l->names.given};
+    return (struct live_given){.snapshots = l->shown.number + 1, .keys = l->names.given};
 }
 
 bool live_edits(struct live *l, dev_t dev, ino_t ino)
@@ -509,7 +505,7 @@ int live_forgive(struct live *l, uint32_t number)
  */
 static bool is_idle(const struct live *l)
 {
-    return !l->flying && !writer_has_work(l);
+    return !is_flying(l) && !writer_has_work(l);
 }
 
 static int not_idle(struct err *e)
@@ -552,8 +548,8 @@ static void raise_ranks(struct live *l)
 {
     const struct edit_change *c = &l->next.change;
     for (size_t i = 0; i < c->n; i++)
-        if (c->slot[i]->kind == EDIT_KEY && !c->slot[i]->gone && c->slot[i]->rank >= l->ranks)
-            l->ranks = c->slot[i]->rank + EDIT_RANK_STEP;
+        if (c->slot[i]->kind == EDIT_KEY && !c->slot[i]->gone && c->slot[i]->rank >= l->names.ranks)
+            l->names.ranks = c->slot[i]->rank + EDIT_RANK_STEP;
 }
 
 /* ---- the edit ---- */
@@ -569,7 +565,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         edit_undo(&next->change, 0);
         return 0;
     }
-    l->nul_names |= has_nul_names(p->keys);
+    l->names.nul |= has_nul_names(p->keys);
     next->restored = p->rec.number;
     batch_note(l, NULL, NULL); /* also where keys only move */
     r = note_names(l, e);
@@ -602,7 +598,7 @@ static void say_begun(struct live *l, const struct history_pick *p, const struct
 static int undo(struct live *l, const struct snapshot *seen, const struct history_pick *p,
                 struct live_wait *w, struct err *e)
 {
-    if (!is_idle(l) || l->disk != seen)
+    if (!is_idle(l) || l->disk.snap != seen)
         return not_idle(e);
     int r = restore(l, p, e);
     if (r < 0)
@@ -620,7 +616,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
 static struct snapshot *disk_snapshot(struct live *l)
 {
     lock_take(&l->lock);
-    struct snapshot *g = is_idle(l) ? snapshot_ref(l->disk) : NULL;
+    struct snapshot *g = is_idle(l) ? snapshot_ref(l->disk.snap) : NULL;
     lock_drop(&l->lock);
     return g;
 }
@@ -684,7 +680,7 @@ int live_history(struct live *l, struct buf *out, struct err *e)
     if (!l->history)
         return no_history(e);
     lock_take(&l->lock);
-    struct snapshot *disk = snapshot_ref(l->disk);
+    struct snapshot *disk = snapshot_ref(l->disk.snap);
     lock_drop(&l->lock);
     int r = history_job_look(l->history, &h, e);
     if (r == 0)

@@ -34,6 +34,7 @@ enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
 
 struct file;
 struct draft;
+struct live_file;
 
 struct name {
     struct link link;           /* first; in names.by_text */
@@ -85,7 +86,13 @@ struct names {
     size_t n_doomed, n_errors;
     atomic_bool other_doomed; /* they are others than the newest snapshot is without */
     uint64_t helper_bytes;    /* of all helpers */
-    int missing;              /* why what was looked for last is not there: -ENOENT, -ENOMEM */
+    uint64_t ranks;           /* the next new key's */
+    bool nul;                 /* some key has a NUL in it */
+    struct {
+        struct live_file *file; /* owned; or NULL */
+        struct timespec due;    /* CLOCK_MONOTONIC: when it is closed */
+    } made;                     /* what mknod made last, open */
+    int missing;                /* why what was looked for last is not there: -ENOENT, -ENOMEM */
 };
 
 /* Bytes of a value's text, and of all helpers together: more than any tokenizer's array has. */

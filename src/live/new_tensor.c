@@ -28,12 +28,13 @@ void new_tensor_queue(struct live *l, struct object *o)
 {
     struct objects *s = &l->objects;
     const bool waits = o->dirty && o->state == OBJECT_NEW;
-    const bool closing = waits && o->open && !o->unclosed, due = waits && (!o->open || l->stop);
+    const bool closing = waits && o->open && !o->unclosed,
+               due = waits && (!o->open || l->writer.stop);
     assert(lock_held(&l->lock));
     s->closing += (size_t)closing - o->closing;
     o->closing = closing;
     if (!s->closing && waits_released_at(l))
-        pool_call(&l->job);
+        pool_call(&l->writer.job);
     if (due && !o->in)
         enqueue(&s->due, o);
     else if (!due && o->in == &s->due)
@@ -66,7 +67,7 @@ struct object *new_tensor_named(const struct live *l, const char *file)
 void new_tensor_reap(struct live *l, struct object *o)
 {
     assert(lock_held(&l->lock));
-    if (o->state == OBJECT_GONE && o != l->judging && !o->drafts)
+    if (o->state == OBJECT_GONE && o != l->objects.judging && !o->drafts)
         object_drop(&l->objects, o);
 }
 
@@ -131,7 +132,7 @@ void new_tensor_touch(struct live *l, struct object *o)
     struct timespec due = o->last;
     due.tv_sec += NEW_QUIET + 1;
     due.tv_nsec = 0;
-    pool_call_at(&l->job, &due);
+    pool_call_at(&l->writer.job, &due);
 }
 
 void new_tensor_closed(struct live *l, struct object *o, bool closed)
@@ -193,9 +194,9 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
 static struct object *next_due(const struct live *l)
 {
     struct object *o = l->objects.due.first;
-    if (o && o == l->judging)
+    if (o && o == l->objects.judging)
         o = o->next;
-    return o && (l->stop || l->objects.now || when_past(&o->last, NEW_QUIET)) ? o : NULL;
+    return o && (l->writer.stop || l->objects.now || when_past(&o->last, NEW_QUIET)) ? o : NULL;
 }
 
 bool new_tensors_due(const struct live *l)
@@ -239,7 +240,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     if (edit_tensor_find(c, o->name, o->name_len, &t)) /* removed a moment ago, or not */
         r = tensor_clear(l, &t, e);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
-    const uint64_t rank = placed ? placed->rank : l->tensor_ranks;
+    const uint64_t rank = placed ? placed->rank : l->objects.ranks;
     if (r == 0)
         r = edit_tensor_add(c, o->name, o->name_len, &edit->shape, edit->piece, edit->n, rank,
                             o->number, e);
@@ -251,7 +252,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
         return r;
     }
     if (!placed)
-        l->tensor_ranks += EDIT_RANK_STEP;
+        l->objects.ranks += EDIT_RANK_STEP;
     name_taken(l, o);
     object_event(s, o, OBJECT_ADD);
     new_tensor_queue(l, o);
@@ -284,11 +285,11 @@ static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret
                            .imp = imatrix_find(l->opt.imatrix, o->name, o->name_len)};
     for (int k = TENSOR_RAW; k < TENSOR_VIEWS; k++)
         t.draft[k] = draft_of(o, (enum tensor_view)k);
-    l->judging = o;
+    l->objects.judging = o;
     lock_drop(&l->lock);
     int r = tensor_new_judge(&t, NULL, ret, e);
     lock_take(&l->lock);
-    l->judging = NULL;
+    l->objects.judging = NULL;
     return r;
 }
 
@@ -302,7 +303,7 @@ static int judge(struct live *l, struct object *o)
     const bool reported = r < 0 && !l->objects.now; /* to the program that wrote it */
     if (r == 0)
         r = judge_views(l, o, &edit, &e);
-    const bool again = !l->stop && (o->open || o->dirty); /* a program goes on with it */
+    const bool again = !l->writer.stop && (o->open || o->dirty); /* a program goes on with it */
     if (o->state != OBJECT_NEW ||
         again) { /* removed meanwhile; or judged once more when it is quiet */
         o->dirty |= again;

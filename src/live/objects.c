@@ -24,6 +24,8 @@ void objects_free(struct objects *s)
         if (s->of[i])
             object_free(s->of[i]);
     table_free(&s->by_name);
+    table_free(&s->nodes);
+    table_free(&s->shared);
     free((void *)s->of);
     *s = (struct objects){0};
 }

@@ -9,6 +9,7 @@
 #ifndef LIVE_OBJECTS_H
 #define LIVE_OBJECTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 #include "base/hash.h"
 #include "live/waits.h"
 #include "model/content.h"
+#include "model/ids.h"
 
 /* Seconds without another removal after which tensors are removed, and views that were unlinked
  * without their folder are back. */
@@ -86,6 +88,9 @@ struct object {
     struct timespec last; /* CLOCK_MONOTONIC: when something was written */
 };
 
+/* Of the last so many versions of tensors something is known that the kernel may still ask for. */
+enum { OBJECTS_KNOWN = 1024 };
+
 struct objects {
     struct object **of; /* owned, by number; NULL: untouched */
     size_t cap;
@@ -97,6 +102,16 @@ struct objects {
     struct timespec removal;   /* CLOCK_MONOTONIC: when what is doomed is to be removed */
     bool now;                  /* ... or at once: the folder was synced ... */
     unsigned syncs;            /* ... so often */
+    uint64_t ranks;            /* the next new tensor's */
+    atomic_bool touched; /* something is known of some tensor's directory; read without the lock */
+    /* Drafts of views, and of helpers beside them: view.h. */
+    const struct object *judging; /* a new one: its drafts stay meanwhile */
+    struct draft *views;          /* owned list: all that are open for writing */
+    struct table nodes;           /* the same by their nodes */
+    struct table shared;          /* handles, by other nodes than their drafts' */
+    struct tensor_id
+        given[OBJECTS_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
+    uint32_t first_numbers;   /* below it, versions are numbers of tensors */
 };
 
 void objects_free(struct objects *s);

@@ -41,7 +41,7 @@ struct object *tensor_object(struct live *l, uint32_t number)
     assert(lock_held(&l->lock));
     struct object *o = object_get(&l->objects, number);
     if (o)
-        atomic_store(&l->touched, true);
+        atomic_store(&l->objects.touched, true);
     return o;
 }
 
@@ -107,7 +107,7 @@ int tensors_remove_due(struct live *l)
     struct err e = {0};
     struct object *o;
     assert(lock_held(&l->lock));
-    if (!s->doomed.n || !(l->stop || objects_due(s)))
+    if (!s->doomed.n || !(l->writer.stop || objects_due(s)))
         return 0;
     const size_t mark = edit_mark(c);
     int r = 0;

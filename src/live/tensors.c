@@ -17,8 +17,8 @@
 int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
 {
     lock_take(&l->lock);
-    const struct tensor_id *id = &l->given[version % LIVE_KNOWN];
-    bool first = version < l->first_numbers, known = id->version == version && id->number;
+    const struct tensor_id *id = &l->objects.given[version % OBJECTS_KNOWN];
+    bool first = version < l->objects.first_numbers, known = id->version == version && id->number;
     *number = known ? id->number - 1 : version;
     lock_drop(&l->lock);
     return known || first ? 0 : -ENOENT;
@@ -58,11 +58,11 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
     struct err e = {0};
     int r = 0;
     *ret = (struct live_folder){0};
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
         return 0;
     LOCKED(&l->lock);
     struct object *o = object_find(&l->objects, number);
-    if (o && fresh && atomic_load(&l->stale))
+    if (o && fresh && atomic_load(&l->shown.stale))
         r = batch_freshen(l, &e);
     if (o)
         *ret =
@@ -202,7 +202,7 @@ static int remove_locked(struct live *l, const char *file)
     atomic_store(&l->names.other_doomed, true);
     object_set_error(&l->objects, o, NULL);
     newest_touch(l->newest);
-    pool_call_at(&l->job, &l->objects.removal);
+    pool_call_at(&l->writer.job, &l->objects.removal);
     return 0;
 }
 
@@ -275,7 +275,7 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 
 bool live_making(struct live *l, uint32_t number, uint32_t *views)
 {
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
         return false;
     LOCKED(&l->lock);
     const struct object *o = new_tensor(l, number);

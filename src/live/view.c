@@ -44,14 +44,14 @@ struct draft *view_draft_reap(struct live *l, struct draft *d)
     struct draft **at = &d->object->drafts;
     bool kept = !d->unlinked &&
                 (draft_is_helper(d) || d->begun || (d->made && d->object->state == OBJECT_NEW));
-    bool judged = d->made && d->object == l->judging;
+    bool judged = d->made && d->object == l->objects.judging;
     assert(lock_held(&l->lock));
     if (d->handles || d->users || judged || kept)
         return NULL;
     *d->at = d->next;
     if (d->next)
         d->next->at = d->at;
-    table_remove(&l->nodes, &d->link);
+    table_remove(&l->objects.nodes, &d->link);
     while (*at != d)
         at = &(*at)->inside;
     *at = d->inside;
@@ -83,14 +83,14 @@ void view_drafts_end(struct draft *dead)
 int view_draft_add(struct live *l, struct draft *d, struct object *o)
 {
     assert(lock_held(&l->lock));
-    int r = table_add(&l->nodes, &d->link, hash_number(d->node));
+    int r = table_add(&l->objects.nodes, &d->link, hash_number(d->node));
     if (r < 0)
         return r;
-    d->next = l->views;
-    d->at = &l->views;
+    d->next = l->objects.views;
+    d->at = &l->objects.views;
     if (d->next)
         d->next->at = &d->next;
-    l->views = d;
+    l->objects.views = d;
     d->object = o;
     d->inside = o->drafts;
     o->drafts = d;
@@ -116,7 +116,7 @@ static struct live_view *handle_of(struct link *k)
 struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
-    struct draft *dropped = NULL, *d = draft_of(table_first(&l->nodes, hash));
+    struct draft *dropped = NULL, *d = draft_of(table_first(&l->objects.nodes, hash));
     for (; d; d = draft_of(table_next(&d->link))) {
         if (d->node != node || (d->row != row && !d->helper))
             continue;
@@ -124,7 +124,7 @@ struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
             return d;
         dropped = d;
     }
-    struct live_view *h = handle_of(table_first(&l->shared, hash));
+    struct live_view *h = handle_of(table_first(&l->objects.shared, hash));
     while (h && (h->node != node || h->d->row != row))
         h = handle_of(table_next(&h->link));
     return h ? h->d : dropped;
@@ -143,9 +143,9 @@ void view_drafts_reap(struct live *l, const struct object *o)
 /* Those that wait for their programs, and helpers. */
 void views_close(struct live *l)
 {
-    while (l->views) {
-        struct draft *d = l->views;
-        l->views = d->next;
+    while (l->objects.views) {
+        struct draft *d = l->objects.views;
+        l->objects.views = d->next;
         view_draft_end(d);
     }
 }

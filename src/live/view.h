@@ -12,13 +12,14 @@
 
 struct live_view {
     struct draft *d;  /* NULL: what is written is left aside */
-    struct link link; /* in live.shared, if ... */
+    struct link link; /* in objects.shared, if ... */
     uint32_t node;    /* ... it was opened by another node than the draft's */
     bool writes, append;
     atomic_bool closed; /* since it was written; calls of several threads may come at a time */
     enum tensor_view
         to; /* of a helper that is renamed by this handle: the view that it is to be, ... */
     uint32_t to_row;      /* ... and its row */
+    bool late;            /* released after live_abandon() */
     struct live_wait end; /* its release */
 };
 

@@ -121,7 +121,7 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
                             .node = node,
                             .writes = (flags & O_ACCMODE) != O_RDONLY,
                             .append = flags & O_APPEND};
-    if (node != d->node && table_add(&l->shared, &h->link, hash_number(node)) < 0) {
+    if (node != d->node && table_add(&l->objects.shared, &h->link, hash_number(node)) < 0) {
         free(h);
         return -ENOMEM;
     }
@@ -291,7 +291,7 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold)
 {
     *cold = false;
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
         return false;
     LOCKED(&l->lock);
     const struct object *o = object_find(&l->objects, tensor);
@@ -303,7 +303,7 @@ bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
 
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node)
 {
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
         return;
     LOCKED(&l->lock);
     const struct draft *d = in_work(l, tensor, row);
@@ -313,7 +313,7 @@ void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *nod
 
 int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret)
 {
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
         return -ESTALE;
     LOCKED(&l->lock);
     const struct draft *d = view_at(l, node, row);
@@ -494,7 +494,7 @@ static void end_writing(struct live *l, struct draft *d)
 /* Drafts that have waited for their program long enough. With the lock. */
 static void reap_begun(struct live *l)
 {
-    for (struct draft *d = l->views, *next; d; d = next) {
+    for (struct draft *d = l->objects.views, *next; d; d = next) {
         next = d->next;
         if (!d->begun || seconds() - d->begun <= VIEW_BEGUN)
             continue;
@@ -515,11 +515,11 @@ static void release(struct live *l, struct live_view *h)
     d->writers -= h->writes;
     d->unsettled -= h->writes && !h->closed;
     if (h->node != d->node)
-        table_remove(&l->shared, &h->link);
-    bool last = h->writes && d->writers == 0 && !draft_is_helper(d), ending = l->ending;
-    if (last && ending && d->unclosed && !d->made)
+        table_remove(&l->objects.shared, &h->link);
+    const bool last = h->writes && d->writers == 0 && !draft_is_helper(d);
+    const bool judged = last && !(h->late && d->unclosed);
+    if (last && !judged && !d->made)
         drop(l, d);
-    bool judged = last && !(ending && d->unclosed);
     lock_drop(&l->lock);
     if (judged)
         end_writing(l, d);
@@ -542,10 +542,14 @@ static int release_asked(struct live *l, struct live_wait *w, bool stopped)
 
 void live_view_release(struct live *l, struct live_view *h)
 {
-    if (h->d)
-        (void)waits_judge(l, h, release_asked, &h->end);
-    else
+    if (!h->d) {
         free(h);
+        return;
+    }
+    lock_take(&l->lock);
+    h->late = l->ending;
+    lock_drop(&l->lock);
+    (void)waits_judge(l, h, release_asked, &h->end);
 }
 
 /* ---- helpers ---- */
@@ -595,7 +599,7 @@ int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t
 bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
                     uint32_t *node)
 {
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
         return false;
     LOCKED(&l->lock);
     const struct draft *d = view_drafts(l, tensor);

@@ -47,7 +47,7 @@ static void add(struct live *l, struct live_wait *w, enum live_needs needs)
     w->next = NULL;
     *s->end = w;
     s->end = &w->next;
-    if (s->watched || !w->stopped || !l->started)
+    if (s->watched || !w->stopped || !l->writer.started)
         return;
     const struct timespec first = when_after(WATCH_MS);
     s->watched = true;
@@ -191,7 +191,7 @@ struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost)
     bool all = false;
     assert(lock_held(&l->lock));
     if (r < 0 && lost && batch_break(l, r))
-        l->failed = r;
+        l->writer.failed = r;
     while (*at)
         if ((*at)->needs == LIVE_DURABLE && (*at)->batch <= batch) {
             all |= (*at)->edit == WAITS_ALL;
@@ -201,7 +201,7 @@ struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost)
             at = &(*at)->next;
         }
     if (r < 0 && !lost && !out)
-        l->failed = r;
+        l->writer.failed = r;
     const int earlier = all ? writer_take_failure(l) : 0;
     for (struct live_wait *w = out; w && r == 0; w = w->next)
         if (w->edit == WAITS_ALL)
@@ -346,7 +346,7 @@ int waits_judge(struct live *l, struct live_view *h,
 {
     struct draft *d = h->d;
     lock_take(&l->lock);
-    const bool begins = !d->asked, here = begins && (is_quick(h, w) || !l->started);
+    const bool begins = !d->asked, here = begins && (is_quick(h, w) || !l->writer.started);
     w->view = h;
     w->ask = ask;
     w->begun = here && w->done != NULL;

@@ -34,13 +34,11 @@
 
 /* A batch that is in flight, for the thread alone. */
 struct job {
-    struct snapshot *base; /* a reference: what the batch is based on */
     struct edit_result result;
     struct timespec begin;
-    uint64_t reported;     /* seconds after which progress was logged last */
-    bool made;             /* there is a new store */
-    struct snapshot *snap; /* references: what was on the disk, and what readers had */
-    struct store *store[3];
+    uint64_t reported;  /* seconds after which progress was logged last */
+    bool made;          /* there is a new store */
+    struct view old[3]; /* what was on the disk, what was in flight, and what readers had */
 };
 
 static uint64_t elapsed_ms(const struct job *b)
@@ -117,17 +115,14 @@ static void report_lost(struct live *l, const struct err *e)
 /* What is in flight failed, and with it what was accepted since, which is based on it. */
 static void failed(struct live *l)
 {
-    struct snapshot *flying = l->flying;
-    struct store *store = l->flying_store;
+    struct view flying = l->flight.view;
     struct err e = {0};
     (void)err_set(&e, -EIO, "the edit before it failed");
     report_lost(l, &e);
-    l->flying = NULL;
-    l->flying_store = NULL;
-    l->due.tv_sec = 0;
+    l->flight.view = VIEW_INIT;
+    l->writer.due.tv_sec = 0;
     batch_drop(l, &l->flight);
-    snapshot_unref(flying);
-    store_unref(store);
+    view_free(&flying);
     mark_keys(l, &l->flight.change, &l->flight.why);
     tensors_failed(l, &l->flight, &l->flight.why);
 }
@@ -139,13 +134,13 @@ static void failed(struct live *l)
 static void store_written(struct live *l, bool replaced, struct store **ret)
 {
     struct err e = {0};
-    l->unmapped |= replaced || l->flight.plan.changed > 0;
-    int fd = l->unmapped ? l->file->fd : -1;
-    if (newest_make_store(l->flying, l->store->file, fd, ret, &e) < 0) {
+    l->writer.unmapped |= replaced || l->flight.plan.changed > 0;
+    int fd = l->writer.unmapped ? l->file->fd : -1;
+    if (newest_make_store(l->flight.view.snap, l->disk.store->file, fd, ret, &e) < 0) {
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
         return;
     }
-    l->unmapped = false;
+    l->writer.unmapped = false;
 }
 
 /* Carry it out, without the lock: only this thread changes what is in flight. *ret is the new store, or NULL if
@@ -159,12 +154,12 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
         .progress = on_progress, .ready = history ? on_ready : NULL, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (history)
-        history_job_begin(history, l->disk, l->flying, b->restored);
+        history_job_begin(history, l->disk.snap, l->flight.view.snap, b->restored);
     int r = edit_commit(l->file, &b->plan, &l->opt.edit, &hooks, &job->result, &b->why);
     if (history)
         history_job_end(history, r == 0 || job->result.unfinished);
     const bool replaced = job->result.old_fd >= 0;
-    l->unmapped |= job->result.unfinished;
+    l->writer.unmapped |= job->result.unfinished;
     bool other = replaced || (b->plan.tensor && !b->plan.same);
     if (replaced)
         (void)close(job->result.old_fd);
@@ -178,18 +173,16 @@ static void landed(struct live *l, struct job *job, struct store *s)
 {
     struct store *now = NULL;
     job->made = s != NULL;
-    job->snap = l->disk;
-    job->store[0] = l->store;
-    job->store[1] = s ? l->flying_store : NULL;
-    l->disk = l->flying;
-    l->store = s ? s : l->flying_store;
-    l->flying = NULL;
-    l->flying_store = NULL;
+    job->old[0] = l->disk;
+    l->disk = l->flight.view;
+    l->flight.view = VIEW_INIT;
+    if (s) {
+        job->old[1].store = l->disk.store;
+        l->disk.store = s;
+    }
     if (batch_store(l, &now) < 0) /* it goes on with what it has */
         now = store_ref(l->newest->view.store);
-    struct view before = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
-    snapshot_unref(before.snap); /* the same is there */
-    job->store[2] = before.store;
+    job->old[2] = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
     if (s)
         newest_drop_file(l->newest);
 }
@@ -197,12 +190,8 @@ static void landed(struct live *l, struct job *job, struct store *s)
 /* What is not needed any more. */
 static void retire(struct job *job)
 {
-    snapshot_unref(job->snap);
-    job->snap = NULL;
-    for (size_t i = 0; i < COUNT(job->store); i++) {
-        store_unref(job->store[i]);
-        job->store[i] = NULL;
-    }
+    for (size_t i = 0; i < COUNT(job->old); i++)
+        view_free(&job->old[i]);
 }
 
 /* Write what is in flight. The lock is given up meanwhile. */
@@ -226,21 +215,21 @@ static void take(struct live *l, struct job *job)
     b->last = l->edits;
     b->slow = batch_is_slow(l);
     b->n_edits = edit_change_count(&b->change, SIZE_MAX);
-    l->room.known = false;
-    *job = (struct job){.base = snapshot_ref(base_snapshot(l))};
+    l->room.disk.known = false;
+    *job = (struct job){0};
     notes_all(&b->change, &b->notes);
     edit_change_drop_values(&b->change);
-    l->due.tv_sec = 0;
+    l->writer.due.tv_sec = 0;
     l->flight = *b;
-    l->flying = snapshot_ref(l->newest->view.snap);
-    l->flying_store = store_ref(l->newest->view.store);
+    l->flight.view.snap = snapshot_ref(l->newest->view.snap);
+    l->flight.view.store = store_ref(l->newest->view.store); /* no file: it is not what is shown */
     batch_begin(l);
 }
 
 /* Nothing is to be written: it was taken back, or undid itself; or it is lost: why. */
 static void answer_without(struct live *l, int r)
 {
-    l->due.tv_sec = 0;
+    l->writer.due.tv_sec = 0;
     struct live_wait *waits = waits_end(l, l->next.number, r, true);
     l->settled = l->edits;
     batch_end_steps(l, &l->next);
@@ -280,27 +269,26 @@ static void finish(struct live *l, struct job *job, int r)
     undo_end(l, &l->flight, r < 0 ? &l->flight.why : NULL);
     struct live_wait *waits = waits_end(l, lost ? l->next.number : l->flight.number, r, lost);
     l->settled = lost ? l->edits : l->flight.last;
-    bool freeing = l->freeing = job->made && !batch_is_small(&l->flight);
+    bool freeing = l->room.freeing = job->made && !batch_is_small(&l->flight);
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
     l->flight = (struct batch){0};
     lock_drop(&l->lock);
+    batch_free(&done);
     if (!freeing)
         retire(job);
     waits_tell(waits);
     view_drafts_end(dead);
     retire(job);
-    batch_free(&done);
-    snapshot_unref(job->base);
     logs_rest(&l->logs);
     lock_take(&l->lock);
-    l->freeing = false;
+    l->room.freeing = false;
 }
 
 static void note_failure(struct live *l, int r)
 {
     if (r < 0)
-        l->failed = r;
+        l->writer.failed = r;
 }
 
 /* What is due becomes pending. The lock is given up meanwhile: a request that syncs the folder then waits
@@ -344,25 +332,25 @@ void writer_later(struct live *l, unsigned seconds)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC)
         return;
-    const bool first = l->due.tv_sec == 0;
-    l->due = when_now();
+    const bool first = l->writer.due.tv_sec == 0;
+    l->writer.due = when_now();
     if (first)
-        l->first = l->due;
-    struct timespec latest = l->first;
+        l->writer.first = l->writer.due;
+    struct timespec latest = l->writer.first;
     latest.tv_sec += WRITER_LATEST;
-    l->due.tv_sec += (time_t)seconds;
-    if (when_before(&latest, &l->due))
-        l->due = latest;
-    pool_call_at(&l->job, &l->due);
+    l->writer.due.tv_sec += (time_t)seconds;
+    if (when_before(&latest, &l->writer.due))
+        l->writer.due = latest;
+    pool_call_at(&l->writer.job, &l->writer.due);
 }
 
 void writer_converts(struct live *l, bool begin)
 {
     assert(lock_held(&l->lock));
-    l->converting += begin ? 1 : -1u;
-    if (l->converting || !l->due.tv_sec)
+    l->writer.converting += begin ? 1 : -1u;
+    if (l->writer.converting || !l->writer.due.tv_sec)
         return;
-    l->due.tv_sec = 0;
+    l->writer.due.tv_sec = 0;
     writer_later(l, LATER);
 }
 
@@ -370,8 +358,8 @@ void writer_converts(struct live *l, bool begin)
 int writer_take_failure(struct live *l)
 {
     assert(lock_held(&l->lock));
-    int r = l->failed;
-    l->failed = 0;
+    int r = l->writer.failed;
+    l->writer.failed = 0;
     return r;
 }
 
@@ -379,12 +367,12 @@ bool writer_has_work(const struct live *l)
 {
     assert(lock_held(&l->lock));
     return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->objects.doomed.n ||
-           l->judging || new_tensors_due(l);
+           l->objects.judging || new_tensors_due(l);
 }
 
 static bool is_in_flight(const struct live *l, uint64_t edit)
 {
-    return l->flying && edit <= l->flight.last;
+    return is_flying(l) && edit <= l->flight.last;
 }
 
 /* Wait for the batch that has the edit of w. */
@@ -392,7 +380,7 @@ static int wait_for_batch(struct live *l, struct live_wait *w)
 {
     const bool flies = is_in_flight(l, w->edit);
     if (!flies)
-        pool_call(&l->job);
+        pool_call(&l->writer.job);
     return waits_batch(l, w, flies ? l->flight.number : l->next.number);
 }
 
@@ -408,7 +396,7 @@ int writer_sync_all(struct live *l, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     w->edit = WAITS_ALL;
-    const bool flies = l->flying && !writer_has_work(l);
+    const bool flies = is_flying(l) && !writer_has_work(l);
     if (flies)
         return waits_batch(l, w, l->flight.number);
     return writer_has_work(l) ? wait_for_batch(l, w) : writer_take_failure(l);
@@ -420,7 +408,7 @@ int writer_sync_released(struct live *l, struct live_wait *w)
     const struct timespec *first = waits_released_at(l);
     const struct timespec until = first ? *first : when_after(NEW_RELEASE);
     w->edit = WAITS_ALL;
-    pool_call_at(&l->job, &until);
+    pool_call_at(&l->writer.job, &until);
     return waits_release(l, w, &until);
 }
 
@@ -428,7 +416,7 @@ bool writer_file(const struct live *l, struct edit_file *ret)
 {
     const struct edit_file *f = l->file;
     assert(lock_held(&l->lock));
-    if (l->flying)
+    if (is_flying(l))
         return false;
     *ret = (struct edit_file){.sys = f->sys,
                               .dir = f->dir,
@@ -445,17 +433,17 @@ bool writer_file(const struct live *l, struct edit_file *ret)
  * was seen. */
 static bool is_written(const struct live *l, const struct edit_file *before)
 {
-    return l->flying || !edit_id_equal(&l->file->id, &before->id);
+    return is_flying(l) || !edit_id_equal(&l->file->id, &before->id);
 }
 
 /* What the disk said is remembered, unless something was written since. */
 static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
 {
-    if (l->flying || l->freeing || !room->known)
+    if (is_flying(l) || l->room.freeing || !room->known)
         return;
     l->file->clone = f->clone;
-    l->room = *room;
-    l->room_until = when_after(ROOM_MS);
+    l->room.disk = *room;
+    l->room.until = when_after(ROOM_MS);
 }
 
 /* The file may be replaced while it is asked about: its descriptor is kept open. A write that is
@@ -493,7 +481,8 @@ static int wait_by_mode(struct live *l, struct live_wait *w)
     edit_keep(&l->next.change, edit_mark(&l->next.change));
     if (mode == LIVE_COMMIT_SYNC)
         return 0;
-    if (mode == LIVE_COMMIT_AUTO && (flies ? l->flight.slow : l->freeing || batch_is_slow(l))) {
+    if (mode == LIVE_COMMIT_AUTO &&
+        (flies ? l->flight.slow : l->room.freeing || batch_is_slow(l))) {
         if (!flies)
             writer_later(l, LATER);
         return 0;
@@ -524,7 +513,7 @@ int writer_accepted(struct live *l, struct live_wait *w)
 
 static bool is_due(const struct live *l)
 {
-    return l->due.tv_sec && !l->converting && when_past(&l->due, 0);
+    return l->writer.due.tv_sec && !l->writer.converting && when_past(&l->writer.due, 0);
 }
 
 static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
@@ -536,25 +525,25 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
 static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->objects.doomed.n ? &l->objects.removal : NULL;
-    const struct timespec *made = l->made.file ? &l->made.due : NULL;
+    const struct timespec *made = l->names.made.file ? &l->names.made.due : NULL;
     const struct timespec *first =
-        sooner(l->due.tv_sec && !l->converting ? &l->due : NULL, removed);
+        sooner(l->writer.due.tv_sec && !l->writer.converting ? &l->writer.due : NULL, removed);
     return sooner(sooner(first, made), sooner(waits_released_at(l), new_tensors_due_at(l)));
 }
 
 static bool wants_write(const struct live *l)
 {
     return waits_for(l, l->next.number) || is_due(l) || objects_due(&l->objects) ||
-           new_tensors_due(l) || (l->stop && writer_has_work(l));
+           new_tensors_due(l) || (l->writer.stop && writer_has_work(l));
 }
 
-#define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
+#define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, writer.job)))
 
 /* Syncs of folders go on once all writers are released, or have had their time. */
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);
-    if (!until || (l->objects.closing && !l->stop && !when_past(until, 0)))
+    if (!until || (l->objects.closing && !l->writer.stop && !when_past(until, 0)))
         return;
     objects_sync(&l->objects);
     waits_released(l, l->next.number);
@@ -566,7 +555,7 @@ static bool turn(struct pool_job *j, struct timespec *again)
     struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
     begin_syncs(l);
-    if (l->made.file && when_past(&l->made.due, 0))
+    if (l->names.made.file && when_past(&l->names.made.due, 0))
         files_end_made(l);
     if (wants_write(l))
         write_pending(l);
@@ -582,5 +571,5 @@ static bool turn(struct pool_job *j, struct timespec *again)
 
 int writer_start(struct live *l)
 {
-    return pool_join(&l->job, turn);
+    return pool_join(&l->writer.job, turn);
 }

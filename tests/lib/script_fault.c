@@ -58,7 +58,7 @@ static int op_converts(struct run *r, char **arg, struct waiter *w)
     lock_drop(&l->lock);
     (void)op_later(r, arg, w);
     for (unsigned i = 0; i < 100; i++) {
-        pool_call(&l->job);
+        pool_call(&l->writer.job);
         (void)usleep(1000);
     }
     lock_take(&l->lock);

@@ -50,6 +50,15 @@ static void test_signal(void)
     script_model_drop(&r.m);
 }
 
+/* The run whose file A is released while another call is carried out. */
+static struct run *released;
+
+static void on_end(struct live_wait *w, int result)
+{
+    (void)w;
+    CU_ASSERT_EQUAL(result, 0);
+}
+
 /* A close of A; while it is judged, B closes, which has the same draft. */
 static struct {
     struct tree *t;
@@ -97,6 +106,36 @@ static void test_behind(void)
     script_model_drop(&r.m);
 }
 
+/* The release of A comes while another call is carried out, and then the end of the mount. */
+static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
+{
+    (void)w;
+    (void)stopped;
+    script_one(released, "release A");
+    live_abandon(l);
+    return 0;
+}
+
+/* A release that came before the end is carried out after it: what was written is judged. */
+static void test_release_at_the_end(void)
+{
+    static const struct script s = {"a release comes just before the end", NULL, "", ""};
+    struct run r = {.s = &s, .mode = "close"};
+    struct live_wait wait = {.done = on_end};
+    r.opt = (struct tree_options){.commit = LIVE_COMMIT_CLOSE, .tensors = true};
+    script_model_make(&r.m, SCRIPT_TENSORS);
+    script_start(&r);
+    script_one(&r, "topen A a/raw w");
+    script_one(&r, "write A X");
+    struct live *l = atomic_load(&r.t->live);
+    struct live_view *a = script_handle(&r, "A")->f->view;
+    released = &r;
+    CU_ASSERT_EQUAL(waits_judge(l, a, release_and_end, &wait), LIVE_PARKED);
+    script_one(&r, "ttext a/raw Xbcdefgh");
+    CU_ASSERT_EQUAL(script_finish(&r), 0);
+    script_model_drop(&r.m);
+}
+
 /* The run whose next check of the model's name comes after an edit by another program. */
 static struct run *edited;
 
@@ -137,6 +176,7 @@ static CU_TestInfo tests[] = {
     {"a key is opened while an edit replaces the file", test_replaced},
     {"a signal to one of two that wait for an edit", test_signal},
     {"a close comes while another one is judged", test_behind},
+    {"a release comes just before the end", test_release_at_the_end},
     CU_TEST_INFO_NULL,
 };
 

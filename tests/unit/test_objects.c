@@ -196,18 +196,18 @@ static void test_due(void)
     }
     CU_ASSERT(is_list(&l.objects.due, "3 4 "));
     object_event(&l.objects, o[4], OBJECT_REMOVE);
-    l.judging = o[3];
+    l.objects.judging = o[3];
     CU_ASSERT_FALSE(new_tensors_due(&l));
-    l.judging = NULL;
+    l.objects.judging = NULL;
     CU_ASSERT_TRUE(new_tensors_due(&l)); /* that was long ago */
     o[3]->open = 1;
     new_tensor_queue(&l, o[3]);
     l.objects.now = true;
     CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while one is being written */
-    l.stop = true;
+    l.writer.stop = true;
     new_tensor_queue(&l, o[3]);
     CU_ASSERT_TRUE(new_tensors_due(&l));
-    l.stop = false;
+    l.writer.stop = false;
     o[3]->open = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &o[3]->last);
     o[3]->last.tv_sec += 1000;
