@@ -3,9 +3,10 @@
 #include "live/helper.h"
 
 #include <ctype.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/lock.h"
 #include "gguf/keys.h"
 #include "gguf/value.h"
 
@@ -97,20 +98,17 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 /* The text of a list, the same for equal ones. NULL: there are too many, or no memory. */
 static const char *keep_list(struct type_list list)
 {
-    static struct lock lock = LOCK_INIT;
-    static char *kept[LISTS_MOST];
-    const char *found = NULL;
-    size_t i = 0;
-    lock_take(&lock);
-    while (i < LISTS_MOST && kept[i] &&
-           (strlen(kept[i]) != list.n || memcmp(kept[i], list.p, list.n) != 0))
-        i++;
-    if (i < LISTS_MOST && !kept[i])
-        kept[i] = strndup(list.p, list.n);
-    if (i < LISTS_MOST)
-        found = kept[i];
-    lock_drop(&lock);
-    return found;
+    static _Atomic(const char *) kept[LISTS_MOST];
+    for (size_t i = 0; i < LISTS_MOST; i++) {
+        const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.p, list.n);
+        if (mine && !atomic_compare_exchange_strong(&kept[i], &p, mine))
+            free((void *)mine); /* another thread was first: p is its list */
+        else if (!p)
+            return mine;
+        if (strlen(p) == list.n && memcmp(p, list.p, list.n) == 0)
+            return p;
+    }
+    return NULL;
 }
 
 bool type_by_name(const char *name, size_t n, struct typed *ret)
