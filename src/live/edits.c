@@ -206,12 +206,15 @@ void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1
 
 static struct name *touch(struct live *l, uint32_t kv)
 {
+    uint32_t number;
     const struct snapshot *g = base_snapshot(l);
     const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
-    struct name *x =
-        names_touch(&l->names, first_number(g, kv), gguf_key(snapshot_own(g), k), k->key_len);
+    const char *key = gguf_key(snapshot_own(g), k);
+    struct name *x = look_untouched(l, g, kv, &number) /* else another name had its place before */
+                         ? names_touch(&l->names, number, key, k->key_len)
+                         : names_get_key(&l->names, key, k->key_len);
     if (x)
-        x->rank = edit_first_rank(x->ino);
+        x->rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
     l->names.missing = x ? 0 : -ENOMEM;
     return x;
 }

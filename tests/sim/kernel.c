@@ -290,7 +290,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
     for (unsigned i = 0; i < 3; i++) {
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
-        if (m->of[i] >= 0 && removed && i == BEFORE)
+        if (m->of[i] >= 0 && removed && i == BEFORE && !k->w->disk.hits) /* else it may be back */
             of(k)->a[m->of[i]].end = o->gone_at;
         went(o, m->of[i]);
     }
