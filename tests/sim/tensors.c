@@ -199,6 +199,21 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
+/* It has its old name again if its rename cannot be written: what that has then. -1: it has had no other. */
+static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
+{
+    const int old = k->came[name] - 1;
+    return old < 0 ? -1 : (int)oracle_begin(of(k), first + (unsigned)(old - KEYS), mask);
+}
+
+static void end_back(struct kernel *k, int back, uint64_t mask)
+{
+    if (back < 0)
+        return;
+    oracle_widen(of(k), (unsigned)back, mask);
+    oracle_end(of(k), (unsigned)back, k->w->disk.hits ? PERHAPS : FAILED);
+}
+
 struct tensor_move tensors_move_begin(struct kernel *k, int from, int next)
 {
     struct tensor_move m = {from, next, -1, -1, k->made[from].may};
@@ -352,6 +367,7 @@ static void step_form(struct program *p, const struct step *s)
     bool wrote = false,
          alone = true; /* another one that has begun may truncate what this one writes */
     unsigned made = oracle_begin(of(k), reg, mask);
+    const int back = begin_back(k, s->name, is_type ? TYPES : SHAPES, mask);
     for (unsigned i = 0; i < ACTORS; i++) {
         if (!(k->program[i].names_of & bit(s->name)))
             continue;
@@ -377,6 +393,7 @@ static void step_form(struct program *p, const struct step *s)
                r < 0 && !wrote            ? kernel_failed(k, r)
                : r < 0 || !sure || making ? PERHAPS
                                           : good);
+    end_back(k, back, 0);
     bool other = oracle_ever(of(k), s->name) & (BIT(TOKEN_OTHER) | BIT(TOKEN_EMPTY));
     kernel_expect(p, is_type ? "type" : "shape", r,
                   is_usual(r) || (other && (r == -EDOM || r == -ERANGE)) ||
@@ -534,6 +551,7 @@ static void step_swap(struct program *p, const struct step *s)
     kernel_disturb(k, s->name, mask, 1);
     tensors_written(k, s->name, mask);
     unsigned made = oracle_begin(of(k), s->name, mask);
+    const int back = begin_back(k, s->name, KEYS, mask);
     p->judges = (int)made + 1;
     if (r == 0) {
         struct live_wait *w = kernel_begin(p);
@@ -558,6 +576,7 @@ static void step_swap(struct program *p, const struct step *s)
     enum outcome lost = opened && early && k->w->disk.hits ? PERHAPS : kernel_failed(k, r);
     enum outcome good = kernel_durable_close(k) ? DURABLE : ACCEPTED;
     oracle_end(of(k), made, r < 0 ? lost : sure ? good : PERHAPS);
+    end_back(k, back, of(k)->a[made].mask);
     if (opened)
         kernel_later(k, f, node, -1);
     kernel_later(k, NULL, dir.node, -1);
