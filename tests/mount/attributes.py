@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Extended attributes as tools set them: keys that are copied with them keep their types."""
+"""Extended attributes as tools set them: keys copied with them keep their types."""
 import errno
 import os
 import shutil
@@ -12,7 +12,7 @@ from editlib import place, sync
 from ggufmodel import Value, array
 
 BASE = [(b'general.architecture', Value('string', b'llama'))]
-# Each text alone would make another type, or other bytes.
+# From the text alone, each would get another type, or other bytes.
 ODD = [(b'odd.u64', Value('u64', 5)), (b'odd.i8', Value('i8', 1)), (b'odd.f64', Value('f64', 0.5)),
        (b'odd.text', Value('string', b'17')), (b'odd.list', array('i16', [1, 2])),
        (b'odd.empty', array('f32', [])), (b'llama.context_length', Value('u64', 7))]
@@ -52,7 +52,7 @@ class Attributes(unittest.TestCase):
                 self.assertEqual(sorted(self.keys(other)), sorted(BASE + ODD))
 
     def test_back(self):
-        """Out and in again: not a byte is another, and nothing is written."""
+        """Out and in again: every byte is the same, and nothing is written."""
         data = gguf.encode(BASE + ODD + BYTES, [])
         for name, text in tools().items():
             model = mountlib.put(f'{name}.gguf', data)
@@ -69,7 +69,7 @@ class Attributes(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rsync'), 'rsync: not installed')
     def test_rsync_edits(self):
-        """A copy is edited, its types too, and brought back."""
+        """A copy is edited, including its types, and brought back."""
         model = mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))
         kept = mountlib.path('edited')
         os.mkdir(kept)
@@ -106,7 +106,7 @@ class Attributes(unittest.TestCase):
         self.assertEqual(self.keys(model), list(want.items()))
 
     def test_helpers(self):
-        """A helper keeps a type for the key that it becomes; a wrong one is refused there."""
+        """A helper keeps a type for the key that it becomes; a wrong one is refused then."""
         model = mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))
         with mountlib.Mount(model) as at:
             def helper(text, kind):
@@ -125,14 +125,14 @@ class Attributes(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.ERANGE)
             self.assertEqual(os.getxattr(place(at, 'odd.u64'), TYPE), b'u64')
             with open(place(at, 'odd.u64'), 'wb') as file:
-                file.write(b'301\n')  # the type is the old one still
+                file.write(b'301\n')  # the type is still the old one
             os.unlink(place(at, '.odd.u64.x'))
             helper(b'30\n', b'i16')
             os.rename(place(at, '.odd.u64.x'), place(at, 'odd.u64'))
         self.assertEqual(dict(self.keys(model))[b'odd.u64'], Value('i16', 30))
 
     def test_error(self):
-        """Why a value was refused can be forgotten; nothing else can be removed."""
+        """The reason for a refusal can be removed; no other attribute can."""
         with mountlib.Mount(mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))) as at:
             name = place(at, 'odd.u64')
             with self.assertRaises(OSError):
@@ -147,7 +147,7 @@ class Attributes(unittest.TestCase):
                 self.assertEqual(caught.exception.errno, code)
 
     def test_own_keys(self):
-        """What is not for editing can be written as it is, and stays."""
+        """Keys that are not editable can be written unchanged, and stay."""
         split = [(b'split.no', Value('u16', 0)), (b'split.count', Value('u16', 1))]
         model = mountlib.put('model.gguf', gguf.encode(BASE + split, []))
         with mountlib.Mount(model) as at:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Hostile and damaged files: each is mounted or refused as its verdict says, with one line, and
---check says the same."""
+"""Hostile and damaged files: each is mounted or refused according to its verdict, with one line,
+and --check agrees."""
 import csv
 import os
 import re
@@ -11,7 +11,7 @@ import unittest
 import mountlib
 
 FOLDER = os.path.join(mountlib.SHARED, 'bad')
-MEMORY = 2 << 30  # bytes of address space: enough for threads, not for what the files ask for
+MEMORY = 2 << 30  # bytes of address space: enough for threads, not for what the files claim
 SANITIZED = mountlib.sanitized('asan') or mountlib.sanitized('tsan')  # they reserve terabytes
 
 
@@ -28,7 +28,7 @@ def limit_memory():
 
 class Bad(unittest.TestCase):
     def attempt(self, name, at):
-        """Mount, read through everything, unmount. True if it was accepted."""
+        """Mount, read everything, unmount. True if it was accepted."""
         try:
             with mountlib.Mount(os.path.join(FOLDER, name), '-o', 'ro,views=all', at=at,
                                 preexec_fn=None if SANITIZED else limit_memory):
@@ -46,7 +46,7 @@ class Bad(unittest.TestCase):
                 mountlib.get(os.path.join(folder, file))
 
     def check_line(self, name, text):
-        """One line, of printable characters, that names the file."""
+        """One line of printable characters that names the file."""
         self.assertEqual(text.count('\n'), 1, f'{name}: {text!r}')
         self.assertTrue(text.endswith('\n'), name)
         self.assertIn(name, text)
@@ -55,7 +55,8 @@ class Bad(unittest.TestCase):
         self.assertIsNone(re.search(r'[\x00-\x1f\x7f-\x9f]', text[:-1]), f'{name}: {text!r}')
 
     def check_command(self, name, accepted):
-        """--check refuses what a mount refuses, and else says what `check` in the mount says."""
+        """--check refuses what a mount refuses, and otherwise reports what `check` in the mount
+        says."""
         how = {} if SANITIZED else {'preexec_fn': limit_memory}
         done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=FOLDER, **how)
         if os.path.isdir(os.path.join(FOLDER, name)):  # without a model in it
@@ -79,7 +80,7 @@ class Bad(unittest.TestCase):
         os.mkdir(at)
         for name, verdict in verdicts():
             with self.subTest(file=name):
-                folder = os.path.isdir(os.path.join(FOLDER, name))  # mounted as one: shelf.py
+                folder = os.path.isdir(os.path.join(FOLDER, name))  # mounted as a directory: shelf.py
                 accepted = not folder and self.attempt(name, at)
                 if verdict != 'either':
                     self.assertEqual('accept' if accepted else 'reject', verdict)

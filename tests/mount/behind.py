@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The world moves under the mount: the model replaced, cut, removed, locked, linked; no space."""
+"""The world changes under the mount: the model replaced, truncated, removed, locked, linked; no
+space."""
 import contextlib
 import errno
 import os
@@ -28,14 +29,14 @@ def large(size):
 
 
 def acl():
-    """u::rw-,u:99:r--,g::r--,m::r--,o::--- as the kernel keeps it."""
+    """u::rw-,u:99:r--,g::r--,m::r--,o::--- as the kernel stores it."""
     rows = ((1, 6, 0xffffffff), (2, 4, 99), (4, 4, 0xffffffff), (16, 4, 0xffffffff),
             (32, 0, 0xffffffff))
     return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *row) for row in rows)
 
 
 class Disk:
-    """`with Disk('tmpfs', MIB) as folder:` a file system of its own. As root only."""
+    """`with Disk('tmpfs', MIB) as folder:` a separate file system. As root only."""
 
     def __init__(self, kind, size):
         self.kind, self.size = kind, size
@@ -45,7 +46,7 @@ class Disk:
         os.makedirs(self.at, exist_ok=True)
         what, options = 'none', f'size={self.size}'
         if self.kind != 'tmpfs':
-            # Never the file of an earlier disk, which a mount namespace made meanwhile may still hold.
+            # Never the file of an earlier disk, which a new mount namespace may still hold.
             fd, what = tempfile.mkstemp(prefix='disk-', dir=mountlib.folder)
             os.truncate(fd, self.size)
             os.close(fd)
@@ -59,7 +60,8 @@ class Disk:
 
 
 def each_mode(test):
-    """A method that is run with a mount, (self, mount, at), in modes that tell at once."""
+    """A method that is run with a mount, (self, mount, at), in the modes that report
+    immediately."""
     def run(self):
         for mode in ('auto', 'close'):
             with self.subTest(mode=mode):
@@ -86,7 +88,8 @@ class Behind(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def refused(self, mount, at, code, pattern):
-        """An edit fails so; the old value is back, the log and the attribute tell why."""
+        """An edit fails with this error; the old value is back, and the log and the attribute give
+        the reason."""
         self.fails(code, write, at, 'general.name', 'x' * 9999)
         self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
         self.assertEqual(os.stat(place(at, 'general.name')).st_size, 5)
@@ -126,7 +129,8 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_folder_is_gone(self, mount, at):
-        """With all that is in it: edits are refused, what was read before still is."""
+        """The directory is removed with everything in it: edits are refused, what was read before
+        can still be read."""
         shutil.rmtree(self.folder)
         self.fails(errno.ESTALE, write, at, 'general.name', 'x' * 9999)
         self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
@@ -138,7 +142,8 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_made_read_only(self, mount, at):
-        """Who has it open may go on; a new file has the bits that the old one has got."""
+        """Programs that have it open may continue; a new file gets the current mode of the old
+        one."""
         with editlib.opened(editlib.place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC) as fd:
             os.chmod(self.source, 0o444)
             editlib.write_all(fd, 'y')
@@ -150,7 +155,7 @@ class Behind(unittest.TestCase):
 
     @unittest.skipIf(os.getuid() != 0, 'for root only')
     def test_made_immutable(self):
-        """Not even root may write the file, rename it or its folder's files."""
+        """Not even root may write the file, or rename the files of its directory."""
         log_room = ('-o', 'relayout=copy,reserve=65536')
         with mountlib.Mount(self.source, *log_room) as at:
             write(at, 'general.name', 'first')
@@ -182,7 +187,7 @@ class Behind(unittest.TestCase):
         self.assertEqual(mountlib.get(self.source), self.data)
 
     def test_stale_after_unlink(self):
-        """What was removed before the model changed: who syncs is told, and the key is back."""
+        """A removal from before the model changed: a sync reports it, and the key is back."""
         mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
         with mount as (at, _):
             os.unlink(place(at, 'type.u8'))
@@ -193,7 +198,7 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_told_at_open(self, mount, at):
-        """Shells do not look at what close(2) gives: who opens for writing is told."""
+        """Shells ignore the result of close(2): the next open for writing reports it."""
         os.link(self.source, mountlib.path('models/other.gguf'))
         for flags in (os.O_WRONLY, os.O_RDWR | os.O_TRUNC):
             self.fails(errno.EMLINK, os.open, place(at, 'general.name'), flags)
@@ -207,7 +212,8 @@ class Behind(unittest.TestCase):
         self.assertEqual(editlib.read(at, 'my.new'), b'x\n')
 
     def test_created_anew_but_refused(self):
-        """The old value is back, as after any other refusal; also if the key is out of the way."""
+        """The old value is back, as after any other refusal, even if the key was moved out of the
+        way."""
         with mountlib.Mount(self.source, '-o', 'commit=sync') as at:
             os.unlink(place(at, 'type.u8'))
             os.link(self.source, mountlib.path('models/other.gguf'))
@@ -220,7 +226,7 @@ class Behind(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_lost_at_unmount(self):
-        """What was accepted and cannot be written: the daemon's exit status tells."""
+        """What was accepted and cannot be written shows in the daemon's exit status."""
         mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
         with self.assertRaisesRegex(AssertionError, 'exit status 1'):
             with mount as (at, _):
@@ -241,8 +247,8 @@ class Behind(unittest.TestCase):
 
     @unittest.skipIf(os.getuid() == 0, 'root may write everywhere')
     def test_mounted_read_only(self):
-        """A file or folder that is not writable makes the mount read-only, and the log says so; so
-        does a folder that may be entered and not listed."""
+        """A file or directory that is not writable makes the mount read-only, and the log says so;
+        so does a directory that may be entered but not listed."""
         for path, bits in ((self.source, 0o555), (self.folder, 0o555), (self.folder, 0o333),
                            (self.folder, 0o111)):
             with self.subTest(path, bits=bits):
@@ -257,14 +263,14 @@ class Behind(unittest.TestCase):
                 os.chmod(path, mode)
 
     def test_second_mount(self):
-        """One writer: the second mount is read-only and says so, for as long as the first lives."""
+        """One writer: the second mount is read-only and says so, as long as the first lives."""
         with mountlib.Mount(self.source) as at:
             for _ in range(2):
                 second = mountlib.Foreground(self.source)
                 with second as (there, _):
                     editlib.until(lambda: 'read-only: ' in second.log())
                     self.fails(errno.EROFS, write, there, 'general.name', 'x')
-                write(at, 'general.name', 'y')  # the lock is on the new file too
+                write(at, 'general.name', 'y')  # the new file is locked, too
         with mountlib.Mount(self.source) as at:
             write(at, 'general.name', 'z')
 
@@ -317,7 +323,7 @@ class Behind(unittest.TestCase):
         names = {name: os.getxattr(self.source, name) for name in os.listxattr(self.source)}
         self.assertIn(ACL, names)
         for strategy in ('copy', 'auto'):
-            before = os.stat(self.source)  # each time: the number of a file that is gone is used again
+            before = os.stat(self.source)  # each time: inode numbers of removed files are reused
             with mountlib.Mount(self.source, '-o', f'relayout={strategy}') as at:
                 write(at, 'general.name', strategy)
             after = os.stat(self.source)
@@ -328,7 +334,8 @@ class Behind(unittest.TestCase):
                               for name in os.listxattr(self.source)}, names)
 
     def test_mountpoint_covers_the_folder(self):
-        """Mounted over the folder that the model is in: paths go through a handle of before."""
+        """Mounted over the model's own directory: paths are resolved through a handle opened
+        before."""
         with mountlib.Mount(self.source, at=self.folder) as at:
             write(at, 'general.name', 'y')
             sync(at)
@@ -345,7 +352,7 @@ class Behind(unittest.TestCase):
         shutil.rmtree(there)
 
     def test_file_size_limit(self):
-        """RLIMIT_FSIZE of the daemon: EFBIG, not a signal; the old file stays."""
+        """With RLIMIT_FSIZE the daemon gets EFBIG, not a signal; the old file stays."""
         limit = len(self.data) + 4096
         with mountlib.Mount(self.source) as at:
             write(at, 'general.name', 'warm')
@@ -369,7 +376,7 @@ class Disks(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def test_no_space(self):
-        """Each way to fill a disk: asked before, or only seen while the file is written."""
+        """Each way to fill a disk: noticed in advance, or only while the file is written."""
         for kind, size in (('tmpfs', 8 * MIB), ('ext4', 24 * MIB)):
             for mode in ('auto', 'close', 'sync'):
                 with self.subTest(kind=kind, mode=mode), Disk(kind, size) as folder:
@@ -401,7 +408,7 @@ class Disks(unittest.TestCase):
             want.check(mountlib.get(source))
 
     def test_accepted_before_the_disk_is_full(self):
-        """An edit that has no room does not take those down that were accepted before it."""
+        """An edit without room does not affect those accepted before it."""
         with Disk('tmpfs', 8 * MIB) as folder:
             source = os.path.join(folder, 'model.gguf')
             with open(source, 'wb') as file:
@@ -418,7 +425,7 @@ class Disks(unittest.TestCase):
 
     @needs_gate
     def test_room_that_is_about_to_be_free(self):
-        """While the file that was replaced is let go of, its room counts as free."""
+        """While the replaced file is being released, its room counts as free."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         with Disk('tmpfs', 160 * MIB) as folder:
@@ -443,7 +450,8 @@ class Disks(unittest.TestCase):
             want.check(mountlib.get(source))
 
     def test_fsync_of_what_was_taken_back(self):
-        """Two programs on a full disk: the refusal of one edit is no success of the other's fsync."""
+        """Two programs on a full disk: if the edit of one is refused, the other's fsync does not
+        succeed for it."""
         with Disk('tmpfs', 64 * MIB) as folder:
             source = os.path.join(folder, 'model.gguf')
             with open(source, 'wb') as file:
@@ -464,12 +472,12 @@ class Disks(unittest.TestCase):
                     write(at, 'my.own', str(i), fsync=True)
             self.assertIsNone(other.wait())
             mountlib.unmount(at)
-            # 1: an edit that was accepted without waiting could not be written, which the log says.
+            # 1: an edit accepted without waiting could not be written, as the log says.
             self.assertIn(process.wait(mountlib.LIMIT), (0, 1))
             mount.err.close()
 
     def test_xfs_reflink(self):
-        """Where the file system clones: the data is shared with the old file."""
+        """If the file system can clone, the data is shared with the old file."""
         if not shutil.which('mkfs.xfs'):
             self.skipTest('no mkfs.xfs')
         with Disk('xfs', 320 * MIB) as folder:

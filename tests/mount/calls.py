@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What calls mean: truncation, appending, removal, names, times; and when an edit is on disk."""
+"""The meaning of calls: truncation, appending, removal, names, times; and when an edit is on the
+disk."""
 import concurrent.futures
 import errno
 import os
@@ -22,7 +23,7 @@ class Edits(Calls):
     # ---- truncation ----
 
     def test_redirect_nothing(self):
-        """: > key empties a string and an array, and nothing else."""
+        """`: > key` empties a string and an array, and nothing else."""
         before = self.state()
         for name in (COUNT, LENGTH, 'llama.rope.freq_base'):
             self.assertEqual(shell(': > "$1"', self.key(name)), ('', 0))
@@ -36,7 +37,7 @@ class Edits(Calls):
         self.assertEqual(self.text(TAGS), b'')
 
     def test_redirect_nothing_and_unmount(self):
-        """Also if the kernel had no time to tell the release."""
+        """Even if the kernel had no time to send the release."""
         shell(': > "$1"; fusermount3 -u "$2"', self.key(NAME), self.at)
         self.mount.wait()
         self.mount.__exit__(None, None, None)
@@ -44,7 +45,7 @@ class Edits(Calls):
         self.assert_model({NAME: string('')})
 
     def test_command_that_fails(self):
-        """A value that nothing was written to after the truncation stays, if it cannot be empty."""
+        """A value that was truncated but not written stays, if it cannot be empty."""
         before = self.state()
         self.assertEqual(shell('no-such-command 2>/dev/null > "$1"', self.key(LENGTH)), ('', 127))
         self.assertEqual(self.text(LENGTH), b'2048\n')
@@ -72,7 +73,7 @@ class Edits(Calls):
         self.assertIsNotNone(self.error(LENGTH))
 
     def test_dd_with_a_hole(self):
-        """Blocks in another order than they lie: nothing is refused before it is whole."""
+        """Blocks in an order other than their offsets: nothing is refused before it is complete."""
         fd = os.open(self.key(TAGS), os.O_WRONLY | os.O_TRUNC)
         os.pwrite(fd, b'"second"]\n', 9)
         os.pwrite(fd, b'["first",', 0)
@@ -87,7 +88,7 @@ class Edits(Calls):
                            TAGS: array('string', [b'one', b'two', b'three'])})
 
     def test_append_to_a_number(self):
-        """bash ignores what close says: refused at write."""
+        """bash ignores the result of close: refused at the write."""
         before = self.state()
         self.assertEqual(shell('echo 5 >> "$1" 2>/dev/null', self.key(LENGTH)), ('', 1))
         self.assertEqual(self.text(LENGTH), b'2048\n')
@@ -95,7 +96,7 @@ class Edits(Calls):
         self.assertEqual(self.state(), before)
 
     def test_two_append(self):
-        """One draft: both see each other's lines, and so does stat."""
+        """One draft: both programs see each other's lines, and so does stat."""
         first, second = (os.open(self.key(NAME), os.O_WRONLY | os.O_APPEND) for _ in range(2))
         os.write(first, b'a\n')
         os.write(second, b'b\n')
@@ -121,7 +122,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 4294967295)})
 
     def test_refused_in_parts(self):
-        """What comes after a write that was refused does not save it."""
+        """What follows a refused write does not save it."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
         self.assert_errno(errno.EINVAL, os.fsync, fd)
@@ -130,7 +131,7 @@ class Edits(Calls):
         self.assert_model({})
 
     def test_too_much(self):
-        """A text over 1 GiB is not taken in part."""
+        """No part of a text over 1 GiB is accepted."""
         fd = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'some')
         self.assert_errno(errno.EFBIG, os.pwrite, fd, b'more', 1 << 30)
@@ -141,7 +142,7 @@ class Edits(Calls):
     # ---- new keys ----
 
     def test_touch(self):
-        """An old key: nothing. A new one is an empty string, or what the standard has."""
+        """An existing key does not change. A new one is an empty string, or the standard's type."""
         before, marks = self.state(), self.marks()
         self.assertEqual(shell('touch "$1" "$2"', self.key(NAME), self.key(LENGTH)), ('', 0))
         self.assertEqual(self.state(), before)
@@ -173,7 +174,7 @@ class Edits(Calls):
         self.assert_model({})
 
     def test_temporary_file(self):
-        """Created, removed, written, closed: it never was."""
+        """Created, removed, written, closed: it never existed."""
         for name in ('my.key', COUNT):
             fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
             os.write(fd, b'5\n')
@@ -199,7 +200,7 @@ class Edits(Calls):
         self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
 
     def test_remove_and_back(self):
-        """Before the removal is written, and after: type and place are the old ones."""
+        """Before the removal is written, and after: type and place are restored."""
         os.unlink(self.key(LENGTH))
         self.write(LENGTH, b'1\n')
         self.assert_model({LENGTH: Value('u64', 1)})
@@ -242,7 +243,7 @@ class Edits(Calls):
         self.assert_model({})
 
     def test_rename_over(self):
-        """The target keeps place and type, takes the value; the source is gone."""
+        """The target keeps its place and type and takes the value; the source is gone."""
         self.assertEqual(shell('mv "$1" "$2"', self.key(COUNT), self.key(LENGTH)), ('', 0))
         left = [row for row in KV if row[0] != COUNT.encode()]
         self.assert_model({LENGTH: Value('u64', 2)}, left)
@@ -271,7 +272,7 @@ class Edits(Calls):
         self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
 
     def test_older_backup_removed(self):
-        """Only the last copy of a key that is away stands for it."""
+        """Only the last copy of a key that stepped aside stands for it."""
         os.rename(self.key(NAME), self.key(NAME + '.bak'))
         self.write(NAME, b'second\n')
         os.rename(self.key(NAME), self.key(NAME + '.old'))
@@ -288,7 +289,7 @@ class Edits(Calls):
         self.assertIsNotNone(self.error(COUNT))
 
     def test_replaced_while_open(self):
-        """Who still writes to what was replaced changes nothing."""
+        """A program that still writes to the replaced file changes nothing."""
         old = os.open(self.key(NAME), os.O_WRONLY)
         self.write(NAME + '.tmp', b'new\n')
         os.rename(self.key(NAME + '.tmp'), self.key(NAME))
@@ -298,7 +299,7 @@ class Edits(Calls):
         self.assert_model({NAME: string('new')})
 
     def test_lock_link(self):
-        """emacs locks by a link that leads nowhere."""
+        """emacs locks with a dangling link."""
         link = self.key('.#' + NAME)
         os.symlink('me@here.1:2', link)
         self.assertEqual(os.readlink(link), 'me@here.1:2')
@@ -310,7 +311,7 @@ class Edits(Calls):
         self.assert_listing(KV)
 
     def test_helper_outlives_failure(self):
-        """What was renamed over a key is still there if the model could not be written."""
+        """A helper renamed over a key is back if the model could not be written."""
         self.write(COUNT + '.tmp', b'7\n')
         other = self.link_model()
         self.assert_errno(errno.EMLINK, os.rename, self.key(COUNT + '.tmp'), self.key(COUNT))
@@ -324,7 +325,8 @@ class Edits(Calls):
     # ---- times ----
 
     def test_time_goes_with_the_file(self):
-        """A file that is moved over a key brings its time along, as anywhere: gedit compares it."""
+        """A file moved over a key brings its time with it, as on any file system: gedit compares
+        it."""
         self.write(NAME + '.tmp', b'new\n')
         time = os.stat(self.key(NAME + '.tmp')).st_mtime_ns
         os.rename(self.key(NAME + '.tmp'), self.key(NAME))
@@ -363,7 +365,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 119)})
 
     def test_writers_of_two_keys(self):
-        """Edits that come while one is being written are gathered, none is lost."""
+        """Edits that come while one is being written are batched; none is lost."""
         def many(name, values):
             for value in values:
                 self.write(name, b'%d\n' % value)
@@ -373,7 +375,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 29), LENGTH: Value('u64', 29)})
 
     def test_template_copied_back(self):
-        """Multi-line text through a copy and back."""
+        """Multi-line text copied out and back."""
         before = self.state()
         path = self.key('tokenizer.chat_template')
         self.assertEqual(self.text('tokenizer.chat_template'), TEMPLATE + b'\n')
@@ -421,7 +423,7 @@ class CommitAtSync(Editing):
 
 
 class CommitLater(Editing):
-    """A copy of a model over 64 MiB is not waited for."""
+    """Nothing waits for the copy of a model over 64 MiB."""
 
     options = ('-o', 'relayout=copy')
     tensors = [Tensor(b'big', 24, (65 << 20,), bytes(65 << 20))]
@@ -448,7 +450,7 @@ class CommitLater(Editing):
         self.assert_model(self.CHANGES)
 
     def test_refused_at_once(self):
-        """What cannot be written is told when it is edited."""
+        """An edit that cannot be written is refused immediately."""
         self.link_model()
         _, status = shell('cp "$1" "$2" 2>/dev/null', mountlib.put('source', b'7\n'),
                           self.key(COUNT))

@@ -26,7 +26,7 @@ class Check(unittest.TestCase):
         return mountlib.put('models/' + name, data)
 
     def finds(self, status, *parts, data, name=NAME, option='--check', ignore='missing'):
-        """Exit status and one line that has all the parts (none: no line)."""
+        """Exit status, and one line that contains all the parts (no parts: no line)."""
         model = self.file(data, name)
         done = check(option, '--ignore=' + ignore, model)
         self.assertEqual(done.returncode, status, done.out + done.err)
@@ -63,7 +63,7 @@ class Check(unittest.TestCase):
         self.finds(2, 'error: ', data=b'')
 
     def test_goes_on(self):
-        """Structure is at fault in two tensors, and keys are looked at all the same."""
+        """The structure of two tensors is wrong, and the keys are checked nevertheless."""
         data = bytearray(image(llama__context_length=None))
         where = data.index(b'blk.0.attn_q.weight') + 19 + 4 + 16 + 4
         struct.pack_into('<Q', data, where, 8)
@@ -85,7 +85,7 @@ class Check(unittest.TestCase):
         self.assertEqual(check('--check', odd, mountlib.path('nothing.gguf'), good).returncode, 2)
 
     def test_strict(self):
-        """Warnings count with --strict only, notes never."""
+        """Warnings count only with --strict, notes never."""
         warned = self.file(image(how={'trailing': b'\1' * 8}))
         self.assertEqual(check('--check', warned).returncode, 0)
         done = check('--check', '--strict', warned)
@@ -121,7 +121,7 @@ class Check(unittest.TestCase):
         self.assertEqual((done.returncode, done.out), (0, ''))
 
     def test_ignore_unusable(self):
-        """What makes a model unusable is never left out."""
+        """A finding that makes a model unusable is never left out."""
         done = check('--check', '--ignore=structure', self.file(image()[:-1088]))
         self.assertEqual(done.returncode, 2)
         self.assertIn('bytes are missing', done.out)
@@ -136,7 +136,7 @@ class Check(unittest.TestCase):
         self.assertIn('32 values are NaN, 0 are infinite', line)
 
     def test_endless_hole(self):
-        """A sparse file has a terabyte between its tensors: nobody reads all of it."""
+        """A sparse file with a terabyte between its tensors is not read as a whole."""
         gap, data = 1 << 40, image()
         start, begin = (gguf.read(data).tensors[i].offset for i in (0, -1))
         at = data.rindex(struct.pack('<Q', begin - start), 0, start)
@@ -159,7 +159,7 @@ class Check(unittest.TestCase):
     # ---- folders ----
 
     def tree(self, *paths, data=image()):
-        """A folder with a model for each path; links are (path, target)."""
+        """A directory with a model for each path; links are (path, target)."""
         top = mountlib.path(self.id().rsplit('.', 1)[-1])
         for path in paths:
             path, target = path if isinstance(path, tuple) else (path, None)
@@ -171,13 +171,13 @@ class Check(unittest.TestCase):
         return top
 
     def files(self, *arguments, status=0):
-        """What was checked, in order, and as one object each."""
+        """The files checked, in order, one object each."""
         done = check('--check', '--json', *arguments)
         self.assertEqual(done.returncode, status, done.out + done.err)
         return [model['file'] for model in json.loads(done.out)]
 
     def test_folder(self):
-        """All models in it and below, in the order of names; nothing else."""
+        """All models in it and below, sorted by name; nothing else."""
         top = self.tree('b.gguf', 'a/z.GGUF', 'a/y.gguf', 'c/deep/er/x.gguf', '.hidden/h.gguf',
                         'a/.h.gguf', 'a/README.md', 'gguf', 'B.gguf')
         os.mkfifo(os.path.join(top, 'fifo.gguf'))
@@ -188,7 +188,8 @@ class Check(unittest.TestCase):
                          [f'{top}/c/deep/er/x.gguf', f'{top}/b.gguf'])
 
     def test_folder_links(self):
-        """Links are followed, each folder and file once, none upwards; one to nowhere is an error."""
+        """Links are followed, but each directory and file is visited once, and none above; a
+        dangling link is an error."""
         top = self.tree('in/real/m.gguf', ('in/again', 'real'), ('in/loop', '.'), ('in/up', '../..'),
                         ('in/root', '/'), ('in/other', '../out'), 'out/o.gguf',
                         ('in/file.gguf', 'real/m.gguf'))
@@ -198,7 +199,7 @@ class Check(unittest.TestCase):
         self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
 
     def test_folder_of_ollama(self):
-        """Its models are called by hashes; texts are, too."""
+        """Its models are named by hashes; so are its texts."""
         name = 'blobs/sha256-' + 64 * 'a'
         top = self.tree(name)
         mountlib.put(top + '/blobs/sha256-' + 64 * 'b', b'{{ .Prompt }}')
@@ -206,7 +207,8 @@ class Check(unittest.TestCase):
         self.assertEqual(self.files(top), [f'{top}/{name}'])
 
     def test_stores(self):
-        """Models of stores by the names that people know, findings too; broken ones beside whole."""
+        """Models of stores, by the names that people know, including their findings; broken ones
+        beside whole ones."""
         odd, commit, digest = image(llama__context_length=None), 40 * '1', 64 * 'a'
         hub, library = 'hub/models--org--name', 'o/manifests/registry.ollama.ai/library/'
         top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
@@ -231,7 +233,7 @@ class Check(unittest.TestCase):
                          ['hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf', 'o/broken:1', 'o/tiny:1k/model'])
 
     def test_link_into_a_mount(self):
-        """Nothing in a mount is touched, by whatever way."""
+        """Nothing in a mount is touched, however it is reached."""
         top = self.tree('m.gguf', ('far.gguf', 'mnt/model.gguf'), ('dir', 'mnt/tensors'),
                         ('mnt.gguf', 'mnt'))
         os.mkdir(top + '/mnt')
@@ -245,7 +247,7 @@ class Check(unittest.TestCase):
         self.assertTrue(done.out.startswith(f'{top}/x: error: this directory contains no models'))
 
     def test_folder_unreadable(self):
-        """It is told, and the others are checked."""
+        """It is reported, and the others are checked."""
         if os.geteuid() == 0:
             self.skipTest('root may read everything')
         top = self.tree('a/m.gguf', 'b/m.gguf', 'c/m.gguf', 'd.gguf')
@@ -261,14 +263,14 @@ class Check(unittest.TestCase):
                          [f'{top}/{name}' for name in ('a', 'b', 'c/m.gguf', 'd.gguf')])
 
     def test_folder_with_a_mount(self):
-        """A mount of this program in the folder is not looked into."""
+        """A mount of ggufs inside the directory is skipped."""
         top = self.tree('m.gguf')
         os.mkdir(top + '/mnt')
         with Mount(top + '/m.gguf', at=top + '/mnt'):
             self.assertEqual(self.files(top), [top + '/m.gguf'])
 
     def test_folder_of_many(self):
-        """Split models once each, however many there are."""
+        """Each split model is checked once, however many there are."""
         top = self.tree(*(f'm{i:03}-00001-of-00002.gguf' for i in range(200)))
         for i in range(200):
             os.link(f'{top}/m{i:03}-00001-of-00002.gguf', f'{top}/m{i:03}-00002-of-00002.gguf')
@@ -308,7 +310,7 @@ class Check(unittest.TestCase):
         self.assertEqual(set(bad['findings'][0]), {'severity', 'rule', 'file', 'what', 'where'})
 
     def test_link(self):
-        """The name that is checked is the link's, as in a cache of downloads."""
+        """The name of the link is checked, as in a download cache."""
         blob = self.file(image(), 'blob')
         link = os.path.join(os.path.dirname(blob), 'links', NAME)
         os.mkdir(os.path.dirname(link))
@@ -324,7 +326,7 @@ class Check(unittest.TestCase):
         self.assertIn('evil\\x1b[31m.gguf: note: ', done.out)
 
     def test_progress(self):
-        """On a terminal a bar is drawn and taken away; findings are on standard output."""
+        """On a terminal a progress bar is drawn and removed; findings go to standard output."""
         model = self.file(image(bytes(range(34)) * 32))
         status, out, drawn = mountlib.drawn(GGUFS, '--check=full', model)
         self.assertEqual((status, out), (0, ''))
@@ -355,10 +357,10 @@ class Check(unittest.TestCase):
             self.assertIn(b'5 heads do not divide 32', mountlib.get(name))
             self.assertEqual(os.stat(name).st_size, len(mountlib.get(name)))
 
-    # ---- models as they are published ----
+    # ---- published models ----
 
     def test_published(self):
-        """None is an error or a warning."""
+        """None has an error or a warning."""
         folder = mountlib.path('published')
         os.makedirs(folder)
         for model in published.MODELS:
@@ -369,8 +371,8 @@ class Check(unittest.TestCase):
         shutil.rmtree(folder)
 
     def test_changed(self):
-        """What llama.cpp refuses is an error. What it loads is none, but for types of keys and a template that it does not use.
-        Lines fit a terminal where names are not long."""
+        """What llama.cpp refuses is an error. What it loads is not, except for types of keys and a
+        template that it does not use. Lines fit a terminal if names are not long."""
         loads, wrong = mutations.loads(), []
         folder = mountlib.path('changed')
         for name, model in mutations.MODELS.items():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Tests whose rows by reflink are left out where their folder is on a file system without reflinks, on XFS."""
+"""Tests that skip their rows for reflinks where the file system has none, run on XFS."""
 import os
 import subprocess
 import sys

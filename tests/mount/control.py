@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The control socket of a daemon: who is answered, what is planted in its place, and where none can be made."""
+"""A daemon's control socket: which users get an answer, what is planted in its place, and what
+happens if none can be made."""
 import contextlib
 import ctypes
 import fcntl
@@ -22,7 +23,8 @@ from mountcase import ROOT, Case, daemon
 from mountlib import GGUFS, Foreground, Mount, run
 from shelflib import value
 
-# Another user, to each socket: nothing, requests, and before it is asked. What it gets.
+# Another user connects to each socket and sends nothing, requests, and early input. Prints what
+# comes back.
 ATTEMPTS = '''
 import socket, sys
 for name in sys.argv[1:]:
@@ -38,7 +40,7 @@ for name in sys.argv[1:]:
                 print(b'')
 '''
 
-# A socket in a daemon's place. What it is told, and by how many.
+# A socket in place of a daemon's. Prints what it receives, and from how many clients.
 PLANTED = '''
 import socket, struct, sys
 door = socket.socket(socket.AF_UNIX)
@@ -54,7 +56,7 @@ while clients < int(sys.argv[3]):
         n = len(client.recv(100))
     except OSError:
         n = 0
-    if uid:  # root tells everyone, also when another test has it do that
+    if uid:  # root answers every user, and another test may connect as one
         clients, told = clients + 1, told + n
 print(told, flush=True)
 '''
@@ -62,7 +64,7 @@ SOCKET = {'x86_64': 41, 'aarch64': 198}.get(platform.machine())  # the number of
 
 
 def sockets(pid):
-    """Names of the sockets of a process by which it listens."""
+    """The names of the listening sockets of a process."""
     inodes = set()
     for fd in os.listdir(f'/proc/{pid}/fd'):
         with contextlib.suppress(OSError):
@@ -85,7 +87,7 @@ def listed(at, *command):
 
 
 def no_sockets():
-    """From here on this process and its children make none: what is tried gives EACCES."""
+    """From here on this process and its children cannot make sockets: EACCES."""
     program = b''.join(struct.pack('=HBBI', *row) for row in (
         (0x20, 0, 0, 0), (0x15, 0, 1, SOCKET), (0x06, 0, 0, 0x50000 | 13), (0x06, 0, 0, 0x7fff0000)))
     room = ctypes.create_string_buffer(program)
@@ -97,7 +99,7 @@ def no_sockets():
 class Socket(Case):
     @contextlib.contextmanager
     def planted(self, name, status, clients, uid=mountlib.OTHER):
-        """A socket of another user; gives what it was told, later."""
+        """A socket of another user; returns what it received, later."""
         with subprocess.Popen(['setpriv', f'--reuid={uid}', f'--regid={uid}', '--clear-groups', '--',
                                '/usr/bin/python3', '-c', PLANTED, name, status, str(clients)],
                               stdout=subprocess.PIPE) as process:
@@ -124,7 +126,8 @@ class Socket(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_planted(self):
-        """A daemon of another user, under the names that ours has and would have: it is not believed."""
+        """A daemon of another user, under the names that ours has and would have, is not
+        believed."""
         with Mount(self.model) as at:
             process = daemon(at)
             [name] = sockets(process)
@@ -139,7 +142,7 @@ class Socket(Case):
                     self.assertIn('another program has it locked', self.mounted(self.model, at))
                 done = run(GGUFS, '--unmount', at)
                 self.assertEqual((done.returncode, done.err), (0, ''))
-            # By an ordinary user it is told nothing.
+            # It gets nothing from an ordinary user.
             with self.planted(name, status, 1, uid=mountlib.OTHER - 1) as other:
                 done = run(*mountlib.as_other(GGUFS, '--list', '--json'))
                 self.assertEqual(done.returncode, 0)
@@ -147,7 +150,7 @@ class Socket(Case):
             self.assertEqual(self.mounted('-o', 'ro', self.model, at), '')
 
     def test_planted_file(self):
-        """Files of the socket's name do not matter: it has none."""
+        """Files of the socket's name do not matter: the socket is not a file."""
         at = self.folder()
         with Mount(self.model, at=at) as at:
             [name] = sockets(daemon(at))
@@ -160,7 +163,7 @@ class Socket(Case):
                 (os.rmdir if os.path.isdir('@' + name) else os.unlink)('@' + name)
 
     def test_foreground_and_folder(self):
-        """The socket is there in each kind of mount; gone with the daemon, also if that is killed."""
+        """Each kind of mount has the socket; it goes with the daemon, even if that is killed."""
         top = self.folder()
         os.link(self.model, top + '/a.gguf')
         for model in (self.model, top):
@@ -176,7 +179,7 @@ class Socket(Case):
                     gone.connect(b'\0' + name.encode())
 
     def test_stopped(self):
-        """What asks it says so, and does not wait for it."""
+        """A command reports that the daemon is stopped, and does not wait for it."""
         with Mount(self.model) as at:
             process = daemon(at)
             with freeze.stopped(process):
@@ -189,7 +192,8 @@ class Socket(Case):
 
     @unittest.skipUnless(ROOT and SOCKET, 'for root only, on machines whose system calls are known')
     def test_none_can_be_made(self):
-        """The mount works, and says that commands will not find it; what they say then."""
+        """The mount works, and warns that commands will not find it; the commands then say the
+        same."""
         at = self.folder()
         with subprocess.Popen([GGUFS, '-f', self.model, at], stderr=subprocess.PIPE, preexec_fn=no_sockets) as process:
             self.assertEqual(process.stderr.readline().decode(),
@@ -212,6 +216,6 @@ class Socket(Case):
 
 
 if __name__ == '__main__':
-    if os.getuid() == 0:  # other tests copy mount namespaces: this one must not see that mounts live on there
+    if os.getuid() == 0:  # other tests keep mounts alive in copied namespaces
         disks.own_namespace()
     mountlib.main(others=True)

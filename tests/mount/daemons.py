@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What a command and a daemon know of each other: when the parent of a daemon returns, and when --unmount
-does where the daemon cannot end."""
+"""What a command and a daemon know about each other: when the parent of a daemon returns, and when
+--unmount returns if the daemon cannot end."""
 import contextlib
 import errno
 import glob
@@ -35,7 +35,7 @@ def children(pid):
 
 @needs_gate
 class Parent(Case):
-    """A daemon stands before the gate at which it says that it serves."""
+    """The daemon is held just before it reports that it serves."""
 
     @contextlib.contextmanager
     def starting(self):
@@ -71,7 +71,7 @@ class Parent(Case):
 
 class Load(Case):
     def test_again_and_again(self):
-        """Mounted and unmounted at once, while other programs take the processors."""
+        """Mounted and unmounted immediately, while other programs use the processors."""
         at = self.folder()
         with contextlib.ExitStack() as stack:
             for _ in range(BUSY):
@@ -79,13 +79,13 @@ class Load(Case):
                 stack.callback(busy.kill)
             for count in range(TIMES):
                 for command in ([GGUFS, self.model, at], [GGUFS, '--unmount', at]):
-                    done = run(*command)  # it may say that it waits
+                    done = run(*command)  # it may say that it is waiting
                     self.assertEqual(done.returncode, 0, f'{count}: {command}: {done.err}')
         print(f'\nsoak: {TIMES} mounts and unmounts at a load of {BUSY}', flush=True)
 
 
 class Stopped(Case):
-    """A daemon that is stopped."""
+    """A stopped daemon."""
 
     def stopped(self, at):
         process = daemon(at)
@@ -99,7 +99,7 @@ class Stopped(Case):
 
     def test_another_mount_gets_its_number(self):
         at = self.folder()
-        for count in range(2):  # the stopped one may come first or last in a list
+        for count in range(2):  # the stopped one may be first or last in a list
             model = mountlib.put(f'model-{count}.gguf', samples.editable())
             self.addCleanup(os.unlink, model)
             self.mounted(model, at)
@@ -122,7 +122,7 @@ class Stopped(Case):
 class OtherNamespace(Case):
     @contextlib.contextmanager
     def copied(self, at):
-        """This mount lives on in the mount namespace of a process; those of other tests do not."""
+        """This mount lives on in a process's mount namespace; those of other tests do not."""
         script = ('while read -r _ here kind _; do [ $kind != fuse.ggufs ] || [ "$here" = "$1" ] || '
                   'umount -l "$(printf %b "$here")"; done </proc/self/mounts; echo copied; exec sleep 1000')
         with subprocess.Popen(['unshare', '--mount', '--propagation', 'private', 'sh', '-c', script, 'sh',
@@ -134,7 +134,7 @@ class OtherNamespace(Case):
                 process.kill()
 
     def daemon_of(self, at):
-        """The process that serves a mount that is gone here."""
+        """The process that serves a mount that has ended here."""
         return [x['pid'] for x in json.loads(run(GGUFS, '--list', '--json').out) if x['mountpoint'] == at]
 
     def writable(self, model):
@@ -146,7 +146,8 @@ class OtherNamespace(Case):
         mountlib.unmount(there)
 
     def unmounted(self, model, below, command, *options):
-        """What the command says of a mount with pending edits that another namespace keeps alive."""
+        """The command's output for a mount with pending edits that another namespace keeps
+        alive."""
         at = self.folder()
         file = os.path.join(model, 'm.gguf') if below else model
         with Mount(model, '-o', ','.join(('commit=sync',) + options), at=at) as at:
@@ -172,7 +173,8 @@ class OtherNamespace(Case):
         return done.err, f'process {process}', f'process {other} ('
 
     def test_unmount(self):
-        """All is written, its lock is free, and the processes that keep the mount alive are named."""
+        """Everything is written, its lock is free, and the processes that keep the mount alive are
+        named."""
         folder = self.folder()
         shutil.copy(self.model, folder + '/m.gguf')
         for model, below in ((self.model, ''), (folder, '/m.gguf')):
@@ -182,7 +184,7 @@ class OtherNamespace(Case):
                               f'its daemon ({process}) goes on; in that namespace: {other}', said)
 
     def test_unmount_lost(self):
-        """What cannot be written is named, as at any other end."""
+        """Edits that cannot be written are named, as at any other end."""
         at, model = self.folder(), mountlib.put('lost.gguf', samples.editable())
         with Mount(model, '-o', 'commit=sync', at=at) as at:
             write(at, 'general.name', 'pending')
@@ -195,7 +197,7 @@ class OtherNamespace(Case):
         os.unlink(model)
 
     def test_umount(self):
-        """The same of umount(8), which says nothing."""
+        """The same with umount(8), which reports nothing."""
         folder = self.folder()
         shutil.copy(self.model, folder + '/m.gguf')
         for model, below in ((self.model, ''), (folder, '/m.gguf')):
@@ -203,7 +205,8 @@ class OtherNamespace(Case):
                 self.assertEqual(self.unmounted(model, below, ('umount',))[0], '')
 
     def test_open_for_writing(self):
-        """A file that is open for writing there keeps the lock, and --unmount says so; until it is closed."""
+        """A file open for writing there keeps the lock, and --unmount says so, until it is
+        closed."""
         with Mount(self.model) as at, self.copied(at) as other:
             process = daemon(at)
             with open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0) as file:
@@ -220,7 +223,7 @@ class OtherNamespace(Case):
             self.writable(self.model)
 
     def test_waits_for_the_lock(self):
-        """A new mount while the old one still has files open waits for a moment, and names it."""
+        """A new mount while the old one still has open files waits for a moment, and names it."""
         with Mount(self.model) as at, self.copied(at) as other:
             process, there = daemon(at), self.folder()
             file = open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0)

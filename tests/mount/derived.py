@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Files that are computed of tensors: sha256, hashes, stats, stats.tsv, heatmap.png. What they show, that
-their sizes are known before, and that nobody waits for them who did not ask."""
+"""Files computed from tensors: sha256, hashes, stats, stats.tsv, heatmap.png. What they show; that
+their sizes are known in advance; that other requests do not wait for them."""
 import errno
 import hashlib
 import math
@@ -56,7 +56,7 @@ def outliers():
 
 
 def blocks(count, seed=3):
-    """Q8_0 with scales of every size."""
+    """Q8_0 with scales of all magnitudes."""
     rng = np.random.default_rng(seed)
     scale = rng.uniform(-2, 2, count).astype('<f2')
     return b''.join(scale[i].tobytes() + rng.integers(-128, 128, 32, 'i1').tobytes() for i in range(count))
@@ -76,7 +76,8 @@ def tensors():
 
 
 def expected(values):
-    """What `stats` and `stats.tsv` have of float32 values: names to numbers. And what `stats` has besides."""
+    """The contents of `stats` and `stats.tsv` for float32 values, by name, and the additional lines
+    of `stats`."""
     wide = values.astype('f8')
     finite = wide[np.isfinite(wide)]
     want = {'elements': wide.size, 'zeros': int((finite == 0).sum()), 'nan': int(np.isnan(wide).sum()),
@@ -121,7 +122,7 @@ def png(data):
 
 
 def picture(values):
-    """The colours that a picture of the values should have."""
+    """The expected colours of a picture of the values."""
     grid = values.astype('f8')
     there = np.ones(grid.shape)
     if grid.ndim == 1:
@@ -172,7 +173,7 @@ class Views(unittest.TestCase):
                             tensor.name.replace(b'\n', b'%0A').replace(b'\x1b', b'%1B'))
 
     def content(self, name):
-        """As long as stat said, before anything was read."""
+        """As long as stat said before anything was read."""
         size = os.stat(name).st_size
         data = mountlib.get(name)
         self.assertEqual(len(data), size, name)
@@ -251,7 +252,7 @@ class Views(unittest.TestCase):
             self.assertEqual(line, b'sha256    ' + want + b'  made.gguf:' + name)
 
     def test_pieces(self):
-        """From any byte, in pieces of any length."""
+        """From every byte, in pieces of every length."""
         for name in ('stats.tsv', 'tensors/plain/stats') + (('hashes', ) if has('sha256') else ()):
             name = os.path.join(self.at, name)
             whole = self.content(name)
@@ -271,7 +272,7 @@ class Views(unittest.TestCase):
                 self.assertLessEqual(np.abs(got - want).max(), 1)
 
     def test_second_program(self):
-        """libpng reads a picture too."""
+        """libpng can read the picture, too."""
         if not has('heatmap.png') or not any(os.path.exists(d + '/pngfix') for d in os.get_exec_path()):
             self.skipTest('no pngfix')
         done = mountlib.run('pngfix', os.path.join(self.at, 'tensors/large/heatmap.png'))
@@ -280,8 +281,8 @@ class Views(unittest.TestCase):
 
 class Empty(unittest.TestCase):
     def test_behind_the_end(self):
-        """The file ends with the last byte of a tensor, those without elements lie behind it: all is computed, and
-        nothing counts as cut."""
+        """The file ends with the last byte of a tensor, and tensors without elements come after it:
+        everything is computed, and nothing counts as missing."""
         made = [f32(b'a', floats(3)), f32(b'none', np.zeros(0)), Tensor(b'last', Q8_0, (32, 0))]
         data = gguf.encode(samples.ARCH, made, tail=False)
         end = max(tensor.offset for tensor in gguf.read(data).tensors)
@@ -307,7 +308,8 @@ class Empty(unittest.TestCase):
 
 class Newest(unittest.TestCase):
     def test_edit(self):
-        """Lines follow the names of the newest state, hashes are kept; an open one shows what it opened."""
+        """Lines have the names of the newest state, hashes are kept; an open file shows what it
+        opened."""
         if not has('sha256'):
             self.skipTest('built without libcrypto')
         source = mountlib.put('edit.gguf', gguf.encode(samples.ARCH, tensors()))
@@ -341,7 +343,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EIO, name)
 
     def test_partial(self):
-        """Of what is missing there are no results."""
+        """Nothing is computed for missing tensors."""
         made = [f32(b'a', floats(100)), f32(b'b', floats(5000)), f32(b'c', floats(9))]
         data = gguf.encode(samples.ARCH, made)
         with mountlib.Mount(mountlib.put('part.gguf', data[:-10000]), '-o', 'partial') as at:
@@ -353,7 +355,7 @@ class Faults(unittest.TestCase):
                 self.fails(f'{at}/{name}')
 
     def test_cut(self):
-        """A file that is cut while it is mounted: EIO, and what was computed stays."""
+        """A file that is truncated while it is mounted: EIO, and earlier results stay."""
         source = mountlib.put('cut.gguf', gguf.encode(samples.ARCH, [f32(b'a', floats(5000)), f32(b'b', floats(50000))]))
         with mountlib.Mount(source, '-o', 'ro') as at:
             known = {name: mountlib.get(f'{at}/tensors/a/{name}') for name in self.names()}
@@ -367,7 +369,7 @@ class Edited(unittest.TestCase):
     """What is computed follows the tensors, before and after their edits are written."""
 
     def right(self, at):
-        """All that is computed is what the values and the bytes of now give."""
+        """Everything computed matches the current values and bytes."""
         names = os.listdir(f'{at}/tensors')
         table = mountlib.get(f'{at}/stats.tsv').decode().splitlines()[1:]
         self.assertEqual([line.split('\t')[0] for line in table], names)
@@ -415,13 +417,14 @@ class Edited(unittest.TestCase):
                     if values is not None:
                         self.assertTrue((np.load(f'{at}/tensors/plain/f32.npy') == values).all())
                     seen.append(self.right(at))
-                self.assertEqual(len({repr(names_and_hashes) for names_and_hashes in seen}), 5)  # a shape is in neither
+                self.assertEqual(len({repr(names_and_hashes) for names_and_hashes in seen}), 5)  # shape matters to neither
             with mountlib.Mount(model, '-o', 'ro,views=all') as at:
                 self.assertEqual(self.right(at), seen[-1])
 
 
 class Long(unittest.TestCase):
-    """A sparse terabyte: what would take an hour must not be begun unasked, and can be left."""
+    """A sparse terabyte: what would take an hour must not begin unrequested, and can be
+    abandoned."""
 
     def model(self):
         made = [Tensor(b't%d' % i, F32, (1 << 20, 1 << 17), b'') for i in range(2)] + [f32(b'last', floats(9))]
@@ -443,7 +446,7 @@ class Long(unittest.TestCase):
             self.assertIn('heatmap.png' if has('heatmap.png') else 'stats', done.out)
 
     def test_others_go_on(self):
-        """More waiting readers than there are threads to serve; others are served, and all can be ended."""
+        """More waiting readers than serving threads; others are served, and all can be ended."""
         names = ['stats'] + [name for name in ('sha256', 'heatmap.png') if has(name)]
         with mountlib.Mount(self.model(), '-o', 'ro') as at:
             waiting = [subprocess.Popen([sys.executable, '-c', 'import sys; open(sys.argv[1], "rb").read()',
@@ -460,7 +463,7 @@ class Long(unittest.TestCase):
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
 
     def test_unmount(self):
-        """The daemon ends while it computes: who waits is answered."""
+        """The daemon ends while it computes: waiting readers get an answer."""
         with mountlib.Foreground(self.model(), '-o', 'ro') as (at, process):
             reader = subprocess.Popen(['cat', f'{at}/tensors/t0/stats'], stderr=subprocess.DEVNULL)
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""ggufs --diff: figures against NumPy in double precision, keys, folders, mounts, wrong use."""
+"""ggufs --diff: figures checked against NumPy in double precision, keys, directories, mounts, wrong
+use."""
 import json
 import math
 import os
@@ -51,12 +52,13 @@ def statuses(rows):
 
 
 class Figures(unittest.TestCase):
-    """Values come from the mount's f32.npy, which other tests hold against the references; wide ones from the bytes."""
+    """Values come from the mount's f32.npy, which other tests compare with references; wide ones
+    from the bytes."""
 
     SHAPE = (4, 3, 512)
 
     def blocks(self, type_id, rng):
-        """Bytes of a tensor of any type: noise, with scales that are finite."""
+        """Bytes of a tensor of any type: random, with finite scales."""
         name, block_len, block_bytes = gguf.GEOMETRY[type_id]
         count = math.prod(self.SHAPE) // block_len
         if type_id in (F32, F16, BF16, F64):
@@ -95,7 +97,8 @@ class Figures(unittest.TestCase):
                         'cosine': np.sum(x * y) / math.sqrt(np.sum(x ** 2)) / math.sqrt(np.sum(y ** 2)),
                         'max': away.max()}
                 for key, value in want.items():
-                    # A sum of products may cancel, so that of the cosine only its distance from the true one is small.
+                    # A sum of products may cancel, so for the cosine only the distance from the
+                    # true value is small.
                     delta = 1e-9 if key == 'cosine' else 1e-9 * value
                     self.assertAlmostEqual(row[key], value, delta=delta, msg=(row, key))
                 self.assertEqual(tuple(row['max_at']), np.unravel_index(away.argmax(), self.SHAPE))
@@ -104,7 +107,7 @@ class Figures(unittest.TestCase):
                                  (gguf.GEOMETRY[a.type_id][0], gguf.GEOMETRY[b.type_id][0]))
 
     def test_long(self):
-        """More pieces than threads: the first of equal differences, and all of the sums."""
+        """More pieces than threads: the first of equal differences, and every sum."""
         count = 1 << 20
         rng = np.random.default_rng(2)
         x = rng.standard_normal(count).astype('<f4')
@@ -176,7 +179,8 @@ class Tensors(unittest.TestCase):
                              ['keys: 1 the same', 'tensors: 6 the same'])
 
     def test_byte_order(self):
-        """Numbers and scales reversed are the same bytes; those that differ are measured alike."""
+        """Reversed numbers and scales are the same bytes; those that differ are measured all
+        alike."""
         rng = np.random.default_rng(3)
         values = rng.standard_normal(64).astype('<f4')
         q8 = b''.join(np.float16(0.5).tobytes() + rng.integers(0, 255, 32, dtype=np.uint8).tobytes() for _ in range(3))
@@ -195,7 +199,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual((row['name'], row['max_at'], row['values']), ('f', [3], 1))
 
     def test_moved(self):
-        """The fewest that have to move."""
+        """The fewest keys that have to move."""
         order = self.tensors[1:5] + self.tensors[:1] + self.tensors[5:]
         found = as_json(self.a, model('b.gguf', order))
         self.assertEqual(statuses(found['tensors']), [('t0', 'moved')])
@@ -219,7 +223,8 @@ class Tensors(unittest.TestCase):
         self.assertIn('shape 5 9 -> 45', diff(self.a, path('b.gguf')))
 
     def test_odd(self):
-        """Unknown types by their bytes; more than four dimensions; empty tensors; names that escape."""
+        """Unknown types by their bytes; more than four dimensions; empty tensors; names that need
+        escapes."""
         def odd(name, byte, fill):
             return model(name, [Tensor(b'a/b\n', UNKNOWN, (8,), bytes([byte]) * 32), Tensor(b'deep', I8, (1, 2, 1, 2, 3), fill),
                                 Tensor(b'empty', F32, (0, 4), b''), Tensor(b'\xff', I8, (1,), b'x')])
@@ -231,7 +236,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual(found[1]['shape_a'], [3, 2, 1, 2, 1])
 
     def test_holes(self):
-        """A hole is not read: a terabyte takes no time."""
+        """Holes are not read: a terabyte takes no time."""
         names = []
         for name in ('a.gguf', 'b.gguf'):
             size = 1 << 40
@@ -243,7 +248,7 @@ class Tensors(unittest.TestCase):
             file.seek((1 << 40) - 4)
             file.write(floats(1))
         row, = as_json(*names)['tensors']
-        self.assertEqual((row['max'], row['max_at']), (1, [(1 << 18) - 1, (1 << 20) - 33]))  # 128 bytes of header
+        self.assertEqual((row['max'], row['max_at']), (1, [(1 << 18) - 1, (1 << 20) - 33]))  # after the header
 
     def test_only(self):
         b = model('b.gguf', self.tensors[:5], [(b'a.key', Value('u8', 1))])
@@ -306,7 +311,7 @@ class Keys(unittest.TestCase):
                          ['~ a.list: 1 of 20 removed, first at 0: 0 1'])
 
     def test_many(self):
-        """Reversed, and all changed: no time that grows with the square."""
+        """Reversed, and all changed: no quadratic time."""
         kv = [(b'a.%d' % i, Value('u32', i)) for i in range(100000)]
         names = [model('a.gguf', [], kv), model('b.gguf', [], [(k, Value('u32', v.data + 1)) for k, v in reversed(kv)])]
         self.assertEqual(diff(*names).splitlines()[-2], 'keys: 100000 changed, 1 the same')
@@ -314,7 +319,8 @@ class Keys(unittest.TestCase):
 
 class Operands(unittest.TestCase):
     def test_mount(self):
-        """What a mount shows, with what is accepted and not written; a model's folder in a mount of a folder."""
+        """A mount, including accepted but unwritten edits; a model's directory in a mount of a
+        directory."""
         os.makedirs(path('models/sub'), exist_ok=True)
         a = model('models/sub/m.gguf', [Tensor(b't', F32, (1,), floats(1))], [(b'a.key', Value('u8', 1))])
         copy = path('copy.gguf')
@@ -364,7 +370,7 @@ class Operands(unittest.TestCase):
             self.assertEqual(err.count('\n'), 1, err)
 
     def test_cut(self):
-        """A file that is too short is refused; where one is cut later, the tensor is named."""
+        """A file that is too short is refused; if one is truncated later, the tensor is named."""
         a = model('a.gguf', [Tensor(b'first', I8, (100,), bytes(100)), Tensor(b'last', I8, (1 << 20,), bytes(1 << 20))])
         b = put('b.gguf', mountlib.get(a))
         cut = put('cut.gguf', mountlib.get(a)[:-50])
@@ -374,7 +380,7 @@ class Operands(unittest.TestCase):
             self.assertEqual(diff(a, at, status=2), f"ggufs: {at}: tensor 'last': cannot be read: Input/output error\n")
 
     def test_terminal(self):
-        """Eighty columns, colours there only."""
+        """Eighty columns, and colours only on a terminal."""
         rng = np.random.default_rng(4)
         sides = [model(f'{n}.gguf', [Tensor(b'blk.%d.ffn_gate.weight' % i, F32, (256, 4), rng.standard_normal(1024).astype('<f4').tobytes())
                                      for i in range(3)], [(b'general.name', Value('string', n.encode()))]) for n in 'ab']
@@ -399,7 +405,8 @@ class Operands(unittest.TestCase):
         self.assertLessEqual(max(len(line) for line in after.split('\r\n')[2:]), 80)
 
     def test_interrupt(self):
-        """Ctrl-C ends it at once: here it waits for a reader of more than a pipe holds."""
+        """Ctrl-C ends it immediately, here while it waits for a reader of more than a pipe
+        holds."""
         a = model('a.gguf', [], [(b'a.text', Value('string', b'x' * (1 << 20)))])
         with subprocess.Popen([GGUFS, '--diff', '--json=all', a, a], stdout=subprocess.PIPE) as process:
             process.stdout.read(1)

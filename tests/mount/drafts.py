@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Programs that keep a file open: after its text was accepted or refused, and while it is renamed,
+"""Programs that keep a file open after its text was accepted or refused, and while it is renamed,
 replaced or removed."""
 import errno
 import os
@@ -12,7 +12,7 @@ from ggufmodel import Value, array
 
 
 def named(old, new):
-    """The keys, with another name at the place of `old`."""
+    """The keys, with another name in place of `old`."""
     return [(new.encode() if key == old.encode() else key, value) for key, value in KV]
 
 
@@ -23,7 +23,7 @@ class Open(Calls):
         return os.pread(fd, 1000, 0)
 
     def test_accepted_is_shown_as_stored(self):
-        """Others see the value; who has the file open goes on with what it wrote."""
+        """Others see the value; a program with the file open continues with what it wrote."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
         os.write(fd, b'a')
         self.assertEqual(self.text(NAME), b'a')
@@ -39,7 +39,7 @@ class Open(Calls):
         self.assert_model({NAME: string('ab')})
 
     def test_accepted_is_closed_by_children(self):
-        """Each child closes its copy of the descriptor, and the text grows all the same."""
+        """Each child closes its copy of the descriptor, and the text still grows."""
         for script in ('(/usr/bin/printf a; /usr/bin/printf b; /usr/bin/echo c) > "$1"',
                        'exec 3> "$1"; printf a >&3; /usr/bin/printf b >&3; echo c >&3'):
             shell(script, self.key(NAME))
@@ -50,7 +50,7 @@ class Open(Calls):
         self.assert_model({NAME: string('abc\nde'), COUNT: Value('u32', 12)})
 
     def test_accepted_is_opened_anew(self):
-        """Who opens it then begins with what it shows, and both write that."""
+        """A program that opens it then begins with the stored value, and both write that."""
         first = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
         os.write(first, b'a')
         os.fsync(first)
@@ -64,7 +64,7 @@ class Open(Calls):
         self.assert_model({NAME: string('A\nb')})
 
     def test_accepted_is_passed_over(self):
-        """Who writes or truncates at the end that stat shows makes no hole."""
+        """Writing or truncating at the size that stat shows makes no hole."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
         os.write(fd, b'a')
         os.fsync(fd)
@@ -77,7 +77,7 @@ class Open(Calls):
         self.assert_model({NAME: string('a\nb')})
 
     def test_accepted_normalized(self):
-        """A text that the file shows differently: offsets are those of what was written."""
+        """A text that the file shows differently: offsets are those of the written text."""
         fd = os.open(self.key(LENGTH), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b' 0007')
         os.fsync(fd)
@@ -87,7 +87,7 @@ class Open(Calls):
         self.assert_model({LENGTH: Value('u64', 71)})
 
     def test_accepted_has_its_type(self):
-        """What KEY:TYPE told is the key's now, and can be changed while it is open."""
+        """The type in KEY:TYPE is the key's from then on, and can be changed while it is open."""
         fd = os.open(self.key('my.flag:u8'), os.O_WRONLY | os.O_CREAT)
         os.write(fd, b'1')
         os.fsync(fd)
@@ -98,7 +98,7 @@ class Open(Calls):
         self.assert_model({'my.flag': Value('u64', 1000)})
 
     def test_type_told_again(self):
-        """Of KEY:TYPE and an attribute set while that is open the later one counts."""
+        """Of KEY:TYPE and an attribute set while that is open, the later one counts."""
         fd = os.open(self.key(COUNT + ':u8'), os.O_WRONLY | os.O_CREAT)
         os.setxattr(self.key(COUNT), 'user.gguf.type', b'i64')
         self.assert_model({COUNT: Value('i64', 2)})
@@ -107,7 +107,8 @@ class Open(Calls):
         self.assert_model({COUNT: Value('i64', 300)})
 
     def test_refused_is_not_shown(self):
-        """While it is open, too; and who opens it after the close begins with the value."""
+        """Not while it is open either; a program that opens it after the close begins with the
+        value."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assertEqual(self.text(COUNT), b'')
         self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
@@ -123,7 +124,8 @@ class Open(Calls):
         self.assert_model({COUNT: Value('u32', 3)})
 
     def test_half_is_not_judged(self):
-        """Who opens a file, writes nothing and closes it does not speak for who is writing."""
+        """A program that opens a file and closes it without writing does not judge another
+        program's draft."""
         fd = os.open(self.key('general.tags'), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'["x",')
         os.close(os.open(self.key('general.tags'), os.O_WRONLY))
@@ -135,7 +137,7 @@ class Open(Calls):
     # ---- an open file that is renamed ----
 
     def test_rename_key_while_open(self):
-        """The draft follows, accepted or not, and so does the size."""
+        """The draft follows its key, accepted or not, and so does the size."""
         for i, before in enumerate((b'', b'old ')):
             fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
             os.write(fd, before)
@@ -153,7 +155,7 @@ class Open(Calls):
         self.assert_model({NAME: string('old new')})
 
     def test_rename_key_over_key_while_open(self):
-        """What replaced writes goes nowhere, what is renamed writes on."""
+        """Writes to the replaced file are discarded, those to the renamed one count."""
         fd, other = (os.open(self.key(name), os.O_WRONLY) for name in (COUNT, LENGTH))
         os.pwrite(fd, b'7', 0)
         os.pwrite(other, b'9', 0)
@@ -166,7 +168,7 @@ class Open(Calls):
         self.assert_model({LENGTH: Value('u64', 8)}, left)
 
     def test_rename_new_key_while_open(self):
-        """It has no value yet: it gets its first one under the name that it has then."""
+        """It has no value yet: it gets its first one under its name at that time."""
         for new, value in (('my.other', Value('u32', 5)), (NAME, string('5'))):
             fd = os.open(self.key('my.new'), os.O_WRONLY | os.O_CREAT)
             os.write(fd, b'5')
@@ -178,7 +180,7 @@ class Open(Calls):
         self.assert_model({'my.other': Value('u32', 5), NAME: string('5')})
 
     def test_rename_key_to_helper_while_open(self):
-        """It is the helper that is written to, and the key when it has its name again."""
+        """Writes go to the helper, and to the key when it has its name again."""
         fd = os.open(self.key(NAME), os.O_RDWR)
         os.rename(self.key(NAME), self.key(NAME + '~'))
         os.pwrite(fd, b'OLD', 0)
@@ -210,7 +212,7 @@ class Open(Calls):
         self.assert_listing(replaced({COUNT: Value('u32', 6), LENGTH: Value('u64', 6)}))
 
     def test_rename_helper_with_a_type(self):
-        """What was told of the helper is told of the key, also before there is a value."""
+        """A type set for the helper applies to the key, even before there is a value."""
         fd = os.open(self.key(COUNT + '.tmp'), os.O_WRONLY | os.O_CREAT)
         os.setxattr(self.key(COUNT + '.tmp'), 'user.gguf.type', b'u16')
         os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
@@ -219,7 +221,7 @@ class Open(Calls):
         self.assert_model({COUNT: Value('u16', 9)})
 
     def test_helper_given_a_type(self):
-        """One that is a key from then on keeps its content, whatever handles it has."""
+        """A helper that becomes a key keeps its content, whatever handles it has."""
         fd = os.open(self.key('myflag'), os.O_RDWR | os.O_CREAT)
         os.write(fd, b'7')
         os.close(os.dup(fd))
@@ -233,7 +235,7 @@ class Open(Calls):
         self.assert_model({'myflag': Value('u8', 71)})
 
     def test_rename_helper_and_never_write(self):
-        """An empty file under a key's name is a truncation of it."""
+        """An empty file under a key's name is a truncation of the key."""
         for name in (COUNT, NAME):
             fd = os.open(self.key('sedAbCdEf'), os.O_WRONLY | os.O_CREAT)
             os.rename(self.key('sedAbCdEf'), self.key(name))
@@ -242,7 +244,7 @@ class Open(Calls):
         self.assertTrue(until(lambda: self.text(COUNT) == b'2\n'))
 
     def test_removed_while_open(self):
-        """A helper, too, and one whose handle came with a key."""
+        """Also a helper, and one whose handle came with a key."""
         for name in (NAME, 'my~'):
             fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
             os.pwrite(fd, b'one', 0)
@@ -258,12 +260,12 @@ class Open(Calls):
 
 
 class NotWritten(Calls):
-    """Edits that cannot be written: known when they are carried out."""
+    """Edits that cannot be written, which shows when they are carried out."""
 
     options = ('-o', 'commit=close')
 
     def test_key(self):
-        """The open file goes back to its name: to a new key, and over another."""
+        """The open file goes back to its name: from a new key, and from over another."""
         for old, new, code in ((NAME, 'my.name', errno.EMLINK), (NAME, COUNT, errno.EINVAL),
                                (COUNT, LENGTH, errno.EMLINK)):
             before = (self.text(old), self.text(new) if new in self.marks() else None)
@@ -298,7 +300,7 @@ class NotWritten(Calls):
         self.assert_listing(replaced({NAME: string('one two three')}))
 
     def test_fsync_again(self):
-        """Each fsync and each close repeats the error, until the file is written anew."""
+        """Each fsync and each close repeats the error, until the file is written again."""
         fd = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'second')
         other = self.link_model()
@@ -306,7 +308,7 @@ class NotWritten(Calls):
             self.assert_errno(errno.EMLINK, os.fsync, fd)
             self.assertEqual(self.text(NAME), b'old name\n')
         os.unlink(other)
-        self.assert_errno(errno.EMLINK, os.close, os.dup(fd))  # NumPy ignores that
+        self.assert_errno(errno.EMLINK, os.close, os.dup(fd))  # NumPy ignores this error
         self.assert_errno(errno.EMLINK, os.fsync, fd)
         self.assert_model({})
         os.write(fd, b' third')
@@ -322,7 +324,7 @@ class NotWritten(Calls):
         self.assertEqual(self.text(NAME), b'second third\n')
 
     def test_twice(self):
-        """What is on disk does not come back with the failure of a later rename."""
+        """The failure of a later rename does not undo what is on the disk."""
         fd = os.open(self.key(NAME), os.O_RDWR)
         os.rename(self.key(NAME), self.key('my.first'))
         other = self.link_model()
@@ -334,7 +336,7 @@ class NotWritten(Calls):
 
 
 class NotPossible(NotWritten):
-    """The same, known before: the mode looks at it first."""
+    """The same, noticed in advance: the mode checks it first."""
 
     options = ('-o', 'commit=auto')
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests of editing share: a model mounted read-write, and what must hold after an edit."""
+"""Shared by tests of editing: a model mounted read-write, and the invariants after an edit."""
 import errno
 import os
 import shutil
@@ -25,7 +25,7 @@ COUNT, LENGTH, NAME = 'llama.block_count', 'llama.context_length', 'general.name
 
 
 def replaced(changes, kv=KV):
-    """The list of keys with other values, at their old places; new keys at the end."""
+    """The list of keys with other values, in their old places; new keys at the end."""
     known = [key for key, _ in kv]
     return ([(key, changes.get(key.decode(), value)) for key, value in kv]
             + [(key.encode(), value) for key, value in changes.items()
@@ -33,7 +33,7 @@ def replaced(changes, kv=KV):
 
 
 def until(is_so):
-    """Wait for what the mount does by itself. Returns whether it came."""
+    """Wait for something that the mount does on its own. Returns whether it happened."""
     end = time.monotonic() + mountlib.LIMIT
     while not is_so() and time.monotonic() < end:
         time.sleep(0.01)
@@ -45,13 +45,13 @@ def string(text):
 
 
 def shell(script, *arguments):
-    """What the script printed and its exit status."""
+    """The output of the script, and its exit status."""
     done = mountlib.run('bash', '-c', script, 'bash', *arguments)
     return done.out, done.returncode
 
 
 def sizes(folder):
-    """What ls -l sees, and that it can: a file may go between listing and stat."""
+    """The sizes that `ls -l` sees; a file may disappear between listing and stat."""
     found = {}
     for entry in os.scandir(folder):
         try:
@@ -62,7 +62,7 @@ def sizes(folder):
 
 
 class Editing(unittest.TestCase):
-    """Each test has a model, mounted read-write, in a folder with nothing else in it."""
+    """Each test has a model, mounted read-write, in an otherwise empty directory."""
 
     options = ()
     tensors = TENSORS
@@ -78,16 +78,16 @@ class Editing(unittest.TestCase):
         self.addCleanup(self.unmount)
 
     def link_model(self):
-        """Give the model another name: it cannot be written from then on. Returns that name."""
+        """Give the model a second name, after which it cannot be written. Returns that name."""
         other = mountlib.path('other-name')
         os.link(self.model, other)
         self.addCleanup(lambda: os.path.exists(other) and os.unlink(other))
         return other
 
     def unmount(self):
-        """A child of a tool may end after it (rsync's), and keeps the mount busy until then. The
-        kernel forgets the releases of files that the daemon has not yet read: an answer to a later
-        request tells that it has."""
+        """A tool's child may outlive it (rsync's does), and keeps the mount busy until it ends. The
+        kernel drops releases that the daemon has not yet read: the answer to a later request shows
+        that it has read them."""
         if self.mount:
             mount, self.mount = self.mount, None
             os.statvfs(self.at)
@@ -101,7 +101,7 @@ class Editing(unittest.TestCase):
         return mountlib.get(self.key(name))
 
     def error(self, name):
-        """What was refused; None if nothing was."""
+        """The reason for the last refusal; None if there was none."""
         try:
             return os.getxattr(self.key(name), 'user.gguf.error').decode()
         except OSError as e:
@@ -109,18 +109,18 @@ class Editing(unittest.TestCase):
             return None
 
     def state(self):
-        """What moves when the model file is written."""
+        """Changes whenever the model file is written."""
         st = os.stat(self.model)
         return st.st_ino, st.st_mtime_ns, mountlib.get(self.model)
 
     def marks(self):
-        """By name: what stays of a key that nobody wrote."""
+        """By name: what does not change for a key that was not written."""
         return {entry.name: (entry.inode(), entry.stat().st_ino, entry.stat().st_mtime_ns)
                 for entry in os.scandir(self.metadata)}
 
     def assert_file(self, kv):
-        """The model holds these keys and the tensors of old, laid out by the rules (there is one
-        such file only), and nothing is beside it."""
+        """The model has these keys and the old tensors, laid out by the rules (there is only one
+        such file), and nothing is left beside it."""
         file = mountlib.get(self.model)
         self.assertEqual(gguf.read(file).kv, kv)
         self.assertTrue(file == gguf.encode(kv, self.tensors))
@@ -153,7 +153,7 @@ class Calls(Editing):
         self.assertEqual(caught.exception.errno, number)
 
     def comes(self, changes, kv=KV):
-        """The model is so after a while, and what made it so is gone."""
+        """The model gets there after a while, and the helpers are gone."""
         want = gguf.encode(replaced(changes, kv), TENSORS)
         until(lambda: mountlib.get(self.model) == want
               and os.listdir(self.folder) == ['model.gguf'])

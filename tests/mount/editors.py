@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The programs that people edit with, each on a mount of its own.
+"""Common editors and tools, each on a mount of its own.
 
-A tool is a function that makes one line the whole content of a file, and returns whether it told
-that this went well. Each goes through the same trials: see Editors.
+A tool is a function that makes one line the whole content of a file, and returns whether it
+reported success. All go through the same trials: see Editors.
 """
 import os
 import shlex
@@ -19,7 +19,7 @@ from terminal import Terminal
 ERRORS = 'Invalid argument', 'Too many links'
 VIM_ERRORS = ('E212: Can\'t open file', 'E512: Close failed', 'E514: Write error',
               'E667: Fsync failed')
-TOOLS = {}  # name -> (function, programs that it needs, helpers that stay)
+TOOLS = {}  # name -> (function, required programs, helpers that stay)
 
 
 def tool(name, *programs, stays=()):
@@ -30,8 +30,8 @@ def tool(name, *programs, stays=()):
 
 
 def succeeds(*command, **options):
-    """Whether the exit status tells success. A failure must be told in words too: of a write that
-    was refused (dash and vim have words of their own) or of a rename (mv knows one reason only)."""
+    """Whether the exit status reports success. A failure must also be reported in words: a refused
+    write (dash and vim have words of their own) or a refused rename (mv knows only one reason)."""
     done = mountlib.run(*command, **options)
     words = (*ERRORS, 'I/O error', 'to a subdirectory of itself', *VIM_ERRORS)
     if done.returncode and not any(text in done.out + done.err for text in words):
@@ -46,7 +46,7 @@ def source(line):
 # ---- shells and the like ----
 
 def shell_tool(name, script, *programs, stays=()):
-    """$1: the file, $2: the line, $3: a file that holds the line."""
+    """$1: the file, $2: the line, $3: a file that contains the line."""
     @tool(name, *programs, stays=stays)
     def run(path, line):
         return succeeds('bash', '-c', script, 'bash', path, line, source(line))
@@ -224,7 +224,7 @@ class Editors(Editing):
     """One test for each tool; made below."""
 
     def use(self, function, name, line):
-        """Run a tool, and look at the listing all the time."""
+        """Run a tool while watching the listing."""
         good = function(self.key(name), line)
         self.assertIn(name, sizes(self.metadata))
         return good
@@ -252,14 +252,14 @@ class Editors(Editing):
         self.assert_model(changes)
 
     def remove_leftovers(self, helpers):
-        """Of a failure; a key stays when its copies go."""
+        """After a failure; a key stays when its copies go."""
         keep = [key.decode() for key, _ in KV] + helpers
         for name in os.listdir(self.metadata):
             if name not in keep:
                 os.unlink(self.key(name))
 
     def assert_marks(self, before, written):
-        """Numbers stay; the time of a key moves if it was written, and only then."""
+        """Inode numbers stay; the time of a key changes if it was written, and only then."""
         after = self.marks()
         for name in (key.decode() for key, _ in KV):
             mark = before[name]
@@ -267,15 +267,15 @@ class Editors(Editing):
             self.assertEqual(after[name][2] != mark[2], name in written, name)
 
     def unchanged(self, function):
-        """A text that is written back as it was rewrites nothing."""
+        """Writing back an unchanged text rewrites nothing."""
         before, marks = self.state(), self.marks()
         self.assertTrue(self.use(function, LENGTH, '409600000000'))
         self.assertEqual(self.state(), before)
         self.assert_marks(marks, set())
 
     def not_written(self, function, changes):
-        """A good value that the model file cannot take, for it has another name: all are told, also
-        shells, which do not ask what close(2) says."""
+        """A valid value that cannot be written to the model file, since it has a second name: every
+        tool reports it, even shells, which ignore the result of close(2)."""
         other = self.link_model()
         before = self.state()
         self.assertFalse(self.use(function, COUNT, '7'))
@@ -286,7 +286,7 @@ class Editors(Editing):
         self.assert_model(changes)
 
     def refused(self, function, changes):
-        """No value of the type: the tool tells, and the old value stays."""
+        """Not a value of the type: the tool reports it, and the old value stays."""
         before, marks = self.state(), self.marks()
         self.assertFalse(self.use(function, COUNT, 'abc'))
         self.assertEqual(self.text(COUNT), b'2\n')
@@ -309,8 +309,8 @@ class Editors(Editing):
             os.mknod(name, 0o600)
 
     def test_tar(self):
-        """Out and in again: not a byte is another."""
-        # What cannot be removed is overwritten only.
+        """Out and in again: every byte is the same."""
+        # What cannot be removed is only overwritten.
         for options in ('--overwrite', '--exclude=general.architecture',
                         '--xattrs --exclude=general.architecture'):
             done = mountlib.run('bash', '-c', 'tar -C "$1" --xattrs -cf "$2" metadata && '
@@ -321,7 +321,7 @@ class Editors(Editing):
 
     @unittest.skipUnless(shutil.which('gio'), 'gio: not installed')
     def test_gio_etag(self):
-        """gedit compares the tag that it got when it saved with the file's at the next save."""
+        """gedit compares the tag from its last save with the file's at the next save."""
         path = self.key(NAME)
         saved = mountlib.run('bash', '-c', 'gio save --print-etag "$1" < "$2"', 'bash', path,
                              source('first')).out.split()[-1]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Every kind of edit, on models of every dialect and layout, by each strategy and commit mode.
 
-After each edit the model file is read by a strict reader that shares nothing with the program; at
+After each edit the model file is read by a strict reader that shares no code with the program; at
 the end another independent reader (see second_reader.py) has to agree with it.
 """
 import itertools
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def text_of(value):
-    """The text of a value, as it may be written."""
+    """The text of a value, as a user may write it."""
     def number(kind, item):
         if kind == 'bool':
             return 'true' if item else 'false'
@@ -49,14 +49,14 @@ def text_of(value):
 
 
 class Case:
-    """A mounted model and what it has to be."""
+    """A mounted model and its expected content."""
 
     def __init__(self, at, source, *, settle):
         self.at, self.source, self.settle = at, source, settle
         self.want = Want(mountlib.get(source))
 
     def check(self):
-        """The edit is durable, or (settle) has to be made so; and the tree shows it."""
+        """The edit is durable, or (settle) is made durable here; and the tree shows it."""
         if self.settle:
             sync(self.at)
         file = mountlib.get(self.source)
@@ -70,11 +70,11 @@ class Case:
         return file
 
     def put(self, key, value, text=None, **how):
-        """Write a value's text; the file has it then, and shows it."""
+        """Write a value's text; the file then has it, and shows it."""
         text = text_of(value) if text is None else text
         if text:
             write(self.at, key, text, **how)
-        else:  # a mere truncation; by a handle it would be an edit only after close returned
+        else:  # a mere truncation; by a handle it would only be an edit after the close
             os.truncate(editlib.place(self.at, key), 0)
             sync(self.at)
         self.want.set(key, value)
@@ -96,7 +96,7 @@ def values(case):
 
 
 def every_type(case):
-    """A value of each of the 13 types, as it was, and larger; scalars keep their size."""
+    """A value of each of the 13 types, unchanged, and larger; scalars keep their size."""
     for key, value in samples.one_of_each():
         case.put(key, value)
     for key, value in samples.one_of_each(second=True):
@@ -104,7 +104,7 @@ def every_type(case):
 
 
 def unchanged(case):
-    """Text written back as it is: no byte is rewritten, the file is the same one."""
+    """Text written back unchanged: no byte is rewritten, the file stays the same one."""
     before = os.stat(case.source)
     for key in editlib.keys(case.at):
         write(case.at, key, editlib.read(case.at, key))
@@ -131,7 +131,7 @@ def names(case):
 
 
 def over(case):
-    """A key renamed over a key: the target keeps place and type and takes the value."""
+    """A key renamed over a key: the target keeps its place and type and takes the value."""
     write(case.at, 'my.source', '77')
     case.want.set(b'my.source', Value('u32', 77))
     case.check()
@@ -142,7 +142,7 @@ def over(case):
 
 
 def types(case):
-    """user.gguf.type, where the value fits."""
+    """user.gguf.type, if the value fits."""
     case.put(b'type.u32', Value('u32', 100))
     for kind in ('u64', 'i8', 'u16', 'i32', 'f32', 'string', 'f64', 'i64', 'u8', 'i16', 'u32'):
         retype(case.at, 'type.u32', kind)
@@ -163,7 +163,7 @@ class Edits(unittest.TestCase):
     kept = []  # copies of edited files, for the other reader
 
     def run_edits(self, data, *options, edits=EDITS, settle=False, first=None):
-        """The edits one after another, in one mount. first: options of an edit before them."""
+        """The edits one after another, in one mount. first: options of an earlier edit."""
         source = mountlib.put('model.gguf', data)
         if first:
             with mountlib.Mount(source, *first) as at:
@@ -208,7 +208,7 @@ class Edits(unittest.TestCase):
                 self.run_edits(gguf.encode(kv, made), edits=(add,))
 
     def test_strategies(self):
-        """Each of them in each commit mode; in place only where a reserve has been made."""
+        """Each of them in each commit mode; in place only if a reserve has been made."""
         reserve = 'reserve=262144'
         for strategy, mode in itertools.product(('auto', 'copy', 'inplace', 'reflink'),
                                                 ('auto', 'close', 'sync')):
@@ -224,7 +224,7 @@ class Edits(unittest.TestCase):
         self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
 
     def test_reserve_is_removed(self):
-        """reserve=0 removes one that is there; it is never shown."""
+        """reserve=0 removes an existing one; it is never shown."""
         self.run_edits(samples.editable(), '-o', 'reserve=0', edits=(names, values),
                        first=('-o', 'reserve=4096'))
         self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
@@ -252,7 +252,8 @@ class Edits(unittest.TestCase):
             self.without(source, at)
 
     def without(self, source, at):
-        """The reserve does not leave the file: neither by model.gguf, nor by a copy that is mounted."""
+        """The reserve never leaves the file, neither through model.gguf nor in a copy that is
+        mounted."""
         sync(at)
         file, whole = mountlib.get(source), mountlib.get(os.path.join(at, 'model.gguf'))
         self.assertIn(editlib.RESERVE, file)
@@ -268,7 +269,7 @@ class Edits(unittest.TestCase):
         self.run_edits(samples.editable(), '-o', 'relayout=reflink,reserve=65536')
 
     def test_alignments(self):
-        """Models that have an alignment, and each written to each other."""
+        """Models with an alignment, changed from each to each."""
         powers = [8 << k for k in range(0, 14)]
         for power in powers:
             with self.subTest(alignment=power):
@@ -288,7 +289,7 @@ class Edits(unittest.TestCase):
                 self.run_edits(samples.editable(**layout), edits=(each,))
 
     def test_large_arrays(self):
-        """250,000 strings, all replaced and one changed; a list of numbers as one JSON array."""
+        """250,000 strings, all replaced and one changed; an array of numbers as one JSON array."""
         tokens = [b'token \xc3\xbc %d' % count for count in range(250000)]
 
         def large(case):
@@ -309,7 +310,8 @@ class Edits(unittest.TestCase):
         self.run_edits(samples.editable(), edits=(nested,))
 
     def test_odd_bytes_survive(self):
-        """What text shows alike keeps its bytes: NaN payloads, odd bools, strings not UTF-8."""
+        """Values whose text is the same keep their bytes: NaN payloads, unusual bools, strings that
+        are not UTF-8."""
         kv = samples.ARCH + samples.odd()
         source = mountlib.put('model.gguf', gguf.encode(kv, samples.small()))
         with mountlib.Mount(source) as at:
@@ -342,7 +344,7 @@ class Edits(unittest.TestCase):
                 self.assertEqual(os.stat(file).st_size, len(mountlib.get(file)))
 
     def test_zz_another_reader(self):
-        """Last: the files that the tests before have left."""
+        """Last, so that all files of the other tests are there."""
         second_reader.compare_all(self, self.kept)
 
 

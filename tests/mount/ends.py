@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""How editing ends: by each signal, each way to unmount and by force, while nothing is going on, while
-an accepted edit is still to be copied, while it is copied, and while a key is open for writing."""
+"""How editing ends: by each signal, by each way to unmount, and by force; while nothing is going
+on, while an accepted edit is waiting to be copied, while it is copied, and while a key is open for
+writing."""
 import contextlib
 import itertools
 import os
@@ -30,7 +31,7 @@ def model():
 
 
 class Ends(unittest.TestCase):
-    """A mount in the foreground whose end the test makes."""
+    """A mount in the foreground that the test ends."""
 
     options = 'commit=sync,relayout=copy'
     leaver = None
@@ -41,7 +42,8 @@ class Ends(unittest.TestCase):
 
     def begin(self, again=False):
         self.end()
-        # A process of its own unmounts: fork(2) and exec(2) close what is open, and so judge it.
+        # A separate process unmounts: fork(2) and exec(2) would close what is open here, and so
+        # judge it.
         self.leaver = subprocess.Popen(['sh', '-c', LEAVER], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.source = os.path.join(mountlib.folder, 'model.gguf')
@@ -54,7 +56,7 @@ class Ends(unittest.TestCase):
             self.at, self.process = self.mount.__enter__()
 
     def end(self):
-        """Whatever is left of a test that failed."""
+        """Clean up after a failed test."""
         if not self.leaver:
             return
         if mountlib.mount_of(self.at):
@@ -81,7 +83,7 @@ class Ends(unittest.TestCase):
         self.process.send_signal(getattr(signal, name))
 
     def ended(self):
-        """It ended well, the model is as wanted, and nothing lies beside it."""
+        """It ended well, the model is as expected, and nothing is left beside it."""
         self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
@@ -113,7 +115,8 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_pending(self):
-        """An accepted edit is still to be copied. Once it is, further signals change nothing."""
+        """An accepted edit is waiting to be copied. Once it is copied, further signals change
+        nothing."""
         def end(way, name):
             self.accept('general.name', 'accepted')
             self.gate.shut()
@@ -130,7 +133,7 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_copying(self):
-        """An edit is copied, and waited for; another was accepted meanwhile."""
+        """An edit is being copied, and a program waits for it; another was accepted meanwhile."""
         def end(way, name):
             self.want.set(b'general.name', Value('string', b'waited for'))
             self.gate.shut()
@@ -142,13 +145,14 @@ class Ends(unittest.TestCase):
             for _ in range(3):
                 self.signal(name)
             self.gate.open()
-            call.wait()  # an answer, or the connection's end
+            call.wait()  # an answer, or the end of the connection
             self.ended()
         self.each(end)
 
     @needs_gate
     def test_killed(self):
-        """By SIGKILL while it copies: the old file is whole, and the next mount takes away what is left."""
+        """By SIGKILL during the copy: the old file is whole, and the next mount removes what is
+        left."""
         for way in WAYS:
             with self.subTest(way=way):
                 self.begin()
@@ -197,14 +201,14 @@ class Ends(unittest.TestCase):
         self.each(lambda way, name: self.open_and_end(way, name, b'["half a", '))
 
     def test_half_of_the_lines(self):
-        """Which would be a valid value."""
+        """These lines would be a valid value."""
         self.each(lambda way, name: self.open_and_end(way, name, b'"token 0"\n"token 1"\n'))
 
     def test_truncated(self):
         self.each(lambda way, name: self.open_and_end(way, name, b''))
 
     def test_new_key(self):
-        """Created, and half written or not at all: there is no such key."""
+        """Created, and half written or not at all: the key does not exist."""
         def end(way, name, text):
             self.accept('general.name', 'accepted')
             fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
@@ -219,7 +223,7 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_open_while_copying(self):
-        """A copy runs, and another key is open: half written, or truncated."""
+        """A copy is running, and another key is open: half written, or truncated."""
         def end(way, name, text):
             self.want.set(b'general.name', Value('string', b'waited for'))
             self.gate.shut()
@@ -238,7 +242,7 @@ class Ends(unittest.TestCase):
             self.each(lambda way, name, text=text: end(way, name, text))
 
     def test_after_fsync(self):
-        """What an fsync has judged stays, what was written after it is dropped."""
+        """What an fsync has judged stays; what was written after it is dropped."""
         def end(way, name):
             fd = os.open(place(self.at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
             os.write(fd, b'judged')
@@ -253,7 +257,7 @@ class Ends(unittest.TestCase):
         self.each(end)
 
     def test_closed_after_a_lazy_unmount(self):
-        """The program goes on, and what it closes is an edit."""
+        """The program continues, and what it closes is an edit."""
         fd = self.open_key(b'["a", ')
         self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
         os.write(fd, b'"b"]')
@@ -262,8 +266,8 @@ class Ends(unittest.TestCase):
         self.ended()
 
     def test_another_mount_in_its_place(self):
-        """A mount that was left lazily, with a file open, ends by a signal: the one that is there now is
-        another."""
+        """A lazily unmounted mount with an open file is ended by a signal; the mount that is there
+        now is another."""
         fd = self.open_key(b'["half')
         self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
         other = mountlib.put('other.gguf', model())
@@ -277,7 +281,7 @@ class Ends(unittest.TestCase):
     # ---- by force ----
 
     def force(self, *options):
-        """The connection is cut; the mount stays if it is busy."""
+        """The connection is aborted; the mount stays if it is busy."""
         self.leave(('umount', '-f', *options))
 
     def forced(self):
@@ -317,7 +321,7 @@ class Ends(unittest.TestCase):
 
 
 class Replies(unittest.TestCase):
-    """Replies to calls that wait for the writer come when the session has ended."""
+    """Replies to calls that wait for the writer come after the session has ended."""
 
     MODELS = [f'{i}.gguf' for i in range(8)]
 
@@ -354,8 +358,8 @@ class Replies(unittest.TestCase):
 
     @needs_gate
     def test_into_no_file(self):
-        """The unmount is held up, and meanwhile calls are replied to whose edits made new files. None of
-        them gets the number to which libfuse writes replies."""
+        """The unmount is held up, and meanwhile calls whose edits made new files get replies. None
+        of these files gets the descriptor to which libfuse writes replies."""
         folder, at, process, copy, unmount = self.mounted()
         copy.shut()
         calls = [*self.waiting(at, self.MODELS[:1])]
@@ -373,7 +377,7 @@ class Replies(unittest.TestCase):
         unmount.open()
         self.assertEqual(process.wait(mountlib.LIMIT), 0)
         for call in calls:
-            call.wait()  # an answer, or the connection's end
+            call.wait()  # an answer, or the end of the connection
         want = Want(model())
         want.set(b'my.key', Value('string', b'text'))
         for name in self.MODELS:
@@ -382,7 +386,7 @@ class Replies(unittest.TestCase):
 
 class Closing(unittest.TestCase):
     def test_at_once(self):
-        """A signal as soon as it is mounted leaves no mount without its daemon."""
+        """A signal right after mounting leaves no mount without its daemon."""
         source = mountlib.put('model.gguf', model())
         for name in SIGNALS * 3:
             mount = mountlib.Foreground(source)
@@ -393,7 +397,8 @@ class Closing(unittest.TestCase):
 
     @needs_gate
     def test_signals(self):
-        """All is written, and a large model is let go of: a signal does not change the exit status."""
+        """Everything is written, and a large model is being released: a signal does not change the
+        exit status."""
         data = bytes(65 << 20)
         source = mountlib.put('large.gguf', gguf.encode(
             samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
@@ -413,7 +418,7 @@ class Closing(unittest.TestCase):
 
 
 class EndsAtOnce(Ends):
-    """In the mode in which a close waits, of a small model, until the edit is written."""
+    """In the mode in which a close of a small model waits until the edit is written."""
 
     options = 'relayout=copy'
     test_pending = test_copying = test_killed = test_force_while_copying = None

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits on real file systems: ext4, XFS and btrfs in images that are mounted by a loop device, and
-tmpfs; full ones and read-only ones; with the daemon killed, and with the file system shut down as by
-a power cut."""
+"""Edits on real file systems: ext4, XFS and btrfs in loop-mounted images, and tmpfs; full and
+read-only ones; with the daemon killed, and with the file system shut down as in a power cut."""
 import contextlib
 import errno
 import fcntl
@@ -23,8 +22,8 @@ from disks import CLONES, KINDS, MIB, TIMES, Disk, call, figure, log_of, put_mod
 from editlib import Want, write
 from ggufmodel import Value
 
-# ioctl(2) of ext4 and XFS, linux/fs.h of later kernels: no write reaches the disk any more, the
-# journal's neither.
+# ioctl(2) of ext4 and XFS, from linux/fs.h of later kernels: no more writes reach the disk, not
+# even the journal's.
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587d, 2
 
 
@@ -52,7 +51,7 @@ class Filesystems(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
     def test_edits(self):
-        """The tests of edits, also of shards, there. All of them in a long run."""
+        """Run the tests of edits there, also of shards. All of them in a long run."""
         self.each(self.run_edits)
 
     def reflink(self, _, folder):
@@ -69,7 +68,7 @@ class Filesystems(unittest.TestCase):
         self.assertLess((before.f_bfree - after.f_bfree) * after.f_frsize, 8 * MIB)
 
     def test_reflink(self):
-        """Where ranges can be cloned, the data of the new file takes no room."""
+        """Where ranges can be cloned, the data of the new file takes no space."""
         self.each(self.reflink, *CLONES)
 
     def no_reflink(self, _, folder):
@@ -84,7 +83,7 @@ class Filesystems(unittest.TestCase):
         self.each(self.no_reflink, 'ext4', 'tmpfs')
 
     def fill(self, folder):
-        """Take all the room."""
+        """Use up all space."""
         fd = os.open(os.path.join(folder, 'filler'), os.O_WRONLY | os.O_CREAT)
         for size in (MIB, 4096):
             with contextlib.suppress(OSError):
@@ -114,7 +113,8 @@ class Filesystems(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def test_full(self):
-        """The edit fails with ENOSPC, the old file stays, alone; with room again it works."""
+        """The edit fails with ENOSPC, the old file stays, and nothing else; with space again the
+        edit works."""
         self.each(self.full)
 
     def full_in_place(self, _, folder):
@@ -130,7 +130,7 @@ class Filesystems(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def test_full_in_place(self):
-        """In place needs room for the journal alone."""
+        """In place only the journal needs space."""
         self.each(self.full_in_place, 'ext4', 'xfs')
 
     def read_only(self, _, folder):
@@ -153,7 +153,7 @@ class Filesystems(unittest.TestCase):
     # ---- kills and power cuts ----
 
     def edit_until_it_fails(self, at, begun):
-        """Edits of one key, each waited for: how many were acknowledged."""
+        """Edits of one key, each waited for; returns how many were acknowledged."""
         for count in range(1, 1000000):
             begun.release()
             try:
@@ -163,7 +163,8 @@ class Filesystems(unittest.TestCase):
         raise AssertionError('nothing happened')
 
     def interrupt(self, source, options, do_it):
-        """do_it(process) at some moment of some edit. How many edits were acknowledged."""
+        """do_it(process) at some moment during some edit. Returns how many edits were
+        acknowledged."""
         begun = threading.Semaphore(0)
         mount = mountlib.Foreground(source, *options)
         at, process = mount.__enter__()
@@ -186,7 +187,7 @@ class Filesystems(unittest.TestCase):
         return count
 
     def check_recovered(self, source, want, count, by_mount):
-        """The last edit that was acknowledged, or the one after it; whole; and nothing else."""
+        """The last acknowledged edit or the next one, complete, and nothing else."""
         disks.recover(source, by_mount)
         file = mountlib.get(source)
         found = dict(gguf.read(file).kv)[b'general.name'].data
@@ -198,7 +199,7 @@ class Filesystems(unittest.TestCase):
         figure('edits acknowledged before a kill or cut', count)
 
     def rounds(self, kind):
-        """Ways to edit there, each some times."""
+        """The strategies on this file system, several times each."""
         ways = ['copy', 'inplace'] + (['reflink'] if kind in CLONES else [])
         return [way for way in ways for _ in range(3 * TIMES)]
 

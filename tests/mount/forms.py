@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""model.safetensors in its four forms: valid, equal bit for bit to what tensors' folders show, lazy."""
+"""model.safetensors in its four forms: valid, identical bit for bit to the tensors' directories,
+lazy."""
 import errno
 import glob
 import json
@@ -14,10 +15,10 @@ import safetensors_reader as reader
 import samples
 from ggufmodel import Tensor, Value, array
 
-try:  # the official reader: Debian has python3-safetensors since 13
+try:  # the official reader, in Debian since 13 as python3-safetensors
     import safetensors as official
     NUMPY = {'F32': 'float32', 'F16': 'float16', 'F64': 'float64', 'I8': 'int8', 'I16': 'int16', 'I32': 'int32',
-             'I64': 'int64'}  # it has no BF16
+             'I64': 'int64'}  # it does not support BF16
 except ImportError:
     official = None
 
@@ -28,21 +29,22 @@ F32, F16, Q8_0, I8, I16, I64, F64, UNKNOWN = 0, 1, 8, 24, 25, 27, 28, 99
 
 
 def file_name(name):
-    """As docs say it: %XX for %, /, control characters."""
+    """As documented: %XX for %, /, control characters."""
     out = b''.join(b'%%%02X' % byte if byte < 0x20 or byte in b'%/\x7f' else bytes([byte]) for byte in name)
     return {b'': b'%', b'.': b'%2E', b'..': b'%2E%2E'}.get(out, out)
 
 
 class Checks(unittest.TestCase):
     def folders(self, at):
-        """Of each tensor: name as the model has it, and its folder."""
+        """For each tensor: its name in the model, and its directory."""
         rows = json.loads(mountlib.get(at + '/tensors.json').decode('utf-8', 'surrogateescape'))
         for row in rows:
             name = row['name'].encode('utf-8', 'surrogateescape')
             yield name, row['type'], os.path.join(os.fsencode(at), b'tensors', file_name(name))
 
     def check(self, at, big):
-        """Each form of a mounted model against the files in tensors' folders. Returns the metadata."""
+        """Check each form of a mounted model against the files in tensors' directories. Returns the
+        metadata."""
         for file, one in FORMS.items():
             path = os.path.join(at, file)
             size = os.stat(path).st_size
@@ -76,7 +78,7 @@ class Checks(unittest.TestCase):
         return b''.join(raw[i:i + width][::-1] for i in range(0, len(raw), width))
 
     def is_read(self, path):
-        """The official reader reads the same, of the mapped file and of its bytes."""
+        """The official reader gets the same from the mapped file and from its bytes."""
         with official.safe_open(path, 'np') as opened:
             metadata, tensors = reader.load(path)
             self.assertEqual(opened.metadata(), metadata)
@@ -125,7 +127,7 @@ class Official(Checks):
                 self.all_read(model)
 
     def test_official_made(self):
-        """Names and keys that are hard to write, every type in both byte orders, no elements, no tensors."""
+        """Difficult names and keys, every type in both byte orders, no elements, no tensors."""
         names = [b'a\xff', b'a%FF', b'%FF\xfe', b'__metadata__', b'"quoted\\\n\0', b'', b'\xed\xa0\x80',
                  b'\xf0\x9f\x98\x80']
         kinds = [Tensor(b'%d' % i, i, (256, 2, 3), bytes(j % 251 for j in range(gguf.nbytes(i, (256, 2, 3)))))
@@ -140,7 +142,8 @@ class Official(Checks):
                 self.all_read(mountlib.put(name + '.gguf', data))
 
     def test_official_limit(self):
-        """A header of the most bytes that it takes and that end at a page; with one more a key is left out."""
+        """The longest header that it accepts and that ends at a page; with one byte more a key is
+        left out."""
         def of(length):
             kv = samples.ARCH + [(b'a.long', Value('string', b'l' * length))]
             with mountlib.Mount(mountlib.put('limit.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
@@ -156,7 +159,8 @@ class Official(Checks):
 
 class Made(Checks):
     def test_names(self):
-        """Bytes that are not UTF-8, names that come out the same, the reserved one, types without values."""
+        """Bytes that are not UTF-8, names that become equal, the reserved one, types without
+        values."""
         made = [tensor(b'a\xff'), tensor(b'a%FF'), tensor(b'%FF\xfe'), tensor(b'\xff%FE'), tensor(b'__metadata__'),
                 tensor(b'unknown', UNKNOWN), tensor(b'"quoted\\\n'), tensor(b''), tensor(b'\xed\xa0\x80')]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
@@ -167,7 +171,7 @@ class Made(Checks):
             self.assertEqual(tensors['a%FF'][2], made[0].data)
 
     def test_order(self):
-        """The largest elements first, so that each is aligned; then as in the file."""
+        """The largest elements first, so that each is aligned; then in file order."""
         kinds = [I8, F16, F32, F64, I16, Q8_0, I64]
         made = [tensor(b't%d' % i, kind, 32) for i, kind in enumerate(kinds)] + [tensor(b'odd', I8, 3)]
         with mountlib.Mount(mountlib.put('order.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
@@ -188,7 +192,8 @@ class Made(Checks):
                 'a.int': str(2**64 - 1), 'a.bool': 'true', 'a.bad': 'x\ufffdy\ufffd\ufffd\ufffd', 'a\ufffd': '1'})
 
     def test_keys_alike(self):
-        """Of keys whose names come out the same the first is shown: the reader takes no name twice."""
+        """Of keys whose names become equal, the first is shown: the reader accepts no name
+        twice."""
         kv = samples.ARCH + [(name, Value('u8', i)) for i, name in enumerate(
             [b'a\xff', b'a\xef\xbf\xbd', b'a\xfe', b'b\xef\xbf\xbd', b'b\xff', b'a\xff\xff'])]
         with mountlib.Mount(mountlib.put('alike.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
@@ -196,7 +201,7 @@ class Made(Checks):
                 'format': 'pt', 'general.architecture': 'llama', 'a\ufffd': '0', 'b\ufffd': '3', 'a\ufffd\ufffd': '5'})
 
     def test_long_keys(self):
-        """A header that would be too long leaves the longest keys out."""
+        """If a header would be too long, the longest keys are left out."""
         kv = samples.ARCH + [(b'a.long', Value('string', b'l' * 60_000_000)), (b'a.longer', Value('string', b'L' * 60_000_001)),
                              (b'a.short', Value('string', b's'))]
         with mountlib.Mount(mountlib.put('long.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
@@ -205,7 +210,8 @@ class Made(Checks):
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
 
     def test_impossible(self):
-        """Names that alone make the header too long: the file does not exist, and all else can be read."""
+        """Names that alone make the header too long: the file does not exist, and everything else
+        can be read."""
         made = [tensor(b'%04d' % i + b'\1' * 10000) for i in range(1700)]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro,views=all') as at:
             done = mountlib.run('ls', '-l', at)
@@ -232,7 +238,7 @@ class Made(Checks):
             self.assertEqual(reader.load(path)[0]['general.name'], 'x' * 10000)
 
     def test_partial(self):
-        """What is there can be read, what is missing is EIO with its page."""
+        """What is there can be read; where data is missing, its whole page is EIO."""
         data = gguf.encode(samples.ARCH, [tensor(b'a', F32, 2048), tensor(b'q', Q8_0, 32 * 30), tensor(b'z', F32, 9)])
         with mountlib.Mount(mountlib.put('partial.gguf', data[:-700]), '-o', 'partial') as at:
             with open(at + '/model.safetensors', 'rb', buffering=0) as file:
@@ -246,7 +252,7 @@ class Made(Checks):
             self.assertEqual(start, 4096)
 
     def test_terabyte(self):
-        """Its header is read, and its last tensor, without the rest."""
+        """Its header and its last tensor are read, and nothing else."""
         source = mountlib.path('huge.gguf')
         subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-huge'), source, '--tensors', '2000',
                         '--tokens', '10'], check=True)

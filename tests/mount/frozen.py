@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A disk that hangs: what needs it waits, and nothing else. File systems in images are frozen."""
+"""A hanging disk: what needs it waits, and nothing else. File systems in images are frozen."""
 import contextlib
 import glob
 import hashlib
@@ -25,7 +25,7 @@ from ggufmodel import Tensor, Value
 
 MODES = ('auto', 'close', 'sync')
 
-# Looks at all there is, and prints {path: SHA-256 of the content}.
+# Reads everything, and prints {path: SHA-256 of the content}.
 LOOK = '''
 import hashlib, json, os, sys
 found = {}
@@ -42,9 +42,9 @@ for folder, folders, files in os.walk("."):
 print(json.dumps(found))
 '''
 
-# An edit that is written when it ends. (An fsync of the folder would hold the kernel's lock of it, which a
-# listing needs.) A program of its own: another one that is started closes its copy of each open file, and
-# that waits for the disk, too.
+# An edit that is written when this program ends. (An fsync of the directory would hold the kernel's
+# lock on it, which a listing needs.) A separate program, since starting another one closes copies
+# of open files here, and that would wait for the disk, too.
 EDIT = '''
 import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
@@ -53,8 +53,8 @@ os.fsync(fd)
 os.close(fd)
 '''
 
-# Opens a view more often than libfuse has threads, writes it, and closes it when it is told to. (A child that is
-# forked meanwhile closes, too.)
+# Opens a view more often than libfuse has threads, writes it, and closes it on request. (A child
+# forked meanwhile closes it, too.)
 WRITER = '''
 import os, sys, threading
 fds = [os.open(sys.argv[1], os.O_RDWR) for _ in range(24)]
@@ -68,7 +68,7 @@ for closer in closers:
 
 
 def in_request(pid):
-    """Whether a thread of a process waits for a reply of FUSE."""
+    """Whether a thread of a process waits for a FUSE reply."""
     for name in glob.glob(f'/proc/{pid}/task/*/wchan'):
         with contextlib.suppress(OSError), open(name, encoding='ascii') as file:
             if 'request' in file.read():
@@ -78,7 +78,7 @@ def in_request(pid):
 
 class Frozen(unittest.TestCase):
     def look(self, at):
-        """What waits for the disk can be killed only when that is back: it is left behind."""
+        """What waits for the disk can only be killed when the disk is back: it is left behind."""
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen([sys.executable, '-c', LOOK, at], stdout=out)
             self.addCleanup(process.wait)
@@ -113,7 +113,8 @@ class Frozen(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def each(self, kind):
-        """While an edit waits for the disk, the first of a mount or a later one, all can be read."""
+        """While an edit waits for the disk, the first one of a mount or a later one, everything can
+        be read."""
         for mode in MODES:
             for warm in (False, True):
                 with Disk(kind) as folder:
@@ -135,8 +136,8 @@ class Frozen(unittest.TestCase):
         return process
 
     def test_judged(self):
-        """While what was written to a view is judged and waits for the disk, more handles of it are closed than the mount
-        has threads. All can be read, and a signal ends the wait of a program."""
+        """While a written view is judged and waits for the disk, more of its handles are closed
+        than the mount has threads. Everything can be read, and a signal ends a program's wait."""
         value, count = struct.pack('<f', 127), 4096 * 1024
         with Disk('ext4') as folder:
             source = os.path.join(folder, 'model.gguf')
@@ -160,7 +161,7 @@ class Frozen(unittest.TestCase):
                 self.assertEqual(mountlib.get(name)[:8], value * 2)
 
     def test_many_are_judged(self):
-        """So it is while what was written to sixteen tensors by sixteen programs is judged."""
+        """The same while sixteen tensors written by sixteen programs are judged."""
         value, count, names = struct.pack('<f', 127), 512 * 1024, [b'w%d' % i for i in range(16)]
         with Disk('ext4') as folder:
             source = os.path.join(folder, 'model.gguf')

@@ -16,7 +16,7 @@ WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'tensors.txt', 'info')
 
 
 class Reader:
-    """A view of the whole, held open; model.gguf is mapped too. `copy`: what it was at open."""
+    """A view of the model, held open; model.gguf is mapped, too. `copy`: its content at open."""
 
     def __init__(self, at, name):
         self.name, self.fd = name, os.open(os.path.join(at, name), os.O_RDONLY)
@@ -27,7 +27,7 @@ class Reader:
         assert len(self.copy) == self.stat.st_size
 
     def check(self):
-        """All of it again: read, in a direction that is not read ahead, and mapped."""
+        """All of it again: read, backwards so that nothing is read ahead, and mapped."""
         piece = 65536
         for off in reversed(range(0, len(self.copy) + piece, piece)):
             assert os.pread(self.fd, piece, off) == self.copy[off:off + piece], (self.name, off)
@@ -111,7 +111,8 @@ class Generations(unittest.TestCase):
         self.run_edits(self.data(), '-o', 'relayout=copy')
 
     def test_irregular(self):
-        """What is between and behind the tensors of the first generation is in no later file."""
+        """The bytes between and after the tensors of the first generation are not in any later
+        file."""
         for layout in samples.LAYOUTS[1:]:
             if 'order' not in layout:
                 with self.subTest(**layout):
@@ -148,7 +149,7 @@ class Generations(unittest.TestCase):
         return [name for name in found if '(deleted)' in name and 'model.gguf' in name]
 
     def test_keys(self):
-        """A handle of a key reads what it opened, to whatever that and other keys change."""
+        """A handle of a key reads what it opened, however that key and others change."""
         def keep(name):
             fd = os.open(place(at, name), os.O_RDONLY)
             return fd, os.pread(fd, 1 << 20, 0)
@@ -167,24 +168,24 @@ class Generations(unittest.TestCase):
                 os.close(fd)
 
     def test_old_files_are_let_go(self):
-        """A replaced model is kept by its readers, and by nobody when they are gone."""
+        """A replaced model is kept for its readers, and released when they are gone."""
         source = mountlib.put('model.gguf', self.data())
         with mountlib.Foreground(source) as (at, process):
             for count in range(3):
                 with opened(os.path.join(at, 'model.gguf'), os.O_RDONLY) as fd:
                     os.pread(fd, 100, 0)
                     write(at, 'general.name', 'x' * 1000 * (count + 1))
-                # Nobody looks at model.gguf again: the program itself has to let go.
+                # Nothing opens model.gguf again: the daemon has to release it on its own.
                 editlib.until(lambda: not self.deleted(process.pid))
             write(at, 'general.name', 'y')
             editlib.until(lambda: not self.deleted(process.pid))
 
     def test_read_ahead_keeps_no_file(self):
-        """A file that is read in order, in large pieces, keeps no model that is replaced."""
+        """A file that is read in order, in large pieces, does not keep a replaced model."""
         source = mountlib.put('model.gguf', gguf.encode(samples.keys(), [Tensor(b'w', 0, (4 << 20, ), bytes(16 << 20))]))
         piece = mmap.mmap(-1, 1 << 20)
         with mountlib.Foreground(source, '-o', 'relayout=copy') as (at, process):
-            # Past the kernel's pages, so that each read is one request.
+            # Bypassing the page cache, so that each read is one request.
             with opened(os.path.join(at, 'model.safetensors'), os.O_RDONLY | os.O_DIRECT) as fd:
                 for _ in range(8):
                     self.assertEqual(os.readv(fd, [piece]), len(piece))
@@ -193,7 +194,8 @@ class Generations(unittest.TestCase):
             self.assertEqual(self.deleted(process.pid), [])
 
     def test_times(self):
-        """A key's time moves when it is written; those of views of the whole with each edit."""
+        """A key's time changes when it is written; those of views of the model change with each
+        edit."""
         source = mountlib.put('model.gguf', self.data())
         os.utime(source, (1000, 1000))
         with mountlib.Mount(source) as at:

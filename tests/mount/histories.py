@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Histories where nothing can be kept, of several models, of other users, of daemons that are killed; and
+"""Histories when nothing can be kept, of several models, of other users, of killed daemons; and
 copies of metadata/."""
 import fcntl
 import os
@@ -23,10 +23,10 @@ ROOT = os.getuid() == 0
 
 
 class Homes(Case):
-    """Where no state can be kept, edits work, and the log says so once."""
+    """If no state can be kept, edits work, and the log says so once."""
 
     def edit(self, home, why, readable=False):
-        """`readable`: there is nothing that could not be read either."""
+        """`readable`: nothing is unreadable either."""
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
         os.environ['GGUFS_TEST_STATE'] = home
         mount = Foreground(self.model)
@@ -89,7 +89,7 @@ class Homes(Case):
         self.assertEqual(os.listdir(home + '/ggufs/history'), [])
 
     def test_hangs(self):
-        """A state that takes too long is not waited for, and is there later."""
+        """A state that takes too long is not waited for, and appears later."""
         with Mount(self.model) as at:
             write(at, 'general.name', 'x')
         folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
@@ -106,11 +106,11 @@ class Homes(Case):
             self.check_mount(at)
 
     def test_hangs_from_the_beginning(self):
-        """A folder that does not answer at all: edits go on, requests end, and nothing is kept."""
+        """A directory that never answers: edits go on, requests end, and nothing is kept."""
         other = Foreground(mountlib.put('other.gguf', gguf.encode(ALL, samples.small())))
         other_at, process = other.__enter__()
         self.addCleanup(other.__exit__, None, None, None)
-        # What was asked of it and given up keeps it busy until that has ended.
+        # An abandoned request keeps it busy until it ends.
         self.addCleanup(until, lambda: run('fusermount3', '-u', other_at).returncode == 0)
         self.addCleanup(process.send_signal, signal.SIGCONT)
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
@@ -123,13 +123,13 @@ class Homes(Case):
             write(at, 'general.name', 'y')
             self.assertIn('does not answer', self.command('--undo', at, status=1))
             self.assertEqual(read(at, 'general.name'), b'y\n')
-            # The request that was given up keeps the mount busy until its process has ended.
+            # The abandoned request keeps the mount busy until its process has ended.
             until(lambda: run('fusermount3', '-u', at).returncode == 0)
         self.want.set(b'general.name', Value('string', b'y'))
         self.want.check(get(self.model))
 
     def test_clear_while_locked(self):
-        """Another process that has the lock does not keep the command waiting for ever."""
+        """Another process that holds the lock does not keep the command waiting forever."""
         with Mount(self.model) as at:
             write(at, 'general.name', 'x')
         folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
@@ -147,7 +147,7 @@ class Homes(Case):
 
 class Beside(Case):
     def test_two_models_of_one_name(self):
-        """Two daemons write their histories at once; each model has its own."""
+        """Two daemons write their histories simultaneously; each model has its own."""
         models = []
         for folder in ('one', 'two'):
             os.makedirs(mountlib.path(folder))
@@ -179,7 +179,7 @@ class Beside(Case):
             self.assertEqual(now[b'which.model'], dict(gguf.read(file).kv)[b'which.model'])
 
     def test_rights(self):
-        """Another user asks nothing of the daemon, whatever the rights of the model."""
+        """Other users get nothing from the daemon, whatever the mode of the model."""
         if not ROOT:
             self.skipTest('not root')
         os.chmod(mountlib.folder, 0o755)
@@ -195,7 +195,7 @@ class Beside(Case):
         self.want.check(get(self.model))
 
     def test_killed(self):
-        """The daemon is killed at any moment: what is there can be undone, and is right."""
+        """The daemon is killed at any moment: what is there can be undone, and is correct."""
         rng = random.Random(5)
         for _ in range(8):
             before = entries(self.model)
@@ -221,7 +221,8 @@ class Beside(Case):
 
 
 class Folders(Case):
-    """Models in a mount of a folder: the daemon that edits one is found by any path of its file."""
+    """Models in a mount of a directory: the daemon that edits one is found by any path of its
+    file."""
 
     def setUp(self):
         super().setUp()
@@ -235,7 +236,7 @@ class Folders(Case):
         return mountlib.put(os.path.relpath(path, mountlib.folder), data or get(self.model))
 
     def undone(self, at, shown, *paths):
-        """Edits that are not written yet are undone by each path, so it was the daemon."""
+        """Unwritten edits are undone through each path, so the daemon did it."""
         place = os.path.join(at, shown)
         for i, path in enumerate(paths):
             before = read(place, 'general.name')
@@ -269,7 +270,7 @@ class Folders(Case):
             self.undone(at, 'sub/m.gguf', *paths, link)
 
     def test_links_of_folder(self):
-        """The file is elsewhere; links in the folder, and others outside of it, lead there."""
+        """The file is elsewhere; links in the directory and outside it point there."""
         store = mountlib.path('hub/models--o--n')
         blob, snapshot = f'{store}/blobs/{64 * "a"}', f'{store}/snapshots/{40 * "1"}/n.gguf'
         for path in (blob, snapshot):
@@ -283,7 +284,7 @@ class Folders(Case):
             self.undone(at, 'deep/er/name.gguf', snapshot, blob, self.top + '/deep/er/name.gguf')
 
     def test_beside(self):
-        """Another model of the same name is not meant."""
+        """Another model of the same name is not affected."""
         files = [self.put('one/m.gguf'), self.put('two/m.gguf')]
         with Mount(self.top) as at:
             write(at + '/one/m.gguf', 'general.name', 'one')
@@ -294,7 +295,8 @@ class Folders(Case):
         self.want.check(get(files[1]))
 
     def test_hard_links(self):
-        """A second name of the file that is edited is another model: its history is not that of the first."""
+        """A second hard link of the edited file counts as another model, with a history of its
+        own."""
         file = self.put('b.gguf')
         with Mount(self.top) as at:
             write(at + '/b.gguf', 'general.name', 'x')
@@ -306,7 +308,7 @@ class Folders(Case):
             self.assertEqual(self.numbers(at + '/b.gguf'), [1])
 
     def test_not_edited_yet(self):
-        """The first edit of this mount is the undo of what another mount edited."""
+        """The first edit in this mount is the undo of an edit from another mount."""
         file = self.put('m.gguf')
         with Mount(file) as at:
             write(at, 'general.name', 'x')
@@ -320,7 +322,8 @@ class Folders(Case):
             self.assertEqual(read(at + '/m.gguf', 'general.name'), b'test\n')
 
     def test_no_answer(self):
-        """A daemon that does not answer is not waited for, of a folder and of one model."""
+        """A daemon that does not answer is not waited for, whether it serves a directory or one
+        model."""
         file = self.put('m.gguf')
         for what, inside in ((self.top, '/m.gguf'), (file, '')):
             with Mount(what) as at:
@@ -336,10 +339,10 @@ class Folders(Case):
 
 
 class Silent(Case):
-    """A daemon that stops to answer what was asked of it: the command ends, and so does Ctrl-C."""
+    """A daemon stops during a request: the command ends, and so does Ctrl-C."""
 
     def silent(self, at, *words):
-        """Commands at a daemon that is stopped; their lines of error."""
+        """Run commands with the daemon stopped; returns their error lines."""
         pid = daemon(at)
         freeze.stop(pid)
         try:
@@ -391,7 +394,7 @@ class Silent(Case):
 
 
 class Backups(Case):
-    """Copies of metadata/: cp -a there, and back, in the same mount and in another one."""
+    """Copies of metadata/: cp -a out and back, in the same mount and in another."""
 
     def setUp(self):
         super().setUp()
@@ -400,7 +403,7 @@ class Backups(Case):
                   array('array', [array('array', [array('u64', [1])])])]
         self.kv = ALL + [(b'nested.%d' % i, value) for i, value in enumerate(nested)]
         self.kv = [(key, value) for key, value in self.kv if key not in (
-            b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string')]  # texts do not hold these bytes
+            b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string')]  # not representable
         self.model = mountlib.put('model.gguf', gguf.encode(self.kv, samples.small()))
         self.want = Want(get(self.model))
         self.backup = mountlib.path('backup')
@@ -429,7 +432,7 @@ class Backups(Case):
             self.check_mount(at)
 
     def test_removed(self):
-        """In another mount: keys come back by their types, those without a dot too."""
+        """In another mount: keys come back by their types, including those without a dot."""
         before = self.values()
         with Mount(self.model) as at:
             self.copy(at + '/metadata', self.backup)
@@ -442,7 +445,8 @@ class Backups(Case):
 
 
     def back(self, model, shown='', files=(), options=()):
-        """There, everything removed, and back, in two mounts; the keys of the model afterwards."""
+        """Copy out, remove everything, and copy back, in two mounts; returns the model's keys
+        afterwards."""
         before = {entry.key: entry for entry in entries(files[0])}
         rest = [get(file) for file in files[1:]]
         with Mount(model, *options) as at:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Mistakes taken back: --history and --undo, of mounted models and of others."""
+"""Taking mistakes back: --history and --undo, for mounted and other models."""
 import os
 import shutil
 import stat
@@ -21,7 +21,7 @@ class Mounted(Case):
     options = ()
 
     def test_remove_all(self):
-        """rm -r metadata, and everything is back, byte for byte, also for who has read it before."""
+        """rm -r metadata, and everything is back, byte for byte, also for earlier readers."""
         with Mount(self.model, *self.options) as at:
             texts = {name: read(at, name) for name in editlib.keys(at)}
             times = {name: os.stat(place(at, name)).st_mtime for name in editlib.keys(at)}
@@ -34,7 +34,7 @@ class Mounted(Case):
                 self.assertEqual(read(at, name), text)
             kept = b'general.architecture'
             self.assertEqual(os.stat(place(at, kept)).st_mtime, times[kept])
-            # The undo is an edit, and taken back by another.
+            # The undo is itself an edit, and another undo takes it back.
             self.undo(at)
             self.assertEqual(editlib.keys(at), [b'general.architecture'])
             self.undo(self.model)
@@ -43,7 +43,7 @@ class Mounted(Case):
         self.want.check(get(self.model))
 
     def test_values(self):
-        """Readers of any time see whole texts; a key that changed is seen to be another."""
+        """Readers at any time see whole texts; a changed key is recognisable as changed."""
         with Mount(self.model, *self.options) as at:
             write(at, 'general.name', 'another name\n')
             editlib.retype(at, 'type.u8', 'u64')
@@ -58,7 +58,7 @@ class Mounted(Case):
             self.assertEqual(editlib.type_of(at, 'type.u8'), 'u8')
             self.assertFalse(os.path.exists(place(at, 'new.key')))
             self.check_mount(at)
-            # And it can be edited on.
+            # And it can be edited further.
             write(at, 'new.key', '2\n')
             write(at, 'general.name', 'third\n')
             self.want.set(b'new.key', Value('u32', 2))
@@ -67,7 +67,7 @@ class Mounted(Case):
             self.check_mount(at)
 
     def test_older_keys(self):
-        """Back to a state from before this mount: keys that this mount has never had."""
+        """Back to a state from before this mount, with keys that this mount has never had."""
         with Mount(self.model) as at:
             for name in (b'general.name', b'odd.nan', b'nodot', b'list.string'):
                 os.unlink(place(at, name))
@@ -84,7 +84,7 @@ class Mounted(Case):
             self.check_mount(at)
 
     def test_with_drafts(self):
-        """A key that is open for writing: its draft goes on."""
+        """A key is open for writing: its draft continues."""
         with Mount(self.model, *self.options) as at:
             write(at, 'last.key', '8\n')
             with editlib.opened(place(at, 'last.key'), os.O_WRONLY | os.O_TRUNC) as fd:
@@ -116,11 +116,11 @@ class Mounted(Case):
 
 
 class Sync(Mounted):
-    """Edits that are not written yet are written first, and are a state."""
+    """Pending edits are written first, and become a state."""
     options = ('-o', 'commit=sync')
 
     def test_not_written(self):
-        """They have a line of their own, removals too, until they are a state."""
+        """They have a line of their own, including removals, until they are a state."""
         with Mount(self.model, *self.options) as at:
             os.unlink(place(at, 'odd.nan'))
             self.assertEqual(self.history(at), [['-', 'not written yet', '1 edit']])
@@ -181,7 +181,7 @@ class Alone(Case):
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
     def test_link(self):
-        """By the real path, whatever it is called."""
+        """By the real path, whatever name is given."""
         self.edit(('general.name', 'x'))
         link = mountlib.path('link.gguf')
         os.symlink('model.gguf', link)
@@ -190,7 +190,8 @@ class Alone(Case):
         self.want.check(get(self.model))
 
     def test_foreign(self):
-        """Another program wrote the file since: only a number takes back what was edited; the rest stays."""
+        """Another program has written the file since: only a number undoes what was edited; the
+        rest stays."""
         self.edit(('general.name', 'x'))
         mountlib.put('model.gguf', gguf.encode(
             [(b'general.architecture', Value('string', b'other'))], samples.small()))
@@ -209,7 +210,7 @@ class Alone(Case):
         self.assertIn('byte order', self.undo(self.model, 1, status=1))
 
     def test_split(self):
-        """Any shard; the keys of the set stay."""
+        """By any shard; the split keys stay."""
         folder = mountlib.path('split')
         os.makedirs(folder)
         self.addCleanup(shutil.rmtree, folder)
@@ -240,7 +241,7 @@ class Alone(Case):
         self.assertIn('hash of its content', self.undo(name, status=1))
 
     def test_damaged(self):
-        """A history that is damaged at its end is named; the states before are not affected."""
+        """A history damaged at its end is reported; earlier states are not affected."""
         self.edit(('general.name', 'x'))
         self.undo(self.model)
         self.edit(('general.name', 'y'))
@@ -253,7 +254,7 @@ class Alone(Case):
         self.want.check(get(self.model))
 
     def test_small(self):
-        """What is kept costs what was edited, however large the header is."""
+        """The size of a history depends on the edits, however large the header is."""
         self.model = mountlib.put('model.gguf', gguf.encode(
             ALL + [(b'long.text', Value('string', bytes(9 << 20)))], samples.small()))
         self.want = Want(get(self.model))
@@ -273,7 +274,7 @@ class Alone(Case):
             self.command(*words, status=2)
 
     def test_read_only_mount(self):
-        """A mount that may not write is no daemon for this: the file is edited beside it."""
+        """A read-only mount is not the daemon for this: the file is edited directly."""
         self.edit(('general.name', 'x'))
         with Mount(self.model, '-o', 'ro') as at:
             self.assertIn('read-only', self.undo(at, status=1))
@@ -284,10 +285,10 @@ class Alone(Case):
 class Bounds(Case):
     def test_keep(self):
         with Mount(self.model, '-o', 'history=3') as at:
-            for _ in range(4):  # each of them has a state of its own
+            for _ in range(4):  # each of them gets its own state
                 write(at, 'general.name', 'x')
                 self.undo(at)
-            self.assertEqual(len(self.history(at)), 3)  # it waits for what follows an edit
+            self.assertEqual(len(self.history(at)), 3)  # it waits for the end of an edit
             self.assertEqual(self.states(), 3)
 
     def test_none(self):
@@ -298,7 +299,7 @@ class Bounds(Case):
         self.assertEqual(self.files(), [])
 
     def test_joined(self):
-        """What a script writes in a row is one state: if the machine lets it do so."""
+        """Consecutive edits of a script form one state, if the machine is fast enough."""
         with Mount(self.model) as at:
             times = [time.monotonic()]
             for i in range(200):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""-o imatrix=FILE: conversions and values that are written are weighed by it; what it is refused for."""
+"""-o imatrix=FILE: conversions and written values are weighted with it; why one is refused."""
 import errno
 import os
 import random
@@ -84,7 +84,7 @@ class Imatrix(Case):
                 pass
 
     def raw(self, name, kind):
-        """Converted from F32 again."""
+        """The bytes after converting from F32 again."""
         np.save(self.tensor(name, 'f32.npy'), self.values[name])
         self.assertEqual(self.convert(name, 'F32'), 0)
         np.save(self.tensor(name, 'f32.npy'), self.values[name])
@@ -100,7 +100,8 @@ class Imatrix(Case):
         self.values = {name: np.load(self.tensor(name, 'f32.npy')) for name in ('a.weight', 'experts', 'without')}
 
     def test_conversions(self):
-        """Of a matrix and of experts: less weighed error, by both forms alike; without one as ever."""
+        """For a matrix and for experts: less weighted error, with both forms alike; without a
+        matrix as before."""
         plain, by, first = {}, {}, mountlib.get(self.model)
         weight = {'a.weight': np.array(sums(1)) / 2,
                   'experts': np.array(sums(2, COLUMNS * EXPERTS)).reshape(EXPERTS, 1, COLUMNS) / np.array([4, 1, 8]).reshape(3, 1, 1)}
@@ -135,7 +136,7 @@ class Imatrix(Case):
             self.end()
 
     def test_back(self):
-        """What is read and written back changes nothing; one value changes its block."""
+        """Writing back what was read changes nothing; one value changes its block."""
         self.begin('-o', 'imatrix=' + self.good)
         for kind in WEIGHED + NEEDED + OTHERS:
             raw = self.raw('a.weight', kind)
@@ -154,7 +155,7 @@ class Imatrix(Case):
             self.assertNotEqual(now, raw)
 
     def test_new(self):
-        """A new tensor gets the importances of its name."""
+        """A new tensor gets the importances for its name."""
         self.begin('-o', 'imatrix=' + self.good)
         want = self.raw('a.weight', 'IQ1_S')
         os.rename(self.tensor('a.weight'), self.tensor('away'))
@@ -166,17 +167,18 @@ class Imatrix(Case):
         self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), want)
 
     def test_not_fit(self):
-        """Columns that are not the tensor's: nothing is lost. A tensor that it does not have: no importances."""
+        """Columns that do not match the tensor: nothing is lost. A tensor that is not in the file:
+        no importances."""
         self.begin('-o', 'imatrix=' + self.good)
         self.assertEqual(self.convert('wrong', 'Q4_K'), errno.EINVAL)
         said = os.getxattr(self.tensor('wrong'), 'user.gguf.error').decode()
         self.assertIn('the importance matrix has 256 columns for it, the tensor 512', said)
-        self.assertEqual(self.convert('wrong', 'Q8_0'), 0)  # which does not look at them
+        self.assertEqual(self.convert('wrong', 'Q8_0'), 0)  # this type ignores them
         self.assertEqual(self.convert('without', 'IQ1_S'), errno.EOPNOTSUPP)
         self.assertEqual(self.convert('without', 'IQ3_S'), 0)
 
     def test_many(self):
-        """Several programs convert at a time: one rewrite."""
+        """Several programs convert at the same time: one rewrite."""
         self.begin('-o', 'imatrix=' + self.good)
         kinds = {'a.weight': 'IQ2_XXS', 'experts': 'Q4_K', 'without': 'Q6_K', 'wrong': 'F16'}
         running = [subprocess.Popen(['sh', '-c', 'echo "$1" > "$2"', 'sh', kind, self.tensor(name, 'type')])

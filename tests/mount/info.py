@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""`info` at the root of the mount, and ggufs --info, which says the same of models and folders."""
+"""`info` at the root of the mount, and ggufs --info, which prints the same for models and
+directories."""
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from mountlib import GGUFS, Mount, run
 
 
 def mount_line(at):
-    """What `info` says of the mount; its size is what stat said before."""
+    """The line about the mount in `info`; its size is what stat said before."""
     name = os.path.join(at, 'info')
     size = os.stat(name).st_size
     text = mountlib.get(name).decode()
@@ -46,7 +47,7 @@ class State(unittest.TestCase):
             self.assertEqual(mount_line(at), 'read-only: asked for by -o ro')
 
     def test_pending(self):
-        """An edit that is not written yet; a handle from before shows what it opened."""
+        """An edit that is not written yet; an earlier handle shows what it opened."""
         with Mount(self.model(), '-o', 'commit=sync') as at:
             with open(os.path.join(at, 'info'), 'rb') as before:
                 self.write(at, '66\n')
@@ -60,7 +61,7 @@ class State(unittest.TestCase):
                 self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
 
     def test_pending_keys(self):
-        """Edits of one key replace each other: what counts are keys."""
+        """Edits of one key replace each other: keys are counted."""
         with Mount(self.model(), '-o', 'commit=sync') as at:
             for text in ('66\n', '67\n', '68\n'):
                 self.write(at, text)
@@ -141,7 +142,8 @@ class Sizes(unittest.TestCase):
 @needs_gate
 class Beside(unittest.TestCase):
     def test_torn_header(self):
-        """A look between whose two reads of the header another program edits in place shows one state."""
+        """If another program edits in place between the two reads of the header, one state is
+        shown."""
         path = mountlib.put('beside.gguf', image(general__description=llama.text('x' * 500000),
                                                  general__author=llama.text('old author')))
         gate, new = Gate(mountlib.path('reads')), mountlib.path('info-out')
@@ -182,7 +184,7 @@ class Command(unittest.TestCase):
         return top
 
     def test_as_in_the_mount(self):
-        """The same lines, but for those on the mount."""
+        """The same lines, except those about the mount."""
         top = self.models(model=image(general__license=llama.text('mit')))
         done = info(top + '/model.gguf')
         with Mount(top + '/model.gguf', '-o', 'ro') as at:
@@ -200,7 +202,7 @@ class Command(unittest.TestCase):
                          + alone.replace('a.gguf', 'b.gguf'))
 
     def test_failures(self):
-        """The others are shown; one line for each that cannot be."""
+        """The other models are shown, with one line for each that cannot be."""
         top = self.models(a=image(), bad=b'<html>')
         done = info(top + '/bad.gguf', top + '/a.gguf', top + '/none.gguf')
         self.assertEqual(done.returncode, 1)
@@ -210,7 +212,7 @@ class Command(unittest.TestCase):
         self.assertIn(f'ggufs: {top}/none.gguf: No such file', done.err)
 
     def test_folder(self):
-        """A table: a line a model, errors as lines, columns aligned."""
+        """A table: one line per model, errors as lines, columns aligned."""
         top = self.models(a=image(), **{'sub__' + LONG: image()},
                           bad=b'PK\3\4\0', none=gguf.encode([], []))
         done = info(top)
@@ -227,7 +229,7 @@ class Command(unittest.TestCase):
         self.assertEqual(info(top + '/sub', top).out.count(top), 4)
 
     def test_tags(self):
-        """Several tags of a model in an ollama store are one line."""
+        """Several tags of one model in an ollama store are one line."""
         top = self.models()
         blob = 'sha256-' + 'a' * 64
         for name, data in {'blobs/' + blob: image(), **{
@@ -260,7 +262,7 @@ class Command(unittest.TestCase):
         self.assertEqual((one.returncode, json.loads(one.out)), (0, [a]))
 
     def test_split(self):
-        """By whichever file, and once in a folder."""
+        """By any of its files, and once in a directory."""
         shared = os.path.join(mountlib.SHARED, 'models/small-0000%d-of-00003.gguf')
         if not os.path.exists(shared % 1):
             self.skipTest('no shared data')

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits that are easily lost: by names that change, by a refusal after a part was accepted, by never
-coming to rest, and those of which nobody learns."""
+"""Edits that are easily lost: by changing names, by a refusal after part was accepted, by
+continuous editing, and without any report."""
 import errno
 import os
 import unittest
@@ -42,7 +42,7 @@ class Kept(unittest.TestCase):
                          [entry.key for entry in self.want.kv])
 
     def done(self):
-        """The same after the unmount, and nothing lies beside the model."""
+        """The same after the unmount, and nothing is left beside the model."""
         self.check()
         mount, self.mount = self.mount, None
         mount.__exit__(None, None, None)
@@ -67,7 +67,8 @@ class Kept(unittest.TestCase):
         self.done()
 
     def test_removed_and_back(self):
-        """In another order, at once and after the removal was written: places and types stay."""
+        """In another order, immediately and after the removal was written: places and types
+        stay."""
         names = ('type.u8', 'list.u8', 'type.i16', 'type.f32')
         for written in (False, True):
             with self.subTest(written=written):
@@ -87,7 +88,7 @@ class Kept(unittest.TestCase):
         self.done()
 
     def refused_after_a_part(self, first, rest, name='list.i32'):
-        """A fork closes the file while a part is written; the rest is refused."""
+        """A fork closes the file while part is written; the rest is refused."""
         fd = os.open(self.key(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.write(fd, first)
         os.close(os.dup(fd))
@@ -120,7 +121,7 @@ class Kept(unittest.TestCase):
         self.done()
 
     def test_refused_after_a_part_was_written(self):
-        """The part is on the disk already."""
+        """The part is already on the disk."""
         fd = os.open(self.key('list.i32'), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b'5\n6\n')
         os.fsync(fd)
@@ -131,10 +132,10 @@ class Kept(unittest.TestCase):
             os.close(fd)
         self.done()
 
-    # ---- what --unmount says ----
+    # ---- the output of --unmount ----
 
     def unmounted(self, status, *patterns):
-        """Unmount by --unmount: exit status, and a line for each pattern."""
+        """Unmount with --unmount: check the exit status, and a line for each pattern."""
         mount, self.mount = self.mount, None
         done = mountlib.run(mountlib.GGUFS, '--unmount', self.at)
         lines = done.err.splitlines()
@@ -170,7 +171,7 @@ class Kept(unittest.TestCase):
         self.unmounted(1, 'type.u8')
 
     def test_refused_and_removed(self):
-        """A key that was removed since is not missed."""
+        """A key that was removed later is not reported."""
         self.fails('type.u8', '300')
         os.unlink(self.key('type.u8'))
         self.want.remove(b'type.u8')
@@ -188,7 +189,7 @@ class Memory(Kept):
     options = 'commit=sync'
 
     def test_one_large_string(self):
-        """Values of one key that follow each other take the room of one."""
+        """Successive values of one key take the room of one."""
         size, text = 8 * MIB, b''
         for count in range(100):
             text = b'%03d' % count + bytes([97 + count % 26]) * size
@@ -198,14 +199,14 @@ class Memory(Kept):
         self.done()
 
 
-# The tests of Kept are those of one mode.
+# Without the tests of Kept, which run in one mode.
 for test in [name for name in vars(Kept) if name.startswith('test_')]:
     setattr(Memory, test, None)
 
 
 @needs_gate
 class Latest(unittest.TestCase):
-    """The clock of the program is the test's."""
+    """The test controls the program's clock."""
 
     def at(self, ms):
         with open(self.clock + '.new', 'w', encoding='ascii') as file:
@@ -213,7 +214,7 @@ class Latest(unittest.TestCase):
         os.rename(self.clock + '.new', self.clock)
 
     def test_edits_that_never_rest(self):
-        """An edit every 0.9 s: written 10 s after the first at the latest."""
+        """An edit every 0.9 s: written at most 10 s after the first."""
         source, self.clock = mountlib.put('model.gguf', samples.editable()), mountlib.path('clock')
         want = Want(mountlib.get(source))
         before = os.stat(source).st_ino

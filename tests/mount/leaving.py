@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""How a mount ends: with its daemon killed, and lazily while requests are on their way."""
+"""How a mount ends: with its daemon killed, and lazily with requests in flight."""
 import contextlib
 import errno
 import os
@@ -23,7 +23,7 @@ class Leaving(unittest.TestCase):
         self.model = mountlib.put('model.gguf', samples.editable())
 
     def killed(self, *options, serves=False):
-        """Kill the daemon of a mount, at once or when it serves; give the mount point."""
+        """Kill the daemon of a mount, immediately or once it serves; returns the mount point."""
         mount = Foreground(self.model, *options)
         at, process = mount.__enter__()
         if serves:  # fusermount3 undoes a mount that it cannot hand over
@@ -34,7 +34,7 @@ class Leaving(unittest.TestCase):
         return at
 
     def test_auto_unmount(self):
-        """A daemon that is killed leaves nothing: idle, and while programs use the mount."""
+        """A killed daemon leaves nothing behind: idle, and while programs use the mount."""
         for options in (('-o', 'auto_unmount'), ('-o', 'ro,auto_unmount'),
                         ('-s', '-o', 'auto_unmount')):
             with self.subTest(options=options):
@@ -49,7 +49,7 @@ class Leaving(unittest.TestCase):
             process.wait(mountlib.LIMIT)
             editlib.until(lambda: not mountlib.mount_of(at))
             with self.assertRaises(OSError) as caught:
-                os.getxattr(file.fileno(), 'user.gguf.error')  # the kernel keeps none
+                os.getxattr(file.fileno(), 'user.gguf.error')  # not cached by the kernel
             self.assertEqual(caught.exception.errno, errno.ENOTCONN)
         mount.err.close()
 
@@ -65,8 +65,8 @@ class Leaving(unittest.TestCase):
         return 0
 
     def test_idle(self):
-        """A mount that nobody uses ends by itself; not as long as a file is open, or a process has
-        its working folder there."""
+        """An unused mount ends automatically, but not while a file is open, or a process has its
+        working directory there."""
         mount = Foreground(self.model, '-o', 'idle=1')
         with mount as (at, process):
             for hold in (lambda: os.open(os.path.join(at, 'info'), os.O_RDONLY),
@@ -87,7 +87,7 @@ class Leaving(unittest.TestCase):
         self.assertIn(b'written', mountlib.get(self.model))
 
     def test_auto_unmount_of_a_daemon(self):
-        """The same in the background; what watches ends with it (Mount waits for that)."""
+        """The same in the background; the watching process ends with it (Mount waits for that)."""
         mount = Mount(self.model, '-o', 'auto_unmount')
         with mount as at:
             editlib.write(at, 'general.name', 'written')
@@ -97,7 +97,7 @@ class Leaving(unittest.TestCase):
             editlib.until(lambda: not mountlib.mount_of(at))
 
     def test_name(self):
-        """What is killed by the program's name, or by its arguments, is the daemon alone."""
+        """Killing by program name or arguments hits only the daemon."""
         mount = Foreground(self.model, '-o', 'auto_unmount')
         at, process = mount.__enter__()
         for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -109,7 +109,7 @@ class Leaving(unittest.TestCase):
         mount.err.close()
 
     def test_not_asked_for(self):
-        """Without the option the mount stays, and says so to its users."""
+        """Without the option the mount stays, and reports the error to its users."""
         at = self.killed(serves=True)
         with self.assertRaises(OSError) as caught:
             os.statvfs(at)
@@ -117,7 +117,7 @@ class Leaving(unittest.TestCase):
         mountlib.unmount(at, lazy=True)
 
     def test_refused(self):
-        """Of a mount that did not come about nothing stays either."""
+        """A mount that failed leaves nothing either."""
         at = mountlib.path('none')
         os.mkdir(at)
         bad = mountlib.put('bad.gguf', b'GGUF')
@@ -129,7 +129,7 @@ class Leaving(unittest.TestCase):
     @unittest.skipIf(not os.path.exists(ABORTED) or mountlib.sanitized('asan')
                      or mountlib.sanitized('tsan'), 'nothing to preload')
     def test_aborted_request(self):
-        """An unmount that a reader of requests sees as an abort is no failure."""
+        """A request reader that sees an unmount as an abort does not make it a failure."""
         for options in ((), ('-s',)):
             with self.subTest(options=options), \
                     mock.patch.dict(os.environ, {'LD_PRELOAD': ABORTED}):
@@ -140,7 +140,7 @@ class Leaving(unittest.TestCase):
 
 @unittest.skipUnless(os.getuid() == 0, 'for root only')
 class Covered(unittest.TestCase):
-    """A signal unmounts the daemon's own file system, and no other that lies where it was mounted."""
+    """A signal unmounts the daemon's own file system, and no other at the same place."""
 
     def setUp(self):
         self.base = mountlib.path('base')
@@ -148,7 +148,7 @@ class Covered(unittest.TestCase):
         self.addCleanup(os.rmdir, self.base)
         self.mount(self.base)
         self.addCleanup(self.command, 'umount', '-R', self.base)
-        self.command('mount', '--make-private', self.base)  # else nothing in it can be moved
+        self.command('mount', '--make-private', self.base)  # otherwise nothing in it can be moved
         self.first, self.second = os.path.join(self.base, 'a'), os.path.join(self.base, 'b')
         os.mkdir(self.first)
         os.mkdir(self.second)
@@ -162,7 +162,7 @@ class Covered(unittest.TestCase):
         self.command('mount', '-t', 'tmpfs', 'none', at)
 
     def serve(self):
-        """The model on the first folder."""
+        """The model on the first directory."""
         process = subprocess.Popen([mountlib.GGUFS, '-f', self.model, self.first], stdin=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, env=mountlib.environment())
         self.addCleanup(process.kill)
@@ -187,7 +187,7 @@ class Covered(unittest.TestCase):
         self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
 
     def test_covered_with_a_bind_mount(self):
-        """The bind mount, over which nothing lies, goes, and a line says that the other one stays."""
+        """The bind mount with nothing above it goes, and a line says that the other one stays."""
         process = self.serve()
         self.command('mount', '--bind', self.first, self.second)
         self.mount(self.first)
@@ -205,7 +205,7 @@ class Covered(unittest.TestCase):
         self.assertEqual(self.kinds(self.second), ['fuse.ggufs', 'tmpfs'])
 
     def test_covered_by_an_older_one(self):
-        """Of two mounts on a folder the later one in the list is not always the one above."""
+        """Of two mounts on a directory, the later one in the list is not always on top."""
         self.mount(self.second)
         process = self.serve()
         self.command('mount', '--move', self.second, self.first)

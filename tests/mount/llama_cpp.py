@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A real llama.cpp (prebuilt, in node-llama-cpp; see llama_cpp.mjs) loads models whose tensors were edited,
-and computes with them what it computes with a model that was written at once."""
+"""A real llama.cpp (prebuilt, in node-llama-cpp; see llama_cpp.mjs) loads models with edited
+tensors, and computes the same with them as with a model that was written directly."""
 import contextlib
 import json
 import os
@@ -24,8 +24,8 @@ SCRIPT = os.path.join(mountlib.SOURCE, 'tests/mount/llama_cpp.mjs')
 TEXT = 'the model will have one token'
 VOCAB, EMBED, HIDDEN, HEAD, HEADS, KV_HEADS, BLOCKS = 512, 256, 64, 16, 4, 2, 2
 F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
-# Every type that has an encoder and that llama.cpp takes for a token embedding, and how far the
-# logits may be from those of F32, as a part of their own spread.
+# Every type that has an encoder and that llama.cpp accepts for a token embedding, and how far the
+# logits may be from those of F32, relative to their own spread.
 EMBEDDINGS = {
     'F16': 0.002, 'BF16': 0.01, 'Q8_0': 0.02, 'Q6_K': 0.07, 'Q5_K': 0.15, 'Q5_1': 0.15, 'Q5_0': 0.15, 'Q4_K': 0.3,
     'Q4_1': 0.3, 'Q4_0': 0.3, 'IQ4_NL': 0.3, 'IQ4_XS': 0.3, 'MXFP4': 0.5, 'NVFP4': 0.3, 'Q3_K': 0.6, 'Q2_K': 1,
@@ -35,7 +35,7 @@ EMBEDDINGS = {
 
 
 def keys():
-    """Those of the sample, with its vocabulary, for a smaller model."""
+    """The keys of the sample, with its vocabulary, for a smaller model."""
     file = mountlib.path('sample.gguf')
     subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), file], check=True, stdout=subprocess.DEVNULL)
     kv = dict(gguf.read(mountlib.get(file)).kv)
@@ -63,7 +63,7 @@ def shapes(blocks):
 
 
 def tensors(seed, blocks=BLOCKS):
-    """All F32: scales near 1, and weights that keep what they are multiplied with as large as it was."""
+    """All F32: scales near 1, and weights that roughly preserve the size of what they multiply."""
     rng = random.Random(seed)
     pool = [rng.gauss(0, 1) for _ in range(4096)]
     for name, dims in shapes(blocks):
@@ -85,7 +85,7 @@ def matrix(rows):
 
 
 def evaluate(*files, vocabulary=VOCAB):
-    """Of each file: its logits after each token, all as one list."""
+    """For each file, its logits after each token, in one list."""
     done = mountlib.run('node', SCRIPT, MODULES, TEXT, *files)
     if done.returncode == 77:
         raise unittest.SkipTest(done.out.strip())
@@ -99,7 +99,7 @@ def evaluate(*files, vocabulary=VOCAB):
 
 
 def apart(ours, others):
-    """The root of the mean square of what they differ by, as a part of the others' spread."""
+    """The root mean square difference, relative to the spread of `others`."""
     mean = sum(others) / len(others)
     spread = sum((value - mean) ** 2 for value in others)
     return (sum((a - b) ** 2 for a, b in zip(ours, others)) / spread) ** 0.5
@@ -111,7 +111,7 @@ def shell(script, *arguments):
 
 
 class Loader:
-    """llama.cpp loads models; where it ends itself, the next one begins anew."""
+    """llama.cpp loads models; if it aborts, the next one gets a new process."""
     node = None
 
     def loads(self, file):
@@ -140,19 +140,19 @@ class LlamaCpp(unittest.TestCase):
         cls.ours, cls.others = list(tensors(1)), list(tensors(2))
 
     def put(self, name, rows, **changed):
-        """A file, with keys that are changed or new: dots as two underscores."""
+        """A file, with keys changed or added: two underscores stand for a dot."""
         kv = {**dict(self.kv), **{key.replace('__', '.').encode(): value for key, value in changed.items()}}
         file = mountlib.put(name + '.gguf', gguf.encode(list(kv.items()), rows))
         self.addCleanup(os.unlink, file)
         return file
 
     def model(self, name, changed=None):
-        """Our model, with tensors that are changed: name -> (type, data)."""
+        """Our model, with some tensors changed: name -> (type, data)."""
         rows = [(row, (changed or {}).get(row.name, (row.type_id, row.data))) for row in self.ours]
         return self.put(name, [row._replace(type_id=type_id, data=data) for row, (type_id, data) in rows])
 
     def test_there_and_back(self):
-        """A new name, another shape, another type: loaded as it was before."""
+        """A new name, another shape, another type, and back: loaded as before."""
         ours, edited = self.model('ours'), self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             place = os.path.join(at, 'tensors')
@@ -171,7 +171,8 @@ class LlamaCpp(unittest.TestCase):
                          [(t.name, t.type_id, t.dims, t.data) for t in self.ours])
 
     def test_grafted(self):
-        """token_embd converted, and a block replaced by that of another mount, some of it quantised there."""
+        """token_embd converted, and a block replaced by one from another mount, partly quantised
+        there."""
         ours, edited, others = self.model('ours'), self.model('edited'), self.put('others', self.others)
         with mountlib.Mount(others, *EDIT) as there, mountlib.Mount(edited, *EDIT) as at:
             for name in 'attn_q', 'attn_k', 'ffn_gate':
@@ -195,7 +196,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertEqual({name: (rows[name].type_id, rows[name].data) for name in graft}, graft)
 
     def test_removed(self):
-        """A block and the output: the tokens' embedding, of another type by then, is the output too."""
+        """A block and the output removed: the token embedding, by then of another type, also serves
+        as output."""
         edited = self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             shell('cd "$1" && rm -r tensors/blk.1.* tensors/output.weight && echo 1 > metadata/llama.block_count', at)
@@ -207,7 +209,7 @@ class LlamaCpp(unittest.TestCase):
         self.assertEqual(found, want)
 
     def test_embeddings(self):
-        """llama.cpp decodes each type to the very values that the f32 of the mount shows."""
+        """llama.cpp decodes each type to exactly the values that the mount's f32 shows."""
         files, blocks, weighed = [self.model('ours')], {}, ('-o', 'imatrix=' + matrix(self.ours))
         for name in EMBEDDINGS:
             with mountlib.Mount(self.model(name), *EDIT, *weighed) as at:
@@ -223,7 +225,8 @@ class LlamaCpp(unittest.TestCase):
                 self.assertLess(apart(converted, ours), bound)
 
     def test_every_type(self):
-        """One model has a matrix of each block type: what llama.cpp computes is near what it computes with the values that f32 shows."""
+        """One model has a matrix of each block type: what llama.cpp computes is close to its result
+        with the values of f32."""
         kinds = [name for name, block, _ in gguf.GEOMETRY.values() if block > 1 and name not in ('Q8_1', 'Q8_K')]
         rows, deep = list(tensors(1, 5)), {'llama__block_count': Value('u32', 5)}
         long = [row.name for row in rows if len(row.dims) == 2 and row.dims[0] == EMBED]
@@ -255,7 +258,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertLess(apart(found, want), 0.05)
 
     def test_check(self):
-        """A tenth of the changed models whose figures tests of --check use: llama.cpp loads those that it loaded then."""
+        """A tenth of the changed models behind the figures in the tests of --check: llama.cpp still
+        loads those that it loaded then."""
         loader, figures, rng, other = Loader(), mutations.loads(), random.Random(7), []
         self.addCleanup(loader.end)
         file = mountlib.path('mutated.gguf')
@@ -271,7 +275,7 @@ class LlamaCpp(unittest.TestCase):
         self.assertEqual(other, [])
 
     def test_recipes(self):
-        """After those of docs/tensors.md it is a llama again, but for two names."""
+        """After the recipes of docs/tensors.md it is a llama again, except for two names."""
         with played(self) as (edited, at):
             shell('cd "$1"/tensors && rm -r mtp.head.weight', at)
         evaluate(edited, vocabulary=VOCAB + 2)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Mounts beside each other: one writer, waiting for one that still writes, unmounting, and folders
-that are mount points."""
+"""Mounts beside each other: one writer, waiting for one that still writes, unmounting, and
+directories that are mount points."""
 import contextlib
 import fcntl
 import json
@@ -23,7 +23,7 @@ from editlib import Gate, needs_gate, read, write
 from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, why
 from mountlib import GGUFS, Mount, run
 
-# A process that looks as a daemon does, until its standard input ends.
+# A process that poses as a daemon until its standard input ends.
 CLAIM = """
 import os, socket, sys, threading
 clients, door = [], socket.socket(socket.AF_UNIX)
@@ -45,7 +45,7 @@ for client in clients:
 
 
 class ReadOnly(Case):
-    """Less than read-write, without having asked for it, is never silent."""
+    """A mount that is read-only without having been asked to be always says so."""
 
     def check(self, at, said, reason):
         self.assertRegex(said, rf'^ggufs: {re.escape(self.model)}: mounted read-only: {reason}\n$')
@@ -73,14 +73,15 @@ class ReadOnly(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_another_user(self):
-        """Processes that cannot be looked into: the list of mounts names their user."""
+        """Processes that cannot be inspected: the list of mounts names their user."""
         os.chmod(mountlib.folder, 0o755)
         at, model = self.folder('by-nobody'), os.path.join(self.folder('of-nobody'), 'model.gguf')
         shutil.copy(self.model, model)
         for name in (at, model, os.path.dirname(model)):
             os.chown(name, 65534, 65534)
         with Mount(model) as first:
-            # Sanitizers report to standard error: that user may not write into the test's folder.
+            # Sanitizers report to standard error: that user may not write into the test's
+            # directory.
             done = as_nobody(f'env -u ASAN_OPTIONS -u TSAN_OPTIONS -u UBSAN_OPTIONS "$@"; status=$?; '
                              f'umount {at}; exit $status', GGUFS, model, at)
             self.assertEqual((done.returncode, done.err),
@@ -89,7 +90,7 @@ class ReadOnly(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_in_a_container(self):
-        """Processes outside of it cannot be seen."""
+        """Processes outside cannot be seen."""
         with Mount(self.model) as first:
             at = self.folder()
             done = run('unshare', '--pid', '--fork', '--mount-proc', 'sh', '-c',
@@ -126,7 +127,7 @@ class ReadOnly(Case):
 
 class Again(Case):
     def test_at_once(self):
-        """A mount right after an unmount shows what was written, and writes."""
+        """A mount right after an unmount shows what was written, and can write."""
         at = self.folder()
         for number in range(30):
             self.assertEqual(self.mounted('-o', 'commit=sync', self.model, at), '')
@@ -141,7 +142,7 @@ class Again(Case):
 
     @needs_gate
     def test_while_writing(self):
-        """The daemon of a mount that is gone still writes: the next mount waits, and says so."""
+        """The daemon of an ended mount still writes: the next mount waits, and says so."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         for value, options in (('late', []), ('later', ['-o', 'ro'])):
@@ -171,7 +172,7 @@ class Again(Case):
 
     @needs_gate
     def test_unmount_says_that_it_waits(self):
-        """--unmount of a daemon that writes for long says so; two at once both end well."""
+        """--unmount says so if a daemon writes for long; two at once both succeed."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         at = self.folder()
@@ -193,7 +194,7 @@ class Again(Case):
 
     @needs_gate
     def test_unmount_of_a_folder_says_that_it_waits(self):
-        """The models of a folder are written when the session has ended."""
+        """The models of a directory are written after the session has ended."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         at, top = self.folder(), self.folder()
@@ -208,7 +209,7 @@ class Again(Case):
         self.assertEqual(shelflib.value(top + '/m.gguf'), b'slow')
 
     def test_stopped(self):
-        """A daemon that is stopped is named, and its mount stays; of a folder of models, too."""
+        """A stopped daemon is named, and its mount stays; also with a directory of models."""
         top = self.folder()
         shutil.copy(self.model, top + '/m.gguf')
         for arguments in (['-o', 'ro', self.model], [top]):
@@ -225,7 +226,7 @@ class Again(Case):
                 self.assertEqual((done.returncode, done.err), (0, ''))
 
     def said(self, at, go_on):
-        """What --unmount says before the daemon goes on; it succeeds."""
+        """The output of --unmount before the daemon continues; it succeeds."""
         with tempfile.TemporaryFile() as said, \
                 subprocess.Popen([GGUFS, '--unmount', at], stderr=said, stdin=subprocess.DEVNULL) as end:
             editlib.until(lambda: os.fstat(said.fileno()).st_size > 0)
@@ -251,7 +252,7 @@ class Again(Case):
 
 
 class Places(Case):
-    """A folder that has a mount, or is in one."""
+    """A directory that has a mount, or is in one."""
 
     def refused(self, at, *names, status=1, command=()):
         done = run(GGUFS, *(command or (self.model, at)))
@@ -273,7 +274,7 @@ class Places(Case):
                                   if row[0] == os.fsencode(at)]), 1)
 
     def test_at_the_same_time(self):
-        """Of several that mount on one folder one does, and the others see its mount."""
+        """Of several that mount on one directory one succeeds, and the others see its mount."""
         at = self.folder()
         for _ in range(5):
             started = [subprocess.Popen([GGUFS, '-o', 'ro', self.model, at],
@@ -288,7 +289,7 @@ class Places(Case):
             self.refused(at, 'a ggufs is already mounted there')
 
     def killed(self, at, hold=False):
-        """A mount whose daemon is dead; hold: its folder stays open."""
+        """A mount whose daemon is dead; hold: its directory stays open."""
         mount = Mount(self.model, at=at)
         mount.__enter__()
         if hold:
@@ -298,7 +299,7 @@ class Places(Case):
         os.close(mount.life)
 
     def test_over_a_dead_mount(self):
-        """The dead mount is taken down, also if it is in use."""
+        """The dead mount is taken down, even if it is in use."""
         at = self.folder()
         self.killed(at, hold=True)
         self.refused(os.path.join(at, 'metadata'), 'inside the dead mount on ' + at)
@@ -311,7 +312,7 @@ class Places(Case):
     @needs_gate
     @unittest.skipUnless(ROOT, 'for root only')
     def test_a_dead_mount_that_another_process_removes(self):
-        """Neither the mount nor its end fails for that."""
+        """This fails neither the mount nor its end."""
         gate, at = Gate(mountlib.path('gate')), self.folder()
         self.addCleanup(gate.remove)
         self.killed(at)
@@ -359,7 +360,8 @@ class Unmount(Case):
                 process.kill()
 
     def test_busy(self):
-        """Processes that keep a mount are named: an open file, a working folder, a mapping."""
+        """Processes that keep a mount busy are named: an open file, a working directory, a
+        mapping."""
         with Mount(self.model) as at:
             with open(os.path.join(at, 'info'), 'rb') as file:
                 self.busy(at, f'process {os.getpid()} (')
@@ -384,7 +386,7 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_bind_mount(self):
-        """The daemon serves as long as one of its mounts is there."""
+        """The daemon serves as long as one of its mounts exists."""
         there = self.folder()
         with Mount(self.model) as at:
             self.assertEqual(run('mount', '--bind', at, there).returncode, 0)
@@ -411,7 +413,7 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_by_root(self):
-        """Root unmounts what it may not look into, and waits for the edits."""
+        """Root unmounts what it may not access, and waits for the edits."""
         os.chmod(mountlib.folder, 0o755)
         at, model = self.folder('nobodys'), os.path.join(self.folder('of-nobody'), 'model.gguf')
         shutil.copy(self.model, model)
@@ -426,7 +428,8 @@ class Unmount(Case):
 
     @unittest.skipIf(ROOT, 'root needs no fusermount3')
     def test_standard_error_stays(self):
-        """What fusermount3 says is shown, and the standard error of the process is as it was meanwhile."""
+        """Errors of fusermount3 are shown, and the process's standard error is unaffected
+        meanwhile."""
         programs = self.folder()
         mountlib.put(os.path.join(programs, 'fusermount3'),
                      b'#!/bin/sh\nreadlink /proc/$PPID/fd/2 >&2\nexit 1\n')
@@ -439,7 +442,8 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_claimed_by_another_user(self):
-        """A process that only claims to write edits of a mount there; it is believed in its user's folder."""
+        """A process that only claims to write edits of a mount there is believed in a directory of
+        its user."""
         at = self.folder()
         with subprocess.Popen(mountlib.as_other('/usr/bin/python3', '-c', CLAIM, at), stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE) as other, tempfile.TemporaryFile() as said:

@@ -33,7 +33,7 @@ class Options(unittest.TestCase):
         self.model = mountlib.put('model.gguf', MODEL)
 
     def refused(self, status, *command, names):
-        """The program fails with this status and one line that has each of the names."""
+        """The program fails with this status and one line that contains each of the names."""
         done = run(GGUFS, *command)
         self.assertEqual(done.returncode, status, done.err)
         self.assertEqual(done.err.count('\n'), 1, done.err)
@@ -48,7 +48,7 @@ class Options(unittest.TestCase):
         return at
 
     def edited(self, *options):
-        """What an unmount says after an edit, and the model before it."""
+        """The output of an unmount after an edit, and the model before it."""
         with open(self.model, 'rb') as file:
             before = file.read()
         at = self.folder()
@@ -96,7 +96,7 @@ class Options(unittest.TestCase):
                 self.assertRegex(done.err.strip(), said)
 
     def test_wrong_numbers(self):
-        """A number is all of the word, and one that fits: 2^32 is not root."""
+        """A number must be the whole word, and fit: 2^32 is not root."""
         for option, value in (('uid', '4294967296'), ('uid', '-1'), ('uid', '4294967295'),
                               ('gid', '1x'), ('gid', ''), ('gid', '+1'), ('umask', '0x1'),
                               ('umask', '1000'), ('umask', '-1'), ('readahead', '5k'), ('idle', '1m'),
@@ -158,7 +158,7 @@ class Options(unittest.TestCase):
             self.assertEqual(mountlib.mount_of(at)[2], b'other')
 
     def test_relative_paths(self):
-        """The daemon's working folder is not the caller's."""
+        """The daemon's working directory is not the caller's."""
         os.mkdir(mountlib.path('relative'))
         self.assertEqual(run(GGUFS, 'model.gguf', 'relative', cwd=mountlib.folder).returncode, 0)
         self.assertEqual(mountlib.get(mountlib.path('relative/model.gguf')), MODEL)
@@ -236,8 +236,8 @@ class Options(unittest.TestCase):
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse3'), 'for root with mount.fuse3 only')
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it needs rights')
     def test_mounted_by_another_program(self):
-        """Which hands over an open /dev/fuse. Where the kernel says which mount is behind it, the mount is as
-        any other to further commands."""
+        """Another program passes an open /dev/fuse. If the kernel reveals which mount belongs to
+        it, later commands treat the mount like any other."""
         at, programs = mountlib.path('handed'), mountlib.path('programs')
         os.mkdir(at)
         os.mkdir(programs)
@@ -259,15 +259,15 @@ class Options(unittest.TestCase):
 
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse'), 'for root with mount.fuse only')
     def test_mount(self):
-        """mount(8) and fstab. The helper that they run searches only the standard folders, so that
-        one of these shows the program, in a mount namespace of its own."""
+        """mount(8) and fstab. The helper that they run searches only the standard directories, so
+        one of these is made to show the program, in a private mount namespace."""
         at = self.folder()
         os.makedirs(mountlib.path('bin'), exist_ok=True)
         os.symlink(os.path.abspath(GGUFS), mountlib.path('bin/ggufs'))
         odd = mountlib.put('with space,comma.gguf', MODEL)
         table = mountlib.put('fstab', f'{odd} {at} fuse.ggufs ro,nofail,user,_netdev,x-a.b 0 0\n'
                              .replace('with space', 'with\\040space').encode())
-        # The copies of other tests' mounts would keep their daemons alive.
+        # Copies of other tests' mounts would keep their daemons alive.
         script = ("awk '/ - fuse[.]ggufs /{ print $5 }' /proc/self/mountinfo | "
                   'while read -r other; do umount --lazy "$(printf %b "$other")" || true; done; '
                   'set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
@@ -299,7 +299,7 @@ class Options(unittest.TestCase):
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_closed_streams(self):
-        """The model is not taken for a standard stream when the daemon leaves these."""
+        """The model is not mistaken for a standard stream when the daemon drops these."""
         at = self.folder()
         for number, closed in enumerate(('<&-', '>&-', '2>&-', '<&- >&- 2>&-')):
             with self.subTest(closed=closed):
@@ -318,7 +318,7 @@ class Options(unittest.TestCase):
         self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write to standard output\n'))
 
     def test_unmount_at_once(self):
-        """A mount that was only just made is not busy with anything of the daemon's own."""
+        """Nothing of the daemon's own keeps a fresh mount busy."""
         at = mountlib.path('at-once')
         os.mkdir(at)
         for _ in range(50):
@@ -335,7 +335,7 @@ class Options(unittest.TestCase):
                 self.assertIsNone(mountlib.mount_of(at))
 
     def test_log(self):
-        """What is unusual about a file is told on standard error in the foreground."""
+        """In the foreground, anything unusual about a file is reported on standard error."""
         tensors = [Tensor(b'one', 24, (5,), b'abcde'), Tensor(b'two', 24, (3,), b'xyz')]
         odd = mountlib.put('odd.gguf', gguf.encode(KV, tensors, order=[1, 0]))
         mount = Foreground(odd)
@@ -357,7 +357,8 @@ class Options(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EIO)
 
     def check_short(self, at):
-        """With the file cut inside the last tensor: what is there can be read, the rest is EIO."""
+        """With the file truncated inside the last tensor: what is there can be read, the rest is
+        EIO."""
         self.lost(at, 'tensors/last/raw')
         self.lost(at, 'tensors/last/f32')
         self.lost(at, 'model.gguf')
@@ -376,7 +377,7 @@ class Options(unittest.TestCase):
             self.assertEqual(sorted(os.listdir(os.path.join(at, 'tensors'))), ['first', 'last'])
 
     def test_cut_behind_the_cache(self):
-        """Once a read has failed, what the kernel kept of lost bytes is no longer shown."""
+        """Once a read has failed, lost bytes in the kernel's cache are no longer shown."""
         with Mount(self.model) as at:
             last = os.path.join(at, 'tensors/last/raw')
             self.assertEqual(mountlib.get(last), DATA[1])
@@ -393,7 +394,7 @@ class Options(unittest.TestCase):
             self.check_short(at)
 
     def test_terminal_safety(self):
-        """Names from a file reach the log escaped."""
+        """Names from a file are escaped in the log."""
         tensors = [Tensor(b'\x1b[31mred\n', 0, (1 << 40,))]
         bad = mountlib.put('bad.gguf', gguf.encode(KV, tensors))
         done = run(GGUFS, bad, self.folder())
@@ -403,6 +404,6 @@ class Options(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    if ROOT:  # other tests copy mount namespaces: this one must not see that mounts live on there
+    if ROOT:  # other tests keep mounts alive in copied namespaces
         disks.own_namespace()
     mountlib.main(others=True)

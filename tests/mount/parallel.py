@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Many at once: writers against a model of what should be, readers that always see something
-whole."""
+"""Many at once: writers compared with a model of the expected state, readers that always see
+complete content."""
 import contextlib
 import errno
 import json
@@ -17,15 +17,15 @@ import samples
 from editlib import Want, opened, place, sync, write
 from ggufmodel import Value
 
-SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another one: other random operations
-TIMES = int(os.environ.get('GGUFS_SOAK', '1'))  # how many times the usual number of them
+SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed: other random operations
+TIMES = int(os.environ.get('GGUFS_SOAK', '1'))  # multiplies their number
 operations = 0
 
 fork = multiprocessing.get_context('fork')
 
 
 class Writer:
-    """Owns the keys w<number>.*: nobody else writes them, so it knows what they hold."""
+    """Owns the keys w<number>.*: no other process writes them, so their content is known."""
 
     def __init__(self, at, number, seed):
         self.at, self.number, self.rng, self.keys = at, number, random.Random(seed), {}
@@ -47,7 +47,7 @@ class Writer:
         key, text = self.rng.choice(sorted(self.keys)), b' more'
         with opened(place(self.at, key), os.O_WRONLY | os.O_APPEND) as fd:
             os.write(fd, text)
-        self.keys[key] = self.keys[key] + b'\n' + text  # what is shown ends in a newline
+        self.keys[key] = self.keys[key] + b'\n' + text  # the shown text ends in a newline
 
     def rename(self):
         if not self.keys:
@@ -57,7 +57,7 @@ class Writer:
         self.keys[new] = self.keys.pop(old)
 
     def go_on(self):
-        """What is accepted is shown as it is stored, and written on as it was written."""
+        """An accepted text is shown as it is stored, but continued as it was written."""
         key, text = self.name(), self.text()
         with opened(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
             os.write(fd, text)
@@ -67,7 +67,8 @@ class Writer:
         self.keys[key] = text + b' and on'
 
     def rename_open(self):
-        """Written, perhaps accepted, renamed and written on: to a key or to a helper and back."""
+        """Written, perhaps accepted, renamed and written further: to a key, or to a helper and
+        back."""
         if not self.keys:
             return
         old, new, text = self.rng.choice(sorted(self.keys)), self.name(), self.text()
@@ -84,7 +85,7 @@ class Writer:
         self.keys[new] = text + b' and on'
 
     def replace(self):
-        """As sed -i does."""
+        """As sed -i."""
         key, text = self.name(), self.text()
         write(self.at, key + '.tmp' if key in self.keys else f'sed{self.number:03}abc', text)
         source = key + '.tmp' if key in self.keys else f'sed{self.number:03}abc'
@@ -99,7 +100,7 @@ class Writer:
         del self.keys[key]
 
     def backup(self):
-        """As vim does: the key becomes its backup, is made anew, the backup goes or stays."""
+        """As vim: the key becomes its backup, is created again, and the backup goes or stays."""
         if not self.keys:
             return
         key, text = self.rng.choice(sorted(self.keys)), self.text()
@@ -110,7 +111,7 @@ class Writer:
         self.keys[key] = text
 
     def unlink_open(self):
-        """What is written to a file without a name goes nowhere."""
+        """Writes to a removed file are discarded."""
         key = self.name()
         with opened(place(self.at, key), os.O_WRONLY | os.O_CREAT) as fd:
             os.write(fd, b'text that nobody sees')
@@ -122,7 +123,7 @@ class Writer:
         sync(self.at)
 
     def refused(self):
-        """A text that is none changes nothing."""
+        """A text that is not a value changes nothing."""
         if not self.keys:
             return
         try:
@@ -156,7 +157,7 @@ class Writer:
 
 
 def read_all(at, count, seed, tensors):
-    """A reader: what it opens is whole, whoever writes meanwhile."""
+    """A reader: what it opens is complete, whatever others write meanwhile."""
     rng = random.Random(seed)
 
     def model():
@@ -189,7 +190,7 @@ def read_all(at, count, seed, tensors):
 
 
 def in_processes(jobs):
-    """Run each (function, arguments); the results, in order."""
+    """Run each (function, arguments) in a process; returns the results, in order."""
     def child(end, function, arguments):
         end.send(function(*arguments))
 
@@ -229,7 +230,7 @@ class Random(unittest.TestCase):
         self.assertEqual(found, {key: text for keys in kept for key, text in keys.items()})
         for key in found:
             want.set(key.encode(), Value('string', found[key]))
-        # Where new keys stand depends on who was first.
+        # The order of new keys depends on which came first.
         self.assertEqual(sorted(e.key for e in editlib.entries(file)[0]),
                          sorted(e.key for e in want.kv))
         want.kv = [entry for entry in want.kv if entry.key[:1] != b'w']
@@ -250,7 +251,8 @@ class Random(unittest.TestCase):
         self.run_them('-s', writers=2, readers=3)
 
     def test_same_keys(self):
-        """Writers of the same key: it is one of their values, or their sum is, and whole."""
+        """Writers of the same key: in the end it has one of their values, or all of them in sum,
+        complete."""
         source = mountlib.put('model.gguf', samples.editable())
         texts = [bytes([97 + i]) * (100 + i) for i in range(4)]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What another user may put beside a model, under the names of our own files: it is left alone, it
-prevents edits and says so, and it never prevents reading."""
+"""What another user may put beside a model under the names of our own files: it is left alone, it
+prevents edits and is reported, and it never prevents reading."""
 import fcntl
 import os
 import stat
@@ -42,7 +42,7 @@ PLANTS = [lambda name: os.symlink('model.gguf', name), lambda name: os.symlink('
 
 
 def state(name):
-    """What is there, as far as opening or removing it would change it."""
+    """Everything that opening or removing the file would change."""
     status = os.lstat(name)
     return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
@@ -93,7 +93,7 @@ class Planted(unittest.TestCase):
                     owned = stat.S_ISREG(os.lstat(name).st_mode) and not ROOT
                     why = 'has other hard links' if owned else 'belongs neither to '
                     self.assertIn(f'{JOURNAL} beside the model {why}', mount.log())
-                    # Nobody is kept from the model by a mount that does not write it.
+                    # A mount that does not write the model keeps no other process from it.
                     with open(self.model, 'rb') as other:
                         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             done = run(mountlib.GGUFS, '--check', self.model)
@@ -105,7 +105,8 @@ class Planted(unittest.TestCase):
             self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
 
     def test_leftover(self):
-        """A new file of another user that an edit seems to have left is of no interest; nor is what is no file."""
+        """A new file that looks like a leftover of another user's edit is ignored; so is anything
+        that is not a file."""
         for name in self.plants(LEFTOVER, [plant for plant in PLANTS if ROOT or plant is not linked]):
             with Mount(self.model) as at:
                 self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
@@ -117,7 +118,8 @@ class Planted(unittest.TestCase):
 
 class Recovered(unittest.TestCase):
     def said(self, *left):
-        """What --recover says of a model beside which files of these names and bytes were left."""
+        """The output of --recover for a model beside which files of these names and contents were
+        left."""
         model = mountlib.put('model.gguf', samples.editable())
         for name, data in left:
             mountlib.put(name, data)

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Power cuts on real file systems. A disk logs what is written to it and when it is flushed, while
-models on it are edited. Then, for points in the log, the disks that a cut may have left there: all
-that came before the last flush, and of what came after it any part. Each is mounted, the model is
-recovered and compared: whole, no older than the last edit that was acknowledged, and alone.
+"""Power cuts on real file systems. A disk logs its writes and flushes while models on it are
+edited. Then, for points in the log, the test builds disks that a cut may have left: everything
+before the last flush, and any part of what came after it. Each is mounted, and the model is
+recovered and compared: complete, no older than the last acknowledged edit, and with nothing beside
+it.
 
 A sector of 512 bytes is written whole or not at all. So is the super block of ext4 and of btrfs, of
-1024 and 4096 bytes: they have one with a sum that they read, and do not mount with a torn one.
+1024 and 4096 bytes: it has a checksum, and with a torn one they do not mount.
 """
 import bisect
 import contextlib
@@ -26,20 +27,20 @@ from disks import CLONES, TIMES, figure
 from editlib import Want, write
 from ggufmodel import Value
 
-SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another one: other states
+SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed: other states
 STATES = 40  # of each recording
 SECTOR = 512
-# Where what is written is never torn: the super block.
+# Never torn: the super block.
 WHOLE = {'ext4': range(0, 4096), 'xfs': range(0), 'btrfs': range(65536, 69632)}
 KINDS = tuple(WHOLE)
-# So that nothing is written in the background that has nothing to do with edits.
+# So that no background writes unrelated to edits occur.
 OPTIONS = {'ext4': ['-E', 'lazy_itable_init=0,lazy_journal_init=0'], 'xfs': [], 'btrfs': []}
 FLUSH = 2 ** 64 - 1
-KEEP = os.environ.get('GGUFS_TEST_DIR')  # where disks go that show a fault
+KEEP = os.environ.get('GGUFS_TEST_DIR')  # where disks with a fault are kept
 
 
 def name_of(edit):
-    """The value that an edit writes: each is longer than the one before."""
+    """The value that an edit writes: each is longer than the last."""
     return b'%d:' % edit + bytes([97 + edit % 26]) * (100 + 350 * edit)
 
 
@@ -58,18 +59,18 @@ class Log:
             self.ends.append(at)
 
     def index(self, position):
-        """Records that are whole in so many bytes of the log."""
+        """The number of records that are complete in that many bytes of the log."""
         return bisect.bisect_right(self.ends, position)
 
     def pending(self, cut):
-        """The writes before record `cut` of which nothing is known."""
+        """The writes before record `cut` that are not known to be durable."""
         begin = bisect.bisect_left(self.flushes, cut)
         begin = self.flushes[begin - 1] + 1 if begin else 0
         return begin, [record for record in self.records[begin:cut] if record]
 
 
 def sectors(record, whole):
-    """A write, cut up where a disk may cut it."""
+    """A write, split where a disk may split it."""
     offset, data = record
     while data:
         count = len(data) if offset in whole else SECTOR - offset % SECTOR
@@ -77,7 +78,7 @@ def sectors(record, whole):
         offset, data = offset + count, data[count:]
 
 
-# What of the pending writes a cut leaves: (writes, lot, what is never torn) -> writes.
+# Which of the pending writes a cut leaves: (writes, random, ranges never torn) -> writes.
 
 def leave_none(*_):
     return []
@@ -88,7 +89,7 @@ def leave_all(writes, *_):
 
 
 def leave_first(writes, rng, whole):
-    """In order; the last one torn."""
+    """A prefix, in order; the last write torn."""
     count = rng.randrange(len(writes) + 1)
     torn = [part for part in sectors(writes[count], whole) if rng.random() < 0.5] \
         if count < len(writes) else []
@@ -137,7 +138,7 @@ class Recorder:
         return self.device
 
     def __exit__(self, *error):
-        """The device is gone when the file system that uses it is."""
+        """The device is gone once the file system on it is."""
         subprocess.run(['umount', *(['-l'] if error[0] else []), self.at], check=not error[0])
         if error[0]:
             self.process.kill()
@@ -145,7 +146,7 @@ class Recorder:
 
 
 class Recording:
-    """Edits of a model on a disk; of each, where in the log it began and was acknowledged."""
+    """Edits of a model on a disk; for each, where in the log it began and was acknowledged."""
     more = ()  # options of the mounts
 
     def __init__(self, kind):
@@ -196,7 +197,7 @@ class Recording:
         self.make()
         with Recorder(self.image, self.log_name) as device:
             done = mountlib.run('mount', device, self.folder)
-            disks.call('losetup', '-d', device)  # when it is not used any more
+            disks.call('losetup', '-d', device)  # when it is no longer used
             if done.returncode != 0:
                 raise unittest.SkipTest(f'{self.kind}: cannot mount it: {done.err}')
             try:
@@ -213,13 +214,13 @@ class Recording:
         os.unlink(self.log_name)
         self.begun = [(log.index(position), edit) for position, edit in self.begun]
         self.done = [(log.index(position), edit) for position, edit in self.done]
-        # The device hands flushes on: none of the acknowledged edits is without one.
+        # The device passes flushes on: each acknowledged edit has one.
         for (at, edit), (last, before) in zip(self.done[1:], self.done):
             assert edit == before or any(last <= flush < at for flush in log.flushes), \
                 'an edit without a flush'
 
     def edits_at(self, cut):
-        """The last edit that must be there, the last one that may."""
+        """The last edit that must be there, and the last one that may be."""
         return (max(edit for at, edit in self.done if at <= cut),
                 max(edit for at, edit in self.begun if at <= cut))
 
@@ -232,7 +233,7 @@ def apply(image, records):
 
 
 class State:
-    """What a cut left, mounted: `with State(recording, image) as folder:`"""
+    """The disk after a cut, mounted: `with State(recording, image) as folder:`"""
 
     def __init__(self, recording, image):
         self.kind, self.image, self.folder = recording.kind, image, recording.folder
@@ -267,7 +268,7 @@ class PowerCut(unittest.TestCase):
             self.compare(recording, home, cut)
 
     def keep(self, image, what):
-        """A state that failed, for whoever looks into it."""
+        """Keep a failed state for examination."""
         fd, kept = tempfile.mkstemp(prefix='powercut-', suffix='.image',
                                     dir=KEEP)
         os.close(fd)
@@ -318,7 +319,7 @@ def main():
     if not shutil.which('losetup'):
         mountlib.skip('no losetup')
     if os.access('/dev/shm', os.R_OK | os.W_OK | os.X_OK):
-        os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # the disks are in memory: no other disk is waited for
+        os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # disks in memory: no other disk slows the test
     mountlib.main()
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The tests themselves: they run, and are not skipped, where the sources and the build are for root
-only, as in a clone below /root."""
+"""The tests themselves: they run, and are not skipped, if the sources and the build are accessible
+only to root, as in a clone below /root."""
 import os
 import shutil
 import unittest
 
 import mountlib
 
-# Tests of root's in which another user takes part.
+# Tests of root's that involve another user.
 WITH_OTHERS = (('trust', 'Trust.test_readable'), ('options', 'Options.test_allow_other'),
                ('mounts', 'ReadOnly.test_another_user'))
 
@@ -16,7 +16,7 @@ WITH_OTHERS = (('trust', 'Trust.test_readable'), ('options', 'Options.test_allow
 class Private(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        """A copy of what a test needs, in which nobody but root can read anything."""
+        """A copy of what a test needs, readable only by root."""
         cls.copy = mountlib.path('private')
         for name in ('tests/lib', 'tests/mount', 'scripts'):
             shutil.copytree(os.path.join(mountlib.SOURCE, name), os.path.join(cls.copy, name))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What values are encoded to, beside what ggml's own quantisers (in node-llama-cpp; see llama_cpp.py) make of them, on
-values that no table of figures has."""
+"""Encoded values compared with ggml's own quantisers (in node-llama-cpp; see llama_cpp.py), with
+values that are in no golden table."""
 import ctypes
 import glob
 import os
@@ -17,7 +17,8 @@ from tensorcase import Case
 F32 = 0
 ROWS, COLUMNS = 16, 1024
 FOUND = glob.glob(os.path.join(os.environ.get('GGUFS_LLAMA_CPP', ''), '@node-llama-cpp/*/bins/*/libggml-base.so'))
-# Searched with importances; without them the same to the last bit, as those that ignore them always are.
+# Searched with importances; without them identical to the last bit, as are the types that ignore
+# them.
 SEARCHED = ('Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'IQ4_NL', 'IQ4_XS')
 POINTS = ('IQ3_XXS', 'IQ3_S', 'IQ2_S', 'IQ1_M')
 NEEDED = ('IQ2_XXS', 'IQ2_XS', 'IQ1_S')
@@ -66,14 +67,14 @@ class Quantisers(Case):
         self.addCleanup(os.unlink, self.matrix)
 
     def encoded(self, place, weight):
-        """What ggml makes of it."""
+        """ggml's encoding."""
         name, made = place[1], np.zeros(ROWS * COLUMNS * 2, 'u1')
         n = self.ggml(ID[name], self.values[place].ctypes.data, made.ctypes.data, 0, ROWS, COLUMNS,
                       None if weight is None else weight.ctypes.data)
         return made[:n].tobytes()
 
     def ratio(self, place, weight=None):
-        """Our error as a part of ggml's, and whether the bytes are the same."""
+        """Our error relative to ggml's, and whether the bytes are the same."""
         at, want = '.'.join(place), self.values[place]
         mountlib.put(self.tensor(at, 'type'), place[1].encode() + b'\n')
         ours, theirs = mountlib.get(self.tensor(at, 'raw')), self.encoded(place, weight)

@@ -15,7 +15,7 @@ import mountlib
 import oracle
 
 READERS, ROUNDS = 8, 300
-STRETCH = 256 << 10  # bytes of a read
+STRETCH = 256 << 10  # bytes per read
 
 
 def contents(model, file):
@@ -67,7 +67,7 @@ class Readers(unittest.TestCase):
         self.wanted = list(contents(gguf.read(file), file))
 
     def race(self, *options):
-        """The options may switch off the kernel's cache, so that each read reaches the daemon."""
+        """The options may turn off the kernel's cache, so that each read reaches the daemon."""
         with mountlib.Mount(self.source, *options) as at:
             faults = multiprocessing.SimpleQueue()
             crowd = [multiprocessing.Process(target=reader, args=(seed, at, self.wanted, faults))
@@ -83,7 +83,7 @@ class Readers(unittest.TestCase):
         self.race()
 
     def test_small_requests(self):
-        """Reads in order then are many requests, most of them decoded ahead."""
+        """Reads in order are then many requests, most of them decoded ahead."""
         self.race('-o', 'readahead=16')
 
     def test_one_thread(self):
@@ -106,7 +106,7 @@ class Readers(unittest.TestCase):
             self.assertLess(mountlib.anonymous(at) - before, 20 * STRETCH)
 
     def test_endless_padding(self):
-        """Of a sparse file: a gigabyte between header and data is not held in memory."""
+        """A sparse file: a gigabyte between header and data is not held in memory."""
         def image(alignment):
             return gguf.encode([(b'general.architecture', gguf.Value('string', b'llama')),
                                 (b'general.alignment', gguf.Value('u32', alignment))],
@@ -132,12 +132,12 @@ class Readers(unittest.TestCase):
         self.assertEqual(gguf.read(mountlib.get(model)).tensors[0].data, bytes(range(32)))
 
     def test_nothing_but_reads(self):
-        """Where models are edited too, the kernel asks for the attributes of a file once, not at each
-        read(2): its node is of one state of the model."""
+        """Where models are also edited, the kernel requests the attributes of a file once, not at
+        each read(2): its node belongs to one state of the model."""
         for name in ('model.safetensors', 'model.gguf', 'info', 'tensors/blk.0.attn_q.weight/f32'):
             mount = mountlib.Foreground(self.source, '-d')
             with mount as (at, _):
-                log = f'/proc/self/fd/{mount.err.fileno()}'  # opened anew: the daemon's place in it stays
+                log = f'/proc/self/fd/{mount.err.fileno()}'  # reopened: a separate offset
                 file = os.open(os.path.join(at, name), os.O_RDONLY)
                 size, before = os.fstat(file).st_size, mountlib.get(log).count(b'GETATTR')
                 self.assertEqual(sum(map(len, iter(partial(os.read, file, 4096), b''))), size)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""docs/recipes.md: each recipe runs as it stands and prints what the page says, where its program is."""
+"""docs/recipes.md: each recipe runs as printed and outputs what the page says, if its program is
+installed."""
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ RUN = {'python': [sys.executable], 'sh': ['sh'], 'r': ['Rscript', '--vanilla'], 
 
 
 def missing(language, needs):
-    """What of the needs is not here: a Python module or a program."""
+    """Which needs are missing: a Python module or a program."""
     for need in needs.split(','):
         if language == 'python':
             found = subprocess.run([sys.executable, '-c', 'import ' + need], stderr=subprocess.DEVNULL, check=False,

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits that are refused: with which error, at which call, and that nothing has changed. And new
-keys: the types that they get, the names that they may have."""
+"""Edits that are refused: the error, the call that returns it, and that nothing has changed. And
+new keys: the types they get, the names they may have."""
 import errno
 import os
 import stat
@@ -38,7 +38,7 @@ class Refused(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def untouched(self):
-        """The file is the same one, and the tree shows what is in it."""
+        """The file is the same one, and the tree shows its content."""
         self.assertEqual(os.stat(self.source).st_ino, self.id)
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.keys(self.at),
@@ -51,7 +51,7 @@ class Refused(unittest.TestCase):
         self.id = os.stat(self.source).st_ino
 
     def at_close(self, key, text):
-        """The error of write(2) or, if that took it, of close(2)."""
+        """The error of write(2) or, if that succeeded, of close(2)."""
         write(self.at, key, text)
 
     def at_fsync(self, key, text):
@@ -87,7 +87,7 @@ class Refused(unittest.TestCase):
                     self.untouched()
 
     def test_reason(self):
-        """user.gguf.error tells why until the next good write; so does the log."""
+        """user.gguf.error gives the reason until the next successful write; so does the log."""
         before = editlib.read(self.at, 'type.u8')
         self.fails(errno.ERANGE, write, self.at, 'type.u8', '256')
         self.assertTrue(editlib.error_of(self.at, 'type.u8'))
@@ -98,8 +98,8 @@ class Refused(unittest.TestCase):
         self.assertIsNone(editlib.error_of(self.at, 'type.u8'))
 
     def test_early(self):
-        """What no continuation can make valid is refused by write(2) itself, and changes nothing
-        though valid text follows."""
+        """A text that no continuation can make valid is refused by write(2) itself, and changes
+        nothing even if valid text follows."""
         for key, text in (('type.u32', 'x'), ('type.bool', 'no'), ('type.f32', 'abc')):
             with self.subTest(key=key):
                 fd = os.open(place(self.at, key), CREATE)
@@ -108,7 +108,7 @@ class Refused(unittest.TestCase):
                 self.untouched()
 
     def test_early_of_whole_texts(self):
-        """A text that one write brings whole is parsed by it: echo sees no error of close(2)."""
+        """A text written in one call is parsed by that call: echo ignores errors of close(2)."""
         for key, text, code in (('list.i32', '1\n"a"\n', errno.EINVAL),
                                 ('list.i32', '[1, "a"]\n', errno.EINVAL),
                                 ('list.u8', '1\n2\n256\n', errno.ERANGE),
@@ -122,7 +122,7 @@ class Refused(unittest.TestCase):
                 self.untouched()
 
     def test_not_too_early(self):
-        """What is not whole yet is not judged: brackets that are open, text without a newline."""
+        """Incomplete text is not judged yet: open brackets, text without a newline."""
         def pieces(key, *texts):
             with opened(place(self.at, key), CREATE) as fd:
                 for text in texts:
@@ -136,7 +136,7 @@ class Refused(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_too_large(self):
-        """Over 1 GiB; a draft of which a write was refused changes nothing."""
+        """Over 1 GiB; a draft with a refused write changes nothing."""
         limit = 1 << 30
         for key in ('type.string', 'general.description'):
             fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT)
@@ -147,7 +147,7 @@ class Refused(unittest.TestCase):
         with opened(place(self.at, 'a~'), os.O_WRONLY | os.O_CREAT) as a, \
              opened(place(self.at, 'b~'), os.O_WRONLY | os.O_CREAT) as b:
             os.pwrite(a, b'x', limit // 2 + 100)
-            os.write(a, b'x')  # what is there already does not count twice
+            os.write(a, b'x')  # existing bytes do not count twice
             for fd in (a, b):
                 self.fails(errno.ENOSPC, os.pwrite, fd, b'x', limit)
             self.fails(errno.ENOSPC, os.pwrite, b, b'x', limit // 2)
@@ -173,7 +173,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_reason_of_a_rename(self):
-        """A new name that is not to be has no file that could tell why: the old one does."""
+        """A refused new name has no file to carry the reason: the old one does."""
         self.assertIsNone(editlib.error_of(self.at, 'general.name'))
         self.fails(errno.EPERM, os.rename, place(self.at, 'general.name'),
                    place(self.at, 'split.no'))
@@ -201,7 +201,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_retype(self):
-        """A type that does not fit, or is none; other attributes are not for setting."""
+        """A type that does not fit, or does not exist; other attributes cannot be set."""
         for key, kind, code in (('type.string', 'u32', errno.EINVAL), ('type.f32', 'u8', errno.EINVAL),
                                 ('list.i32', 'u32', errno.EINVAL), ('type.u32', 'u33', errno.EINVAL),
                                 ('type.u32', 'array', errno.EINVAL)):
@@ -228,7 +228,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_elsewhere(self):
-        """Only metadata/ is for writing."""
+        """Only metadata/ can be written."""
         for name in ('model.gguf', 'info', 'metadata.json', 'tensors/a.weight/raw'):
             for flags in (os.O_WRONLY, os.O_RDONLY | os.O_TRUNC):
                 with self.assertRaises(OSError) as caught:
@@ -302,7 +302,7 @@ class Refused(unittest.TestCase):
              ('t.deep:array[array]', '[-1]\n', array('array', [array('i32', [-1])]))]
 
     def test_typed_names(self):
-        """KEY:TYPE is KEY of that type; the typed name goes on resolving, unlisted."""
+        """KEY:TYPE is KEY with that type; the typed name continues to resolve, unlisted."""
         for name, text, value in self.TYPED:
             with self.subTest(name=name):
                 key = name.split(':')[0]
@@ -313,7 +313,7 @@ class Refused(unittest.TestCase):
         self.assertFalse([key for key in editlib.keys(self.at) if b':' in key])
 
     def test_typed_name_of_a_key(self):
-        """Also a key that is there gets the type; refused, it keeps its own for later writes."""
+        """An existing key gets the type, too; if refused, it keeps its own for later writes."""
         self.accepted(b'type.u32', '5', Value('u8', 5), path='type.u32:u8')
         self.fails(errno.EINVAL, write, self.at, 'general.name:u8', 'text')
         editlib.until(lambda: not os.path.exists(place(self.at, 'general.name:u8')))
@@ -323,7 +323,7 @@ class Refused(unittest.TestCase):
         self.accepted(b'my.key', 'text', Value('string', b'text'))
 
     def test_comes_back(self):
-        """A key that was removed gets its type and place back, in one edit or later."""
+        """A removed key gets its type and place back, in one edit or later."""
         os.unlink(place(self.at, 'type.u8'))
         write(self.at, 'type.u8', '9')
         self.want.set(b'type.u8', Value('u8', 9))
@@ -340,7 +340,7 @@ class Refused(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_truncation(self):
-        """A mere truncation makes the empty string or array, and is nothing for other types."""
+        """A mere truncation makes an empty string or array, and has no effect for other types."""
         for key, value in ((b'general.name', Value('string', b'')), (b'list.i32', array('i32', []))):
             os.close(os.open(place(self.at, key), CREATE))
             self.want.set(key, value)

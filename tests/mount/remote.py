@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Models on other machines (docs/remote.md): what ggufs asks of the file system below it, what travels
-with sshfs and with rclone over HTTP, and a server that goes away. Servers listen on the loopback."""
+"""Models on other machines (docs/remote.md): what ggufs requests from the file system below it, the
+traffic with sshfs and with rclone over HTTP, and a server that goes away. Servers listen on the
+loopback interface."""
 import contextlib
 import errno
 import http.server
@@ -23,12 +24,12 @@ from stores import SFTP, served
 
 SMALL = b'blk.20.attn_norm.weight'
 SMALL_SIZE, LARGE_SIZE, TENSORS = 16384, 26214400, 41
-MORE = 4 << 20  # what may be asked besides the header and the tensor
+MORE = 4 << 20  # allowed traffic besides the header and the tensor
 
 
 def large(name):
-    """A model of 1 GB, all holes but for its header and a tensor of 16 KiB in the middle: (header's
-    size, that tensor's bytes)."""
+    """A model of 1 GB, all holes except its header and a tensor of 16 KiB in the middle. Returns
+    (header's size, that tensor's bytes)."""
     kv = [(b'general.architecture', Value('string', b'llama')), (b'general.name', Value('string', b'far')),
           (b'tokenizer.ggml.tokens', array('string', [b'token%d' % i for i in range(50000)]))]
     made = gguf.encode(kv, [Tensor(b'first', 24, (32,), bytes(32))])
@@ -71,8 +72,9 @@ class Remote(unittest.TestCase):
 
     @contextlib.contextmanager
     def counted(self, ahead=None):
-        """A file system that counts, with what the kernel asks for mapped pages and reads ahead: `ahead`
-        KiB at a time. Yields a function that returns the sizes of the requests so far."""
+        """A file system that counts requests, including those of the kernel for mapped pages and
+        read-ahead: `ahead` KiB at a time. Yields a function that returns the sizes of the requests
+        so far."""
         asked = mountlib.path('asked')
 
         def sizes():
@@ -101,7 +103,7 @@ class Remote(unittest.TestCase):
                 self.assertGreaterEqual(sum(sizes()), begin + SMALL_SIZE)
 
     def test_asked_in_order(self):
-        """A tensor that is read whole travels once, in large pieces."""
+        """A tensor that is read as a whole is transferred once, in large pieces."""
         begin, _ = large(self.model)
         for name in ('raw', 'f32', 'f16', 'sha256', 'stats', 'heatmap.png'):
             for ahead in (None, 16384):
@@ -113,7 +115,7 @@ class Remote(unittest.TestCase):
 
     @contextlib.contextmanager
     def sshfs(self):
-        """An sshfs whose server is behind a relay: yields (bytes that came, how to cut it off)."""
+        """An sshfs whose server is behind a relay: yields (bytes received, how to cut it off)."""
         near, near_end = socket.socketpair()
         far, far_end = socket.socketpair()
         came = [0]
@@ -155,7 +157,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone(self):
-        """What was read stays, the rest is an error; the mount goes, and nothing is left."""
+        """What was read stays, the rest is an error; the mount ends, and nothing is left."""
         large(self.model)
         with self.sshfs() as (_, cut):
             mount = Foreground(self.far)
@@ -173,7 +175,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone_while_editing(self):
-        """The program that writes gets the error; the old file is whole."""
+        """The writing program gets the error; the old file is whole."""
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)
@@ -184,7 +186,7 @@ class Remote(unittest.TestCase):
                 editlib.write(at, 'general.name', 'before')
                 before = mountlib.get(self.model)
                 self.assertIn(b'before', before)
-                # sshfs renames what was replaced and is still open; it goes when ggufs closes it.
+                # sshfs renames replaced files that are still open; they go when ggufs closes them.
                 editlib.until(lambda: os.listdir(self.store) == ['model.gguf'])
                 cut()
                 with self.assertRaises(OSError):
@@ -197,7 +199,7 @@ class Remote(unittest.TestCase):
 
     @contextlib.contextmanager
     def http(self):
-        """The store behind a web server that knows ranges: yields (its port, bytes that were sent, how to
+        """The store behind a web server that supports ranges: yields (its port, bytes sent, how to
         end it: from then on it closes connections without an answer)."""
         sent, store, gone = [0], self.store, threading.Event()
 
@@ -252,7 +254,7 @@ class Remote(unittest.TestCase):
 
         class Server(http.server.ThreadingHTTPServer):
             def handle_error(self, *_):
-                pass  # rclone drops connections from which it needs no more
+                pass  # rclone drops connections that it no longer needs
 
         with Server(('127.0.0.1', 0), Handler) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -269,8 +271,8 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http(self):
-        """With its defaults rclone fetches ahead, 16 MiB for each place that is read; with
-        --buffer-size 0 what travels is what is asked for, and what was on its way."""
+        """By default rclone fetches ahead, 16 MiB for each place that is read; with --buffer-size 0
+        the traffic is what is requested, plus what was in flight."""
         begin, data = large(self.model)
         for options, more in (((), 128 << 20), (('--read-only',), 128 << 20),
                               (('--buffer-size', '0', '--vfs-read-chunk-size', '1M'), 2 * MORE)):
@@ -281,8 +283,8 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_folder(self):
-        """Over a folder that counts, with each cache mode. Without --vfs-fast-fingerprint the mode `full`
-        reads the whole model, for its hash."""
+        """Over a directory with counted requests, in each cache mode. Without
+        --vfs-fast-fingerprint the mode `full` reads the whole model, for its hash."""
         begin, data = large(self.model)
         near, cache = mountlib.path('near'), mountlib.path('cache')
         for mode in ('off', 'minimal', 'writes', 'full'):
@@ -298,7 +300,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_read_only(self):
-        """Every byte is right. An edit is not possible there, and the mount says so."""
+        """Every byte is right. Edits are not possible there, and the mount says so."""
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)
@@ -316,7 +318,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_gone(self):
-        """As with sshfs: what was read stays, the rest is an error; the mount goes."""
+        """As with sshfs: what was read stays, the rest is an error; the mount ends."""
         large(self.model)
         with self.http() as (port, _, end), self.rclone(port), Foreground(self.far) as (at, process):
             end()

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Who may read what of a split model, whose files need not have one owner or mode."""
+"""Which users may read which parts of a split model, whose files can have different owners and
+modes."""
 import os
 import stat
 import subprocess
@@ -14,7 +15,7 @@ from editlib import Gate, needs_gate
 from ggufmodel import Tensor, Value
 from mountlib import OTHER, Mount, run
 
-# Which of the files given another user can read, one a line.
+# Prints which of the given files another user can read, one per line.
 READERS = '''
 import os, sys
 for name in sys.argv[1:]:
@@ -44,7 +45,7 @@ class Rights(unittest.TestCase):
         return paths
 
     def readable(self, model, *options):
-        """What another user can read where root's daemon serves the model to all."""
+        """What another user can read if root's daemon serves the model to all."""
         os.chmod(mountlib.folder, 0o755)
         at = mountlib.path('open')
         os.makedirs(at, exist_ok=True)
@@ -65,8 +66,8 @@ class Rights(unittest.TestCase):
     FIRST = ['general.architecture', 'metadata']
 
     def test_shards_of_several_modes(self):
-        """Each tensor to those who may read its shard, what is made of all to those who may read
-        all."""
+        """Each tensor is readable by users who may read its shard, and what is made from all shards
+        by those who may read all."""
         paths = self.shards()
         everything = (['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.WHOLE + self.FIRST[:1] +
                       ['tensors', 'metadata'])
@@ -91,7 +92,7 @@ class Rights(unittest.TestCase):
                          ['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.FIRST)
 
     def test_shards_behind_links(self):
-        """A link leads only those to its file who could go there."""
+        """A link gives access to its file only to users who could reach it directly."""
         paths, inner = self.shards(), mountlib.path('inner')
         os.mkdir(inner)
         for bits, private in ((0o600, 0o755), (0o644, 0o700)):
@@ -110,7 +111,7 @@ class Rights(unittest.TestCase):
         os.rmdir(inner)
 
     def test_shard_that_is_no_file(self):
-        """A link to a device or a pipe in the place of a shard: not opened, named."""
+        """A link to a device or a pipe in place of a shard: not opened, but named."""
         paths = self.shards()
         odd, at = mountlib.path('odd'), mountlib.path('open')
         os.makedirs(at, exist_ok=True)
@@ -125,7 +126,8 @@ class Rights(unittest.TestCase):
             os.rename(paths[1] + '.kept', paths[1])
             (os.rmdir if os.path.isdir(odd) else os.unlink)(odd)
 
-    # What another user sees who stays where it was: until it is told "denied", and "allowed" again.
+    # Another user who stays in a directory: prints "denied", then "allowed" again, when access
+    # changes.
     STAYS = '''
 import os, sys, time
 
@@ -145,7 +147,7 @@ for wanted in (True, False, True):
 '''
 
     def follows(self, below, at, *names):
-        """A change of the bits of a file is seen by a process that looks at nothing else than these names."""
+        """A process that only looks at these names notices a change of a file's mode."""
         mode = stat.S_IMODE(os.stat(below).st_mode)
         command = mountlib.as_other('/usr/bin/python3', '-c', self.STAYS, at, *names)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -157,7 +159,7 @@ for wanted in (True, False, True):
             other.stdin.close()
 
     def test_bits_that_change(self):
-        """They are followed while the model is mounted, also where nothing but an open asks for them."""
+        """Changes apply while the model is mounted, even if only an open asks for them."""
         os.chmod(mountlib.folder, 0o755)
         at, top = mountlib.path('changing'), mountlib.path('top')
         for folder in (at, top, top + '/sub'):
@@ -179,7 +181,8 @@ for wanted in (True, False, True):
 
     @needs_gate
     def test_first_open(self):
-        """The first open after a change is refused: the daemon asks before the kernel was told."""
+        """The first open after a change is refused: the daemon notices it before the kernel
+        does."""
         os.chmod(mountlib.folder, 0o755)
         at, clock = mountlib.path('first'), mountlib.path('clock')
         os.mkdir(at)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What scripts/run prints and what README.md shows is true: the commands are run."""
+"""The output of scripts/run and the example in README.md are true: the commands are run."""
 import os
 import re
 import shutil
@@ -9,7 +9,7 @@ import unittest
 
 import mountlib
 
-# A checkout that is built: ninja finds nothing to do.
+# A built checkout: ninja finds nothing to do.
 BUILT = 'build all: phony\n'
 ODD = "it's a \"$HOME\" & co"
 
@@ -20,14 +20,14 @@ def executable(name, text):
 
 
 def setUpModule():
-    """Programs that go before those in PATH: nothing is installed, no Python is used but this one."""
+    """Programs before those in PATH: nothing is installed, and only this Python is used."""
     os.mkdir(mountlib.path('bin'))
     executable('bin/dpkg-query', '#!/bin/sh\nprintf installed\n')
     os.symlink(sys.executable, mountlib.path('bin/python3'))
 
 
 def checkout(*name):
-    """A copy of the parts of the sources that scripts need, with the program."""
+    """A copy of the parts of the sources that the scripts need, with the program."""
     root = mountlib.path(*name)
     for part in ('scripts', 'tests/lib'):
         shutil.copytree(os.path.join(mountlib.SOURCE, part), os.path.join(root, part))
@@ -49,7 +49,8 @@ class Run(unittest.TestCase):
         self.assertEqual((done.returncode, done.err), (0, ''), command)
 
     def check(self, root, at, *arguments, cwd):
-        """The mount is there; what unmounts it works where scripts/run was called."""
+        """The mount exists; the printed unmount command works from the directory in which
+        scripts/run was called."""
         done = run(os.path.join(root, 'scripts/run'), *arguments, cwd=cwd)
         self.assertEqual(done.returncode, 0, done.err)
         self.assertIsNotNone(mountlib.mount_of(at), done.out)
@@ -71,7 +72,7 @@ class Run(unittest.TestCase):
                 self.check(root, os.path.join(root, 'build/mnt'), cwd=cwd)
 
     def test_model(self):
-        """A model and a folder as they are given, also with names that need quotes."""
+        """A model and a directory given as arguments, also with names that need quotes."""
         root = checkout('plain')
         home = mountlib.path('home')
         os.makedirs(os.path.join(home, 'models'))
@@ -87,7 +88,7 @@ class Run(unittest.TestCase):
                 self.check(root, os.path.join(home, name), *arguments, cwd=cwd)
 
     def test_again(self):
-        """What is mounted there is replaced, also if its daemon has died."""
+        """A previous mount there is replaced, even if its daemon has died."""
         root = checkout('again')
         for _ in range(2):
             done = run(os.path.join(root, 'scripts/run'), cwd=root)
@@ -96,7 +97,7 @@ class Run(unittest.TestCase):
 
 
 class Demo(unittest.TestCase):
-    """scripts/demo leaves the model as it was, and nothing beside it."""
+    """scripts/demo leaves the model unchanged, and nothing beside it."""
 
     def check(self, where, *model):
         done = run(os.path.join(checkout(where), 'scripts/demo'), *model)
@@ -110,7 +111,7 @@ class Demo(unittest.TestCase):
         self.check('demo-sample')
 
     def test_model(self):
-        """Of a split model a sample is edited."""
+        """For a split model a sample is edited instead."""
         home = mountlib.path('models')
         os.mkdir(home)
         for i, name in enumerate((ODD + '.gguf', 'x-00001-of-00001.gguf')):
@@ -132,7 +133,7 @@ class Readme(unittest.TestCase):
         return block
 
     def test_demo(self):
-        """It is a dialogue in the root of the sources: each output is the one shown."""
+        """A dialogue in the root of the sources: each output is the one shown."""
         root = checkout('demo')
         executable('demo/build/src/vim', '#!/bin/sh\nexec ex -s -c wq "$1"\n')
         dialogue = re.split(r'^\$ ', self.demo(), flags=re.M)[1:]

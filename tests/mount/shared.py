@@ -21,14 +21,14 @@ TYPE = {'str': 'string', 'arr': 'array'}
 
 
 def name_of(row, field):
-    """Names that are not UTF-8 come in hexadecimal."""
+    """Names that are not UTF-8 are given in hexadecimal."""
     if row.get(field + '_hex') is not None:
         return bytes.fromhex(row[field + '_hex'])
     return row[field].encode()
 
 
 def payload(row, file):
-    """The value, from its bytes in the file, which the description locates."""
+    """The value, from its bytes in the file, located by the description."""
     data = file[row['payload_offset']:][:row['payload_size']]
     assert hashlib.sha256(data).hexdigest() == row['payload_sha256']
     reader = gguf.Reader(file)
@@ -37,7 +37,7 @@ def payload(row, file):
 
 
 def described(row, value):
-    """The description's own value agrees with what was read from the bytes."""
+    """The value in the description agrees with the one read from the bytes."""
     if 'value' not in row or row.get('key') is None or row['type'] == 'str':
         return True
     if row['type'] == 'arr':
@@ -61,7 +61,7 @@ class Shared(unittest.TestCase):
             self.check_findings(source)
 
     def check_findings(self, source):
-        """`check` is what --check says."""
+        """`check` shows what --check prints."""
         folder, name = os.path.split(source)
         done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=folder)
         self.assertEqual(done.err, '')

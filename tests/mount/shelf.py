@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A folder of models under one mount: each kind of store, what is broken beside what is whole, what
+"""A directory of models under one mount: each kind of store, broken models beside whole ones,
 changes while it is mounted."""
 import contextlib
 import errno
@@ -25,7 +25,7 @@ STORE = 'it is a store of models: copy model.gguf out of the mount to edit one'
 
 class Stores(Shelf):
     def same(self, at, name, model, *options):
-        """A model's tree is that of its own mount, byte for byte."""
+        """A model's tree is identical to that of its own mount."""
         with Mount(os.path.join(self.top, model), *options) as alone:
             self.assertEqual(contents(os.path.join(at, name), model), contents(alone, model))
 
@@ -35,14 +35,15 @@ class Stores(Shelf):
 
     @unittest.skipIf(os.getuid() == 0, 'root may read all')
     def test_not_to_be_read(self):
-        """Also the user's own model, if it has no bits."""
+        """Even the user's own model, if its mode denies reading."""
         os.chmod(self.put('m.gguf'), 0)
         with Mount(self.top) as at:
             self.assertEqual(sorted(os.listdir(at + '/m.gguf')), ['error', 'source'])
             self.assertIn(b'Permission denied', mountlib.get(at + '/m.gguf/error'))
 
     def test_names_of_many_shards(self):
-        """What is not there is not looked for: 500 files whose names claim 99,999 each, and one that comes."""
+        """Missing shards are not searched for: 500 files whose names claim 99,999 each, and one
+        that appears."""
         first, second = shards()
         for i in range(500):
             self.put(f'm{i:03}-00001-of-99999.gguf', first)
@@ -84,7 +85,8 @@ class Stores(Shelf):
             self.assertEqual(mountlib.get(at + '/a.gguf/source'), llama.image())
 
     def test_links_in_a_circle(self):
-        """Programs that walk through folders that link to each other find no folder in itself."""
+        """Programs that walk through directories that link to each other never find a directory
+        inside itself."""
         self.put('b/m.gguf')
         for link, target in (('a/to', '../b'), ('b/to', '../c'), ('c/to', '../a'), ('c/back', '../b')):
             self.link(link, target)
@@ -96,8 +98,8 @@ class Stores(Shelf):
             self.assertEqual(os.listdir(at + '/a/to/to'), [])
 
     def test_links_to_shards(self):
-        """A link to a file of a split model stands for the whole model, as in a mount of its own; in `source`, edits, and
-        for the files that come and go, too."""
+        """A link to a file of a split model stands for the whole model, as in a mount of its own;
+        `source` covers edits, and files that come and go."""
         first, second = shards()
         self.put('real/m-00001-of-00002.gguf', first)
         other = self.put('real/m-00002-of-00002.gguf', second)
@@ -153,7 +155,7 @@ class Stores(Shelf):
         self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
 
     def test_store_among_others(self):
-        """What lies beside it is edited."""
+        """A model beside it is edited."""
         self.put(f'models--org--name/snapshots/{COMMIT}/m.gguf')
         self.put('own/m.gguf')
         with Mount(self.top) as at:
@@ -187,7 +189,7 @@ class Stores(Shelf):
             self.same(at, 'tiny:1k/model', 'blobs/sha256-' + A64, '-o', 'ro')
 
     def test_broken(self):
-        """Beside whole ones; a line as a mount would print it."""
+        """Broken models beside whole ones; each has the line that a mount would print."""
         self.put('whole.gguf')
         self.put('cut.gguf', llama.image()[:-1088])
         self.put('html.gguf', b'<!DOCTYPE html><html>secret')
@@ -213,7 +215,7 @@ class Stores(Shelf):
             self.assertEqual(run('find', at, '-name', 'info').out, f'{at}/whole.gguf/info\n')
 
     def test_other_mount_below(self):
-        """Neither entered nor asked; nor by a link."""
+        """Neither entered nor queried, not even by a link."""
         model = self.put('m.gguf')
         os.mkdir(os.path.join(self.top, 'mnt'))
         self.link('in', 'mnt/tensors')
@@ -240,7 +242,7 @@ class Stores(Shelf):
             self.assertIsNone(mountlib.mount_of(at))
 
     def test_bits(self):
-        """Folders show what they stand for, models what their files give."""
+        """Modes of directories follow what they stand for, those of models their files."""
         os.chmod(self.put('sub/m.gguf'), 0o640)
         os.chmod(self.put('private/m.gguf'), 0o644)
         os.chmod(os.path.join(self.top, 'sub'), 0o750)
@@ -256,7 +258,7 @@ class Stores(Shelf):
             self.assertEqual(os.stat(at + '/sub/m.gguf').st_mode & 0o777, 0o500)
 
     def test_acl(self):
-        """An ACL gives nobody more than the file gives, before a model is opened and after."""
+        """An ACL gives no more access than the file does, before a model is opened and after."""
         path = self.put('m.gguf')
         entries = ((1, 6, -1), (2, 0, 65533), (4, 4, -1), (16, 4, -1), (32, 4, -1))
         acl = struct.pack('<I', 2) + b''.join(struct.pack('<HHi', *entry) for entry in entries)
@@ -272,8 +274,8 @@ class Stores(Shelf):
             self.assertEqual(os.stat(at + '/m.gguf').st_mode, bits)
 
     def test_link_out(self):
-        """What a link leads to needs the right to search the folders it is in: a model, or a folder, and by
-        that all in it."""
+        """Following a link requires search permission on the directories of its target: for a
+        model, or for a directory and everything in it."""
         self.put('private/m.gguf')
         self.link('shelf/m.gguf', '../private/m.gguf')
         self.link('shelf/all', '../private')
@@ -311,7 +313,7 @@ class Live(Shelf):
             self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
     def test_replaced(self):
-        """What is open goes on with what it opened; a path leads to the new one."""
+        """Open files continue with what they opened; a path leads to the new one."""
         self.put('m.gguf')
         with Mount(self.top) as at:
             before = os.stat(at + '/m.gguf/info').st_ino
@@ -325,7 +327,8 @@ class Live(Shelf):
                              os.stat(at + '/m.gguf/info').st_ino)
 
     def test_few_descriptors(self):
-        """Many models that are looked at in turn are not all kept open, nor those that take their place; numbers stay."""
+        """Many models that are visited in turn are not all kept open, nor are their replacements;
+        inode numbers stay."""
         for i in range(300):
             self.put(f'm{i:03}.gguf')
         with Mount(self.top) as at:
@@ -350,11 +353,11 @@ class Live(Shelf):
             before = descriptors(at)
             self.assertEqual(run('ls', '-lR', '-I', '*.gguf', at).returncode, 0)
             self.assertEqual(run('ls', '-l', at).out.count('.gguf'), 50)
-            editlib.until(lambda: descriptors(at) <= before)  # what the start held open may be closed by now
+            editlib.until(lambda: descriptors(at) <= before)  # files held open at the start may be closed by now
 
 
 def locked(path):
-    """True if a process has the writer's lock of a model."""
+    """True if a process holds the writer's lock of a model."""
     with open(path, 'rb') as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -365,7 +368,7 @@ def locked(path):
 
 @needs_gate
 class Unused(Shelf):
-    """The clock of the program is the test's: nothing waits for a time."""
+    """The test controls the program's clock: nothing waits for real time."""
 
     def at(self, seconds):
         with open(self.clock + '.new', 'w', encoding='ascii') as file:
@@ -373,7 +376,7 @@ class Unused(Shelf):
         os.rename(self.clock + '.new', self.clock)
 
     def test_closed_after_a_minute(self):
-        """What is in use stays open, and an edit that is not written."""
+        """A model in use stays open, and so does one with unwritten edits."""
         self.clock = mountlib.path('clock')
         for i in range(40):
             self.put(f'm{i:02}.gguf')
@@ -387,7 +390,7 @@ class Unused(Shelf):
             held = stack.enter_context(open(at + '/m00.gguf/model.gguf', 'rb', buffering=0))
             editlib.write(at + '/m01.gguf', 'general.name', 'Pending')
             self.at(59)
-            mountlib.get(at + '/m38.gguf/info')  # another model is opened: the clock is looked at
+            mountlib.get(at + '/m38.gguf/info')  # another model is opened: the clock is checked
             opened = descriptors(at)
             self.assertGreater(opened, before + 60)
             self.at(61)
@@ -399,15 +402,15 @@ class Unused(Shelf):
             held.close()
 
     def a_minute_later(self, at):
-        """A new model is opened then: the clock is looked at. A file that was closed is released late."""
+        """A new model is then opened: the clock is checked. A closed file is released late."""
         self.minutes += 1
         self.put(f'm{self.minutes}.gguf')
         self.at(61 * self.minutes)
         return mountlib.get(f'{at}/m{self.minutes}.gguf/info')
 
     def test_closed_after_edits(self):
-        """A shell that stands in a model which was edited, or in a tensor, goes on; a write that was refused,
-        or a helper that is left, keeps the model from no other program, and is named at the end."""
+        """A shell inside an edited model, or in a tensor, continues; a refused write, or a helper
+        left behind, blocks the model for no other program, and is named at the end."""
         self.clock = mountlib.path('clock-edits')
         self.minutes = 0
         path = self.put('m.gguf')

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits of models in a folder of models: what is written, by whom, and what is left after the end."""
+"""Edits of models in a directory of models: what is written, by whom, and what is left at the
+end."""
 import errno
 import os
 import signal
@@ -14,7 +15,7 @@ from ggufmodel import Tensor, Value
 from mountlib import GGUFS, Foreground, Mount, run
 from shelflib import Shelf, threads, value
 
-MODELS = 100  # more than are kept open without being used
+MODELS = 100  # more than are kept open while unused
 
 
 class Edits(Shelf):
@@ -73,7 +74,8 @@ class Edits(Shelf):
                 with self.subTest(call=call.__name__, arguments=arguments), \
                         self.assertRaises(OSError) as caught:
                     call(*arguments)
-                # In a model's folder, which has no write bits, the kernel is first for most users.
+                # In a model's directory, which has no write bits, the kernel refuses most users
+                # first.
                 first = os.geteuid() != 0 and '/a.gguf/' in arguments[0]
                 self.assertEqual(caught.exception.errno, errno.EACCES if first else errno.EPERM)
             self.refused(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',
@@ -88,7 +90,7 @@ class Edits(Shelf):
             self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Tiny\n')
 
     def test_two_names(self):
-        """A model that was edited has another name, or a second one: the first one keeps no lock."""
+        """An edited model is renamed, or has a second name: the first name keeps no lock."""
         self.put('sub/m.gguf')
         self.link('link.gguf', 'to/m.gguf')
         other = os.path.join(self.top, 'to')
@@ -107,8 +109,8 @@ class Edits(Shelf):
             self.assertEqual(value(other + '/m.gguf'), b'Fours')
 
     def test_two_folders(self):
-        """By a link to its folder a model is the same: an edit shows at once by both names, and neither
-        is in the other's way."""
+        """Reached through a link to its directory, a model is the same: an edit shows immediately
+        under both names, and neither blocks the other."""
         self.put('a/m.gguf')
         self.link('b', 'a')
         with Mount(self.top, '-o', 'commit=sync') as at:
@@ -147,7 +149,8 @@ class Edits(Shelf):
 
     @editlib.needs_gate
     def test_truncate_while_others_are_opened(self):
-        """The model, which many others follow, stays open until the truncation is replied to."""
+        """The model, after which many others are opened, stays open until the truncation is
+        answered."""
         data = bytes(40 << 20)  # the old file's memory is freed before the reply
         path = self.put('m.gguf', gguf.encode(llama.keys(), [Tensor(b'w', 24, (len(data),), data)]))
         for i in range(MODELS):
@@ -169,7 +172,7 @@ class Edits(Shelf):
         self.assertEqual(value(path), b'Ti')
 
     def test_one_writer(self):
-        """Few threads write all models; they start with the first edit."""
+        """A few threads write all models; they start with the first edit."""
         for i in range(50):
             self.put(f'm{i:02}.gguf')
         with Mount(self.top, '-o', 'commit=close') as at:
@@ -201,7 +204,7 @@ class Edits(Shelf):
             self.assertIn(value(os.path.join(self.top, f'm{i:02}.gguf')), (b'Tiny', b'New'))
 
     def test_lost_at_the_end(self):
-        """What was not saved is named by model and key."""
+        """Lost edits are named by model and key."""
         names = ('a.gguf', 'sub/b.gguf', 'c.gguf')
         paths = [self.put(name) for name in names]
         with Mount(self.top, '-o', 'commit=sync') as at:
@@ -218,7 +221,8 @@ class Edits(Shelf):
         self.assertEqual(value(os.path.join(self.top, 'away/b.gguf')), b'New')
 
     def test_changed_behind(self):
-        """A file that was replaced while it is edited is not overwritten; its path shows the new one."""
+        """If a file is replaced while it is edited, it is not overwritten; its path shows the new
+        one."""
         path = self.put('m.gguf')
         with Mount(self.top, '-o', 'commit=sync') as at:
             fd = os.open(at + '/m.gguf/metadata/general.name', os.O_RDWR)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A folder of models in which a disk hangs: it holds up nobody else."""
+"""A directory of models on which one disk hangs: only that disk's models are delayed."""
 import os
 import signal
 
@@ -15,7 +15,7 @@ from shelflib import Shelf, value
 
 
 class Frozen(Shelf):
-    """Writes of one disk hang."""
+    """Writes to one disk hang."""
 
     def test_other_models_are_written(self):
         near = self.put('near.gguf')

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A folder with very many files."""
+"""A directory with very many files."""
 import os
 import unittest
 
@@ -11,11 +11,11 @@ from disks import Disk
 from mountlib import Mount
 
 ENTRIES = 1000000
-MEMORY = 128 << 20  # of the daemon's own, for the names
+MEMORY = 128 << 20  # of the daemon itself, for the names
 
 
 def put_entries(folder):
-    """Links to one file in memory: the quickest way to that many names."""
+    """Links to one file in memory: the fastest way to make that many names."""
     first = os.path.join(folder, 'first')
     with open(first, 'wb'):
         pass
@@ -30,7 +30,7 @@ def put_entries(folder):
 class Many(unittest.TestCase):
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it has memory of its own')
     def test_a_million_entries(self):
-        """Names that are no models cost memory for a moment only, and what is there is found."""
+        """Names that are not models only take memory for a moment, and what is there is found."""
         with Disk('tmpfs') as folder:
             put_entries(folder)
             with open(os.path.join(folder, 'm.gguf'), 'wb') as out:

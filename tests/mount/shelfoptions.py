@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Options of a mount hold for each model of a folder; and what other users get with allow_other."""
+"""Options of a mount apply to each model of a directory; and what other users get with
+allow_other."""
 import errno
 import os
 import subprocess
@@ -56,7 +57,7 @@ class Options(Shelf):
             self.assertNotEqual(run(GGUFS, '--undo', at + '/m.gguf').returncode, 0)
 
     def test_in_place(self):
-        """relayout=inplace, where there is room, keeps the file; relayout=copy makes another."""
+        """relayout=inplace, if there is room, keeps the file; relayout=copy makes a new one."""
         paths = [self.put('a.gguf'), self.put('sub/b.gguf')]
         for options, kept in (('relayout=copy,reserve=4096', False), ('relayout=inplace', True)):
             before = [os.stat(path).st_ino for path in paths]
@@ -67,7 +68,7 @@ class Options(Shelf):
             self.assertEqual([value(path) for path in paths], 2 * [('New ' + options).encode()])
 
     def test_history(self):
-        """history=N: an edit of one model is taken back, no other's."""
+        """history=N: an edit of one model is undone, and no other's."""
         paths = [self.put('a.gguf'), self.put('b.gguf')]
         with Mount(self.top, '-o', 'commit=close,history=1') as at:
             for name in ('a.gguf', 'b.gguf'):
@@ -114,7 +115,7 @@ class Others(Shelf):
         os.chmod(mountlib.folder, 0o755)
 
     def seen(self, path):
-        """What another user reads there; None: nothing."""
+        """What another user can read there; None: nothing."""
         done = run(*mountlib.as_other('cat', path))
         return done.out if done.returncode == 0 else None
 
@@ -144,14 +145,14 @@ class Others(Shelf):
         os.lchown(os.path.join(self.top, 'in/s-00002-of-00002.gguf'), OTHER, OTHER)
         with Mount(os.path.join(self.top, 'in'), '-o', 'allow_other') as at:
             self.assertEqual(self.seen(at + '/s.gguf/error'), 'one of its files is behind a link that is not followed\n')
-        for options in ([], ['-o', 'allow_root']):  # only for whom it was mounted, and root
+        for options in ([], ['-o', 'allow_root']):  # only for the mounting user, and root
             with Mount(os.path.join(self.top, 'in'), *options) as at:
                 self.assertIsNone(self.seen(at + '/m.gguf/info'))
                 self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
     def test_link_into_a_private_folder(self):
-        """A link of another user leads to a folder that this user may not reach: not by a handle that was
-        opened before the owner looked at that folder by its own name again either."""
+        """A link of another user leads to a directory that this user may not reach: not even by a
+        handle opened before the owner looked that directory up by its own name."""
         self.put('secret/sub/m.gguf')
         self.link('open/l', '../secret/sub')
         os.chmod(os.path.join(self.top, 'secret'), 0o700)

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A folder of models with links and mounts that lead to a file system whose server does not answer: only
-who asks for something there waits, or lists a folder whose entries are not known without a look there. The file system is that of a model, under another type."""
+"""A directory of models with links and mounts that lead to a file system whose server does not
+answer: a program waits only if it accesses something there, or lists a directory with entries that
+cannot be classified without access to it. The file system is that of a model, under another
+type."""
 import contextlib
 import os
 import subprocess
@@ -14,8 +16,8 @@ from mountcase import daemon
 from mountlib import Mount
 from shelflib import A64, B64, COMMIT, LIBRARY, OTHER, Shelf, manifest
 
-MODELS = 100  # more than are kept open without being used
-WAITING = 30  # more than libfuse's threads, and than the kernel's requests ahead of programs
+MODELS = 100  # more than are kept open while unused
+WAITING = 30  # more than libfuse's threads, and than the kernel's read-ahead requests
 
 
 class Stopped(Shelf):
@@ -25,7 +27,8 @@ class Stopped(Shelf):
 
     @contextlib.contextmanager
     def far(self, name='far', what=None):
-        """A file system at FOLDER/name; gives its server, which is asked more often if it serves a folder."""
+        """A file system at FOLDER/name; returns its server, which is queried more often if it
+        serves a directory."""
         at = os.path.join(self.top, name)
         os.makedirs(at)
         with Mount(what or self.model, '-o', 'subtype=far', at=at):
@@ -33,7 +36,8 @@ class Stopped(Shelf):
 
     @contextlib.contextmanager
     def waiting(self, server, *commands):
-        """These commands wait for the server, as long as that. Not even a signal ends them before it goes on."""
+        """While this lasts, the commands wait for the server. Not even a signal ends them before it
+        continues."""
         with contextlib.ExitStack() as stack:
             with freeze.stopped(server):
                 running = [stack.enter_context(subprocess.Popen(
@@ -44,7 +48,7 @@ class Stopped(Shelf):
                     process.kill()
 
     def look(self, at, names):
-        """The folder is listed, and its own model can be read."""
+        """The directory is listed, and its own model can be read."""
         with os.scandir(at) as found:
             self.assertEqual(sorted(entry.name for entry in found if entry.is_dir()), sorted(names))
         self.near(at)
@@ -53,7 +57,8 @@ class Stopped(Shelf):
         self.assertIn(b'Tiny', mountlib.get(f'{at}/{model}/info'))
 
     def test_links(self):
-        """Links to what may be a folder, a model, a text: the listing waits, and what is beside them does not."""
+        """Links to what may be a directory, a model, or a text: the listing waits, but their
+        neighbours can be read."""
         self.put('near.gguf')
         self.link('folder', 'far/metadata')
         self.link('text', 'far/info')
@@ -65,7 +70,7 @@ class Stopped(Shelf):
             self.look(at, ['far', 'folder', 'model.gguf', 'near.gguf', 'sha256-' + A64])
 
     def test_models(self):
-        """What is surely a model is listed."""
+        """What is certainly a model is listed."""
         self.put('near.gguf')
         self.link('model.gguf', 'far/model.gguf')
         with self.far() as server, Mount(self.top) as at, freeze.stopped(server):
@@ -79,7 +84,7 @@ class Stopped(Shelf):
             self.near(at)
 
     def test_blobs(self):
-        """Of a store of ollama the blobs are on another disk."""
+        """The blobs of an ollama store are on another disk."""
         self.put(LIBRARY + '/tiny/1k', manifest(('model', A64), ('template', B64)))
         self.link('blobs', 'far')
         with self.far() as server, Mount(self.top) as at:
@@ -87,7 +92,8 @@ class Stopped(Shelf):
                 self.assertEqual(os.listdir(at), ['tiny:1k'])
 
     def test_manifests(self):
-        """In a store of ollama a namespace, another host, one model's folder, for which the listing waits."""
+        """In an ollama store: a namespace, another host, one model's directory, for which the
+        listing waits."""
         self.put(LIBRARY + '/near/1k', manifest(('model', A64)))
         self.put('blobs/sha256-' + A64)
         space, host = os.path.dirname(LIBRARY) + '/me', 'manifests/host.example'
@@ -101,7 +107,7 @@ class Stopped(Shelf):
             self.near(at, 'near:1k/model')
 
     def test_revision(self):
-        """Of a cache one revision, which is not the one that is shown by the name."""
+        """One revision of a cache, not the one shown under the name."""
         snapshots = 'models--me--it/snapshots/'
         self.put(snapshots + COMMIT + '/near.gguf')
         self.put('models--me--it/refs/main', COMMIT.encode())
@@ -120,7 +126,7 @@ class Stopped(Shelf):
                 self.look(at, ['far', 'near.gguf'])
 
     def test_many_read(self):
-        """The same, of data of a model that is open."""
+        """The same for data of an open model."""
         self.put('near.gguf')
         self.link('model.gguf', 'far/model.gguf')
         with self.far() as server, Mount(self.top) as at:
@@ -129,7 +135,7 @@ class Stopped(Shelf):
                 self.look(at, ['far', 'model.gguf', 'near.gguf'])
 
     def test_closing(self):
-        """A model there is not in use any more when many others are."""
+        """A model there is no longer in use when many others are."""
         for i in range(MODELS):
             self.put(f'near{i}.gguf')
         self.link('model.gguf', 'far/model.gguf')

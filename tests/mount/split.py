@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Split models: one tree for all shards, the merged file, edits of the first shard, and what is
-wrong with a set of shards."""
+"""Split models: one tree for all shards, the merged file, edits of the first shard, and faults in a
+set of shards."""
 import errno
 import json
 import os
@@ -33,7 +33,7 @@ def split_keys(no, count, total):
 
 
 def shards(where, parts, **dialect):
-    """Write the shards, parts[i] being the tensors of number i. Returns their paths."""
+    """Write the shards, parts[i] being the tensors of shard i. Returns their paths."""
     os.makedirs(mountlib.path(where))
     total = sum(map(len, parts))
     paths = []
@@ -45,7 +45,7 @@ def shards(where, parts, **dialect):
 
 
 def cut(count=3):
-    """All tensors, in so many parts, one of them empty."""
+    """All tensors, in that many parts, one of them empty."""
     all_of_them = tensors()
     return [all_of_them[:2], [], all_of_them[2:]] if count == 3 else [[], all_of_them]
 
@@ -69,8 +69,8 @@ class Split(unittest.TestCase):
                          [os.path.basename(names[no]) for no, part in enumerate(parts) for _ in part])
 
     def test_one_tree(self):
-        """By whichever shard it is given, in both byte orders, with and without tensors in the
-        first; model.gguf is what an unsplit file would be."""
+        """Mounted by any shard, in both byte orders, with and without tensors in the first;
+        model.gguf equals the unsplit file."""
         for count in (3, 2):
             for dialect in ({}, {'big': True}, {'version': 2}, {'tail': False}):
                 with self.subTest(count=count, **dialect):
@@ -84,7 +84,7 @@ class Split(unittest.TestCase):
                             self.check(at, whole, parts, names)
 
     def test_links(self):
-        """In caches shards are links to files that are called by a hash."""
+        """In caches shards are links to files named by a hash."""
         names = shards('blobs', cut())
         os.mkdir(mountlib.path('links'))
         links = []
@@ -95,7 +95,7 @@ class Split(unittest.TestCase):
             os.symlink(blob, links[-1])
         with mountlib.Mount(links[2]) as at:
             self.assertEqual(mountlib.get(at + '/model.gguf'), gguf.encode(KEYS, tensors()))
-            with self.assertRaises(OSError):  # read-only: the name would become a lie
+            with self.assertRaises(OSError):  # read-only: the name would become wrong
                 with open(at + '/metadata/general.name', 'w') as file:
                     file.write('y')
 
@@ -127,7 +127,7 @@ class Split(unittest.TestCase):
             self.check(at, gguf.encode(keys, tensors()), parts, names)
 
     def edit_by(self, way, names, text):
-        """One edit by the strategy; whether the first shard is still the same file."""
+        """One edit with the strategy; returns whether the first shard is still the same file."""
         before = os.stat(names[0]).st_ino
         with mountlib.Mount(names[2], '-o', f'relayout={way},reserve=65536,commit=close') as at:
             editlib.write(at, 'general.name', text)
@@ -211,8 +211,8 @@ class Split(unittest.TestCase):
                 mountlib.get(at + '/tensors/t.5/raw')
 
     def test_changed_behind(self):
-        """A shard that is cut gives EIO where bytes are gone, and no zeros; one that is replaced or
-        removed stays as it was mounted. Edits of the first shard go on."""
+        """A truncated shard gives EIO where bytes are gone, not zeros; a replaced or removed one is
+        still shown as it was mounted. Edits of the first shard go on."""
         names = shards('cut', cut())
         cold = os.path.getsize(names[2])
         with mountlib.Mount(names[0], '-o', 'commit=close') as at:
@@ -228,7 +228,7 @@ class Split(unittest.TestCase):
         self.assertEqual(dict(gguf.read(mountlib.get(names[0])).kv)[b'general.name'].data, b'new')
 
     def test_first_changed_behind(self):
-        """Then an edit is refused: it would overwrite what is not known."""
+        """An edit is then refused: it would overwrite unknown content."""
         names = shards('changed', cut())
         with mountlib.Mount(names[2], '-o', 'commit=close') as at:
             other = mountlib.get(names[0]) + b'x'
@@ -239,11 +239,12 @@ class Split(unittest.TestCase):
         self.assertEqual(mountlib.get(names[0]), other)
 
     def replace(self, name, old=b'', new=b''):
-        """Rename a file over a shard, with other bytes in the place of some."""
+        """Rename a file over a shard, with some bytes replaced."""
         os.rename(mountlib.put(name + '.new', mountlib.get(name).replace(old, new)), name)
 
     def test_other_replaced(self):
-        """`info` says so of each file, before the first edit and behind it, and edits of keys go on."""
+        """`info` says so for each file, before the first edit and after it, and edits of keys go
+        on."""
         names = shards('replaced', cut())
         for name in names[1:]:
             for options in ((), ('-o', 'tensors=edit'), ('-o', 'ro')):
@@ -263,7 +264,7 @@ class Split(unittest.TestCase):
                     self.assertFalse(says())
 
     def test_one_of_many_replaced(self):
-        """Not all are looked at each time, but in turn."""
+        """Not all are checked each time, but in turn."""
         names = shards('many', cut()[:1] + [[]] * 199)
         with mountlib.Mount(names[0]) as at:
             self.assertNotIn(b'changed behind the mount', mountlib.get(at + '/info'))
@@ -273,7 +274,7 @@ class Split(unittest.TestCase):
             self.assertIn(b'changed behind the mount', mountlib.get(at + '/info'))
 
     def test_other_replaced_in_a_folder(self):
-        """Also after an edit the path shows the file that is there now."""
+        """Even after an edit, the path shows the current file."""
         names = shards('folder', cut())
         was = tensors()[5].data
         with mountlib.Mount(os.path.dirname(names[0]), '-o', 'commit=close') as top:
@@ -288,7 +289,7 @@ class Split(unittest.TestCase):
             self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), was[::-1])
 
     def test_single(self):
-        """Not split: one of one, or a name that only looks like a shard's."""
+        """Not split: one of one, or a name that only resembles a shard's."""
         for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):
             path = mountlib.put(name, gguf.encode(KEYS, tensors()))
             with mountlib.Mount(path) as at:

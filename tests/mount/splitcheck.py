@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""--check of split models: one judgement of the whole, and one of each file; and the same words in
-the mount. Sets that do not go together are refused by both."""
+"""--check of split models: one verdict on the whole, and one on each file; the same words in the
+mount. Sets that do not belong together are refused by both."""
 import json
 import os
 import re
@@ -44,7 +44,7 @@ def few_files():
 
 
 class Set(unittest.TestCase):
-    """A folder with a split model; commands run in it, so that paths are names."""
+    """A directory with a split model; commands run in it, so that paths are names."""
 
     def make(self, *files, stem=STEM):
         self.folder = mountlib.path(self.id().rsplit('.', 1)[-1])
@@ -64,7 +64,7 @@ class Set(unittest.TestCase):
         return done
 
     def tells(self, status, *lines, option=None):
-        """By whichever file, and by all of them, exactly these lines (their beginnings)."""
+        """Given any one file, or all of them, exactly these lines (their beginnings)."""
         options = [option] if option else []
         there = [name for name in self.names if os.path.lexists(self.at(name))]
         for files in [[name] for name in there] + [there]:
@@ -77,7 +77,7 @@ class Set(unittest.TestCase):
         return told
 
     def mounted(self):
-        """What `check` in the mount says is what --check says, by whichever file it is mounted."""
+        """`check` in the mount shows what --check prints, whichever file is mounted."""
         said = [self.check(self.names[0]).out]
         for name in self.names:
             with Mount(self.at(name)) as at:
@@ -88,7 +88,7 @@ class Set(unittest.TestCase):
         return said[0]
 
     def refused(self, *words, file=None):
-        """By the mount, in one line."""
+        """By the mount, with one line."""
         with self.assertRaises(Refused) as caught:
             with Mount(self.at(file or self.names[0])):
                 pass
@@ -100,14 +100,14 @@ class Set(unittest.TestCase):
 
 class Whole(Set):
     def test_clean(self):
-        """Neither file alone has a tensor for each block, or keys: together they have."""
+        """Neither file has a tensor for each block, or all keys; together they do."""
         self.make(first(), second())
         self.tells(0)
         self.tells(0, option='--check=full')
         self.assertEqual(self.mounted(), '')
 
     def test_many(self):
-        """More files than may be open by the soft limit."""
+        """More files than the soft limit on open files."""
         count = 40
         self.make(gguf.encode(llama.keys() + split_keys(0, count), llama.tensors()),
                   *(gguf.encode(split_keys(no, count), []) for no in range(1, count)))
@@ -117,7 +117,7 @@ class Whole(Set):
             self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
 
     def test_model(self):
-        """What is wrong with the model is told once, of the first file."""
+        """A fault of the model is reported once, for the first file."""
         a, _ = names()
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
@@ -127,7 +127,7 @@ class Whole(Set):
         self.assertEqual(self.mounted().count('\n'), 3)
 
     def test_files(self):
-        """What is wrong with a file is told of that file."""
+        """A fault of a file is reported for that file."""
         a, b = names()
         data = bytearray(first({'gap': 32}, general__file_type=Value('u64', 7)))
         self.make(bytes(data), second({'trailing': b'\1' * 8}, keys=split_keys(1) + [
@@ -146,7 +146,7 @@ class Whole(Set):
         self.mounted()
 
     def test_padding(self):
-        """Also in what stands before the data of the first file."""
+        """Also in the padding before the data of the first file."""
         a, b = names()
         data = [bytearray(first()), bytearray(second())]
         for file in data:
@@ -157,7 +157,7 @@ class Whole(Set):
         self.mounted()
 
     def test_name(self):
-        """The name is judged without the number, and suggested with it."""
+        """The name is checked without the number, and suggested with it."""
         self.make(first(), second(), stem='model')
         a, _ = self.names
         self.tells(0, f'{a}: note: by convention it is Tiny-3.5K-v1.0-Q8_0-00001-of-00002.gguf (file ')
@@ -177,7 +177,7 @@ class Whole(Set):
                    "the first is at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
 
     def test_progress(self):
-        """One bar for all files, that does not go back."""
+        """One progress bar for all files, which never goes back."""
         size, keys = 100 << 20, [split_keys(no, total=2) for no in range(2)]
         self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
                     for no in range(2)))
@@ -196,7 +196,7 @@ class Whole(Set):
         self.assertTrue(drawn.endswith('\r\x1b[K'), drawn[-20:])
 
     def test_edit(self):
-        """After an edit of the first file both say the same again."""
+        """After an edit of the first file both agree again."""
         self.make(first(), second())
         with Mount(self.at(self.names[1])) as at:
             with open(at + '/metadata/llama.rope.dimension_count', 'w') as file:
@@ -230,7 +230,7 @@ class Whole(Set):
         self.assertNotIn('\x1b', self.mounted())
 
     def test_links(self):
-        """Links called as shards are, to files called by a hash; and any link to a shard."""
+        """Links with names of shards, to files named by a hash; and any link to a shard."""
         self.make(first(), second())
         os.mkdir(self.at('blobs'))
         os.mkdir(self.at('else'))
@@ -250,7 +250,7 @@ class Whole(Set):
 
 
 class Info(Set):
-    """What a person wants to see first."""
+    """What a user wants to see first."""
     KEYS = {'general__license': llama.text('apache-2.0'), 'general__size_label': llama.text('3.5K'),
             'tokenizer__ggml__model': llama.text('gpt2'), 'tokenizer__ggml__pre': llama.text('bpe')}
     WANT = """\
@@ -322,7 +322,7 @@ class Refusals(Set):
             self.refused(name, 'No such file', file=names()[1 - no])
 
     def test_numbers(self):
-        """Of the second file; and the first file is still looked at."""
+        """In the second file; and the first file is still checked."""
         _, b = names()
         cases = [
             ('split.no: is 0, by its name it must be 1', split_keys(0)),
@@ -393,7 +393,7 @@ class Refusals(Set):
                 self.refused(b, 'version or byte order')
 
     def test_alignments(self):
-        """Each file has its own; the merged one has the first's."""
+        """Each file has its own; the merged one has the first file's."""
         keys = split_keys(1) + [(b'general.alignment', llama.u32(64))]
         self.make(first(), second({'alignment': 64}, keys=keys))
         self.tells(0)
@@ -401,7 +401,7 @@ class Refusals(Set):
             self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
 
     def test_damaged(self):
-        """The faults of each file, and the rules of the others."""
+        """The faults of each file, and the rules for the others."""
         a, b = names()
         self.make(first(general__file_type=Value('u64', 7)), second()[:-64])
         done = self.check('--check=full', b)
@@ -413,7 +413,7 @@ class Refusals(Set):
                       self.check(a).out)
 
     def test_no_files(self):
-        """What is no regular file is neither waited for nor read."""
+        """Anything but a regular file is neither waited for nor read."""
         def fifo(path):
             os.mkfifo(path)
 
@@ -443,7 +443,7 @@ class Refusals(Set):
         self.refused(self.names[1], 'Permission denied')
 
     def test_many(self):
-        """A name and a key that tell of 65535 files, of which there is one: it is told briefly."""
+        """A name and a key that claim 65535 files, of which there is one: a short report."""
         self.make()
         name = 'x-00001-of-65535.gguf'
         mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
@@ -463,7 +463,7 @@ class Refusals(Set):
         self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
 
     def test_not_split(self):
-        """Names that only look like a shard's: the file is all there is."""
+        """Names that only resemble a shard's: the file is complete."""
         self.make()
         for name in ('x-00001-of-00001.gguf', 'x-00001-of-1000000.gguf', 'x-00000-of-00002.gguf',
                      'x-00003-of-00002.gguf', './-00001-of-00002.gguf', 'x-0000a-of-00002.gguf'):

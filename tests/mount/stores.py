@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Models on file systems that are no disks: rclone over a local folder, with each of its caches, and
-sshfs. Where an edit could not be saved the mount is read-only and says why; nothing is left."""
+"""Models on file systems that are not disks: rclone over a local directory, with each of its
+caches, and sshfs. If an edit could not be saved, the mount is read-only and says why; nothing is
+left behind."""
 import contextlib
 import functools
 import http.server
@@ -23,7 +24,7 @@ SFTP = '/usr/lib/openssh/sftp-server'
 
 @contextlib.contextmanager
 def served(command, at, **streams):
-    """A file system of another program, mounted at a new folder."""
+    """Another program's file system, mounted on a new directory."""
     os.mkdir(at)
     with open(mountlib.path('store.log'), 'wb') as log, \
             subprocess.Popen(command, stderr=log, **streams) as process:
@@ -56,7 +57,7 @@ class Stores(unittest.TestCase):
         shutil.rmtree(self.store)
 
     def check_mount(self, *options):
-        """Read it all, edit it if that is possible. Why it is not."""
+        """Read everything, and edit if possible. Returns why it is not."""
         before = listing(self.store)
         mount = Foreground(self.far, *options)
         with mount as (at, _):
@@ -78,8 +79,9 @@ class Stores(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone(self):
-        """By what this rclone can do: nothing without a cache; with one, attributes may fail. What was
-        edited is uploaded, and nothing else is there when rclone has ended."""
+        """Depending on the capabilities of this rclone: nothing without a cache; with one,
+        attributes may fail. What was edited is uploaded, and nothing else is there when rclone has
+        ended."""
         for cache in ('off', 'minimal', 'writes', 'full'):
             command = ['rclone', 'mount', f':local:{self.store}', self.at, '--config', '/dev/null',
                        '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache),
@@ -101,7 +103,8 @@ class Stores(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_new_models(self):
-        """Over HTTP a folder has no times: rclone shows 1970. What comes and goes is shown."""
+        """Over HTTP a directory has no times: rclone shows 1970. Models that come and go are
+        shown."""
         class Quiet(http.server.SimpleHTTPRequestHandler):
             def log_message(self, *_):
                 pass

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Drafts of tensors that come in parts: what is refused after an earlier part was accepted, headers that come first."""
+"""Drafts of tensors that come in parts: refused after an earlier part was accepted, headers that
+come first."""
 import errno
 import os
 
@@ -13,7 +14,7 @@ from tensorcase import f32
 
 class Back(tensorviews.Values):
     def test_refused_in_the_end(self):
-        """What was accepted of a draft before it was refused (a fork closes too) stays."""
+        """If a draft is refused, what was accepted before (a fork closes, too) stays."""
         for options in ('relayout=copy', 'relayout=inplace', 'relayout=inplace,commit=sync'):
             with self.subTest(options):
                 self.setUp()
@@ -51,7 +52,7 @@ class Back(tensorviews.Values):
         self.check()
 
     def test_refused_after_another_edit(self):
-        """What another file changed since is not put back."""
+        """What another file has changed since is not put back."""
         self.mount()
         fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
         os.pwrite(fd, f32(100), 4 * 70)
@@ -68,7 +69,7 @@ class Back(tensorviews.Values):
 
 class Header(tensorviews.Values):
     def test_open_memmap(self):
-        """It writes the header alone first, and opens the file again."""
+        """It writes only the header first, and reopens the file."""
         for shape in ((8, 8), (16, 4), (4, 64)):
             with self.subTest(shape):
                 self.setUp()

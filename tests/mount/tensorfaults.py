@@ -15,7 +15,7 @@ from tensorcase import Case
 
 
 def at_once(work, count):
-    """work(n) in so many threads that begin together: what they raised."""
+    """Run work(n) in that many threads, all started together; returns what they raised."""
     raised, begin = [], threading.Barrier(count)
 
     def one(n):
@@ -37,7 +37,7 @@ class Together(Case):
     options = ('-o', 'commit=sync')
 
     def test_one_view(self):
-        """Each open works, whoever else has the view or lets go of it just then."""
+        """Each open works, even if others open or release the view at that moment."""
         self.mount()
 
         def work(n):
@@ -88,7 +88,7 @@ class Together(Case):
         self.end()
 
     def test_outdated(self):
-        """A program that has a view open from before does not keep others from writing it."""
+        """A program that opened a view earlier does not keep others from writing it."""
         self.mount()
         first = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         with open(self.tensor('b.weight', 'f32'), 'r+b') as out:
@@ -106,7 +106,7 @@ class Together(Case):
 
 class Beside(Case):
     def test_another_edit_fails(self):
-        """What is written to a tensor does not suffer from it."""
+        """What is written to a tensor is not affected."""
         self.mount('-o', 'relayout=inplace,reserve=0,commit=close')
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         os.pwrite(fd, b'12345678', 0)
@@ -118,7 +118,7 @@ class Beside(Case):
         self.check()
 
     def test_removed(self):
-        """A program that has a view open goes on, with what it had."""
+        """A program with a view open continues with what it had."""
         self.mount()
         writer = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         reader = os.open(self.tensor('b.weight', 'raw'), os.O_RDONLY)
@@ -140,7 +140,7 @@ class Beside(Case):
 
 class Zeros(Case):
     def test_sparse(self):
-        """cp(1) leaves the zeros of a sparse file out, and only makes the file longer."""
+        """cp(1) omits the zeros of a sparse file, and only makes the file longer."""
         zeros = mountlib.path('zeros')
         with open(zeros, 'wb') as out:
             out.truncate(8)
@@ -171,7 +171,7 @@ class Reported(Case):
         self.check()
 
     def test_cut(self):
-        """The model was cut behind the mount: what is there of it is not touched."""
+        """The model was truncated meanwhile: what is left of it is not touched."""
         cut = mountlib.get(self.model)[:-20]
         self.mount()
         fd = os.open(self.tensor('e.weight', 'raw'), os.O_RDWR)
@@ -194,7 +194,7 @@ class Reported(Case):
 
 class Unmounted(Case):
     def test_lazily(self):
-        """What was stored by a mapping, whose handle was closed, is judged at the end."""
+        """What a mapping stored, whose handle was closed, is judged at the end."""
         self.mount()
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         mapped = mmap.mmap(fd, 8)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""fio writes views of tensors at random places, by pwrite and by a shared mapping, and verifies each block
-that it wrote: while it is mounted, after another mount, and in the model's file."""
+"""fio writes views of tensors at random places, with pwrite and through a shared mapping, and
+verifies each block that it wrote: while mounted, after another mount, and in the model's file."""
 import itertools
 import os
 import shutil
@@ -15,7 +15,7 @@ from ggufmodel import Tensor, Value
 from tensorcase import Case
 
 BYTES = disks.TIMES * disks.MIB  # of a tensor; each byte is written
-# The view and the size of a block of fio's. `raw` is of I8, `f32` of F32, which holds any bits.
+# The view and fio's block size. `raw` is I8, `f32` is F32, which can hold any bits.
 VIEWS = (('raw', 4096), ('raw', 512), ('f32', 4096), ('f32', 512))
 
 
@@ -65,7 +65,7 @@ class Fio(Case):
         self.play('xfs', '-o', 'relayout=reflink')
 
     def test_wrong_byte(self):
-        """fio notices one."""
+        """fio notices a wrong byte."""
         with Disk('ext4') as folder:
             self.place(folder)
             self.mount()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits of tensors on a disk that is full: at the write of a draft, and at the commit."""
+"""Edits of tensors on a full disk: at the write of a draft, and at the commit."""
 import errno
 import os
 
@@ -39,7 +39,7 @@ class Full(Case):
         self.assertEqual(leftovers(self.folder), [])
 
     def fill(self, left):
-        """All but so many bytes of the disk."""
+        """Fill the disk except for that many bytes."""
         stat = os.statvfs(self.folder)
         with open(os.path.join(self.folder, 'fill'), 'wb') as out:
             os.posix_fallocate(out.fileno(), 0, stat.f_bavail * stat.f_bsize - left)
@@ -101,7 +101,7 @@ class Full(Case):
         self.check()
 
     def test_removal(self):
-        """It is refused at once, and the tensor stays."""
+        """It is refused immediately, and the tensor stays."""
         self.mount('-o', 'relayout=copy')
         self.fill(8 * MIB)
         self.raises(errno.ENOSPC, os.rmdir, self.tensor('a.weight'))

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The daemon is killed before each of its system calls that change files, or that call fails, while
-edits of tensors and of keys are written by one commit: the model is the old or the new one, whole, and
-nothing is left."""
+edits of tensors and of keys are written by one commit: the model is the old or the new one,
+complete, and nothing is left behind."""
 import contextlib
 import errno
 import os
@@ -19,7 +19,7 @@ from editlib import RESERVE, entries, opened, strict, sync, write
 
 MOST = 400  # calls of one commit: far more than there are
 LARGE = 'large.weight'
-SIZE, MORE = 200000, 1200000  # of it; from 1 MiB on what is written is not copied
+SIZE, MORE = 200000, 1200000  # of a tensor; from 1 MiB on, writes are not copied
 
 
 def state(file):
@@ -38,7 +38,7 @@ class Kills(unittest.TestCase):
             os.close(fd)
 
     def in_place(self, at, edit=None):
-        """What leaves all offsets as they are."""
+        """Edits that leave all offsets unchanged."""
         (edit or self.bytes)(at)
         os.rename(os.path.join(at, 'tensors', LARGE), os.path.join(at, 'tensors', 'renamed'))
         write(at, 'general.name', 'changed')
@@ -63,7 +63,7 @@ class Kills(unittest.TestCase):
         return killlib.failing(source, ('-o', 'tensors=edit,commit=sync', *options), number, errno.EIO)
 
     def one(self, source, options, edit, number):
-        """With a kill before so many calls: (whether fsync returned, whether it was killed)."""
+        """With a kill before call `number`: (whether fsync returned, whether it was killed)."""
         mount, at, process = self.begin(source, options, number)
         synced = False
         with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ class Kills(unittest.TestCase):
         return source
 
     def kills(self, folder, way, edit, size=SIZE):
-        """Until one is not reached any more."""
+        """Until the call is no longer reached."""
         options = ('-o', f'relayout={way},reserve=65536')
         source = self.put(folder, size)
         data = mountlib.get(source)
@@ -127,7 +127,7 @@ class Failures(Kills):
         self.in_place(at)
 
     def later(self, at, found):
-        """An edit of what the model is by then, of which nothing fails: what it then has to be."""
+        """A further edit of the current model, without failures; returns the expected result."""
         kv, tensors = found
         name, type_id, dims, data = tensors[-1]
         with opened(os.path.join(at, 'tensors', name.decode(), 'raw'), os.O_RDWR) as fd:
@@ -137,7 +137,7 @@ class Failures(Kills):
         return kv, tensors[:-1] + [(name, type_id, dims, data[:9] + b'later' + data[14:])]
 
     def one(self, source, options, edit, number):
-        """Whether fsync returned, what the model is then, and whether the call was reached."""
+        """Whether fsync returned, the model afterwards, and whether the call was reached."""
         with self.failing(source, options, number) as (mount, at):
             result = self.fail_one(source, at, mount, edit)
         self.assertEqual(os.listdir(os.path.dirname(source)), ['model.gguf'])
@@ -150,7 +150,7 @@ class Failures(Kills):
             sync(at, 'tensors')
             synced = True
         with contextlib.suppress(OSError):
-            sync(at, 'tensors')  # what was accepted before the failure, too
+            sync(at, 'tensors')  # also what was accepted before the failure
         want = found = state(mountlib.get(source))
         reached = not os.path.exists(mountlib.path('count'))
         if reached:
@@ -177,7 +177,7 @@ class Failures(Kills):
             figure(f'failed system calls during edits of tensors, {way}')
 
     def parts(self, found, old, new):
-        """Each edit was done or not, and nothing else."""
+        """Each edit was made or not, and nothing else."""
         self.assertEqual(len(found[0]), len(old[0]))
         self.assertEqual(len(found[1]), len(old[1]))
         for now, *either in zip(found[0], old[0], new[0]):

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""New tensors (-o tensors=edit): folders that are made, filled in any order, and become tensors."""
+"""New tensors (-o tensors=edit): directories that are made, filled in any order, and become
+tensors."""
 import errno
 import itertools
 import mmap
@@ -49,7 +50,7 @@ class Made(New):
                 self.check()
 
     def test_any_order(self):
-        """Type, shape and raw count; values beside raw are left aside."""
+        """Type, shape and raw count; values beside raw are ignored."""
         parts = (('type', b'F32\n'), ('shape', b'2 2\n'), ('raw', f32(1, 2, 3, 4)),
                  ('f32', f32(9, 9, 9, 9)), ('offset', b'123\n'))
         self.mount()
@@ -59,13 +60,13 @@ class Made(New):
             for view, data in order:
                 self.write(name, view, data)
             self.add(name.encode(), F32, (2, 2), f32(1, 2, 3, 4))
-            self.sync()  # on a slow machine the next one might be found whole before
+            self.sync()  # on a slow machine the next one might otherwise be found complete
         self.check()
         self.end()
         self.check()
 
     def test_values(self):
-        """Encoded to the type that was given, or the view's own."""
+        """Encoded to the given type, or to the view's own."""
         self.mount()
         values = np.float32([[1, 2, 3, 4], [5, 6, 7, 8]])
         os.mkdir(self.tensor('a'))
@@ -94,7 +95,7 @@ class Made(New):
         self.check()
 
     def test_in_the_making(self):
-        """It is shown, with what it lacks; and is gone at the end."""
+        """It is shown, with what it lacks, and is gone at the end."""
         self.mount()
         os.mkdir(self.tensor('new'))
         self.assertIn('new', self.names())
@@ -111,7 +112,7 @@ class Made(New):
         self.not_saved('tensors/other: a new tensor: lacks shape')
 
     def test_the_folder_stays(self):
-        """The same folder before and after it is a tensor."""
+        """The directory is the same before and after it becomes a tensor."""
         self.mount()
         self.make('new', type=b'F32\n', shape=b'1\n')
         inside = os.open(self.tensor('new'), os.O_RDONLY)
@@ -186,7 +187,7 @@ class Copied(New):
         self.check()
 
     def test_from_a_folder(self):
-        """A backup has the views that are listed, and their modes."""
+        """A backup has the listed views, and their modes."""
         backup = mountlib.path('backup')
         shutil.copytree(self.from_other('q.weight'), backup)
         self.addCleanup(run, 'sh', '-c', 'chmod -R u+w "$1"; rm -r "$1"', 'sh', backup)
@@ -197,7 +198,7 @@ class Copied(New):
         self.check()
 
     def test_graft(self):
-        """rm -r and cp -r: at the old place, in one rewrite."""
+        """rm -r and cp -r: in the old place, in one rewrite."""
         self.mount()
         shutil.rmtree(self.tensor('c.weight'))
         done = run('cp', '-r', self.from_other('q.weight'), self.tensor('c.weight'))
@@ -211,7 +212,7 @@ class Copied(New):
 
 
     def test_place_comes_back(self):
-        """Also when the removal is on the disk."""
+        """Even if the removal is on the disk."""
         self.mount()
         backup = mountlib.path('backup')
         shutil.copytree(self.tensor('c.weight'), backup)
@@ -251,7 +252,8 @@ class Helpers(New):
         self.check()
 
     def test_replaced_before_it_is_closed(self):
-        """What is written to the helper after the rename counts, in every commit mode, also through a mapping."""
+        """What is written to the helper after the rename counts, in every commit mode, also through
+        a mapping."""
         new, more = bytes(range(1, 7)), b'MAPPED'
         for commit in ('auto', 'close', 'sync'):
             with self.subTest(commit=commit):
@@ -281,7 +283,7 @@ class Helpers(New):
                 self.check()
 
     def test_refused(self):
-        """The helper stays, and the view."""
+        """The helper stays, and so does the view."""
         self.mount()
         folder = self.tensor('a.weight')
         with open(os.path.join(folder, '.helper'), 'xb') as out:

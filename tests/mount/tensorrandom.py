@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Random writes to views of tensors, by pwrite and by a shared mapping, against plain bytes in memory:
-what the writer sees, what readers see of what was accepted, and the model's file."""
+"""Random writes to views of tensors, with pwrite and through a shared mapping, compared with plain
+bytes in memory: what the writer sees, what readers see of accepted edits, and the model's file."""
 import itertools
 import mmap
 import os
@@ -22,7 +22,7 @@ STEPS = SOAK * 60
 
 
 class Kind:
-    """A tensor and one of its views. Values are whole numbers that the type holds exactly."""
+    """A tensor and one of its views. Values are whole numbers that the type can hold exactly."""
 
     def __init__(self, name, view, type_id, n):
         self.name, self.view, self.type_id, self.n = name, view, type_id, n
@@ -36,7 +36,7 @@ class Kind:
         return struct.pack(f'<{len(values)}f', *values)
 
     def stored(self, values):
-        """The bytes of the tensor. Of Q8_0 each block has a 127, so that its scale is 1."""
+        """The bytes of the tensor. In Q8_0 each block has a 127, so that its scale is 1."""
         if self.type_id == Q8_0:
             return b''.join(struct.pack('<e32b', 1, *values[i:i + 32]) for i in range(0, len(values), 32))
         return struct.pack(f'<{len(values)}' + {I8: 'b', F32: 'f', F16: 'e'}[self.type_id], *values)
@@ -53,7 +53,7 @@ KINDS = (Kind('bytes', 'raw', I8, 100003), Kind('floats', 'f32', F32, 20000), Ki
 
 
 class Writer:
-    """The view, open; `draft` is what was written to it, `accepted` what the model has."""
+    """The open view; `draft` is what was written to it, `accepted` the model's content."""
 
     def __init__(self, test, kind, lot):
         self.test, self.kind, self.lot = test, kind, lot
@@ -67,7 +67,7 @@ class Writer:
         self.map = mmap.mmap(self.fd, self.kind.n * self.kind.width)
 
     def close(self):
-        """What was stored to the mapping is part of it."""
+        """What was stored through the mapping is included."""
         self.map.flush()
         self.map.close()
         os.close(self.fd)
@@ -105,7 +105,7 @@ class Writer:
         self.open()
 
     def own(self):
-        """Its writer sees what was written, by handle and by mapping."""
+        """The writer sees what was written, through the handle and the mapping."""
         at, values = self.draw()
         want = self.kind.shown(self.draft[at:at + len(values)])
         at *= self.kind.width
@@ -113,7 +113,8 @@ class Writer:
         self.test.assertEqual(self.map[at:at + len(want)], want)
 
     def other(self):
-        """A reader sees what is being written; or what was accepted, if nothing was written since."""
+        """A reader sees what is being written, or what was accepted if nothing was written
+        since."""
         self.test.assertIn(mountlib.get(self.place), (self.kind.shown(self.accepted), self.kind.shown(self.draft)))
 
     def step(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""docs/tensors.md: its recipes run one after another as they stand, print what the page says, and leave
-a model that is whole."""
+"""docs/tensors.md: its recipes run one after another as printed, output what the page says, and
+leave a valid model."""
 import contextlib
 import os
 import struct
@@ -35,7 +35,7 @@ def sample(folder):
 
 @contextlib.contextmanager
 def played(test):
-    """The model's file, and where it is mounted, after all recipes."""
+    """The model's file, and its mount point, after all recipes."""
     folder = mountlib.path('here')
     os.makedirs(folder)
     ours, other = sample(folder)

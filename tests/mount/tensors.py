@@ -25,7 +25,7 @@ class Default(Case):
             for call in (os.rmdir, lambda name: os.rename(name, name + '2')):
                 with self.assertRaises(OSError) as caught:
                     call(folder)
-                # For most users the kernel, which sees no write bits, is first.
+                # For most users the kernel, which sees no write bits, refuses first.
                 self.assertEqual(caught.exception.errno, errno.EACCES if os.geteuid() else errno.EROFS)
             self.assertIn(b'-o tensors=edit', os.getxattr(at + '/tensors', 'user.gguf.readonly'))
             self.assertEqual(os.listxattr(at + '/tensors'), ['user.gguf.readonly'])
@@ -37,7 +37,7 @@ class Default(Case):
         self.assertIn('tensors', done.err)
 
     def test_read_only(self):
-        """Where metadata/ cannot be edited, tensors cannot."""
+        """If metadata/ cannot be edited, tensors cannot either."""
         with mountlib.Mount(self.model, *EDIT, '-o', 'ro') as at:
             folder = os.path.join(at, 'tensors', 'a.weight')
             self.assertFalse(os.stat(folder).st_mode & 0o222)
@@ -78,7 +78,7 @@ class Rename(Case):
                 self.check()
 
     def test_everything_follows(self):
-        """A cwd, open files, st_ino and the node of the folder."""
+        """A working directory, open files, st_ino and the directory's node."""
         self.mount()
         folder, raw = self.tensor('c.weight'), self.tensor('c.weight', 'raw')
         ino = os.stat(folder).st_ino, os.stat(raw).st_ino
@@ -122,7 +122,7 @@ class Rename(Case):
         self.check()
 
     def test_with_keys(self):
-        """Edits of keys and tensors are one rewrite, and lose nothing of each other."""
+        """Edits of keys and tensors are one rewrite, and nothing is lost."""
         self.mount('-o', 'commit=sync')
         write(self.at, 'general.name', 'first')
         os.rename(self.tensor('a.weight'), self.tensor('one'))
@@ -153,7 +153,7 @@ class Remove(Case):
                     self.check()
 
     def test_quiet(self):
-        """A removal waits in every mode; fsync of the folder does not."""
+        """A removal waits in every mode, except for an fsync of the directory."""
         for mode in ('auto', 'close', 'sync'):
             with self.subTest(mode):
                 self.put(samples.editable())
@@ -186,7 +186,8 @@ class Remove(Case):
         self.check()
 
     def test_all(self):
-        """A model without any tensor is not made: all are back, also under their folders' feet."""
+        """A model without any tensor is never written: all are back, even for processes inside
+        them."""
         self.mount()
         inside = os.open(self.tensor('b.weight'), os.O_RDONLY)
         for name in self.names():
@@ -239,7 +240,7 @@ class Remove(Case):
 
 class Readers(Case):
     def test_open_files(self):
-        """What is open is read on: of removed tensors, too."""
+        """Open files can still be read, even of removed tensors."""
         self.mount()
         raw = os.open(self.tensor('a.weight', 'raw'), os.O_RDONLY)
         whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
@@ -258,7 +259,8 @@ class Readers(Case):
 
 
     def test_open_files_in_place(self):
-        """The same where a name and then bytes are written in place: what is open shows old and new bytes."""
+        """The same if a name and then bytes are written in place: open files show old and new
+        bytes."""
         self.mount('-o', 'relayout=inplace')
         whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
         before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
@@ -295,7 +297,7 @@ class Attributes(Case):
         self.check()
 
     def test_bits(self):
-        """rm -r does not ask: all have the write bits of the model."""
+        """rm -r does not ask: everything has the write bits of the model."""
         os.chmod(self.model, 0o664)
         self.mount('-o', 'views=all')
         self.assertEqual(os.stat(self.tensor()).st_mode & 0o777, 0o775)
@@ -304,7 +306,7 @@ class Attributes(Case):
             self.assertEqual(os.stat(self.tensor('a.weight', name)).st_mode & 0o777, 0o664, name)
 
     def test_mtime(self):
-        """It moves with the tensor alone."""
+        """It changes only with the tensor."""
         self.mount()
         before = os.stat(self.tensor('b.weight')).st_mtime_ns
         os.rename(self.tensor('a.weight'), self.tensor('x'))

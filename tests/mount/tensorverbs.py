@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Each verb of tensors=edit one after another, on models of every version, byte order and layout, by
-each strategy and commit mode; after each the file is read by a strict reader that shares nothing with
-the program, in the end by another one (second_reader.py)."""
+"""Each verb of tensors=edit one after another, on models of every version, byte order and layout,
+with each strategy and commit mode; after each the file is read by a strict reader that shares no
+code with the program, in the end by another one (second_reader.py)."""
 import itertools
 import os
 import shutil
@@ -23,7 +23,7 @@ BLOCK = [127, *range(-15, 16)]  # with a scale of 1
 
 
 class Model(Case):
-    """Five tensors, of values that every type here holds exactly."""
+    """Five tensors, of values that every type here can hold exactly."""
     big = False
 
     def packed(self, letter, values):
@@ -68,7 +68,7 @@ class Model(Case):
         yield
 
     def values(self):
-        """One value, by a handle and by a mapping."""
+        """One value, through a handle and through a mapping."""
         values = BLOCK * 6
         values[70] = -100
         fd = os.open(self.tensor('blocks', 'f32'), os.O_RDWR)
@@ -86,7 +86,7 @@ class Model(Case):
         yield
 
     def back(self):
-        """What is read is written: nothing changes, the file is the same one."""
+        """Writing back what was read changes nothing; the file stays the same one."""
         before = os.stat(self.model)
         for name in ('half', 'floats', 'blocks', 'bytes', 'last'):
             for view in ('raw', 'f32', 'f16', 'bf16', 'f32.npy', 'f16.npy', 'type', 'shape'):
@@ -148,7 +148,7 @@ class Model(Case):
         yield
 
     def graft(self):
-        """From another mount, over one that was there: its place stays. And under another name."""
+        """From another mount, over an existing one: its place stays. And under another name."""
         with mountlib.Mount(mountlib.path('other.gguf'), '-o', 'ro') as other:
             shutil.rmtree(self.tensor('bytes'))
             for to in ('bytes', 'copied'):
@@ -160,7 +160,8 @@ class Model(Case):
             yield
 
     def again(self):
-        """Removed, written, and back: at its place. A name that another tensor had since has none."""
+        """Removed, written, and back in its place. A name used by another tensor since then has no
+        place."""
         before = self.want[self.at_place(b'blocks')]
         place = self.at_place(b'blocks')
         for _ in range(2):
@@ -236,7 +237,7 @@ class Verbs(Model):
             with self.subTest(how=how, commit=commit):
                 self.build(big=commit == 'close')
                 verbs = None
-                if how in ('inplace', 'reflink'):  # what keeps the data's place
+                if how in ('inplace', 'reflink'):  # strategies that keep the data in place
                     verbs = (self.replace, self.values, self.shape, self.back)
                 self.play('-o', f'relayout={how},commit={commit}', sync=commit == 'sync', verbs=verbs)
                 self.keep()
@@ -249,7 +250,7 @@ class Verbs(Model):
                 self.keep()
 
     def test_zz_another_reader(self):
-        """Last: the files that the tests before have left."""
+        """Last, so that all files of the other tests are there."""
         second_reader.compare_all(self, self.kept)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Views of tensors that are written (-o tensors=edit): bytes, values, shapes and types."""
+"""Writing views of tensors (-o tensors=edit): bytes, values, shapes and types."""
 import errno
 import mmap
 import os
@@ -89,7 +89,7 @@ class Raw(Values):
         self.check()
 
     def test_parts(self):
-        """What is neither written nor truncated keeps the old bytes; holes are zeros."""
+        """Bytes that are neither written nor truncated keep their content; holes are zeros."""
         self.mount()
         old = self.want[4][3]
         fd = os.open(self.tensor('e.weight', 'raw'), os.O_RDWR)
@@ -121,7 +121,8 @@ class Raw(Values):
         self.check()
 
     def test_too_short(self):
-        """That close fails; more may follow by another handle; else it is dropped, and named."""
+        """That close fails; more may follow through another handle; otherwise it is dropped, and
+        named."""
         self.mount()
         first = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR | os.O_TRUNC)
         os.write(first, b'abc')
@@ -151,7 +152,8 @@ class Raw(Values):
         self.check()
 
     def test_two_views(self):
-        """One view is written at a time; its readers see that, those of others once it is accepted."""
+        """One view is written at a time; its readers see that, readers of other views once it is
+        accepted."""
         self.mount()
         raw = os.open(self.tensor('f.weight', 'raw'), os.O_RDWR)
         reader = os.open(self.tensor('f.weight', 'raw'), os.O_RDONLY)
@@ -168,8 +170,8 @@ class Raw(Values):
         os.close(os.open(self.tensor('f.weight', 'f32'), os.O_RDWR))
 
     def test_one_view_is_shared(self):
-        """Programs that have a view open read what is written to it, also where the kernel has dropped its pages: so
-        neighbours of a value that a mapping stores are those that were written."""
+        """Programs with a view open read what is written to it, even if the kernel has dropped its
+        pages: so the neighbours of a value stored through a mapping are the written ones."""
         self.put(gguf.encode(samples.keys(), samples.small() + [
             Tensor(b'm.weight', F32, (64, 256), f32(*range(64 * 256)))]))
         self.mount()
@@ -193,7 +195,8 @@ class Raw(Values):
         self.check()
 
     def test_refused_in_the_end(self):
-        """Who opens the view then, or maps it, sees what the model has, whatever pages the kernel has."""
+        """A program that opens or maps the view afterwards sees the model's content, whatever pages
+        the kernel has cached."""
         self.mount()
         for view, junk in (('f32', f32(1, float('nan'))), ('f32.npy', b'x'), ('raw', b'too short')):
             place, before = self.tensor('q.weight', view), self.get('q.weight', view)
@@ -233,7 +236,7 @@ class Raw(Values):
         self.check()
 
     def test_left_aside(self):
-        """What is computed of the others takes any write."""
+        """Any write to the other, computed files succeeds."""
         self.mount('-o', 'views=all')
         for name in ('offset', 'stats', 'sha256'):
             place = self.tensor('a.weight', name)
@@ -261,7 +264,7 @@ class Raw(Values):
 
 class Floats(Values):
     def test_written_back(self):
-        """What was read changes no byte, through any view."""
+        """Writing back what was read changes no byte, through any view."""
         self.mount('-o', 'views=all')
         before = mountlib.get(self.model)
         for tensor in ('a.weight', 'q.weight', 'f.weight'):
@@ -273,7 +276,7 @@ class Floats(Values):
         self.assertEqual(mountlib.get(self.model), before)
 
     def test_one_value(self):
-        """Its block changes alone."""
+        """Only its block changes."""
         self.mount()
         fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
         os.pwrite(fd, f32(100), 4 * 70)
@@ -299,7 +302,7 @@ class Floats(Values):
         want[3] = 7.5
         self.set(b'f.weight', data=want.tobytes())
         self.check()
-        found[4] = 8.5  # and nobody flushes
+        found[4] = 8.5  # without a flush
         del found
         want[4] = 8.5
         until(lambda: np.fromfile(place, '<f4')[4] == 8.5)
@@ -336,8 +339,8 @@ class Floats(Values):
         self.assertIsNone(self.error('q.weight'))
 
     def test_open_files(self):
-        """Views of the whole are what they were when they were opened. A view of a tensor that is replaced under a
-        program shows old bytes or new ones, and whoever opens it then the new ones."""
+        """Views of the model show what they were when opened. A view of a tensor that is replaced
+        under a program shows old or new bytes, and a program that opens it later the new ones."""
         for how in ('copy', 'inplace'):
             with self.subTest(how):
                 self.setUp()
@@ -382,7 +385,7 @@ class Text(Values):
         self.check()
 
     def test_type_exact(self):
-        """Not by way of float32."""
+        """Without going through float32."""
         self.put(gguf.encode(samples.keys(), samples.small() + [
             Tensor(b'i.weight', I32, (2,), struct.pack('<2i', 16777217, -1)),
             Tensor(b'x.weight', F64, (1,), struct.pack('<d', 1e300))]))
@@ -402,7 +405,7 @@ class Text(Values):
             self.check()
 
     def test_refused(self):
-        """At the write, for shells do not see what close returns; the old value stays."""
+        """At the write, since shells ignore the result of close; the old value stays."""
         self.mount()
         for view, text, code in (
                 ('shape', '3 3\n', errno.EINVAL), ('shape', '0 64\n', errno.EINVAL),
@@ -451,7 +454,7 @@ class Gathered(Values):
 
 class Times(Values):
     def test_mtime(self):
-        """That of the folder and its files moves with the tensor."""
+        """The time of the directory and its files changes with the tensor."""
         self.mount()
         folder, other = self.tensor('a.weight'), self.tensor('b.weight')
         before = os.stat(folder).st_mtime_ns, os.stat(other).st_mtime_ns
@@ -517,7 +520,7 @@ class Ends(Values):
         self.check()
 
     def test_in_a_folder(self):
-        """The same in a mount of a folder of models."""
+        """The same in a mount of a directory of models."""
         folder = mountlib.path('models')
         os.mkdir(folder)
         self.addCleanup(shutil.rmtree, folder)
@@ -535,7 +538,7 @@ class Ends(Values):
 
 class Many(Values):
     def test_at_the_same_time(self):
-        """Threads that write tensors of their own."""
+        """Threads that each write their own tensor."""
         self.mount('-o', 'commit=sync')
 
         def work(name, n):

@@ -8,7 +8,8 @@ import mountlib
 
 
 class Terminal:
-    """`with Terminal('vim', file) as term:`. Leaves when the program has ended; kills it otherwise."""
+    """`with Terminal('vim', file) as term:`. Leaves when the program has ended; otherwise kills
+    it."""
 
     def __init__(self, *command, env=()):
         self.socket = mountlib.path('tmux')
@@ -25,14 +26,14 @@ class Terminal:
         return self
 
     def screen(self):
-        """Empty when the program has ended."""
+        """Empty if the program has ended."""
         return self.tmux('capture-pane', '-p', check=False)
 
     def running(self):
         return self.tmux('list-panes', check=False) != ''
 
     def until(self, what, is_so):
-        """Look until it is so."""
+        """Poll the screen until the condition holds."""
         end = time.monotonic() + mountlib.LIMIT
         while not is_so():
             if time.monotonic() > end:
@@ -40,7 +41,7 @@ class Terminal:
             time.sleep(0.01)
 
     def see(self, *texts):
-        """Wait until one of the texts is on the screen; returns that."""
+        """Wait until one of the texts is on the screen; returns it."""
         found = []
 
         def seen():
@@ -51,7 +52,7 @@ class Terminal:
         return found[0]
 
     def keys(self, *names):
-        """Keys by tmux's names."""
+        """Keys, by tmux's names."""
         self.tmux('send-keys', *names)
 
     def type(self, text):

@@ -42,7 +42,7 @@ class Tools(unittest.TestCase):
         return os.path.join(self.at, name)
 
     def same_tree(self, copy):
-        """Every file's content, and no file more or less."""
+        """Every file's content, and exactly these files."""
         def files(top):
             return sorted(os.path.relpath(os.path.join(folder, name), top)
                           for folder, _, names in os.walk(top) for name in names)
@@ -96,7 +96,7 @@ class Tools(unittest.TestCase):
     def test_tar(self):
         archive = mountlib.path('tree.tar')
         output('tar', '-C', self.at, '-cf', archive, '.')
-        # Newer Pythons warn without a filter, older ones have none.
+        # Newer Pythons warn without a filter, older ones do not support it.
         how = {'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}
         with tarfile.open(archive) as tree:
             tree.extractall(mountlib.path('tar'), **how)
@@ -121,7 +121,7 @@ class Tools(unittest.TestCase):
         self.same_tree(copy)
 
     def test_nothing_is_writable(self):
-        """Views refuse to be opened for writing, removed, made or renamed."""
+        """Views cannot be opened for writing, removed, created or renamed."""
         name = self.inside('tensors/output.weight/raw')
         for attempt in (lambda: os.open(name, os.O_WRONLY), lambda: os.unlink(name),
                         lambda: os.rename(name, name + '2'), lambda: os.truncate(name, 0),

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The whole tree of made models of every dialect, compared with an independent reader."""
+"""The whole tree of generated models of every dialect, compared with an independent reader."""
 import errno
 import json
 import os
@@ -121,7 +121,7 @@ class Tree(unittest.TestCase):
         return os.path.join(self.at, *parts)
 
     def content(self, *parts):
-        """The file's bytes; stat has told the exact size."""
+        """The file's bytes; stat gives their exact number."""
         size = os.stat(self.path(*parts)).st_size
         data = mountlib.get(self.path(*parts))
         self.assertEqual(len(data), size, parts)
@@ -136,7 +136,7 @@ class Tree(unittest.TestCase):
             self.assertEqual(getattr(ours, field), getattr(theirs, field), field)
 
     def shown(self, folder, wanted):
-        """The folder's entries, in readdir's order, are the names of `wanted`."""
+        """The directory's entries, in readdir order, are the names in `wanted`."""
         entries = os.listdir(self.path(folder))
         self.assertEqual(len(entries), len(wanted))
         for entry, name in zip(entries, wanted):
@@ -304,7 +304,7 @@ class Tree(unittest.TestCase):
                    source=mountlib.path('sample.gguf'))
 
     def test_absent_names(self):
-        """A needless escape, other case, and views that are not there: not found."""
+        """A needless escape, another case, and missing views: not found."""
         with mountlib.Mount(mountlib.put('model.gguf', gguf.encode(ARCH, small()))) as at:
             for name in ('metadata/general%2Earchitecture', 'metadata/General.architecture',
                          'tensors/a.weight/f64', 'tensors/%61.weight', 'nothing',

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Who may do what, what others can plant beside a model, and what reaches the log."""
+"""Permissions, what others can plant beside a model, and what reaches the log."""
 import contextlib
 import errno
 import os
@@ -20,7 +20,7 @@ ROOT = os.getuid() == 0
 LOGTAP = os.environ.get('GGUFS_LOGTAP', '')
 JOURNAL = '.model.gguf.ggufs-journal'
 
-# What another user tries, one a line: "what: errno's name" or "what: ok".
+# What another user tries, one per line: "what: errno's name" or "what: ok".
 ATTEMPTS = '''
 import errno, os, sys
 at = sys.argv[1]
@@ -88,10 +88,10 @@ class Trust(unittest.TestCase):
         with open(name, 'wb') as out:
             out.write(data)
 
-    # ---- who may do what ----
+    # ---- permissions ----
 
     def as_another(self, mode, *options):
-        """What another user can do where root's daemon serves a model of these bits."""
+        """What another user can do if root's daemon serves a model with this mode."""
         os.chmod(mountlib.folder, 0o755)
         os.chmod(self.model, mode)
         at = mountlib.path('open')
@@ -101,13 +101,13 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_private(self):
-        """A model that is for its owner alone stays so."""
+        """A model that is private to its owner stays private."""
         self.assertEqual(set(self.as_another(0o600).values()), {'EACCES'})
         self.assertEqual(mountlib.get(self.model), self.data)
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_readable(self):
-        """Who may read the file reads the tree, and changes nothing."""
+        """Users who may read the file can read the tree, and change nothing."""
         found = self.as_another(0o644)
         readers = {what for what in found if what.startswith(('list', 'read'))}
         self.assertEqual({what for what in found if found[what] == 'ok'}, readers)
@@ -116,7 +116,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_writable(self):
-        """Who may write the file edits it; it stays its owner's."""
+        """Users who may write the file can edit it; its owner stays."""
         found = self.as_another(0o666)
         self.assertEqual(found['write'], 'ok', found)
         status = os.stat(self.model)
@@ -127,7 +127,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_group(self):
-        """The bits of the group are for its members alone, and go before those of all others."""
+        """The group bits apply only to its members, and take precedence over those for others."""
         os.chown(self.model, -1, OTHER)
         found = self.as_another(0o640)
         self.assertEqual((found['read raw'], found['list'], found['write']), ('ok', 'ok', 'EACCES'))
@@ -138,7 +138,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_model_behind_a_link(self):
-        """A link leads only those to the model who could go there."""
+        """A link gives access to the model only to users who could reach it directly."""
         inner, link = mountlib.path('inner'), os.path.join(self.folder, 'link.gguf')
         os.mkdir(inner)
         real = os.path.join(inner, 'real.gguf')
@@ -162,7 +162,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_owner_that_cannot_be_given(self):
-        """The mount is read-only and says why, and the folder is as it was; but for in place."""
+        """The mount is read-only and says why, and the directory is unchanged; except in place."""
         program = ('setpriv', '--bounding-set=-chown', '--inh-caps=-chown', '--', mountlib.GGUFS)
         for uid, gid, options, writable in ((0, 0, (), True), (1234, 0, (), False),
                                             (0, 5678, (), False),
@@ -192,7 +192,7 @@ class Trust(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_options(self):
-        """uid= gives the tree to another; umask= closes it."""
+        """uid= gives the tree to another user; umask= restricts it."""
         self.assertEqual(set(self.as_another(0o666, 'umask=077').values()), {'EACCES'})
         found = self.as_another(0o600, f'uid={OTHER}')
         self.assertEqual((found['read key'], found['write']), ('ok', 'ok'))
@@ -214,7 +214,7 @@ class Trust(unittest.TestCase):
         return name
 
     def test_planted_journal(self):
-        """A link, a pipe or a folder where the journal of an edit in place would be."""
+        """A link, a pipe or a directory in place of the journal of an in-place edit."""
         with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
             write(at, 'general.name', 'first')
         before, victim = mountlib.get(self.model), self.victim()
@@ -228,14 +228,14 @@ class Trust(unittest.TestCase):
                 self.assertEqual(mountlib.get(victim), b'not to be touched')
                 self.assertFalse(os.path.exists(missing))
                 self.assertEqual(mountlib.get(self.model), before)
-            # A mount that finds it is read-only (planted.py has more of that).
+            # A mount that finds it is read-only (see also planted.py).
             with Mount(self.model) as at:
                 self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
             self.assertEqual(mountlib.get(victim), b'not to be touched')
             os.unlink(journal)
 
     def test_planted_leftovers(self):
-        """Links that look like what a crash left: neither followed nor emptied."""
+        """Links that look like leftovers of a crash: neither followed nor emptied."""
         victim = self.victim()
         os.symlink(victim, os.path.join(self.folder, '.model.gguf.ggufs-abc123'))
         os.mkdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
@@ -247,7 +247,7 @@ class Trust(unittest.TestCase):
         os.rmdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
 
     def test_model_becomes_a_link(self):
-        """The path of the model names another file by a link: it is not written through."""
+        """The model's path becomes a link to another file: that is not written."""
         victim = self.victim()
         with Mount(self.model) as at:
             os.rename(self.model, self.model + '.moved')
@@ -260,7 +260,7 @@ class Trust(unittest.TestCase):
         self.assertEqual(mountlib.get(self.model + '.moved'), self.data)
 
     def test_folder_is_moved(self):
-        """Edits follow the folder, not the path that led to it."""
+        """Edits follow the directory, not the path that led to it."""
         moved, decoy = mountlib.path('moved'), mountlib.path('decoy')
         os.mkdir(decoy)
         self.put(os.path.join(decoy, 'model.gguf'), self.data)
@@ -289,7 +289,7 @@ class Trust(unittest.TestCase):
         return gguf.encode(kv, tensors, order=[1, 0], gap=32, trailing=b'x')
 
     def check_printable(self, text):
-        """No control, also of C1, no byte that is not UTF-8."""
+        """No control characters, including C1, and nothing that is not UTF-8."""
         self.assertNotEqual(text, '')
         self.assertIsNone(re.search('[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]', text), repr(text))
 
@@ -300,7 +300,7 @@ class Trust(unittest.TestCase):
             self.assertTrue(line.startswith('ggufs: '), repr(line))
 
     def edit_everything(self, at):
-        """Edits that work and edits that are refused, of every key; each is logged."""
+        """Edits that succeed and edits that are refused, for every key; each is logged."""
         place = os.path.join(os.fsencode(at), b'metadata')
         names = [name for name in os.listdir(place) if name.startswith(b'bad.')]
         self.assertEqual(len(names), 3)
@@ -331,7 +331,7 @@ class Trust(unittest.TestCase):
     @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
                      or mountlib.sanitized('tsan'), 'no tap on syslog')
     def test_syslog_of_edits(self):
-        """A daemon's lines, as syslog(3) gets them; the path of the model is hostile too."""
+        """A daemon's lines, as received by syslog(3); the model's path is hostile, too."""
         model = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\xff\n.gguf')
         self.put(model, self.hostile())
         tap = mountlib.path('tap')
@@ -362,7 +362,7 @@ class Trust(unittest.TestCase):
         self.assertEqual(lines[-2:], [f'{self.model}: an edit was lost: Stale file handle', ''])
 
     def test_long_line(self):
-        """A line that does not fit is not cut within a character."""
+        """A line that does not fit is not cut inside a character."""
         name = os.path.join(self.folder, 'ü' * 110 + '.gguf')
         kv = samples.ARCH + [(('ü' * 60).encode() + b'.k', Value('u32', 7))]
         self.put(name, gguf.encode(kv, samples.small()))
@@ -380,7 +380,7 @@ class Trust(unittest.TestCase):
             self.check_log(mount.log())
 
     def test_summary(self):
-        """What people look at in a terminal: the summary, the findings; and --check."""
+        """What is viewed in a terminal: the summary, the findings; and --check."""
         self.put(self.model, self.hostile())
         with Mount(self.model) as at:
             for name in ('info', 'check'):
@@ -391,7 +391,7 @@ class Trust(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
 
     def test_log_of_refusal(self):
-        """A file and folders with such names, which cannot be mounted."""
+        """A file and directories with such names, which cannot be mounted."""
         name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
         with open(name, 'wb') as out:
             out.write(self.hostile()[:-50])
@@ -408,7 +408,7 @@ class Trust(unittest.TestCase):
                     self.assertEqual(done.err.count('\n'), 1, repr(done.err))
 
     def test_error_attribute(self):
-        """user.gguf.error is shown on terminals too."""
+        """user.gguf.error is also shown on terminals."""
         self.put(self.model, self.hostile())
         with Mount(self.model) as at:
             name = [name for name in editlib.keys(at) if name.startswith(b'bad.key')][0]

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The daemon is killed before each of its system calls that change files, of the model and of its history, while an
-edit or an undo is written by each strategy: the model is the old or the new one, whole, and an undo takes back what it
-holds. And random edits and undos by reflinks, on a file system that has them."""
+"""The daemon is killed before each of its system calls that change files, of the model and of its
+history, while an edit or an undo is written by each strategy: the model is the old or the new one,
+complete, and an undo takes back exactly what the model contains. Also random edits and undos by
+reflinks, on a file system that has them."""
 import contextlib
 import os
 import shutil
@@ -26,12 +27,12 @@ MOST = 200  # calls of one commit and its history: far more than there are
 
 
 def entries(file):
-    """Without the program's own keys, which no state holds: the others keep their order."""
+    """Without ggufs' own keys, which no state contains; the others keep their order."""
     return [entry for entry in editlib.entries(get(file))[0] if not own(entry.key)]
 
 
 def whole(home):
-    """The model of one file, and no others."""
+    """The model as a single file."""
     model = os.path.join(home, 'model.gguf')
     with open(model, 'wb') as out:
         out.write(gguf.encode(ALL, samples.small() + [LARGE]))
@@ -39,7 +40,7 @@ def whole(home):
 
 
 def split(home):
-    """The first of three files: it has the keys."""
+    """The first of three files, which has the keys."""
     tensors = samples.small() + [LARGE]
     paths = [os.path.join(home, f'model-{no:05}-of-00003.gguf') for no in (1, 2, 3)]
     for no, (path, part) in enumerate(zip(paths, (tensors[-2:], tensors[:3], tensors[3:-2]))):
@@ -51,7 +52,7 @@ def split(home):
 
 
 class Kills(unittest.TestCase):
-    """At first `before` was edited, so that there is one state; then the model holds `now`."""
+    """An earlier edit of `before` makes one state; then the model contains `now`."""
 
     make = staticmethod(whole)
     label = ''
@@ -64,7 +65,7 @@ class Kills(unittest.TestCase):
         return [(t.name, t.type_id, t.dims, t.data) for t in editlib.strict(get(self.model)).tensors]
 
     def read_others(self):
-        """What else lies in the model's folder: its other files, which no edit of keys changes."""
+        """The other files in the model's directory, which edits of keys do not change."""
         folder = os.path.dirname(self.model)
         return {name: get(os.path.join(folder, name)) for name in os.listdir(folder)
                 if name != os.path.basename(self.model)}
@@ -88,13 +89,13 @@ class Kills(unittest.TestCase):
             write(at, 'general.name', 'edited')
             write(at, 'odd.nul', 'edited')
         self.now, self.data = entries(self.model), get(self.model)
-        self.calm('--undo')  # no later edit joins that state
+        self.calm('--undo')  # so that no later edit joins that state
         self.calm('--undo')
         self.assertEqual(entries(self.model), self.now)
         os.rename(self.state, self.kept)
 
     def edit(self, at):
-        """A state of its own: the one before is an undo's."""
+        """A state of its own, since the one before was made by an undo."""
         with contextlib.suppress(OSError):
             write(at, 'x.new', '7\n')
             return True
@@ -131,7 +132,7 @@ class Kills(unittest.TestCase):
             self.assertIn(found, [new] if done else [self.now, new], f'{way}, call {number}')
             self.assertEqual(self.tensors(), self.untouched)
             self.assertEqual(self.read_others(), self.others)
-            # What was done last is taken back: the undo before this, or what is killed here.
+            # This takes back what was done last: the undo before this, or the killed change.
             self.calm('--undo')
             self.assertEqual(entries(self.model), self.now if found == new else self.before, f'{way}, call {number}')
             self.calm('--undo')
@@ -164,7 +165,7 @@ class Kills(unittest.TestCase):
 
 
 class SplitKills(Kills):
-    """The same of a split model, whose other files stay as they are."""
+    """The same with a split model, whose other files stay unchanged."""
 
     make = staticmethod(split)
     label = ', split'

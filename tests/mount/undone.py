@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Random edits of keys, alignment and tensors, then back to each state: all keys bit for bit, each tensor as it is.
-Of one file and of split models, by each strategy."""
+"""Random edits of keys, alignment and tensors, then back to each state: all keys bit for bit, each
+tensor unchanged. For single files and split models, with each strategy."""
 import os
 import shutil
 import unittest
@@ -30,7 +30,8 @@ class Random(unittest.TestCase):
         return [mountlib.put('models/m.gguf', gguf.encode(ALL, samples.small(), big=big))]
 
     def split(self, how):
-        """The first shard has tensors, or only keys, where a file without data is not written in place."""
+        """The first shard has tensors, or only keys; a file without data is not written in
+        place."""
         self.folder()
         tensors, shards = samples.small(), []
         first = self.count % 2 + (how == 'inplace')
@@ -56,7 +57,7 @@ class Random(unittest.TestCase):
                 print(f'\nsoak: {len(player.states)} states restored', flush=True)
 
     def make_room(self, shards):
-        """A reserve, so that every edit can be in place."""
+        """Make a reserve, so that every edit can be made in place."""
         with mountlib.Mount(shards[0], '-o', 'relayout=copy,reserve=200000,history=0') as at:
             editlib.write(at, 'general.name', 'room')
 

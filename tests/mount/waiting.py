@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits while another is being written, what nobody waits for, and the end of the mount."""
+"""Edits while another is being written, edits that nothing waits for, and the end of the mount."""
 import contextlib
 import ctypes
 import errno
@@ -22,12 +22,12 @@ IN_MOVED_TO = 0x80
 
 fork = multiprocessing.get_context('fork')
 
-# Signals that do not mean that a program is to stop.
+# Signals that are not meant to stop a program.
 PASSING = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGALRM, signal.SIGUSR1, signal.SIGCONT)
 
 
 class Rewrites:
-    """Counts how often a new file has taken the model's place."""
+    """Counts how often a new file has replaced the model."""
 
     def __init__(self, source):
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -68,7 +68,7 @@ class WhileCopying(unittest.TestCase):
         self.addCleanup(self.rewrites.close)
 
     def done(self):
-        """Unmount; the file is as wanted."""
+        """Unmount; the file is as expected."""
         self.mount.__exit__(None, None, None)
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
@@ -78,7 +78,7 @@ class WhileCopying(unittest.TestCase):
         return Call(write, self.at, key, text)
 
     def until_shown(self, key):
-        """Until the model that is shown has the value that is wanted of the key."""
+        """Until the shown model has the expected value of the key."""
         wanted = self.want.kv[self.want.index(key.encode())]
 
         def shown():
@@ -86,7 +86,8 @@ class WhileCopying(unittest.TestCase):
         editlib.until(shown)
 
     def test_gathered(self):
-        """What arrives meanwhile is shown at once and is one more rewrite; readers go on."""
+        """Edits that arrive meanwhile are shown immediately and become one more rewrite; readers go
+        on."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -107,7 +108,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_failure_meanwhile(self):
-        """Refused texts and edits taken back do not touch what is being written."""
+        """Refused texts and undone edits do not affect what is being written."""
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
@@ -123,7 +124,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def child_that(self, call):
-        """A process that calls; its exit status is the error."""
+        """A process that makes a call; its exit status is the error."""
         def run():
             for number in (signal.SIGTERM, *PASSING):
                 signal.signal(number, lambda *_: None)
@@ -143,19 +144,20 @@ class WhileCopying(unittest.TestCase):
         return self.child_that(lambda: write(self.at, key, text))
 
     def told(self, process):
-        """The kernel has told the daemon of a signal once the wait cannot be interrupted any more."""
+        """Once the wait can no longer be interrupted, the kernel has informed the daemon of a
+        signal."""
         editlib.until(lambda: process_state(process.pid) == 'D')
         for _ in range(20):
             os.statvfs(self.at)
 
     def interrupt(self, process):
-        """It is answered at once, whatever is being copied."""
+        """It is answered immediately, whatever is being copied."""
         os.kill(process.pid, signal.SIGTERM)
         process.join(mountlib.LIMIT)
         self.assertEqual(process.exitcode, errno.EINTR)
 
     def test_signal(self):
-        """To the program that waits: EINTR at once, and the edit is written."""
+        """To the waiting program: EINTR immediately, and the edit is written."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -168,7 +170,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signals_that_pass(self):
-        """A shell's SIGCHLD and the like end no wait, nor do a stop and what follows it."""
+        """A shell's SIGCHLD and the like end no wait, nor does a stop or what follows it."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -196,7 +198,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_killed(self):
-        """A program that is killed while it waits is gone at once, and its edit is written."""
+        """A program that is killed while it waits ends immediately, and its edit is written."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -209,7 +211,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_behind_another(self):
-        """An edit whose turn has not come: EINTR at once, and it is written in its turn."""
+        """An edit that is still queued: EINTR immediately, and it is written in its turn."""
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
@@ -242,7 +244,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_among_others(self):
-        """Gathered with those of others: EINTR, and nobody's edit is lost for it."""
+        """Batched with those of others: EINTR, and no edit is lost."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -274,7 +276,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_unmount_while_copying(self):
-        """SIGTERM while a copy runs: it is finished, and what was gathered is written too."""
+        """SIGTERM during a copy: the copy is finished, and what was batched is written, too."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -283,7 +285,7 @@ class WhileCopying(unittest.TestCase):
         self.process.terminate()
         self.gate.open()
         for call in calls:
-            call.wait()  # an answer, or the connection's end
+            call.wait()  # an answer, or the end of the connection
         self.process.wait(mountlib.LIMIT)
         self.done()
 
@@ -291,8 +293,8 @@ class WhileCopying(unittest.TestCase):
 @needs_gate
 class WhileFreeing(unittest.TestCase):
     def test_nobody_waits(self):
-        """The old file of a large model is let go of when the edit has been answered, and whatever
-        that takes, others go on."""
+        """The old file of a large model is released after the edit has been answered, and however
+        long that takes, others go on."""
         data = bytes(65 * MIB)
         source = mountlib.put('model.gguf', gguf.encode(
             samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
@@ -319,7 +321,7 @@ class WhileFreeing(unittest.TestCase):
 
 
 class Later(unittest.TestCase):
-    """What nobody waits for: gathered, and written later or at the end."""
+    """Edits that nothing waits for: batched, and written later or at the end."""
 
     def setUp(self):
         self.source = mountlib.put('model.gguf', samples.editable())
@@ -354,7 +356,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_removal_is_written(self):
-        """After a second, without anybody's asking."""
+        """After a second, without any request."""
         with mountlib.Mount(self.source) as at:
             os.unlink(place(at, 'type.u8'))
             self.want.remove(b'type.u8')
@@ -363,7 +365,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_large_model(self):
-        """Accepted at once and shown, written in one go two seconds after the last edit."""
+        """Accepted immediately and shown, written in one go two seconds after the last edit."""
         self.large()
         with mountlib.Mount(self.source, '-o', 'relayout=copy') as at:
             self.edits(at)
@@ -375,7 +377,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_at_the_end(self):
-        """Unmount or SIGTERM write what is pending; in each mode in which something can be."""
+        """Unmount or SIGTERM write what is pending, in each mode that can have pending edits."""
         for large, options in ((False, 'commit=sync'), (True, 'relayout=copy')):
             for end in ('unmount', 'SIGTERM', 'SIGINT', 'SIGHUP'):
                 with self.subTest(options=options, end=end):
@@ -391,7 +393,7 @@ class Later(unittest.TestCase):
                     self.assertEqual(self.rewrites.count(), 1)
 
     def test_daemon(self):
-        """fusermount3 -u returns before; the daemon writes, then ends."""
+        """fusermount3 -u returns first; the daemon writes, then ends."""
         self.large()
         with mountlib.Mount(self.source, '-o', 'relayout=copy') as at:
             self.edits(at)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What people give in place of a model by mistake is called by its name, by every command."""
+"""Things commonly given instead of a model are recognised and named by every command."""
 import os
 import unittest
 
@@ -26,7 +26,7 @@ KINDS = {
 
 class Wrong(unittest.TestCase):
     def each(self, model):
-        """What each command says of a model, and its exit status."""
+        """What each command prints for a model, and its exit status."""
         at = mountlib.path('mnt')
         os.makedirs(at, exist_ok=True)
         for command, status in ((['-f', model, at], 1), (['--check', model], 2), (['--info', model], 1)):
