@@ -10,6 +10,8 @@
 #include "base/order.h"
 #include "mount/processes.h"
 #include "shelf/shelf.h"
+#include "tree/edits.h"
+#include "tree/xattr.h"
 
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9

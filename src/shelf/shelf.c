@@ -14,7 +14,9 @@
 #include "base/lock.h"
 #include "model/split.h"
 #include "shelf/slots.h"
+#include "tree/edits.h"
 #include "tree/history.h"
+#include "tree/xattr.h"
 
 /* ---- where a node is ---- */
 

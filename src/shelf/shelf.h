@@ -17,7 +17,7 @@
 #ifndef SHELF_SHELF_H
 #define SHELF_SHELF_H
 
-#include "tree/tree.h"
+#include "tree/folder.h"
 
 struct shelf;
 struct shelf_dir;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes and their attributes: see tree.h, ino.h. */
-#include "tree/tensors.h"
+/* Attributes: see attr.h. */
+#include "tree/attr.h"
 
 #include <errno.h>
 
-#include "tree/state.h"
-#include "text/text.h"
+#include "tree/tensors.h"
 
 /* What programs read at a time: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)
@@ -23,7 +22,7 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
     if (buf_error(&m))
         return buf_error(&m);
     atomic_store_explicit(cache, m.len + 1, memory_order_relaxed);
-    render_state(t, n, &m);
+    node_state(t, n, &m);
     *ret = m.len;
     return 0;
 }
@@ -55,13 +54,7 @@ static nlink_t node_links(const struct tree *t, const struct snapshot *g, const 
         return 1;
     if (n->kind == NODE_ROOT)
         return 2 + 2; /* metadata and tensors */
-    return 2 + (n->kind == NODE_DIR && n->row == ROOT_TENSORS ? (nlink_t)g->gguf->n_tensors : 0);
-}
-
-/* tensors/ itself, which more users may search than read. */
-static bool has_names(const struct node *n)
-{
-    return n->kind == NODE_DIR && n->row == ROOT_TENSORS;
+    return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
 /* The rights of the files that a node is made of. *writes: the bits for writing tensors/. */
@@ -74,7 +67,9 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
         shard = v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].shard;
     LOCKED(&t->newest.lock);
     *writes = r->of[0].shown.bits & 0222;
-    return n->kind == NODE_WHOLE ? r->all : has_names(n) ? r->names : r->of[shard].shown;
+    return n->kind == NODE_WHOLE             ? r->all
+           : node_is_folder(n, ROOT_TENSORS) ? r->names
+                                             : r->of[shard].shown;
 }
 
 /*
@@ -86,15 +81,15 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writ
                         const struct node *n)
 {
     bool tensors = n->kind == NODE_TENSOR_FILE || tensors_has(t, n);
-    bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA) ||
+    bool editable = n->kind == NODE_KEY || node_is_folder(n, ROOT_METADATA) ||
                     (tensors && t->opt.tensors && t->writable);
     mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
     mode_t mode = from & (editable ? 0666 : 0444);
-    if (editable && has_names(n) && !t->opt.set_umask)
+    if (editable && node_is_folder(n, ROOT_TENSORS) && !t->opt.set_umask)
         mode |= writes;
     if (!node_is_dir(n))
         return S_IFREG | mode;
-    if (has_names(n) && !t->opt.set_umask)
+    if (node_is_folder(n, ROOT_TENSORS) && !t->opt.set_umask)
         return S_IFDIR | mode | (from & 0111);
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
@@ -126,7 +121,7 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     if (row && row->flags & ROW_STATE)
         return false;
     if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
-        (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
+        node_is_folder(n, ROOT_TENSORS))
         return true;
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !(row->flags & ROW_MOVES);
 }

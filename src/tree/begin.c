@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Whether a model can be edited, and editing begun with the first edit. See tree.h.
- */
-#include "base/lock.h"
-#include "base/path.h"
-#include "tree/internal.h"
+/* Whether a model can be edited, and editing begun with the first edit. See begin.h. */
+#include "tree/begin.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/statvfs.h>
 #include <syslog.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "check/filename.h"
 #include "edit/commit.h"
 
@@ -51,12 +48,6 @@ static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
-/* The same for another tree of this process. */
-static bool wait_for_tree(const struct tree *t, const struct edit_file *of, struct err *why)
-{
-    return t->opt.refused && t->opt.refused(t->opt.refused_arg, of->id.dev, of->id.ino, why);
-}
-
 /* What every edit needs but one in place, tried before the file is opened for writing. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
@@ -80,14 +71,6 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
     return r;
 }
 
-/* The same; and whether a new file could take the model's place: any
- * edit needs that but one in place. */
-static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
-{
-    int r = recover(t, f, e);
-    return r < 0 || t->opt.strategy == EDIT_INPLACE ? r : edit_try_new(f, e);
-}
-
 /* Open the file for writing, with the lock, if all that edits need is there; else f stays closed.
  * of: the file that it must be; NULL: any. A recovery changes it, also where what follows fails: its id
  * is noted again. */
@@ -99,7 +82,9 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = try_attributes(t, m, e);
     if (r == 0)
         r = open_file(m, f, true, e);
-    while (r == -EWOULDBLOCK && (of ? wait_for_tree(t, of, e) : wait_for_lock(t, m, true, e)))
+    while (r == -EWOULDBLOCK &&
+           (of ? t->opt.refused && t->opt.refused(t->opt.refused_arg, of->id.dev, of->id.ino, e)
+               : wait_for_lock(t, m, true, e)))
         r = open_file(m, f, true, e);
     if (r < 0)
         return r;
@@ -107,7 +92,9 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
     if (r == 0 && of)
         r = edit_file_fresh(of, e);
     if (r == 0) {
-        r = prepare(t, f, e);
+        r = recover(t, f, e);
+        if (r == 0 && t->opt.strategy != EDIT_INPLACE) /* whether a new file could take its place */
+            r = edit_try_new(f, e);
         if (of)
             of->id = f->id;
     }
@@ -232,16 +219,6 @@ bool begin_is_changed(struct tree *t, const struct live *l)
 
 /* ---- editing begins ---- */
 
-int begin_live(struct tree *t)
-{
-    struct live_options o = {.commit = t->opt.commit,
-                             .edit = t->edit,
-                             .tensors = t->opt.tensors,
-                             .imatrix = t->opt.imatrix,
-                             .log = t->opt.log};
-    return live_open(&t->newest, &t->model.file, &o, &t->meta);
-}
-
 void begin_parsed(struct tree *t)
 {
     struct err why = {0};
@@ -256,8 +233,6 @@ void begin_parsed(struct tree *t)
     if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
         not_writable(t, why.msg); /* the lock is kept */
 }
-
-/* ---- the first edit ---- */
 
 /* Open the file for writing in the place of the one that is open for reading. */
 static int take_file(struct tree *t, struct err *e)
@@ -314,9 +289,4 @@ int begin_editing(struct tree *t, struct live **ret)
     if (r == 0)
         *ret = atomic_load(&t->live);
     return r;
-}
-
-int tree_freshen(struct tree *t, bool whole, struct view *ret)
-{
-    return live_freshen(t->meta, whole, ret);
 }

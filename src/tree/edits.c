@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls that edit, and what they are made of: see tree.h. */
-#include "tree/tensors.h"
+/* The calls that edit: see edits.h. */
+#include "tree/edits.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "check/summary.h"
-#include "edit/commit.h"
+#include "tree/begin.h"
+#include "tree/keys.h"
+#include "tree/tensors.h"
 
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
  * edited. -EROFS, -EACCES. */
@@ -17,7 +17,7 @@ static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
     struct node dir = ino_node(parent);
     if (!t->writable)
         return -EROFS;
-    bool is = dir.kind == NODE_DIR && dir.row == ROOT_METADATA;
+    bool is = node_is_folder(&dir, ROOT_METADATA);
     return is ? begin_editing(t, l) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
@@ -119,45 +119,4 @@ int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
 {
     struct node n = tree_node(t, node);
     return t->live && n.kind == NODE_KEY ? live_readlink(t->live, n.number, out) : -EINVAL;
-}
-
-void tree_interrupt(struct tree *t, const void *request)
-{
-    if (!work_interrupt(t->work, request) && t->live)
-        live_interrupt(t->live, request);
-}
-
-void tree_hurry(struct tree *t)
-{
-    if (t->live)
-        live_hurry(t->live);
-}
-
-int tree_finish(struct tree *t)
-{
-    return t->live ? live_finish(t->live) : 0;
-}
-
-void tree_abandon(struct tree *t)
-{
-    if (t->live)
-        live_abandon(t->live);
-}
-
-static void add_backup(const struct tree *t, const struct edit_file *f, struct buf *out)
-{
-    char name[NAME_MAX + 1], shown[SHOW_MAX];
-    struct stat st;
-    if (!f->backed || edit_backup_name(name, f, &t->edit, NULL) < 0 ||
-        f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
-        return;
-    buf_printf(out, "%s: the model as it was before the first edit, ",
-               show(shown, name, strlen(name)));
-    summary_size(out, (uint64_t)st.st_size);
-    buf_char(out, '\n');
-}
-
-void tree_backups(const struct tree *t, struct buf *out)
-{
-    add_backup(t, &t->model.file, out);
 }

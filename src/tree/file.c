@@ -4,63 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/bytes.h"
+#include "live/views.h"
+#include "tree/begin.h"
+#include "tree/keys.h"
 #include "tree/tensors.h"
-#include "tree/state.h"
-
-/* A text that is kept with its snapshot. */
-struct kept_text {
-    struct snapshot_part part; /* first */
-    struct buf text;
-};
-
-static void kept_text_free(struct snapshot_part *part)
-{
-    buf_free(&((struct kept_text *)part)->text);
-    free(part);
-}
-
-/* The text of the one row that is ROW_KEPT. */
-static void add_kept(const struct tree *t, const struct view *v, const struct row *row,
-                     struct buf *out)
-{
-    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones are those of derive/ */
-    struct snapshot_part *part = snapshot_part(v->snap, slot);
-    struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
-    if (k) {
-        k->part.free = kept_text_free;
-        row->report(v, t->name, &k->text);
-        if (buf_error(&k->text))
-            kept_text_free(&k->part);
-        else
-            part = snapshot_add_part(v->snap, slot, &k->part);
-    }
-    if (part)
-        buf_add(out, ((struct kept_text *)part)->text.data, ((struct kept_text *)part)->text.len);
-    else
-        out->err = -ENOMEM;
-}
-
-void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out)
-{
-    const struct row *row = node_row(n);
-    if (row->flags & ROW_KEPT)
-        add_kept(t, v, row, out);
-    else if (row->report)
-        row->report(v, t->name, out);
-    else
-        row->text(v->snap, node_tensor(v->snap, n), out);
-}
-
-void render_state(struct tree *t, const struct node *n, struct buf *out)
-{
-    if (node_row(n)->flags & ROW_STATE)
-        node_state(t, n, out);
-}
 
 /* ---- read ---- */
 
@@ -122,9 +72,62 @@ int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
     return 0;
 }
 
+/* ---- drafts ---- */
+
+/* Of a key or helper of metadata/, or of a view of a tensor. */
+static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    r->bytes = r->scratch;
+    if (f->view)
+        return live_view_read(f->tree->meta, f->view, off, r->scratch, n, &r->len);
+    r->len = live_read(f->tree->meta, f->live, off, n, r->scratch);
+    return 0;
+}
+
+static int write_draft(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+                       struct live_wait *w)
+{
+    return f->view ? live_view_write(f->tree->meta, f->view, off, bytes, n, w)
+                   : live_write(f->tree->meta, f->live, off, bytes, n);
+}
+
+static int truncate_draft(struct tree_file *f, uint64_t size, struct live_wait *w)
+{
+    return f->view ? live_view_truncate(f->tree->meta, f->view, size)
+                   : live_truncate(f->tree->meta, f->node.number, f->live, size, w);
+}
+
+static int flush_draft(struct tree_file *f, struct live_wait *w)
+{
+    return f->view ? live_view_flush(f->tree->meta, f->view, w)
+                   : live_flush(f->tree->meta, f->live, w);
+}
+
+static int fsync_draft(struct tree_file *f, struct live_wait *w)
+{
+    return f->view ? live_view_fsync(f->tree->meta, f->view, w)
+                   : live_fsync(f->tree->meta, f->live, w);
+}
+
+static void release_draft(struct tree_file *f)
+{
+    if (f->view)
+        live_view_release(f->tree->meta, f->view);
+    else
+        live_release(f->tree->meta, f->live);
+}
+
 static const struct file_ops file_text = {.read = file_read_text};
 static const struct file_ops file_row = {.read = read_row};
 static const struct file_ops file_computed = {.read = read_computed};
+const struct file_ops file_draft = {.read = read_draft,
+                                    .write = write_draft,
+                                    .truncate = truncate_draft,
+                                    .flush = flush_draft,
+                                    .fsync = fsync_draft,
+                                    .release = release_draft};
+const struct file_ops file_key_text = {
+    .read = file_read_text, .fsync = fsync_draft, .release = release_draft};
 
 /* ---- open ---- */
 
@@ -160,11 +163,11 @@ static int open_pieces(struct tree_file *f, const struct view *v)
     return f->size == UINT64_MAX ? -ENOMEM : buf_error(&f->text);
 }
 
-int row_open(struct tree *t, struct tree_file *f, int flags)
+static int row_open(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
-    int r = row && row->flags & ROW_MOVES ? tree_freshen(t, false, NULL) : 0;
+    int r = row && row->flags & ROW_MOVES ? live_freshen(t->meta, false, NULL) : 0;
     if (r == 0)
         r = tree_hold_view(t, &f->node, &v, &f->held);
     if (r == 0)
@@ -187,7 +190,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
         r = open_pieces(f, &v);
     if (r == 0 && (f->row->text || f->row->report)) {
         render_row(t, &v, &f->node, &f->text);
-        render_state(t, &f->node, &f->text);
+        node_state(t, &f->node, &f->text);
     }
     return r;
 }
@@ -275,9 +278,9 @@ int tree_write(struct tree_file *f, uint64_t off, const void *bytes, size_t n, s
 
 int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
 {
-    if (!f->ops->allocate || mode & ~FALLOC_FL_KEEP_SIZE)
+    if (!f->view || mode & ~FALLOC_FL_KEEP_SIZE)
         return -EOPNOTSUPP;
-    return f->ops->allocate(f, off, n, mode & FALLOC_FL_KEEP_SIZE);
+    return live_view_allocate(f->tree->meta, f->view, off, n, mode & FALLOC_FL_KEEP_SIZE);
 }
 
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)

@@ -26,7 +26,6 @@ struct file_ops {
     int (*write)(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
                  struct live_wait *w);
     int (*truncate)(struct tree_file *f, uint64_t size, struct live_wait *w);
-    int (*allocate)(struct tree_file *f, uint64_t off, uint64_t n, bool keep_size);
     int (*flush)(struct tree_file *f, struct live_wait *w);
     int (*fsync)(struct tree_file *f, struct live_wait *w);
     void (*release)(struct tree_file *f);
@@ -93,6 +92,8 @@ static inline bool tree_waits(const struct tree_file *f)
 int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* After each tree_read(), when the answer was given. */
 void tree_reply_done(struct reply *r);
+/* A file that is written; and a key that is opened to be read, with its text. */
+extern const struct file_ops file_draft, file_key_text;
 /* `read` of a rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 

@@ -10,7 +10,8 @@
 
 #include "base/pool.h"
 #include "edit/history.h"
-#include "tree/tensors.h"
+#include "tree/begin.h"
+#include "tree/edits.h"
 #include "tree/state.h"
 
 /* How often an undo waits for edits that other programs make meanwhile. */

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What nodes show: the newest state of the model, or one that the kernel or an open file still has.
- * See tree.h.
+ * See nodes.h.
  *
  * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
  * tensors (model/ids.h) can share a store; when one with another table takes the place of the
  * newest, open files that show what it lacks keep the view that it replaces.
  */
-#include "base/lock.h"
-#include "tree/internal.h"
+#include "tree/nodes.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -17,6 +16,8 @@
 
 #include "base/bytes.h"
 #include "live/unsaved.h"
+#include "tree/state.h"
+#include "tree/tree.h"
 
 /* ---- what a node is ---- */
 
@@ -263,24 +264,12 @@ bool node_was_looked(struct tree *t, const struct node *n)
     return was;
 }
 
-static struct live_counts counts(struct tree *t)
-{
-    struct live *l = atomic_load(&t->live);
-    struct live_counts c = live_count(t->meta);
-    c.changed = c.changed || begin_is_changed(t, l);
-    return c;
-}
-
-bool tree_changed(struct tree *t)
-{
-    return counts(t).changed;
-}
-
 /* Number a view that shows the state of the mount, as the one before if the state is the same. */
 static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;
-    const struct live_counts c = counts(t);
+    struct live_counts c = live_count(t->meta);
+    c.changed = tree_changed(t);
     if (c.refused)
         live_refused(t->meta, &notes);
     LOCKED(&t->newest.lock);
@@ -306,14 +295,6 @@ static int known_state(struct tree *t, const struct view *v, struct node *n)
         return -ENOMEM;
     h->lookups++;
     return 0;
-}
-
-void node_state(struct tree *t, const struct node *n, struct buf *out)
-{
-    LOCKED(&t->newest.lock);
-    const struct held *h = find_held(t, n);
-    if (h && h->state)
-        buf_str(out, h->state);
 }
 
 void node_free(struct tree *t)
@@ -355,4 +336,60 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
         reap(t, h, &v);
     }
     lock_drop(&t->newest.lock);
+}
+
+/* ---- texts ---- */
+
+/* A text that is kept with its snapshot. */
+struct kept_text {
+    struct snapshot_part part; /* first */
+    struct buf text;
+};
+
+static void kept_text_free(struct snapshot_part *part)
+{
+    buf_free(&((struct kept_text *)part)->text);
+    free(part);
+}
+
+/* The text of the one row that is ROW_KEPT. */
+static void add_kept(const struct tree *t, const struct view *v, const struct row *row,
+                     struct buf *out)
+{
+    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones are those of derive/ */
+    struct snapshot_part *part = snapshot_part(v->snap, slot);
+    struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
+    if (k) {
+        k->part.free = kept_text_free;
+        row->report(v, t->name, &k->text);
+        if (buf_error(&k->text))
+            kept_text_free(&k->part);
+        else
+            part = snapshot_add_part(v->snap, slot, &k->part);
+    }
+    if (part)
+        buf_add(out, ((struct kept_text *)part)->text.data, ((struct kept_text *)part)->text.len);
+    else
+        out->err = -ENOMEM;
+}
+
+void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out)
+{
+    const struct row *row = node_row(n);
+    if (row->flags & ROW_KEPT)
+        add_kept(t, v, row, out);
+    else if (row->report)
+        row->report(v, t->name, out);
+    else
+        row->text(v->snap, node_tensor(v->snap, n), out);
+}
+
+void node_state(struct tree *t, const struct node *n, struct buf *out)
+{
+    if (!(node_row(n)->flags & ROW_STATE))
+        return;
+    LOCKED(&t->newest.lock);
+    const struct held *h = find_held(t, n);
+    if (h && h->state)
+        buf_str(out, h->state);
 }

@@ -4,24 +4,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/count.h"
 #include "live/views.h"
+#include "tree/attr.h"
+#include "tree/begin.h"
 
 /* ---- whether it can be edited ---- */
 
 bool tensors_has(const struct tree *t, const struct node *dir)
 {
     return t->opt.tensors && t->writable &&
-           ((dir->kind == NODE_DIR && dir->row == ROOT_TENSORS) || dir->kind == NODE_TENSOR);
+           (node_is_folder(dir, ROOT_TENSORS) || dir->kind == NODE_TENSOR);
 }
 
 bool tensors_fixed(const struct tree *t, const struct node *n)
 {
-    bool in = (n->kind == NODE_DIR && n->row == ROOT_TENSORS) || n->kind == NODE_TENSOR ||
-              n->kind == NODE_TENSOR_FILE;
+    bool in =
+        node_is_folder(n, ROOT_TENSORS) || n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
     return in && t->writable && !t->opt.tensors;
 }
 
@@ -45,77 +46,6 @@ int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n
         number = ids_of(g->ids, snapshot_tensor_no(g, tensor)).number;
     }
     return live_tensor_folder(l, number, fresh, ret);
-}
-
-/* ---- open views ---- */
-
-static int read_view(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    r->bytes = r->scratch;
-    return live_view_read(f->tree->live, f->view, off, r->scratch, n, &r->len);
-}
-
-static int write_view(struct tree_file *f, uint64_t off, const void *bytes, size_t n,
-                      struct live_wait *w)
-{
-    return live_view_write(f->tree->live, f->view, off, bytes, n, w);
-}
-
-static int truncate_view(struct tree_file *f, uint64_t size, struct live_wait *w)
-{
-    (void)w;
-    return live_view_truncate(f->tree->live, f->view, size);
-}
-
-static int allocate_view(struct tree_file *f, uint64_t off, uint64_t n, bool keep_size)
-{
-    return live_view_allocate(f->tree->live, f->view, off, n, keep_size);
-}
-
-static int flush_view(struct tree_file *f, struct live_wait *w)
-{
-    return live_view_flush(f->tree->live, f->view, w);
-}
-
-static int fsync_view(struct tree_file *f, struct live_wait *w)
-{
-    return live_view_fsync(f->tree->live, f->view, w);
-}
-
-static void release_view(struct tree_file *f)
-{
-    live_view_release(f->tree->live, f->view);
-}
-
-static const struct file_ops file_view = {.read = read_view,
-                                          .write = write_view,
-                                          .truncate = truncate_view,
-                                          .allocate = allocate_view,
-                                          .flush = flush_view,
-                                          .fsync = fsync_view,
-                                          .release = release_view};
-
-/* It is an open view from here on, of f->row, and owns that. */
-static void take_view(struct tree_file *f, struct live_view *view)
-{
-    f->ops = &file_view;
-    f->view = view;
-    f->converts = f->row->text != NULL;
-}
-
-/* ---- folders ---- */
-
-/* tensors/ itself. */
-static bool is_top(const struct node *dir)
-{
-    return dir->kind == NODE_DIR && dir->row == ROOT_TENSORS;
-}
-
-int tensors_find(struct tree *t, struct live *l, const char *name, struct node *ret)
-{
-    (void)t;
-    *ret = (struct node){.kind = NODE_TENSOR};
-    return live_tensor_find(l, name, &ret->number);
 }
 
 /* ---- tensors in the making ---- */
@@ -190,7 +120,7 @@ int tensors_mkdir(struct tree *t, const struct node *dir, const char *name, stru
 {
     struct live *l;
     struct node n = {.kind = NODE_TENSOR};
-    if (!is_top(dir))
+    if (!node_is_folder(dir, ROOT_TENSORS))
         return -EPERM;
     int r = begin_editing(t, &l);
     if (r == 0)
@@ -271,6 +201,14 @@ int tensors_look(struct tree *t, const struct node *dir, struct node *file, stru
     if (file->number != newest)
         node_looked(t, file);
     return tensors_draft(t, file, ret);
+}
+
+/* It is an open view from here on, of f->row, and owns that. */
+static void take_view(struct tree_file *f, struct live_view *view)
+{
+    f->ops = &file_draft;
+    f->view = view;
+    f->converts = f->row->text != NULL;
 }
 
 /* The tensor that a node shows, or showed a moment ago. */
@@ -550,7 +488,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
 {
     struct live *l;
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    if (is_top(dir))
+    if (node_is_folder(dir, ROOT_TENSORS))
         return -EISDIR; /* as unlink(2) of a folder */
     int r = begin_editing(t, &l);
     if (r < 0)
@@ -571,7 +509,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
 int tensors_rmdir(struct tree *t, const struct node *dir, const char *name)
 {
     struct live *l;
-    if (!is_top(dir))
+    if (!node_is_folder(dir, ROOT_TENSORS))
         return -ENOTDIR;
     int r = begin_editing(t, &l);
     return r < 0 ? r : live_tensor_remove(l, name);
@@ -608,7 +546,7 @@ int tensors_rename(struct tree *t, const struct node *dir, const char *name,
     struct live *l;
     if (dir->kind == NODE_TENSOR && into->kind == NODE_TENSOR && dir->number == into->number)
         return rename_inside(t, dir, name, to, flags, w);
-    if (!is_top(dir) || !is_top(into))
+    if (!node_is_folder(dir, ROOT_TENSORS) || !node_is_folder(into, ROOT_TENSORS))
         return -EPERM;
     int r = begin_editing(t, &l);
     return r < 0 ? r : live_tensor_rename(l, name, to, flags, w);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensors/ while it can be edited (live/tensors.h): the calls of tree.h, for a folder in it or for
- * itself. Private to this layer.
+ * tensors/ while it can be edited (live/tensors.h): what folder.h, file.h and edits.h do there. Private to this layer.
  */
 #ifndef TREE_TENSORS_H
 #define TREE_TENSORS_H
 
 #include "live/tensors.h"
-#include "tree/internal.h"
+#include "tree/file.h"
+#include "tree/nodes.h"
+#include "tree/tree.h"
 
 /* True if that is tensors/, or a tensor's folder, of a tree whose tensors can be edited. */
 bool tensors_has(const struct tree *t, const struct node *dir);
@@ -24,8 +25,6 @@ struct live *tensors_live(const struct tree *t);
 int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n, bool fresh,
                   struct live_folder *ret);
 
-/* The folder of this name, as its node. -ENOENT. */
-int tensors_find(struct tree *t, struct live *l, const char *name, struct node *ret);
 /* The entry of a folder in tensors/, which may be in the making. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);

@@ -1,391 +1,482 @@
 /* SPDX-License-Identifier: MIT */
-/* The model as a tree: finding and listing what is in it. See tree.h. */
-#include "tree/internal.h"
-#include "tree/tensors.h"
+/* A model opened and closed as a tree, for reading or for editing too; and what is asked of the whole. See tree.h. */
+#include "tree/tree.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 
-struct tree_dir {
-    struct tree *t;
-    uint64_t node;
-    bool keys;             /* it is metadata/, and this is what it held when it was opened: */
-    struct live_list list; /* of a writable tree */
-    struct snapshot *snap; /* tensors/: a reference, whose tensors are listed; else NULL */
-};
+#include "base/path.h"
+#include "base/when.h"
+#include "check/summary.h"
+#include "edit/commit.h"
+#include "live/unsaved.h"
+#include "model/split.h"
+#include "tree/begin.h"
+#include "tree/nodes.h"
 
-/* The node number of row i at the root, or of a tensor's row. */
-static uint64_t root_ino(const struct snapshot *g, uint32_t i)
+/* g passes. */
+static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 {
-    return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
-}
-
-/* A file of a tensor has a new node when the tensor's bytes, type or shape change. */
-static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
-                            uint32_t row)
-{
-    return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).version, row);
-}
-
-/* The node number of `name` in a folder other than metadata/, 0 if it does not exist. */
-static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
-{
-    const struct gguf_tensor *tensor = node_tensor(g, dir);
-    uint32_t found;
-    int row;
-    if (dir->kind == NODE_ROOT) {
-        row = files_find(g, FILES_ROOT, NULL, name);
-        return row < 0 ? 0 : root_ino(g, (uint32_t)row);
+    size_t n = t->shards.n ? t->shards.n : 1;
+    struct gguf **file = malloc(n * sizeof(struct gguf *));
+    if (!file) {
+        gguf_free(g);
+        return err_set(e, -ENOMEM, "no memory");
     }
-    if (dir->kind == NODE_TENSOR) {
-        row = files_find(g, FILES_TENSOR, tensor, name);
-        return row < 0 ? 0 : tensor_file(g, tensor, (uint32_t)row);
-    }
-    found = snapshot_find_tensor(g, name);
-    return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
-}
-
-/* The folder that a folder is in. */
-static uint64_t parent_of(const struct node *dir)
-{
-    return dir->kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
-}
-
-static int check_dir(struct tree *t, const struct snapshot *g, const struct node *n)
-{
-    struct tree_entry e;
-    uint32_t views;
-    if (tensors_is_making(t, n, &views))
-        return 0;
-    int r = n->kind == NODE_KEY ? keys_attr(t, n->number, NULL, &e) : node_check(t, g, n);
-    return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
-}
-
-static bool is_metadata(const struct node *n)
-{
-    return n->kind == NODE_DIR && n->row == ROOT_METADATA;
-}
-
-/* Whether what a row shows moves with each edit, so that it is to be of the newest one. */
-static bool moves(const struct row *row)
-{
-    return row->flags & (ROW_WHOLE | ROW_MOVES);
-}
-
-/* A view that was unlinked, or what is in a folder that was removed. */
-static bool is_hidden(struct snapshot *g, const struct node *dir, const char *name,
-                      const struct live_folder *folder)
-{
-    if (!folder->hidden)
-        return folder->removed;
-    int row = files_find(g, FILES_TENSOR, node_tensor(g, dir), name);
-    return folder->removed || (row >= 0 && folder->hidden >> row & 1);
-}
-
-/* The newest snapshot, with all edits in it if that makes a difference to `name`. */
-static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
-{
-    *ret = newest_view(&t->newest);
-    int r = check_dir(t, ret->snap, dir);
-    if (r < 0 || dir->kind == NODE_DIR)
+    file[0] = g;
+    for (size_t i = 1; i < n; i++)
+        file[i] = gguf_ref(t->shards.g[i]);
+    int r = newest_make(&t->newest, file, t->wholes, &t->st.st_mtim, &t->newest.view.snap, e);
+    free((void *)file);
+    if (r < 0)
         return r;
-    enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-    int row = files_find(ret->snap, where, node_tensor(ret->snap, dir), name);
-    if (row < 0 || !moves(files_row(where, (size_t)row)) || !t->live)
-        return 0;
-    view_free(ret);
-    *ret = VIEW_INIT;
-    r = tree_freshen(t, where == FILES_ROOT, ret);
-    return r < 0 ? r : check_dir(t, ret->snap, dir);
+    struct snapshot *snap = t->newest.view.snap;
+    const struct tree_left *before = t->opt.before;
+    const bool same = before && before->n == snap->gguf->n_tensors;
+    snap->ids = same ? ids_ref(before->ids) : NULL;
+    atomic_store(&t->newest.numbers, same ? before->tensors : snap->gguf->n_tensors);
+    return 0;
 }
 
-/* A tensor's folder, where tensors can be edited. */
-static int lookup_tensor(struct tree *t, struct live *l, const char *name, struct tree_entry *ret)
+/* g: of the first file; it passes. */
+static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    struct node n;
-    int r = tensors_find(t, l, name, &n);
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    return r < 0 ? r : tensors_entry(t, &v, &n, ret);
-}
-
-/* Something else than a key: no lock is held while it is measured. */
-static int lookup_row(struct tree *t, const struct node *dir, const char *name,
-                      struct tree_entry *ret)
-{
-    CLEANUP(view_free) struct view v = VIEW_INIT;
-    struct live_folder folder;
-    struct live *l = tensors_live(t);
-    uint32_t views;
-    if (l && dir->kind == NODE_DIR)
-        return lookup_tensor(t, l, name, ret);
-    int r = tensors_helper(t, dir, name, ret);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    if (tensors_is_making(t, dir, &views))
-        return tensors_making_lookup(t, dir, name, ret);
-    r = tensors_facts(t, NULL, dir, true, &folder);
+    const struct source *src = &t->model.src;
+    const struct model_opener opener = begin_opener(t);
+    int r = 0;
+    if (t->shards.n)
+        r = model_open_shards(&t->shards, g, flags, &opener, e);
+    else
+        r = merge_check_single(g, e);
+    if (r < 0) {
+        gguf_free(g);
+        return r;
+    }
+    t->anomalies = g->anomalies;
+    for (size_t i = 1; i < t->shards.n; i++)
+        t->anomalies |= t->shards.g[i]->anomalies;
+    t->newest.name = t->name;
+    t->newest.shards = t->shards.n ? &t->shards : NULL;
+    t->newest.changed = t->st.st_mtim;
+    r = first_snapshot(t, g, e);
     if (r == 0)
-        r = view_for(t, dir, name, &v);
+        r = newest_make_store(t->newest.view.snap, t->shards.file, t->model.file.fd,
+                              &t->newest.view.store, e);
     if (r < 0)
         return r;
-    if (is_hidden(v.snap, dir, name, &folder))
-        return -ENOENT;
-    uint64_t ino = find_child(v.snap, dir, name);
-    if (!ino)
-        return -ENOENT;
-    struct node n = ino_node(ino);
-    r = tensors_look(t, dir, &n, ret);
-    if (r != 0)
-        return r < 0 ? r : 0;
-    r = node_known(t, &v, &n);
+    shards_release(&t->shards);
+    r = snapshot_keep_file(t->newest.view.snap, src, t->newest.view.store->file[0],
+                           &t->newest.file);
     if (r < 0)
-        return r;
-    r = node_entry(t, &v, &n, ret);
-    if (r < 0)
-        node_forget(t, &n, 1);
+        return err_set(e, r, "cannot read: %s", strerror(-r));
+    begin_parsed(t);
+    return 0;
+}
+
+/* The header may be one that an interrupted edit still has to write. */
+static int parse_file(struct tree *t, struct err *e)
+{
+    struct model_file *m = &t->model;
+    struct gguf *g = NULL;
+    const unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
+    if (fstat(m->file.fd, &t->st) < 0)
+        return err_set(e, -errno, "cannot stat: %s", strerror(errno));
+    int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_parse(m, flags, &g, e);
+    if (r == 0 && t->locked)
+        r = gguf_parse(&m->src, flags, &g, e);
+    if (m->overlay.planted.code)
+        logger_log(&t->opt.log, LOG_WARNING, "%s", m->overlay.planted.msg);
+    if (r == 0)
+        r = first_gen(t, g, flags, e);
+    if (r == 0)
+        r = edit_overlay_map(&m->overlay, &t->newest.view.store->file[0]->map, e);
+    if (r == 0)
+        t->newest.view.snap->journal = edit_overlay_interrupted(&m->overlay);
+    edit_overlay_free(&m->overlay);
     return r;
 }
 
-int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
+/* The model's file, or the first of them. */
+static int find_model(struct tree *t, const char *path, struct err *e)
 {
-    struct node dir = ino_node(parent);
-    if (strlen(name) > TREE_NAME_MAX)
-        return -ENAMETOOLONG;
-    return is_metadata(&dir) ? keys_lookup(t, name, ret) : lookup_row(t, &dir, name, ret);
+    char *first = NULL, shown[SHOW_MAX];
+    if (shards_find(&t->shards, path, &first) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = model_find(first ? first : path, &t->model, e);
+    if (r < 0 && first)
+        (void)err_prefix(e, r, "shard %s",
+                         show(shown, t->shards.name[0], strlen(t->shards.name[0])));
+    t->name = strdup(path_name(first ? first : path));
+    free(first);
+    return r < 0 || t->name ? r : err_set(e, -ENOMEM, "no memory");
 }
 
-int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
+/* The real path of the folder that a path names something in. */
+static char *real_folder(const char *path)
 {
-    CLEANUP(view_free) struct view v = VIEW_INIT;
-    struct node n = tree_node(t, node);
-    if (n.kind == NODE_KEY)
-        return keys_attr(t, n.number, f, ret);
-    int draft = tensors_draft(t, &n, ret);
-    if (!draft)
-        draft = tensors_making(t, &n, ret);
-    if (draft)
-        return draft < 0 ? draft : 0;
-    const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
-    int r = row && moves(row) ? tree_freshen(t, false, NULL) : 0;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char *real = folder ? realpath(folder, NULL) : NULL;
+    free(folder);
+    return real;
+}
+
+uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
+{
+    uint64_t all[] = {identity,
+                      st->st_dev,
+                      st->st_ino,
+                      (uint64_t)st->st_size,
+                      (uint64_t)st->st_mtim.tv_sec,
+                      (uint64_t)st->st_mtim.tv_nsec};
+    return hash_name(all, sizeof(all));
+}
+
+static int add_rights(struct tree *t, size_t i, const char *path)
+{
+    struct stat st;
+    char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
+    char *base = !name ? NULL : t->opt.base ? strdup(t->opt.base) : real_folder(name);
+    int fd = t->newest.view.store->file[i]->fd;
+    int r = base ? rights_add(&t->rights, fd, name, base, i == 0 && t->writable) : -ENOMEM;
+    if (r == 0 && fstat(fd, &st) == 0)
+        t->identity = tree_identity_with(t->identity, &st);
+    free(base);
+    free(name);
+    return r;
+}
+
+/* Compute the access rights of the model, which was found by `path`. */
+static int find_rights(struct tree *t, const char *path, struct err *e)
+{
+    int r = 0;
+    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++)
+        r = add_rights(t, i, path);
     if (r == 0)
-        r = tree_view_of(t, &n, &v);
+        rights_settle(&t->rights);
+    return r < 0 ? err_set(e, r, "cannot find out its access rights: %s", strerror(-r)) : 0;
+}
+
+static int open_model(struct tree *t, const char *path, struct err *e)
+{
+    int r = map_guard_init();
+    if (r < 0)
+        return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
+    r = find_model(t, path, e);
     if (r == 0)
-        r = node_entry(t, &v, &n, ret);
-    return r == -ESTALE ? tensors_replaced(t, &n, ret) : r;
+        r = begin_open(t, e);
+    if (r == 0)
+        r = parse_file(t, e);
+    return r < 0 ? r : find_rights(t, path, e);
 }
 
-/* ---- listing ---- */
-
-/* The row at place i of a listing. Of a tensor type, shape and raw come first: copies of the folder
- * are then made in the order in which they are taken. */
-static size_t row_at(enum files_where where, uint64_t i)
+/* A tree with nothing opened. NULL: no memory. */
+static struct tree *tree_new(const struct tree_options *o)
 {
-    static const uint8_t first[] = {4, 3, 0, 1, 2};
-    return where == FILES_TENSOR && i < sizeof(first) ? first[i] : (size_t)i;
-}
-
-/* From place *i on, the first row that is listed; false: no more rows. */
-static bool next_row(const struct tree *t, struct snapshot *g, enum files_where where,
-                     const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
-{
-    for (; *i < files_count(where); ++*i) {
-        size_t row = row_at(where, *i);
-        if (files_listed(g, files_row(where, row), tensor, t->opt.views) && !(hidden >> row & 1))
-            return true;
+    struct tree *t = calloc(1, sizeof(*t));
+    if (!t || !(t->work = work_new())) {
+        free(t);
+        return NULL;
     }
-    return false;
+    t->opt = *o;
+    t->wholes = t->states = o->before ? o->before->wholes : 0;
+    t->keys = o->before ? o->before->keys : 0;
+    t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
+    t->edit = (struct edit_options){.strategy = o->strategy,
+                                    .reserve = o->reserve,
+                                    .break_hardlinks = o->break_hardlinks,
+                                    .backup = o->backup};
+    lock_init(&t->beginning);
+    newest_init(&t->newest);
+    t->newest.leaving = tree_keep_views;
+    t->newest.leaving_arg = t;
+    return t;
 }
 
-/* A tensor that is listed: the next that was not removed. */
-static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
-                            char name[TREE_NAME_MAX + 1])
+int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e)
 {
-    const struct gguf *m = g->gguf;
-    struct live_folder folder = {.removed = true};
-    struct node n = {.kind = NODE_TENSOR};
-    for (; *i < m->n_tensors; ++*i) {
-        n.number = ids_of(g->ids, (uint32_t)*i).number;
-        if (tensors_facts(t, g, &n, false, &folder) == 0 && !folder.removed)
-            break;
+    struct tree *t = tree_new(o);
+    if (!t)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = open_model(t, path, e);
+    const struct live_options live = {.commit = o->commit,
+                                      .edit = t->edit,
+                                      .tensors = t->opt.tensors,
+                                      .imatrix = o->imatrix,
+                                      .log = o->log};
+    if (r == 0 && live_open(&t->newest, &t->model.file, &live, &t->meta) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
+    if (r < 0) {
+        tree_close(t);
+        return r;
     }
-    struct live *l = *i >= m->n_tensors ? tensors_live(t) : NULL;
-    if (*i >= m->n_tensors) {
-        uint64_t at = *i - m->n_tensors;
-        bool made = l && live_making_at(l, &at, name, &n.number);
-        *i = m->n_tensors + at;
-        return made ? ino_of(&n) : 0;
-    }
-    (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
-    return ino_of(&n);
+    quant_init();
+    *ret = t;
+    return 0;
 }
 
-/* Entry *i of a folder but metadata/, or the next that is listed: name and node number, 0 if there are no more.
- * *i is then the number of that entry. */
-static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
-                         char name[TREE_NAME_MAX + 1])
+void tree_close(struct tree *t)
 {
-    struct live_folder folder = {0};
-    if (dir->kind == NODE_ROOT || dir->kind == NODE_TENSOR) {
-        enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-        bool gone = where == FILES_TENSOR && !node_tensor(g, dir);
-        (void)tensors_facts(t, g, dir, false, &folder);
-        if (gone || folder.removed || !next_row(t, g, where, node_tensor(g, dir), folder.hidden, i))
-            return 0;
-        uint32_t row = (uint32_t)row_at(where, *i);
-        (void)strcpy(name, files_row(where, row)->name);
-        return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, node_tensor(g, dir), row);
-    }
-    return next_tensor(t, g, i, name);
+    if (!t)
+        return;
+    work_free(t->work);
+    node_free(t);
+    live_close(t->meta);
+    history_job_close(
+        t->history); /* while the model is locked: the next writer finds it complete */
+    newest_free(&t->newest);
+    lock_destroy(&t->beginning);
+    begin_close(t);
+    shards_free(&t->shards);
+    rights_free(&t->rights);
+    buf_free(&t->notes);
+    model_free(&t->model);
+    free(t->name);
+    free(t);
 }
 
-/* What a folder holds now, if an edit may change the list. */
-static int open_list(struct tree *t, struct tree_dir *d)
+/* ---- facts ---- */
+
+bool tree_writable(const struct tree *t)
 {
-    struct node n = ino_node(d->node);
-    if (n.kind == NODE_DIR && n.row == ROOT_TENSORS) {
-        int r = t->opt.tensors ? tree_freshen(t, false, NULL) : 0;
+    return t->writable;
+}
+
+const char *tree_why_not(const struct tree *t)
+{
+    return t->why;
+}
+
+const char *tree_path(const struct tree *t)
+{
+    return t->model.real;
+}
+
+const char *tree_warning(const struct tree *t, unsigned i)
+{
+    static const struct {
+        enum gguf_anomaly anomaly;
+        const char *line;
+    } lines[] = {
+        {GGUF_ANOMALY_ORDER, "tensor data lies in another order than tensors are listed"},
+        {GGUF_ANOMALY_GAPS, "there are gaps between tensors, or before the first"},
+        {GGUF_ANOMALY_NO_TAIL, "the padding after the last tensor is missing"},
+        {GGUF_ANOMALY_TRAILING, "there are bytes behind the data"},
+        {GGUF_ANOMALY_UNKNOWN, "some tensors are of a type that is not known: no f32 for them"},
+        {GGUF_ANOMALY_PARTIAL, "the file is incomplete: reads of what is missing give EIO"},
+    };
+    for (size_t k = 0; k < sizeof(lines) / sizeof(lines[0]); k++)
+        if (t->anomalies & lines[k].anomaly && i-- == 0)
+            return lines[k].line;
+    return NULL;
+}
+
+int tree_statfs(struct tree *t, struct statvfs *ret)
+{
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    if (fstatvfs(v.store->file[0]->fd, ret) < 0)
+        return -errno;
+    ret->f_namemax = TREE_NAME_MAX;
+    return 0;
+}
+
+void tree_backups(const struct tree *t, struct buf *out)
+{
+    const struct edit_file *f = &t->model.file;
+    char name[NAME_MAX + 1], shown[SHOW_MAX];
+    struct stat st;
+    if (!f->backed || edit_backup_name(name, f, &t->edit, NULL) < 0 ||
+        f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
+        return;
+    buf_printf(out, "%s: the model as it was before the first edit, ",
+               show(shown, name, strlen(name)));
+    summary_size(out, (uint64_t)st.st_size);
+    buf_char(out, '\n');
+}
+
+/* ---- a tree that is not used ---- */
+
+bool tree_idle(struct tree *t, bool helpers)
+{
+    struct live *l = atomic_load(&t->live);
+    return atomic_load(&t->open) == 0 && (!l || live_idle(l, helpers));
+}
+
+bool tree_edits(struct tree *t, dev_t dev, ino_t ino)
+{
+    struct live *l = atomic_load(&t->live);
+    return l && live_edits(l, dev, ino);
+}
+
+uint64_t tree_identity(const struct tree *t)
+{
+    return t->identity;
+}
+
+bool tree_edited(const struct tree *t)
+{
+    return atomic_load(&t->live) != NULL;
+}
+
+/* Of what is edited as it was written last, of all else as it was opened. */
+static uint64_t identity_left(struct tree *t)
+{
+    uint64_t identity = 0;
+    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1); i++) {
+        const struct edit_id *id = i == 0            ? &t->model.file.id
+                                   : i < t->n_others ? &t->others[i].id
+                                                     : &(struct edit_id){0};
+        const struct stat st = {
+            .st_dev = id->dev, .st_ino = id->ino, .st_size = (off_t)id->size, .st_mtim = id->mtime};
+        identity = tree_identity_with(identity, &st);
+    }
+    return identity;
+}
+
+/* The first state of the mount has the same number in each tree, while nothing is edited. */
+static bool is_counted(const struct tree *t)
+{
+    return t->states > t->wholes + 1 || (t->states == t->wholes + 1 && !t->state_plain);
+}
+
+void tree_leave(struct tree *t, struct tree_left *ret)
+{
+    struct live *l = atomic_load(&t->live);
+    struct live_given given = l ? live_given(l) : (struct live_given){t->wholes, 0};
+    *ret = (struct tree_left){.identity = l ? identity_left(t) : t->identity,
+                              .wholes = given.snapshots,
+                              .keys = t->keys + given.keys,
+                              .tensors = atomic_load(&t->newest.numbers)};
+    LOCKED(&t->newest.lock);
+    struct snapshot *g = t->newest.view.snap;
+    if ((l || is_counted(t)) && t->states >= ret->wholes)
+        ret->wholes = t->states + 1;
+    ret->ids = ids_ref(g->ids);
+    ret->n = g->gguf->n_tensors;
+}
+
+/* ---- the end ---- */
+
+void tree_stop(struct tree *t)
+{
+    work_stop(t->work);
+}
+
+void tree_interrupt(struct tree *t, const void *request)
+{
+    if (!work_interrupt(t->work, request) && t->live)
+        live_interrupt(t->live, request);
+}
+
+void tree_hurry(struct tree *t)
+{
+    if (t->live)
+        live_hurry(t->live);
+}
+
+int tree_finish(struct tree *t)
+{
+    return t->live ? live_finish(t->live) : 0;
+}
+
+void tree_abandon(struct tree *t)
+{
+    if (t->live)
+        live_abandon(t->live);
+}
+
+/* ---- what is not in the file, from one tree to the next ---- */
+
+/* Of a tree before, or of this one; of a new tensor that was lost not if there is one of its name by now. */
+void tree_notes(struct tree *t, struct buf *out)
+{
+    const size_t tensors = strlen(UNSAVED_TENSOR);
+    live_unsaved(t->meta, out);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    LOCKED(&t->newest.lock);
+    for (struct note n = {0}; unsaved_next(&t->notes, &n);)
+        if (strncmp(n.path, UNSAVED_TENSOR, tensors) != 0 ||
+            snapshot_find_tensor(v.snap, n.path + tensors) == UINT32_MAX)
+            unsaved_add(out, "", n.path, n.why);
+}
+
+void tree_recall(struct tree *t, struct buf *notes)
+{
+    (void)live_recall(t->meta, notes); /* without memory they are known at the end */
+    t->notes = *notes;
+    *notes = BUF_INIT;
+}
+
+void tree_unsaved(struct tree *t, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
+    tree_notes(t, &notes);
+    unsaved_lines(&notes, out);
+}
+
+/* ---- changes by other programs ---- */
+
+bool tree_changed(struct tree *t)
+{
+    struct live *l = atomic_load(&t->live);
+    return live_count(t->meta).changed || begin_is_changed(t, l);
+}
+
+#define LOOK_EACH 1000 /* milliseconds */
+
+static int file_of(const void *arg, uint32_t file)
+{
+    const struct view *v = arg;
+    return v->store->file[file]->fd;
+}
+
+static bool is_due(struct tree *t)
+{
+    const long long ms = when_ms();
+    long long last = atomic_load(&t->looked);
+    return ms - last >= LOOK_EACH && atomic_compare_exchange_strong(&t->looked, &last, ms);
+}
+
+uint64_t tree_look(struct tree *t)
+{
+    if (is_due(t) && !atomic_flag_test_and_set(&t->looks)) {
         CLEANUP(view_free) struct view v = newest_view(&t->newest);
-        if (r < 0)
-            return r;
-        snapshot_unref(d->snap);
-        d->snap = snapshot_ref(v.snap);
+        (void)rights_again(&t->rights, file_of, &v, &t->newest.lock);
+        atomic_flag_clear(&t->looks);
     }
-    return d->keys ? keys_list(t, &d->list) : 0;
+    LOCKED(&t->newest.lock);
+    return t->rights.hash;
 }
 
-int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
+/* Of one tensor. */
+static void tensor_nodes(const struct snapshot *g, uint32_t i, void (*call)(void *, uint64_t),
+                         void *arg)
+{
+    const struct tensor_id id = ids_of(g->ids, i);
+    call(arg, ino_tensor(id.number));
+    for (uint32_t row = 0; row < files_count(FILES_TENSOR); row++)
+        call(arg, ino_tensor_file(id.version, row));
+}
+
+void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg)
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    struct node n = tree_node(t, node);
-    int r = check_dir(t, v.snap, &n);
-    if (r < 0)
-        return r;
-    struct tree_dir *d = calloc(1, sizeof(*d));
-    if (!d)
-        return -ENOMEM;
-    d->t = t;
-    atomic_fetch_add(&t->open, 1);
-    d->node = node;
-    d->keys = is_metadata(&n);
-    r = open_list(t, d);
-    if (r < 0)
-        tree_closedir(d);
-    else
-        *ret = d;
-    return r;
-}
-
-void tree_closedir(struct tree_dir *d)
-{
-    live_list_free(&d->list);
-    snapshot_unref(d->snap);
-    atomic_fetch_sub(&d->t->open, 1);
-    free(d);
-}
-
-bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
-{
-    /* The root's views of the whole get new nodes; all else but metadata/ stays. */
-    return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
-}
-
-/* "." and "..": cookies 0 and 1. */
-static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                    char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    struct node n = ino_node(d->node);
-    uint64_t at = (*cookie)++;
-    uint64_t ino = at ? parent_of(&n) : d->node;
-    (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(t, d) < 0) /* rewound: look anew */
-        return -ENOMEM;
-    if (!attrs) {
-        brief_entry(ino, ino, S_IFDIR, ret);
-        return 1;
+    const struct snapshot *g = v.snap;
+    const uint32_t keys = live_given(t->meta).keys;
+    call(arg, INO_ROOT);
+    lock_take(&t->newest.lock);
+    const uint32_t state = t->states;
+    lock_drop(&t->newest.lock);
+    for (uint32_t row = 0; row < files_count(FILES_ROOT); row++) {
+        const unsigned flags = files_root[row].flags;
+        call(arg, flags & ROW_DIR ? ino_row(row)
+                                  : ino_whole(flags & ROW_STATE ? state : g->number, row));
     }
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    n = ino_node(ino);
-    int r = tensors_entry(t, &v, &n, ret);
-    return r < 0 ? r : 1;
-}
-
-static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                    char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    uint64_t i = *cookie - 2;
-    int r = keys_list_at(t, &d->list, &i, attrs, name, ret);
-    if (r > 0)
-        *cookie = i + 3;
-    return r;
-}
-
-/* A view that was written of a tensor in the making. */
-static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
-                        bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    uint64_t i = *cookie - 2;
-    while (i < files_count(FILES_TENSOR) && !(views >> row_at(FILES_TENSOR, i) & 1))
-        i++;
-    *cookie = i + 3;
-    if (i >= files_count(FILES_TENSOR))
-        return tensors_helper_at(t, dir, i - files_count(FILES_TENSOR), attrs, name, ret);
-    uint32_t row = (uint32_t)row_at(FILES_TENSOR, i);
-    uint64_t ino = ino_tensor_file(dir->number, row);
-    (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
-    brief_entry(ino, ino, S_IFREG, ret);
-    int r = attrs ? tensors_making_lookup(t, dir, name, ret) : 0;
-    return r == -ENOENT ? -ESTALE : r < 0 ? r : 1;
-}
-
-/* -ESTALE: what stood there was removed since; *cookie is that of the next. */
-static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                          char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    struct node n = ino_node(d->node);
-    uint64_t i = *cookie - 2;
-    uint32_t views;
-    if (tensors_is_making(t, &n, &views))
-        return next_written(t, &n, views, cookie, attrs, name, ret);
-    int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t, false, NULL) : 0; /* `offset` */
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    uint64_t ino = r == 0 ? child_at(t, d->snap ? d->snap : v.snap, &n, &i, name) : 0;
-    if (!ino && r == 0 && n.kind == NODE_TENSOR) {
-        *cookie = i + 3;
-        return tensors_helper_at(t, &n, i - files_count(FILES_TENSOR), attrs, name, ret);
-    }
-    if (!ino)
-        return r;
-    struct node child = ino_node(ino);
-    bool whole = child.kind == NODE_WHOLE;
-    if (attrs && !whole)
-        r = tensors_entry(t, &v, &child, ret);
-    else
-        brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
-    if (whole) /* not measured for a listing: the kernel looks it up when asked */
-        ret->node = 0;
-    *cookie = i + 3;
-    return r < 0 ? r : 1;
-}
-
-int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                 char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
-{
-    if (*cookie < 2)
-        return next_dot(t, d, cookie, attrs, name, ret);
-    if (d->keys)
-        return next_key(t, d, cookie, attrs, name, ret);
-    int r;
-    do
-        r = next_row_entry(t, d, cookie, attrs, name, ret);
-    while (r == -ESTALE);
-    return r;
-}
-
-void tree_forget(struct tree *t, uint64_t node, uint64_t n)
-{
-    struct node at = tree_node(t, node);
-    node_forget(t, &at, n);
-    if (at.kind == NODE_KEY)
-        keys_forget(t, at.number, n);
+    for (uint32_t i = 0; i < keys; i++)
+        call(arg, ino_key(t->keys + i));
+    for (uint32_t i = 0; i < g->gguf->n_tensors; i++)
+        tensor_nodes(g, i, call, arg);
 }

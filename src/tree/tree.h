@@ -15,12 +15,11 @@
 #include "base/err.h"
 #include "base/logger.h"
 #include "live/live.h"
-#include "tree/file.h"
+#include "tree/files.h"
 #include "tree/ino.h"
 #include "text/name.h"
 
 struct tree;
-struct tree_dir;
 
 struct tree_options {
     bool read_only;       /* do not edit, whatever the file allows */
@@ -143,61 +142,12 @@ const char *tree_warning(const struct tree *t, unsigned i);
 uint64_t tree_look(struct tree *t);
 void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg);
 
-int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-/* file: one that is open, whose size is that of the text that it writes; or NULL. */
-int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *file,
-                 struct tree_entry *ret);
 int tree_statfs(struct tree *t, struct statvfs *ret);
-
-int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret);
-void tree_closedir(struct tree_dir *d);
-/* True if the kernel may keep what it read of this folder. */
-bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
-
-/*
- * The entry at *cookie (0: the first) of a folder, in the model's order, "." and ".." first. 1:
- * `name` and `ret` are set and *cookie is that of the next; 0: there are no more. With `attrs`, all
- * of ret->attr is set, else st_ino and the type in st_mode only. Of a view of the whole these are
- * set in any case, and ret->node is 0: to measure it may take a while, see tree_lookup().
- */
-int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                 char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
 /* The program that waits with `request` is to stop: -EINTR. What was accepted is written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
 /* Before the end: reads that wait are answered with -EINTR, and nothing is computed any more. */
 void tree_stop(struct tree *t);
-
-/* Extended attributes: the value, or the NUL-separated names, into `out`. -ENODATA. */
-int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);
-int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
-
-/*
- * Editing: metadata/ of a writable tree. -EROFS elsewhere and otherwise. What a name means, when
- * an edit is accepted and when it is durable: docs/editing.md. Where there is a wait the result may
- * be LIVE_PARKED.
- */
-int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
-                struct tree_entry *ret, struct tree_file **file);
-/* mknod(2) of a regular file: what is written to it next, if something is soon, is its first content. */
-int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-/* Of a folder: all that was accepted is durable after it. */
-int tree_fsyncdir(struct tree *t, struct live_wait *w);
-int tree_unlink(struct tree *t, uint64_t parent, const char *name);
-/* flags as of renameat2(2). */
-int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
-                const char *new_name, unsigned flags, struct live_wait *w);
-/* A new tensor's folder; a tensor with all that is in it. */
-int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-int tree_rmdir(struct tree *t, uint64_t parent, const char *name);
-int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
-                 struct tree_entry *ret);
-int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
-int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
-                  struct live_wait *w);
-int tree_removexattr(struct tree *t, uint64_t node, const char *name);
-/* The kernel knows a node n times less. */
-void tree_forget(struct tree *t, uint64_t node, uint64_t n);
 
 #endif

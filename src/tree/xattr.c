@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Extended attributes: see tree.h. */
-#include "tree/tensors.h"
+/* Extended attributes: see xattr.h. */
+#include "tree/xattr.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "edit/history.h"
+#include "base/count.h"
 #include "model/facts.h"
-#include "tree/state.h"
-
-/* ---- names, types and errors ---- */
+#include "tree/begin.h"
+#include "tree/tensors.h"
 
 /* Of the root it is an attribute of the shelf. */
 #define READ_ONLY "user.gguf.readonly"
@@ -73,11 +69,9 @@ static const struct xattr {
     {"user.gguf.error", true, true, x_error, false},
 };
 
-#define XATTRS (sizeof(xattrs) / sizeof(xattrs[0]))
-
 static const struct xattr *find_xattr(const struct subject *s, const char *name)
 {
-    for (size_t i = 0; i < XATTRS; i++)
+    for (size_t i = 0; i < COUNT(xattrs); i++)
         if (strcmp(xattrs[i].name, name) == 0 && (!s->making || xattrs[i].value == x_error) &&
             (s->making || (s->tensor && xattrs[i].tensors) ||
              (s->n.kind == NODE_KEY && xattrs[i].keys)))
@@ -91,33 +85,36 @@ static void subject_free(struct subject *s)
     view_free(&s->v);
 }
 
-/* Of a tensor in the making there is only what it lacks. */
-static bool is_making(struct tree *t, struct subject *s)
+/* Why the first edit could not be begun is said of each key. */
+static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 {
-    uint32_t views;
-    struct live *l = tensors_live(t);
-    s->making = live_making(l, s->n.number, &views) &&
-                live_tensor_error(l, s->n.number, &s->key.error) == 0;
-    return s->making;
+    int r = live_facts(t->meta, number, ret);
+    if (r < 0 || atomic_load(&t->live))
+        return r;
+    LOCKED(&t->newest.lock);
+    if (t->refusal[0])
+        ret->error.len = 0;
+    buf_str(&ret->error, t->refusal);
+    return 0;
 }
 
 /* Free it in any case. user.gguf.offset moves with edits that are in no snapshot yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
+    uint32_t views;
     *s = (struct subject){.n = tree_node(t, node)};
     if (s->n.kind == NODE_TENSOR_FILE && tensors_live(t))
         return 0; /* a draft of it, too */
     if (s->n.kind == NODE_KEY)
-        return keys_facts(t, s->n.number, &s->key);
-    int r = s->n.kind == NODE_TENSOR ? tree_freshen(t, false, NULL) : 0;
+        return key_facts(t, s->n.number, &s->key);
+    int r = s->n.kind == NODE_TENSOR ? live_freshen(t->meta, false, NULL) : 0;
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);
-    if (s->n.kind == NODE_TENSOR && tensors_live(t) && is_making(t, s))
-        return 0;
-    bool any = s->n.kind == NODE_WHOLE || /* has none */
-               (s->n.kind == NODE_TENSOR_FILE && tensors_live(t));
-    r = any ? 0 : node_check(t, s->v.snap, &s->n);
+    s->making = tensors_is_making(t, &s->n, &views);
+    if (s->making) /* there is only what it lacks */
+        return live_tensor_error(t->meta, s->n.number, &s->key.error);
+    r = s->n.kind == NODE_WHOLE ? 0 /* has none */ : node_check(t, s->v.snap, &s->n);
     if (r == 0 && s->n.kind == NODE_TENSOR)
         s->tensor = node_tensor(s->v.snap, &s->n);
     if (s->tensor && t->opt.tensors)
@@ -151,7 +148,7 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 {
     CLEANUP(subject_free) struct subject s = {0};
     int r = subject_of(t, node, &s);
-    for (size_t i = 0; i < XATTRS && r == 0; i++) {
+    for (size_t i = 0; i < COUNT(xattrs) && r == 0; i++) {
         CLEANUP(buf_free) struct buf value = BUF_INIT;
         if (find_xattr(&s, xattrs[i].name) && value_of(&s, &xattrs[i], &value) == 0)
             buf_add(out, xattrs[i].name, strlen(xattrs[i].name) + 1);
@@ -160,6 +157,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
         buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
     return r < 0 ? r : buf_error(out);
 }
+
+/* ---- edit ---- */
 
 /* tensors/ and what is in it, where tensors can be edited. */
 static bool is_in_tensors(const struct tree *t, const struct node *n)
@@ -207,7 +206,10 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (r == 0)
         r = x ? value_of(&s, x, &is) : -ENODATA;
-    if (r == 0)
-        r = x->value == x_error ? keys_forgive(t, s.n.number) : -EPERM;
-    return r;
+    if (r < 0 || x->value != x_error)
+        return r < 0 ? r : -EPERM;
+    lock_take(&t->newest.lock);
+    t->refusal[0] = '\0';
+    lock_drop(&t->newest.lock);
+    return live_forgive(t->meta, s.n.number);
 }

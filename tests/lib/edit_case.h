@@ -14,7 +14,9 @@
 #ifndef TESTS_LIB_EDIT_CASE_H
 #define TESTS_LIB_EDIT_CASE_H
 
-#include "tree/tree.h"
+#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/xattr.h"
 
 struct edit_kind {
     const char *name;

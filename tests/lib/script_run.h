@@ -8,7 +8,9 @@
 
 #include "script.h"
 #include "script_model.h"
-#include "tree/tree.h"
+#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/xattr.h"
 
 enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
 

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <semaphore.h>
 
-#include "tree/tree.h"
+#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/xattr.h"
 
 /*
  * A call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The request of the

@@ -12,7 +12,9 @@
 #define TESTS_LIB_TREE_IMAGE_H
 
 #include "build_gguf.h"
-#include "tree/tree.h"
+#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/xattr.h"
 
 struct tree_image {
     struct tree *t;

@@ -10,7 +10,9 @@
 #include "oracle.h"
 #include "scheduler.h"
 #include "story.h"
-#include "tree/tree.h"
+#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/xattr.h"
 
 struct outcome_of_run {
     bool failed, ended; /* ended: it came to its end, or to a power cut */

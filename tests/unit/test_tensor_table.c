@@ -112,7 +112,7 @@ static void test_no_copy(void)
     uint8_t between = byte_at(&x, 150);
     write_parts(&x);
     faultsys_init(&x.fs, FAULT_BROKEN, 1, -EIO);
-    CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
+    CU_ASSERT_EQUAL(live_freshen(x.t->meta, true, NULL), 0);
     CU_ASSERT_EQUAL(atomic_load(&x.fs.calls), 0);
     faultsys_init(&x.fs, FAULT_NONE, 0, 0);
     for (size_t i = 0; i < PARTS; i++)
@@ -269,7 +269,7 @@ static void test_many(void)
         memset(bytes, (int)i + 1, LEN);
         CU_ASSERT_EQUAL(viewfile_put(x.t, name, "raw", bytes, LEN), 0);
     }
-    CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
+    CU_ASSERT_EQUAL(live_freshen(x.t->meta, true, NULL), 0);
     for (unsigned i = 0; i < MANY; i++) {
         const struct tree_image m = {.t = x.t};
         char path[32];
@@ -295,7 +295,7 @@ static void test_planned_again(void)
     const struct edit_plan *p = &atomic_load(&x.t->live)->next.plan;
     const struct tensor_content *k = p->tensor[0].content;
     CU_ASSERT_EQUAL(do_write(x.t, "general.name", "new\n", 4), 0);
-    CU_ASSERT_EQUAL(tree_freshen(x.t, true, NULL), 0);
+    CU_ASSERT_EQUAL(live_freshen(x.t->meta, true, NULL), 0);
     CU_ASSERT_PTR_EQUAL(p->tensor[0].content, k);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/b/raw"), node);
     end(&x);

@@ -15,7 +15,9 @@
 #include "alloc.h"
 #include "build_gguf.h"
 #include "model_dir.h"
-#include "tree/tree.h"
+#include "tree/edits.h"
+#include "tree/folder.h"
+#include "tree/xattr.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 

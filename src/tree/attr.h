@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Attributes. Private to this layer. */
+#ifndef TREE_ATTR_H
+#define TREE_ATTR_H
+
+#include "tree/nodes.h"
+#include "tree/tree.h"
+
+/* The entry of a node that is not a key. Views of the whole are measured. */
+int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
+/* The same of any node, with what `a` says of it. -EOVERFLOW. */
+int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
+                  const struct live_attr *a, struct tree_entry *ret);
+/* Numbers and type, which is all that a plain listing has. */
+void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret);
+
+#endif
