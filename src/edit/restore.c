@@ -63,8 +63,9 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
-    const bool last = at->next == c->base->n_kv;
-    const uint64_t next = last ? UINT64_MAX : base_rank(c, EDIT_KEY, at->next);
+    const bool end = at->next == c->base->n_kv;
+    const uint64_t next = end ? EDIT_LAST : base_rank(c, EDIT_KEY, at->next);
+    const bool last = next == EDIT_LAST; /* only the reserve may follow */
     const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
     if (last)
         at->rank += EDIT_RANK_STEP;

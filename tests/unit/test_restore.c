@@ -277,6 +277,28 @@ static void test_count(void)
     version_free(&now);
 }
 
+/* However often a key comes back behind the others, there are ranks for more: the reserve takes none. */
+static void test_before_the_reserve(void)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    struct build b, more;
+    uint64_t rank[] = {edit_first_rank(0), EDIT_LAST};
+    const struct edit_slot *slot = NULL;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "ggufs.reserve", "     ");
+    build_init(&more, 3, false);
+    build_str(&more, "general.architecture", "test");
+    build_str(&more, "a.more", "x");
+    struct version now = built(&b), was = built(&more);
+    edit_change_init(&c, now.g, rank);
+    CU_ASSERT_EQUAL(edit_restore(&c, was.g, NULL), 0);
+    CU_ASSERT_TRUE_FATAL(edit_find(&c, "a.more", 6, &slot));
+    CU_ASSERT_EQUAL(slot->rank, edit_first_rank(1) | 1);
+    version_free(&was);
+    version_free(&now);
+}
+
 static CU_TestInfo tests[] = {
     {"random edits, and back to each state", test_random},
     {"a model without an architecture", test_without_architecture},
@@ -285,6 +307,7 @@ static CU_TestInfo tests[] = {
     {"no keys at all", test_nothing},
     {"keys of another byte order are refused", test_other_format},
     {"only what differs is changed", test_count},
+    {"a key comes back before the reserve", test_before_the_reserve},
     CU_TEST_INFO_NULL,
 };
 
