@@ -15,10 +15,10 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# Debian's Python, which apt gives its modules to; a python3 earlier in PATH may have none of them.
+# Debian's Python, for which apt installs modules; a python3 earlier in PATH may have none of them.
 python=/usr/bin/python3
 
-# The argument as a word for a shell.
+# The argument quoted as a word for a shell.
 quoted() {
     case $1 in
         '' | *[!A-Za-z0-9_./:=@%+,-]*) printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")" ;;
@@ -26,8 +26,8 @@ quoted() {
     esac
 }
 
-# The path of a file or folder from the current folder: relative where the file lies below, else
-# absolute; never like an option.
+# The path of a file or directory from the current directory: relative if it is below, else absolute; never like an
+# option.
 from_here() {
     here=$(pwd -P)
     case $1 in
@@ -43,7 +43,7 @@ installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# Install those of the named Debian packages that are missing, quietly; elsewhere do nothing.
+# Quietly install those of the named Debian packages that are missing; do nothing on other systems.
 need() {
     command -v dpkg-query >/dev/null || return 0
     missing=
@@ -53,7 +53,7 @@ need() {
     [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || die "please install:$missing"
     say "installing:$missing"
-    # The package lists may be absent or old: fetch them only if it does not work without.
+    # The package lists may be missing or old: they are fetched only if necessary.
     # shellcheck disable=SC2086
     apt_install $missing 2>/dev/null ||
         { as_root apt-get -qq update >&2 && apt_install $missing; } || die "cannot install:$missing"
@@ -64,12 +64,12 @@ apt_install() {
         -o Dpkg::Use-Pty=0 install "$@" </dev/null >&2
 }
 
-# fusermount3 reads /etc/mtab, which a system that was made by debootstrap has only with systemd.
+# fusermount3 reads /etc/mtab, which a system made by debootstrap has only with systemd.
 need_mtab() {
     [ -e /etc/mtab ] || as_root ln -s ../proc/self/mounts /etc/mtab
 }
 
-# build DIR MESON_OPTION... : configure once, then compile; its output only if it fails.
+# build DIR MESON_OPTION... : configure once, then compile; prints output only if it fails.
 build() {
     dir=$1
     shift
@@ -84,7 +84,7 @@ quietly() {
     }
 }
 
-# The program that build() made in DIR.
+# The program that build() has built in DIR.
 program() {
     for path in "$1/ggufs" "$1/src/ggufs"; do
         [ ! -x "$path" ] || { printf '%s\n' "$path"; return; }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""This program against an earlier state of it, GGUFS_BEFORE, in turns in one run."""
+"""This program against an earlier version, GGUFS_BEFORE, alternating in one run."""
 import contextlib
 import os
 import shutil
@@ -10,12 +10,12 @@ from edits import KEY, to_disk, write
 
 READS = (('F32', 'raw'), ('F32', 'f32'), ('Q8_0', 'f32'), ('Q4_K', 'f32'), ('Q6_K', 'f32'))
 EDITS = 20     # of each round
-BOUND = 0.95   # of the speed before
+BOUND = 0.95   # relative to the earlier speed
 PROGRAMS = {'before': os.environ.get('GGUFS_BEFORE'), 'now': benchlib.GGUFS}
 
 
 def add(table, what, seconds):
-    """`seconds`: of each program, round by round."""
+    """`seconds`: for each program, per round."""
     ratio = speed_ratio(seconds['before'], seconds['now'])
     table.add(what, show_ms(seconds['before']), show_ms(seconds['now']), show_ratio(ratio),
               goal(round(ratio[0], 2), BOUND))
@@ -38,7 +38,7 @@ def reads(run, table, at):
 
 
 def listings(run, table, at):
-    """Of names, and with attributes."""
+    """With names only, and with attributes."""
     for what in (['ls'], ['ls', '-l']):
         acts = {name: lambda i, at=folder: quiet(*what, os.path.join(at, 'tensors')) for name, folder in at.items()}
         add(table, f'{" ".join(what)} of {len(os.listdir(os.path.join(at["now"], "tensors")))} tensors',
@@ -51,8 +51,8 @@ def edit(metadata, i):
 
 
 def accept(metadata, i):
-    """Keys that are new in each round. Without the disk: one write of it at the end, which is not
-    measured."""
+    """Keys that are new in each round. The disk is left out: it is written once at the end, which
+    is not measured."""
     for n in range(EDITS * 10):
         write(os.path.join(metadata, f'bench.key.{i}.{n}'), f'{n}')
 
@@ -67,8 +67,9 @@ def edits(run, table, at, label, act):
 
 @contextlib.contextmanager
 def one_processor():
-    """For this program and all that it starts meanwhile: an edit is some ten requests, and which
-    processors the kernel wakes threads on moves the time of a request by more than the bound."""
+    """For this program and everything it starts meanwhile: an edit is some ten requests, and the
+    choice of processors on which the kernel wakes threads changes the time of a request by more
+    than the bound."""
     all_of_them = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(all_of_them)})
     try:
@@ -78,7 +79,7 @@ def one_processor():
 
 
 def mounted(run, models, *options):
-    """Both programs at once: a function of the folder of each."""
+    """Both programs at once: a function of the mount point of each."""
     def do(act, *args):
         with serve(run.work, PROGRAMS['before'], *options, models['before']) as (one, _), \
                 serve(run.work, PROGRAMS['now'], *options, models['now']) as (two, _):

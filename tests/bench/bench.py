@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """scripts/bench [--markdown] [--rounds N] [--work DIR] [--tsv FILE] [WHAT...]
 
-Measures ggufs against what bounds it, on this machine, in turns, and prints ratios: the median of
-all rounds and, in brackets, the least and the most. WHAT is any of
+Measures ggufs against its bound on this machine, in turns, and prints ratios: the median of all
+rounds and, in brackets, the minimum and the maximum. WHAT is any of
 
   decode      decoders on one core, against memcpy and plain C (bench_decode)
   encode      encoders on one core, against plain C (bench_encode)
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
-  whole       the same of model.safetensors and model.f32.safetensors, of few and of many tensors
+  whole       the same for model.safetensors and model.f32.safetensors, with few and with many tensors
   disk        `sequential` with the model file not in the page cache
   cached      second read of a file of the mount against a native file
   random      4 KiB at random places through mmap, against a native file
@@ -27,11 +27,10 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
   stats       statistics of values, in processor time
   hashes      SHA-256 of all tensors, against sha256sum of as many files at a time
-  hanging     reads while an edit waits for a disk that hangs
-  folders     a folder of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
+  hanging     reads while an edit waits for a disk that hangs directories     a directory of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
   before      reads, listings and edits against an earlier commit (--before COMMIT)
 
-(default: all). tests/bench/RESULTS.md has for each what is measured, its goal and figures.
+(default: all). tests/bench/RESULTS.md says for each what is measured, its goal and its figures.
 """
 import argparse
 import contextlib
@@ -65,14 +64,14 @@ LARGE = 176  # MiB of each tensor's float32 values in the model of 2 GB
 
 
 class Run:
-    """Options, and the files that several benchmarks share."""
+    """Options, and files shared by several benchmarks."""
 
     def __init__(self, args):
         self.args, self.work, self.rounds = args, args.work, args.rounds
         os.makedirs(self.work, exist_ok=True)
 
     def made(self, name, *command):
-        """The path of a file in the work folder, made by a command if it is not there yet."""
+        """The path of a file in the work directory, made by a command if it does not exist yet."""
         path = os.path.join(self.work, name)
         if not os.path.exists(path):
             subprocess.run([*command, path + '.new'], check=True)
@@ -80,7 +79,7 @@ class Run:
         return path
 
     def types(self, mib=VALUES // MIB):
-        """The model of all types, with tensors of so many MiB as float32."""
+        """The model of all types, with tensors of that many MiB as float32."""
         name = 'types.gguf' if mib == VALUES // MIB else f'types-{mib}.gguf'
         return self.made(name, sys.executable, os.path.join(HERE, 'make-types'), '--mib', str(mib))
 
@@ -105,7 +104,7 @@ class Run:
         return self.made(name, sys.executable, os.path.join(SOURCE, 'scripts', script), *options)
 
     def native(self):
-        """A plain file of the size of the values of one type."""
+        """A plain file as large as the values of one type."""
         path = os.path.join(self.work, 'native')
         if not os.path.exists(path):
             with open(path, 'wb') as out:
@@ -116,8 +115,8 @@ class Run:
 
     @contextlib.contextmanager
     def small_pages(self):
-        """A copy of the plain file whose pages in the cache are single ones, as those of all FUSE
-        files are: on tmpfs. None where there is none that is like that."""
+        """A copy of the plain file whose pages in the cache are single, like those of all FUSE
+        files: on tmpfs. None if there is no such tmpfs."""
         huge = '/sys/kernel/mm/transparent_hugepage/shmem_enabled'
         kinds = subprocess.run(['stat', '-fc', '%T', '/dev/shm'], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, check=False).stdout
@@ -132,7 +131,7 @@ class Run:
         yield None
 
 
-# ---- the benchmarks: each yields tables; here those of mounting ----
+# ---- the benchmarks: each yields tables; mounting is measured here ----
 
 def daemon_of(at):
     """The process whose command line ends in this mount point."""
@@ -144,7 +143,7 @@ def daemon_of(at):
 
 
 def resident(pid):
-    """Bytes in memory: all, and without pages of files."""
+    """Resident bytes: in total, and without pages of files."""
     with open(f'/proc/{pid}/status', encoding='utf-8') as lines:
         fields = dict(line.split(':', 1) for line in lines)
     return tuple(int(fields[name].split()[0]) * 1024 for name in ('VmRSS', 'RssAnon'))
@@ -292,7 +291,7 @@ def arguments():
 
 
 def main():
-    # As Ctrl-C does: what is mounted is unmounted on the way out.
+    # As Ctrl-C: what is mounted is unmounted on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args = arguments()
     run = Run(args)

@@ -2,14 +2,14 @@
 /*
  * How fast each kernel set decodes each type, in GB/s (10^9 bytes) of float32 written.
  *
- *     bench_decode [TYPE...]        all types by default, and what is made of floats: to_f16, to_bf16,
+ *     bench_decode [TYPE...]        all types by default, and functions of floats: to_f16, to_bf16,
  *                                   moments and bins (the two passes of statistics)
  *
  * Two cases: `cache`, where the same 64 KiB of output are written again and again, from blocks that
- * move through 1 MiB (so that branches cannot be learnt by heart), and `stream`, where 64 MiB of
- * output are written once a round. Each figure is the median of several rounds in
- * which memcpy and the sets take turns, so that a slow moment of the machine hits them alike;
- * compare ratios rather than figures. Output: lines of `#` for people, then tab-separated lines
+ * move through 1 MiB (so that branches cannot be learned), and `stream`, where 64 MiB of output are
+ * written once a round. Each figure is the median of several rounds in
+ * which memcpy and the sets take turns, so that a slow moment of the machine affects all of them;
+ * compare ratios rather than figures. Output: comment lines with `#`, then tab-separated lines
  * type, case, set, GB/s, ratio to memcpy of the same output, ratio to the generic set.
  */
 #include <stdio.h>
@@ -35,7 +35,7 @@ static const struct workload workloads[] = {
     {"stream", (size_t)64 << 20, 1},
 };
 
-/* Buffers of the size of the larger case: blocks to decode, floats to copy, and where they go. */
+/* Buffers of the size of the larger case: blocks to decode, floats to copy, and their destination. */
 struct buffers {
     uint8_t *raw;
     float *from, *to;
@@ -55,12 +55,12 @@ static double one_round(const struct workload *w, uint32_t id, size_t way, struc
         else
             memcpy(b.to, (const uint8_t *)b.from + at, w->out_bytes);
         at = at + 2 * step <= SOURCE_BYTES ? at + step : 0;
-        __asm__ volatile("" : : "r"(b.to) : "memory"); /* the output is needed: keep each pass */
+        __asm__ volatile("" : : "r"(b.to) : "memory"); /* each pass must produce its output */
     }
     return now() - start;
 }
 
-/* What is made of n floats, other than decoding them. */
+/* Other functions of n floats than decoding. */
 static void to_f16(const struct quant_set *set, struct buffers b, size_t n)
 {
     set->f32_to_f16(b.from, n, (uint16_t *)(void *)b.to);

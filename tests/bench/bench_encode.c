@@ -6,7 +6,7 @@
  *
  * "weighed": with importances. Values like weights (integers: whole numbers), 256 KiB of them, which stay in the cache; encoded
  * again and again for about MIN_SECONDS a round. Each figure is the median of several rounds, in
- * which the sets take turns. Output: lines of `#` for people, then tab-separated lines type, set,
+ * which the sets take turns. Output: comment lines with `#`, then tab-separated lines type, set,
  * GB/s, ratio to the generic set.
  */
 #include <stdio.h>
@@ -34,7 +34,7 @@ static double one_round(const struct quant_type *t, const float *weight)
     do {
         if (t->encode(values, weight, n, blocks) != n)
             abort();
-        __asm__ volatile("" : : "r"(blocks) : "memory"); /* the output is needed: keep each pass */
+        __asm__ volatile("" : : "r"(blocks) : "memory"); /* each pass must produce its output */
         passes++;
         taken = now() - start;
     } while (taken < MIN_SECONDS);

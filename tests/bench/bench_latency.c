@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads 4 KiB at random places of files and prints how long single reads took.
+ * Reads 4 KiB at random places of files and prints how long the reads took.
  *
  *     bench_latency [-i MICROSECONDS] FILE...
  *
@@ -46,7 +46,7 @@ static struct file open_file(const char *path)
     return f;
 }
 
-/* Wait for the pause. 0 when standard input has ended. */
+/* Wait for the pause. Returns 0 when standard input has ended. */
 static int go_on(long pause_us)
 {
     struct timespec t = {.tv_sec = pause_us / 1000000, .tv_nsec = pause_us % 1000000 * 1000};

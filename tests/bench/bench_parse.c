@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long gguf_parse() takes for a model file that is in the page cache.
+ * How long gguf_parse() takes for a model file in the page cache.
  *
  *     bench_parse ROUNDS MODEL
  *

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads files in turns and prints how long each turn took: the stop-watch of scripts/bench.
+ * Reads files in turns and prints how long each turn took: the stopwatch of scripts/bench.
  *
  *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-w] [-t N] FILE...
  *
  * A FILE may be several paths joined by commas: they are read at the same time, each by a process
- * of its own. A round reads each FILE once, in an order that moves on by one from round to round, so that a
- * slow moment of the machine and the place in the order hit all files alike. A line for each turn:
- * round, number of the FILE (from 0), seconds.
+ * of its own. A round reads each FILE once, in an order that moves on by one from round to round,
+ * so that a slow moment of the machine and the place in the order affect all files alike. A line
+ * for each turn: round, number of the FILE (from 0), seconds.
  *
- *   -b   bytes of one read(2), into one buffer that is used again and again (default 1 MiB)
+ *   -b   bytes per read(2), always into the same buffer (default 1 MiB)
  *   -m   instead: touch N places of the file, each at a random multiple of 4 KiB, through mmap, and
  *        copy the 4 KiB there
- *   -c   cold: before each turn the kernel drops the file's pages. On a mount that empties the
- *        mount's own cache and leaves the cache of the model file, which is another file, as it is
+ *   -c   cold: before each turn the kernel drops the file's pages. On a mount this empties the
+ *        mount's own cache, but not that of the model file, which is another file
  *   -w   warm: a turn that is not timed comes first for each file; without -c it always does
  *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it. In
  *        a virtual machine whose host takes back free memory, the first use of a page costs several
  *        times as much as later ones. With this the kernel takes the pages of its cache from memory
- *        that is there
+ *        that is already there
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -111,7 +111,7 @@ static uint64_t read_file(const char *path, const struct how *h, void *buffer, u
     return n;
 }
 
-/* All of them start when the pipe's other end is closed. */
+/* All start when the other end of the pipe is closed. */
 static _Noreturn void child(const char *path, const struct how *h, void *buffer, uint64_t seed,
                             const int gate[2])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast NaN and Inf are looked for, compared with decoding alone.
+ * How fast the search for NaN and Inf is, compared with decoding alone.
  *
  *     bench_scan [GGUF]      by default a model of 64 MiB of Q4_K made in memory
  *
@@ -19,7 +19,7 @@
 
 enum { ROUNDS = 9, CHUNK = 6144, Q4_K = 12, Q4_K_BYTES = 144, BLOCKS = 466033 };
 
-/* A file in memory whose blocks are all zero but for small scales. */
+/* A file in memory whose blocks are all zero except for small scales. */
 static int made(void)
 {
     struct build b;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmarks share: servers that are started and ended, disks, stop-watch runs, tables.
+"""Shared by the benchmarks: servers that are started and ended, disks, stopwatch runs, tables.
 
-Environment: GGUFS (the program), BENCH_PROGRAMS (the folder of the programs of tests/bench).
+Environment: GGUFS (the program), BENCH_PROGRAMS (the directory of the programs of tests/bench).
 """
 import contextlib
 import os
@@ -47,7 +47,7 @@ def bdi(at):
 
 
 def set_readahead(at, kib):
-    """False if this user may not set it and it is another."""
+    """False if it has another value and this user may not change it."""
     with contextlib.suppress(OSError), open(bdi(at), 'w', encoding='utf-8') as file:
         file.write(str(kib))
     with open(bdi(at), encoding='utf-8') as file:
@@ -55,8 +55,8 @@ def set_readahead(at, kib):
 
 
 def wait_ended(process):
-    """A mount namespace that somebody else made meanwhile holds the mount too; then its server would
-    go on."""
+    """A mount namespace made meanwhile by another process also holds the mount; its server would
+    then go on."""
     try:
         process.wait(LIMIT)
     except subprocess.TimeoutExpired:
@@ -66,15 +66,15 @@ def wait_ended(process):
 
 @contextlib.contextmanager
 def serve(work, *command, readahead=None, log=subprocess.DEVNULL):
-    """Run a FUSE server in the foreground at a new folder, which is added to its command line.
-    Gives (folder, process); the server is ended afterwards. It is no part of the terminal's
-    foreground: Ctrl-C reaches it by way of this program alone."""
+    """Run a FUSE server in the foreground on a new directory, which is added to its command line.
+    Yields (directory, process); the server is ended afterwards. It is not in the terminal's
+    foreground: Ctrl-C reaches it only through this program."""
     at = tempfile.mkdtemp(prefix='mnt-', dir=work)
     process = subprocess.Popen([*command, '-f', at], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
     try:
         wait_mounted(at, process)
-        os.stat(at)  # answered: the exchange of settings with the kernel is over
+        os.stat(at)  # answered: the FUSE handshake with the kernel is complete
         if readahead:
             set_readahead(at, readahead)
         yield at, process
@@ -107,7 +107,7 @@ MAKE = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf', '-m', 'reflink=
 
 
 def call(*command):
-    """Skipped if that does not work."""
+    """Skipped if the command fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -116,7 +116,7 @@ def call(*command):
 
 @contextlib.contextmanager
 def mounted_at(folder, *command):
-    """A file system, mounted by a command and unmounted afterwards, whatever happens."""
+    """A file system, mounted by a command and always unmounted afterwards."""
     call(*command, folder)
     try:
         yield folder
@@ -127,8 +127,8 @@ def mounted_at(folder, *command):
 
 @contextlib.contextmanager
 def disk(work, kind, size):
-    """A new file system of `size` bytes: in a sparse image by a loop device, or tmpfs. Skipped where
-    that cannot be done. Gives its folder."""
+    """A new file system of `size` bytes: in a loop-mounted sparse image, or tmpfs. Skipped if that
+    is not possible. Yields its directory."""
     if os.geteuid() != 0:
         raise Skipped(f'{kind}: only root can mount it')
     if kind in MAKE and not shutil.which(MAKE[kind][0]):
@@ -147,7 +147,7 @@ def disk(work, kind, size):
 
 
 def available():
-    """Bytes of memory that can be had."""
+    """Available bytes of memory."""
     with open('/proc/meminfo', encoding='utf-8') as lines:
         fields = dict(line.split(':', 1) for line in lines)
     return int(fields['MemAvailable'].split()[0]) * 1024
@@ -166,13 +166,13 @@ def quiet(*command):
 
 
 def drop(path):
-    """Have the kernel forget the file's pages."""
+    """Make the kernel drop the file's pages."""
     with open(path, 'rb') as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def spread(values):
-    """(median, least, most)"""
+    """(median, minimum, maximum)"""
     return statistics.median(values), min(values), max(values)
 
 
@@ -188,7 +188,7 @@ def turns(files, *options, rounds):
 
 
 def speed_ratio(base, other):
-    """How fast `other` is, as a fraction of `base`, pair by pair: (median, least, most)."""
+    """How fast `other` is, as a fraction of `base`, pair by pair: (median, minimum, maximum)."""
     return spread([b / o for b, o in zip(base, other)])
 
 

@@ -37,7 +37,7 @@ def remove(at, i):
 
 STEPS = {'make': make, 'rename': rename, 'remove': remove}
 MODES = ('sync', 'auto')
-PARTS = (0.1, 0.5, 1.0)  # of all keys: where the time of one is shown
+PARTS = (0.1, 0.5, 1.0)  # of all keys: where the time per key is shown
 EACH = 1.0  # ms
 
 
@@ -50,7 +50,7 @@ def one_by_one(metadata, step, count):
 
 
 def near(seconds, part):
-    """Mean ms of the tenth of all calls that ends there."""
+    """The mean in ms over the tenth of all calls that ends there."""
     end = round(len(seconds) * part)
     window = seconds[max(0, end - max(1, len(seconds) // 10)):end]
     return sum(window) / len(window) * 1e3
@@ -64,7 +64,7 @@ def expect_keys(metadata, before, prefix, count):
 
 
 def many(run):
-    """A model that has to be copied, of 80 MiB."""
+    """A model of 80 MiB, which has to be copied."""
     count = run.args.keys
     source = run.script('sparse-80m.gguf', 'make-huge', '--size', '80M', '--tensors', '8',
                         '--tokens', '1000')
@@ -96,12 +96,12 @@ def many_rows(table, mode, metadata, count):
 
 LARGE = 32 * MIB  # bytes of the string
 WRITES = 100
-MOST = 150  # MiB, at any moment of it
-KEPT = 32  # MiB of its own, after many keys were edited
+MOST = 150  # MiB, at any moment during it
+KEPT = 32  # MiB of its own, after editing many keys
 
 
 def status(pid, *names):
-    """MiB, of these fields of the process."""
+    """These fields of the process, in MiB."""
     with open(f'/proc/{pid}/status', encoding='utf-8') as lines:
         fields = dict(line.split(':', 1) for line in lines)
     return tuple(int(fields[name].split()[0]) / KIB for name in names)
@@ -113,7 +113,7 @@ def forget_peak(pid):
 
 
 def small_model(path, count):
-    """A model of so many keys with a number each, and one small tensor."""
+    """A model with that many keys, a number each, and one small tensor."""
     kv = [(b'general.architecture', Value('string', b'llama')),
           (b'general.name', Value('string', b'small'))]
     kv += [(b'bench.key.%d' % i, Value('u32', i)) for i in range(count)]
@@ -123,7 +123,7 @@ def small_model(path, count):
 
 
 def write_large(metadata, i):
-    """As cp does, in pieces of 128 KiB."""
+    """As cp, in pieces of 128 KiB."""
     piece = bytes([97 + i % 26]) * (128 * KIB)
     fd = os.open(os.path.join(metadata, edits.KEY), os.O_WRONLY | os.O_TRUNC)
     for _ in range(LARGE // len(piece)):
@@ -141,7 +141,7 @@ def large_rows(table, mode, metadata, pid, writes):
 
 
 def large(run, table):
-    """In each mode: kept for later, written by each close, and gathered while copies are made."""
+    """In each mode: kept for later, written by each close, and batched while copies are made."""
     source = run.script('sparse-80m.gguf', 'make-huge', '--size', '80M', '--tensors', '8',
                         '--tokens', '1000')
     for mode in ('commit=sync', 'commit=close', 'relayout=copy'):
@@ -179,8 +179,9 @@ def memory(run):
 # ---- readers of tensor data, beside everything else ----
 
 class Reader:
-    """`with Reader(at) as reader:`: reads of 4 KiB of some tensors' data, each asked of the daemon, for
-    as long as that; then .figures = [reads, median, 99 %, 99.9 %, most], the times in ms."""
+    """`with Reader(at) as reader:`: meanwhile 4 KiB of some tensors' data are read again and again,
+    each time from the daemon; then .figures = [reads, median, 99 %, 99.9 %, most], the times in
+    ms."""
 
     def __init__(self, at, count=16):
         folder = os.path.join(at, 'tensors')
@@ -202,7 +203,7 @@ class Reader:
 
 @contextlib.contextmanager
 def again_and_again(*acts):
-    """Each act in a thread of its own, as often as it comes to; gives how often each was done."""
+    """Run each act in its own thread, as often as possible; returns how often each was done."""
     counts, end, failures = [0] * len(acts), threading.Event(), []
 
     def loop(which):
@@ -235,7 +236,7 @@ def edit(at):
 
 
 def edit_tokens(at):
-    """One token of all is another. By another process: a fork beside it would close this one's file."""
+    """Change one token of all. In another process: a fork beside it would close this one's file."""
     path = os.path.join(at, 'metadata/tokenizer.ggml.tokens')
 
     def act(i):
@@ -246,7 +247,7 @@ def edit_tokens(at):
     return act
 
 
-# what -> what is done beside the reader
+# name -> what is done beside the reader
 BESIDE = {
     'nothing': (),
     'listings': (listing,),
@@ -258,7 +259,7 @@ P999, MOST_MS = 20, 60
 
 
 def latency(run):
-    """A model of 512 MiB in a folder of its own, so that it can be edited."""
+    """A model of 512 MiB in its own directory, so that it can be edited."""
     tokens = run.args.tokens
     source = run.script(f'latency-{tokens}.gguf', 'make-huge', '--size', '512M', '--tensors', '64',
                         '--tokens', str(tokens))
@@ -285,15 +286,15 @@ def latency_row(table, what, counts, figures):
               f'99.9 % <= {P999} ms, the most <= {MOST_MS} ms: {"met" if met else "MISSED"}')
 
 
-# ---- a disk that hangs ----
+# ---- a hanging disk ----
 
 DISK = 320 * MIB  # XFS takes no less than 300 MiB
-ANSWERED = 5  # seconds in which a command is to end
+ANSWERED = 5  # seconds within which a command should end
 
 
 @contextlib.contextmanager
 def begun_later(act, *args):
-    """act(*args) in a thread as soon as the event is set that this yields; waited for at the end."""
+    """act(*args) in a thread as soon as the yielded event is set; waited for at the end."""
     begin = threading.Event()
 
     def wait():
@@ -310,7 +311,7 @@ def begun_later(act, *args):
 
 
 def edit_to_disk(path, text):
-    """An fsync of the folder would keep listings waiting in the kernel, which locks it meanwhile."""
+    """An fsync of the directory would block listings in the kernel, which locks it meanwhile."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, text.encode())
     os.fsync(fd)
@@ -348,7 +349,7 @@ def frozen_rows(table, kind, folder, run):
         when = f'commit={mode}, {"a later edit" if before else "the first edit"}'
         with ggufs(run.work, model) as (at, _):
             idle = {what: answered(command) for what, command in asked(at).items()}
-        # Anew: the kernel keeps what it has asked for once.
+        # Mounted again: the kernel caches what it has read once.
         with ggufs(run.work, model, '-o', f'commit={mode}') as (at, process):
             path = os.path.join(at, 'metadata', edits.KEY)
             for i in range(before):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Edits that copy the model: their speed, and what goes on meanwhile."""
+"""Edits that copy the model: their speed, and the rest of the system meanwhile."""
 import contextlib
 import os
 import signal
@@ -13,13 +13,13 @@ from benchlib import Skipped, Table, ggufs, goal, quiet, show_ms, show_ratio, sp
 
 GIB = 1 << 30
 OPTIONS = ('-o', 'relayout=copy,commit=close')
-ROOM = 5 * GIB  # a disk for two of the model
-NEEDED = 8 * GIB  # memory, of which that disk is a part
+ROOM = 5 * GIB  # a disk for two copies of the model
+NEEDED = 8 * GIB  # memory, including that disk
 
 
 @contextlib.contextmanager
 def place(run, kind):
-    """A folder with the model: in the work folder, or on tmpfs."""
+    """A directory with the model: in the work directory, or on tmpfs."""
     source = run.large()
     if kind == 'tmpfs' and benchlib.available() < NEEDED:
         raise Skipped(f'tmpfs: needs {NEEDED // GIB} GiB of memory')
@@ -36,8 +36,8 @@ def kind_of(folder):
                           stdout=subprocess.PIPE).stdout.strip()
 
 
-# Both until the copy is on the disk. What cp leaves is removed while nobody looks at the clock, what an
-# edit replaces is freed by the edit.
+# Both until the copy is on the disk. What cp leaves is removed outside the timing; what an edit
+# replaces is freed by the edit.
 CP = 'cp --reflink=never "$1/model.gguf" "$1/new" && sync "$1/new"'
 
 
@@ -46,7 +46,7 @@ def native_copy(folder):
 
 
 def clean(folder):
-    """What cp left; and the disk is at rest."""
+    """Remove what cp left, and wait for the disk."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, 'new'))
     quiet('sync', folder)
@@ -89,7 +89,7 @@ def copy(run):
     yield table
 
 
-# ---- what goes on meanwhile ----
+# ---- other work meanwhile ----
 
 def nothing():
     return None
@@ -104,18 +104,18 @@ def start_edit(metadata, i):
                              os.path.join(metadata, edits.KEY)], start_new_session=True)
 
 
-# what -> seconds that it takes once
+# name -> the seconds that it takes once
 SAMPLES = {
     'ls -l metadata': lambda at: timed(quiet, 'ls', '-l', os.path.join(at, 'metadata')),
     'f32 of Q4_K': lambda at: turns([os.path.join(at, 'tensors/Q4_K/f32')], '-c', rounds=1)[0][0],
     'raw of F32': lambda at: turns([os.path.join(at, 'tensors/F32/raw')], '-c', rounds=1)[0][0],
 }
-IDLE = 5  # samples of each kind where no copy runs
+IDLE = 5  # samples of each kind while no copy runs
 
 
 @contextlib.contextmanager
 def running(load):
-    """It is ended with what goes on meanwhile, if that fails."""
+    """The load is ended if what runs beside it fails."""
     try:
         yield load
     finally:
@@ -125,8 +125,8 @@ def running(load):
 
 
 def sample(at, load):
-    """Seconds of each kind, one after another, for as long as the load runs; only what it ran
-    all through counts."""
+    """Seconds of each kind, one after another, as long as the load runs; a sample counts only if
+    the load ran throughout."""
     found = {what: [] for what in SAMPLES}
     while True:
         for what, once in SAMPLES.items():
@@ -141,14 +141,14 @@ def sample(at, load):
 
 
 def during_rounds(folder, at, rounds):
-    """{what: ([idle], [cp], [edit])}: of each round the median of what was seen."""
+    """{name: ([idle], [cp], [edit])}: the median of each round."""
     metadata = os.path.join(at, 'metadata')
     seen = {what: ([], [], []) for what in SAMPLES}
     for i in range(rounds):
         loads = [nothing, lambda: start_native(folder), lambda i=i: start_edit(metadata, i)]
         found = [None] * 3
         for which in (0, 1, 2) if i % 2 else (0, 2, 1):
-            for once in SAMPLES.values():  # the pages of the new file, mapped
+            for once in SAMPLES.values():  # so that the pages of the new file are mapped
                 once(at)
             with running(loads[which]()) as load:
                 found[which] = sample(at, load)

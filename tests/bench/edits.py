@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Edits of a model of 100 GiB whose data is not copied: on file systems that clone, and in place."""
+"""Edits of a model of 100 GiB that do not copy its data: on file systems that clone, and in
+place."""
 import collections
 import contextlib
 import os
@@ -11,8 +12,8 @@ import benchlib
 from benchlib import Skipped, Table, ggufs, goal, show_ms, timed
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SIZE, TENSORS, TOKENS = 100, 1000, 128000  # GiB; 1000 and 128,000 are what large models have
-DISK = 16 * GIB  # of the image, which takes the room that is written
+SIZE, TENSORS, TOKENS = 100, 1000, 128000  # GiB; 1000 and 128,000 are typical of large models
+DISK = 16 * GIB  # of the image, which takes up as much space as is written
 COUNT = 20  # edits of each kind
 BOUND = 200  # ms
 STRATEGY = re.compile(rb'; (reflink|inplace|copy), \d+ ms')
@@ -35,13 +36,13 @@ def to_disk(metadata):
 
 
 def remove(path):
-    """A removal is written a little later, or when it is asked for."""
+    """A removal is written a little later, or on request."""
     os.unlink(path)
     to_disk(os.path.dirname(path))
 
 
 def first(metadata):
-    """What has to be copied is written a little later, or when it is asked for."""
+    """An edit that copies is written a little later, or on request."""
     write(os.path.join(metadata, KEY), 'x' * LENGTH)
     to_disk(metadata)
 
@@ -50,7 +51,8 @@ def added(metadata, i):
     return os.path.join(metadata, f'bench.added.{i}')
 
 
-# name -> the i-th edit of that kind, i from 0. Longer and shorter undo each other, add and remove too.
+# name -> the i-th edit of that kind, i from 0. Longer and shorter undo each other; so do add and
+# remove.
 EDITS = {
     'same size': lambda at, i: write(os.path.join(at, KEY), chr(97 + i % 26) * LENGTH),
     'longer': lambda at, i: write(os.path.join(at, KEY), 'x' * (LENGTH + 20 * (i + 1))),
@@ -61,13 +63,13 @@ EDITS = {
 
 
 class Log:
-    """The log of a mount, by which we know how edits were written."""
+    """The log of a mount, which shows how edits were written."""
 
     def __init__(self, file):
         self.file, self.seen = file, 0
 
     def strategies(self):
-        """Of the edits since the last call: {strategy: count}."""
+        """For the edits since the last call: {strategy: count}."""
         self.file.seek(self.seen)
         text = self.file.read()
         self.seen += len(text)
@@ -75,7 +77,7 @@ class Log:
 
 
 def put_model(run, folder):
-    """The model, with some data in each tensor, so that it is no single hole."""
+    """The model, with some data in each tensor, so that it is not a single hole."""
     source = run.script(f'sparse-{SIZE}g.gguf', 'make-huge', '--size', f'{SIZE}G', '--tensors',
                         str(TENSORS), '--tokens', str(TOKENS))
     path = os.path.join(folder, 'model.gguf')
@@ -94,7 +96,7 @@ def told(counter):
 
 
 def row(table, kind, commit, what, seconds, how, bound=BOUND):
-    """Held to the slowest."""
+    """The slowest one counts."""
     worst = round(1e3 * max(seconds), 1)
     table.add(kind, f'commit={commit}', what, len(seconds), told(how), show_ms(seconds),
               goal(worst, bound, False, ' ms, the most') if bound else '')
@@ -119,10 +121,11 @@ def until_copied(metadata, log, grown, limit=1000):
 
 
 def instant(kind, metadata, log):
-    """In place, the header may grow as long as the reserve lasts; the copy after it makes a new one."""
+    """In place, the header may grow while the reserve lasts; the copy after that makes a new
+    one."""
     table = Table(f'Edits on {kind} until the reserve is used up', 'each adds', 'edits', 'goal')
     for grown in (100, 4 * KIB):
-        until_copied(metadata, log, 60 * KIB, 2)  # a copy: from here on the reserve is whole
+        until_copied(metadata, log, 60 * KIB, 2)  # a copy: from here on the reserve is full
         count = until_copied(metadata, log, grown)
         table.add(f'a key of {grown} bytes', count, goal(count, 10))
     return table
@@ -139,7 +142,7 @@ def edited(run, folder, commit):
 
 
 def on_disk(run, kind, table):
-    """Yields the table of edits that stay instant, where that ends at all."""
+    """Yields the table of edits that stay instant, if that ends at all."""
     with benchlib.disk(run.work, kind, DISK) as folder:
         for commit in ('auto', 'close'):
             with edited(run, folder, commit) as (metadata, log):

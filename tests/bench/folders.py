@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A folder of many models under one mount: what it costs to look at it."""
+"""A directory of many models under one mount: the cost of looking at it."""
 import contextlib
 import json
 import os
@@ -51,7 +51,7 @@ def mount_and_list(folder, at):
 
 
 def rounds_of(run, folder, at, table):
-    """Mounted and listed anew each time."""
+    """Mounted and listed again each time."""
     seconds, memory = [], []
     for _ in range(run.rounds):
         with unmounted(at):

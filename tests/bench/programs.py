@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs that measure functions by themselves, without a mount: decoders and encoders."""
+"""Programs that measure functions without a mount: decoders and encoders."""
 import os
 import subprocess
 
@@ -9,7 +9,7 @@ from benchlib import Table
 
 
 def lines_of(program):
-    """The fields of each line that a benchmark of functions prints; none if it was not built."""
+    """The fields of each line that a function benchmark prints; none if it was not built."""
     path = benchlib.program(program)
     if not os.path.exists(path):
         return []
@@ -31,7 +31,8 @@ def encode(run):
         yield table
 
 
-# Of memcpy, in the cache: types with a scale and a least value for each group, with a code book, with blocks.
+# Relative to memcpy, in the cache: types with a scale and a minimum for each group, with a code
+# book, with blocks.
 GOALS = {'avx512': (0.8, 0.4, 0.55), 'avx2': (0.6, 0.3, 0.4)}
 BLOCKS = {name for name, length, _ in ggufmodel.GEOMETRY.values() if length > 1}
 
@@ -44,7 +45,7 @@ def decode_goal(name, kind, ratio):
 
 
 def decode_table(rows):
-    """Of each type the sets that have goals, and the one that is used on this machine, the last."""
+    """For each type the kernel sets that have goals, and the one used on this machine, the last."""
     table = Table('Decoders, one core', 'type', 'set', 'in cache GB/s', 'of memcpy', 'of plain C',
                   'in memory GB/s', 'of memcpy', 'of plain C', 'goal')
     figures = {(name, kind, case): rest for name, case, kind, *rest in rows}

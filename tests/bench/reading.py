@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Benchmarks of reading tensors and views of the whole, in order, at random places, in parallel, from
-memory and from the disk. See tests/bench/RESULTS.md."""
+"""Benchmarks of reading tensors and views of the model, in order, at random places, in parallel,
+from memory and from the disk. See tests/bench/RESULTS.md."""
 import contextlib
 import os
 
@@ -9,16 +9,16 @@ import ggufmodel
 from benchlib import MIB, VALUES, Table, ggufs, goal, ready, show_ratio, speed_ratio, turns
 
 TYPES = [name for _, (name, _, _) in sorted(ggufmodel.GEOMETRY.items())]
-READAHEADS = (128, 1024)  # KiB: what FUSE mounts get, and what root may set (the default then)
+READAHEADS = (128, 1024)  # KiB: the default of FUSE, and what root may set
 SIZES = (64, 256)  # MiB of each tensor's float32 values
-MANY = 60, 128  # tensors of each type, KiB of each one's float32 values
+MANY = 60, 128  # tensors of each type, KiB of float32 values per tensor
 
-# The mount's pages are dropped before each turn, and as much memory is touched as is needed then.
+# The mount's pages are dropped before each turn, and as much memory is touched as is then needed.
 FAIR = ('-c', '-w', '-t', '1')
 
 
 def warm(path):
-    """Read it anew in order, so that its pages lie as they do after that."""
+    """Read it again in order, so that its pages are placed as after that."""
     with open(path, 'rb', buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         buffer = bytearray(MIB)
@@ -42,8 +42,8 @@ def compare(table, base, path, label, bound, rounds):
 
 @contextlib.contextmanager
 def both(run, kib, mib=VALUES // MIB):
-    """The model of all types and the server of ready bytes, mounted alike: what the first shows, and
-    ready bytes that stay in the processor's cache."""
+    """The model of all types and the server of ready bytes, mounted alike: the size of the first's
+    files, and ready bytes that stay in the processor's cache."""
     options, model = run.args.mount_options, run.types(mib)
     warm(model)
     with ggufs(run.work, model, *options, readahead=kib) as (own, _), \
@@ -80,7 +80,7 @@ WHOLE = ('model.safetensors', 'model.f32.safetensors')
 
 
 def whole(run):
-    """Views of the whole, against ready bytes in memory as large as they are."""
+    """Views of the model, against the same number of ready bytes in memory."""
     models = {'tensors of 128 KiB': run.many(), 'tensors of 8 MiB': run.types(8), 'tensors of 64 MiB': run.types()}
     for kib in READAHEADS:
         table = Table(f'Sequential read of a view of the whole, readahead {kib} KiB, model in the page cache',
@@ -103,12 +103,12 @@ def whole_row(run, table, kib, path, label):
 
 
 DISK = (('F32', 'raw'), ('F32', 'f32'), ('Q8_0', 'f32'), ('Q4_K', 'f32'))
-# Of memory for the pages of the model, of the mount, and of the native file.
+# Memory for the pages of the model, of the mount, and of the native file.
 COLD = ('-c', '-t', '3')
 
 
 def disk_once(run, kib, name, file):
-    """Pages that the daemon has mapped cannot be dropped: each turn is a mount of its own."""
+    """Pages that the daemon has mapped cannot be dropped: each turn has its own mount."""
     model = run.types()
     benchlib.drop(model)
     with ggufs(run.work, model, *run.args.mount_options, readahead=kib) as (own, _):
@@ -121,7 +121,7 @@ def ready_once(run, kib):
 
 
 def disk(run):
-    """Against a native file of the size of the values that is not in the page cache either."""
+    """Against a native file as large as the values that is not in the page cache either."""
     sizes = {name: row for name, *row in ggufmodel.GEOMETRY.values()}
     for kib in run.args.readahead or READAHEADS:
         table = Table(f'Sequential read, readahead {kib} KiB, model not in the page cache',
@@ -137,14 +137,14 @@ def disk(run):
 
 
 def disk_row(run, table, label, once, *which):
-    """Pairs of a turn of the native file and once(run, *which), the one or the other first."""
+    """Pairs of a turn of the native file and once(run, *which), in alternating order."""
     native, pairs = run.native(), []
     for i in range(run.rounds + 1):
         pair = [0.0, 0.0]
         for own in (i % 2, 1 - i % 2):
             pair[own] = once(run, *which) if own else turns([native], *COLD, rounds=1)[0][0]
         pairs.append(pair)
-    base, seconds = zip(*pairs[1:])  # the first brings the files into the memory of a machine around this
+    base, seconds = zip(*pairs[1:])  # the first brings the files into the memory of the host
     ratio = speed_ratio(base, seconds)
     table.add(label, benchlib.gb_per_s(VALUES, base), benchlib.gb_per_s(VALUES, seconds), show_ratio(ratio))
     return seconds, ratio[0]

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A FUSE server of ready bytes: what a mount is measured against.
+ * A FUSE server of ready bytes: the reference for a mount.
  *
  *     ready_server SIZE MOUNTPOINT [options of libfuse]      always in the foreground
  *
- * It shows files of SIZE bytes. Reads of hot0 to hot7 are answered at once from one piece of memory
- * as large as a reply, which stays in the processor's cache: a server that has to look up, decode
- * or fetch anything is not faster unless it overlaps that with what the program does. Reads of
- * far0 to far7 are answered from SIZE bytes of memory, at the same offset: what is left to a server
- * that hands out stored bytes without any work. The loop is configured as that of ggufs.
+ * It shows files of SIZE bytes. Reads of hot0 to hot7 are answered immediately from one piece of
+ * memory as large as a reply, which stays in the processor's cache: a server that has to look up,
+ * decode or fetch anything is not faster unless it overlaps that with the program's work. Reads of
+ * far0 to far7 are answered from SIZE bytes of memory, at the same offset: the minimum for a server
+ * that returns stored bytes. The loop is configured like that of ggufs.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>

@@ -10,7 +10,7 @@ from benchlib import Skipped, Table, ggufs, goal, quiet, ready, show_ratio, spee
 GIB = 1 << 30
 READAHEADS = (128, 1024)  # KiB
 ROOM = 5 * GIB  # the shards and what is made of them
-NEEDED = 8 * GIB  # memory, of which that is a part
+NEEDED = 8 * GIB  # memory, including that
 
 
 def sh(script, *args):
@@ -18,7 +18,7 @@ def sh(script, *args):
 
 
 def once(script, args, out, cold):
-    """Seconds; the file that is made goes away, and what FUSE mounts hold in the page cache."""
+    """Seconds; the resulting file is removed, and so are pages of FUSE mounts in the page cache."""
     for path in cold:
         benchlib.drop(path)
     seconds = timed(sh, script, out, *args)
@@ -33,7 +33,7 @@ TO_DISK = ' && sync "$out"', ' && sync "$1"'
 
 
 def compare(table, kib, ways, out, size, rounds):
-    """ways: (label, script, files, files to drop, goal); the first is what the others are held to.
+    """ways: (label, script, files, files to drop, goal); the first is the reference for the others.
     A round that does not count comes first."""
     seconds = [[] for _ in ways]
     for i in range(rounds + 1):
@@ -62,7 +62,7 @@ def on_disk(shards, merged, _):
 
 
 def split_at(run, folder, ways, table):
-    """The shards are there."""
+    """Once the shards exist."""
     paths = [os.path.join(folder, os.path.basename(path)) for path in run.shards()]
     out, size = os.path.join(folder, 'whole.gguf'), sum(os.stat(path).st_size for path in paths)
     for kib in READAHEADS:
@@ -113,7 +113,7 @@ def check(run):
 
 
 def full_check(model):
-    """1: it has findings; the model is made up."""
+    """1: it has findings, since the model is made up."""
     done = subprocess.run([benchlib.GGUFS, '--check=full', model], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if done.returncode not in (0, 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the history of the keys costs an edit, against -o history=0."""
+"""What the history of keys costs an edit, compared with -o history=0."""
 import contextlib
 import os
 import shutil
@@ -11,11 +11,11 @@ import ggufmodel
 from benchlib import GGUFS, Table, ggufs, goal, show_ms, timed
 
 COUNT = 60  # rounds
-JOINED = 1.2  # of an edit without a history
+JOINED = 1.2  # relative to an edit without a history
 
 
 def write(metadata, i):
-    """As a shell does it, a value of the same length."""
+    """As a shell, a value of the same length."""
     with open(os.path.join(metadata, 'general.name'), 'w', encoding='utf-8') as file:
         file.write(f'number {i:06}')
 
@@ -26,7 +26,7 @@ def undo(at):
 
 
 def write_by_hand(folder, header):
-    """What a state costs at least: the header written to a new file, and two fsyncs."""
+    """The least that a state costs: the header written to a new file, and two fsyncs."""
     file = os.open('written-by-hand', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     os.write(file, header)
     os.fsync(file)
@@ -42,7 +42,8 @@ def header_of(model):
 
 @contextlib.contextmanager
 def copies(run, model):
-    """metadata/ of a copy that is edited without a history, a mount of one with it, and a folder."""
+    """metadata/ of a copy that is edited without a history, the mount of one with it, and a
+    directory."""
     folder = os.path.join(run.work, 'states')
     os.makedirs(folder)
     with contextlib.ExitStack() as stack:
@@ -59,18 +60,18 @@ def copies(run, model):
 
 
 def in_turn(i, *edits):
-    """Times two edits; which of them is the first changes with each round."""
+    """Time two edits, in alternating order."""
     order = edits if i % 2 == 0 else edits[::-1]
     times = [timed(*edit) for edit in order]
     return times if i % 2 == 0 else times[::-1]
 
 
 def measure(run, table, name, model):
-    """All in turns, so that what else the machine does falls on each. Each round has its own allowance:
-    medians of its differences count."""
+    """All in turns, so that other load on the machine affects each. Each round has its own
+    allowance: medians of its differences count."""
     header = header_of(model)
     without, first, joined, by_hand = [], [], [], []
-    beyond, spare, shares = [], [], []  # of each round
+    beyond, spare, shares = [], [], []  # for each round
     with copies(run, model) as (plain, at, folder):
         metadata = os.path.join(at, 'metadata')
         for i in range(COUNT):

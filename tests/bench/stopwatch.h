@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For the programs that scripts/bench runs: the clock, places to read, the end after an error. */
+/* For the programs run by scripts/bench: the clock, random places, exit after an error. */
 #ifndef TESTS_BENCH_STOPWATCH_H
 #define TESTS_BENCH_STOPWATCH_H
 
@@ -15,7 +15,7 @@ static inline _Noreturn void die(const char *what)
     exit(1);
 }
 
-/* Seconds that have passed, from some fixed moment. */
+/* Seconds since some fixed moment. */
 static inline double now(void)
 {
     struct timespec t;

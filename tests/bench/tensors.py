@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Edits of tensors: of a model of 100 GiB, on file systems that clone and in place; of many small ones."""
+"""Edits of tensors: in a model of 100 GiB, on file systems that clone and in place; of many small
+ones."""
 import os
 import shutil
 import struct
@@ -13,7 +14,7 @@ from benchlib import Skipped, Table, ggufs, goal, show_ms, timed
 MIB = 1 << 20
 PIECE = 64 * MIB
 ROUNDS = 3
-BOUND, REMOVED, TIMES = 200, 1000, 3  # ms; ms; of what a plain file takes
+BOUND, REMOVED, TIMES = 200, 1000, 3  # ms; ms; relative to a plain file
 
 
 def to_disk(path):
@@ -32,7 +33,7 @@ def put(path, data):
 
 
 class Tensors:
-    """Those of a mount, each used for one edit."""
+    """The tensors of a mount, each used for one edit."""
 
     def __init__(self, at):
         self.at = os.path.join(at, 'tensors')
@@ -58,7 +59,7 @@ class Tensors:
         to_disk(self.at)
 
     def add(self, name, data):
-        """As cp -r does, of bytes."""
+        """As cp -r, only bytes."""
         name = os.path.join(self.at, name)
         os.mkdir(name)
         for view, text in (('type', b'I8\n'), ('shape', b'%d\n' % len(data)), ('raw', data)):
@@ -83,7 +84,7 @@ def rows(table, kind, folder, at, log):
         table.add(kind, what, show_ms(seconds), edits.told(log.strategies()),
                   goal(worst, bound, False, ' ms, the most'))
     own, added, base = [], [], []
-    for i in range(ROUNDS):  # all to places of the disk that were not written before
+    for i in range(ROUNDS):  # all to places of the disk that were not yet written
         own.append(timed(put, os.path.join(all_tensors.next(), 'raw'), data))
         base.append(timed(put, f'{plain}.{i}', data))
         if kind in ('xfs', 'btrfs'):
@@ -121,7 +122,7 @@ EACH = 1  # ms
 
 
 def write_all(at, number):
-    """Each tensor by itself, as a program that edits biases does."""
+    """Each tensor on its own, like a program that edits biases."""
     data = struct.pack('<f', number) * VALUES
     for name in os.listdir(at):
         with open(os.path.join(at, name, 'f32'), 'wb') as out:

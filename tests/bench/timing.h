@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Time, and the middle of several measurements, for the benchmarks of single functions. */
+/* Time, and the median of several measurements, for benchmarks of single functions. */
 #ifndef TESTS_BENCH_TIMING_H
 #define TESTS_BENCH_TIMING_H
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Seconds of this process's own time: what else the machine does counts less. */
+/* Processor seconds of this process, which other load affects less. */
 static inline double now(void)
 {
     struct timespec t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model to be checked: parsed as far as it goes, all rules applied, all values
+ * Any bytes as a model to be checked: parsed as far as possible, all rules applied, all values
  * scanned, a name suggested; and the bytes as a file name.
  */
 #include "fuzz.h"
@@ -12,7 +12,7 @@
 #include "check/filename.h"
 #include "check/scan.h"
 
-/* A finding is one line that is fit to print. */
+/* A finding is one printable line. */
 static void sink(void *arg, const struct check_finding *f)
 {
     (void)arg;
@@ -45,7 +45,7 @@ static void check_values(const struct gguf *g, const uint8_t *data, size_t size)
     struct map m = {.fd = -1, .data = data, .size = size};
     struct scan s = {.g = g, .map = &m};
     struct scan_result *found = calloc((size_t)g->n_tensors + 1, sizeof(*found));
-    FUZZ_CHECK(found && scan_run(&s, found) == -EIO); /* no file is behind the map */
+    FUZZ_CHECK(found && scan_run(&s, found) == -EIO); /* there is no file behind the map */
     scan_tell(g, "x", found, sink, NULL);
     free(found);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model, the last 64 also as a list of edits: where the model can be edited, the new
- * image parses, has the strict layout, and every tensor and every key that was not edited has the
- * bytes that it had.
+ * Any bytes as a model, the last 64 also as a list of edits: if the model can be edited, the new
+ * image parses, has the strict layout, and every tensor and key that was not edited keeps its
+ * bytes.
  */
 #include "fuzz.h"
 
@@ -15,7 +15,7 @@
 #include "gguf/keys.h"
 
 #define SCRIPT 64
-#define LARGEST ((uint64_t)1 << 24) /* of an image that is made: the padding may be large */
+#define LARGEST ((uint64_t)1 << 24) /* of the new image: the padding may be large */
 
 struct script {
     const uint8_t *at, *end;
@@ -26,7 +26,7 @@ static uint8_t next(struct script *s)
     return s->at < s->end ? *s->at++ : 0;
 }
 
-/* A key of the model, a new one, or one of those with a meaning. */
+/* A key of the model, a new one, or one with a special meaning. */
 static size_t pick(struct script *s, const struct gguf *g, char dst[64])
 {
     static const char *const names[] = {"new.a",         "new.b",       "general.alignment",
@@ -43,7 +43,7 @@ static size_t pick(struct script *s, const struct gguf *g, char dst[64])
     return strlen(name);
 }
 
-/* Bytes that are mostly a value of the type. */
+/* Bytes that usually are a value of the type. */
 static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, uint8_t dst[64])
 {
     size_t n = next(s) % 32;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as values: the first choose a type, a byte order, a view and another type, the rest are
- * blocks of the tensor and then new values for them. Whatever they are, they are encoded or refused;
- * what was encoded is finite where the type holds nothing else, what was refused is the value named;
- * values that did not change leave the bytes alone, in any type. The blocks are also converted to
- * the other type, or refused. Every kernel set gives the same.
+ * blocks of the tensor and then new values for them. They are always encoded or refused: what was
+ * encoded is finite unless the type can hold other values, what was refused is the value named;
+ * unchanged values leave the bytes alone, in any type. The blocks are also converted to the other
+ * type, or refused. Every kernel set gives the same.
  */
 #include "fuzz.h"
 
@@ -59,7 +59,7 @@ static void check_fault(const struct tensor *t, int r, const struct quant_fault 
     FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
 }
 
-/* From the old blocks, so that they are as odd as these. */
+/* From the old blocks, so that they are equally arbitrary. */
 static const struct quant_importances *importances(const struct tensor *t)
 {
     static float of[QUANT_MAX_BLOCK_LEN];
@@ -69,7 +69,7 @@ static const struct quant_importances *importances(const struct tensor *t)
     return &imp;
 }
 
-/* Returns what writing the stream over the blocks gives, and the blocks in dst. */
+/* Returns the result of writing the stream over the blocks, and the blocks in dst. */
 static int write_with(struct tensor *t, const struct quant_set *set, uint8_t *dst,
                       struct quant_fault *f)
 {
@@ -105,7 +105,7 @@ static void check_unchanged(struct tensor *t)
 {
     static uint8_t same[RAW_ROOM];
     struct quant_fault f;
-    quant_use(quant_set_at(0)); /* the bits of a NaN that was computed depend on the set */
+    quant_use(quant_set_at(0)); /* the bits of a computed NaN depend on the set */
     t->type = quant_find(t->type->id);
     views[t->view].read(t->type, t->big, t->raw, 0,
                         t->n * t->type->block_len * views[t->view].width, t->stream);
@@ -113,7 +113,7 @@ static void check_unchanged(struct tensor *t)
     FUZZ_CHECK(memcmp(same, t->raw, t->n * t->type->block_bytes) == 0);
 }
 
-/* The blocks as another type: integers that F64 took come back. */
+/* The blocks as another type: integers that fit F64 come back unchanged. */
 static void check_convert(struct tensor *t, uint32_t id)
 {
     static uint8_t made[STREAM_ROOM * 2], other[STREAM_ROOM * 2], back[RAW_ROOM];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model's history: as a whole file, and as the facts of a file whose sums are right. What is
- * accepted can be restored.
+ * Any bytes as a model's history: as a whole file, and as the content of a file with valid
+ * checksums. What is accepted can be restored.
  */
 #include "fuzz.h"
 
@@ -17,7 +17,7 @@ static void check_err(int r, const struct err *e)
     FUZZ_CHECK(r < 0 ? e->code == r && e->msg[0] && !strchr(e->msg, '\n') : r == 0);
 }
 
-/* A model to restore the keys in: two keys and a tensor. */
+/* A model whose keys are restored: two keys and a tensor. */
 static struct gguf *make_base(bool big)
 {
     uint8_t image[256] = {0};
@@ -87,7 +87,7 @@ static void put_sum(uint8_t *part, const void *more, size_t n)
     put_u64(part + 120, siphash_two(key, part, 120, more, n), false);
 }
 
-/* The bytes as facts, of a state or of two, in a file whose sums are right. */
+/* The bytes as the content, of one state or two, in a file with valid checksums. */
 static void dress(const uint8_t *data, size_t size, struct gguf *base)
 {
     static const uint64_t key[2] = {0x67677566732d7374, 0x6174652d73756d21};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as an importance matrix: what is taken can be used, what is refused has a line. */
+/* Any bytes as an importance matrix: what is accepted can be used, what is refused has a line. */
 #include "fuzz.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the journal of an edit in place, as they are and with sums that are right, beside a model of zeros.
- * A journal changes nothing outside of its rows, what is read through it is what it makes of the model, and it is
- * done then.
+ * Any bytes as the journal of an in-place edit, unchanged and with valid checksums, beside a model
+ * of zeros. A journal changes nothing outside its rows, reading through it shows what it makes of
+ * the model, and it is then finished.
  *
- *     0  u8: 1: make the sums right    1  u8: bytes of the model, / 8 KiB
- *     2  u16: bytes of the journal behind the rest, / 8
- *     4  the first 56 bytes of the journal; the rest stands where they say that the rows begin
+ *     0  u8: 1: make the checksums valid    1  u8: bytes of the model, / 8 KiB
+ *     2  u16: bytes of the journal after the rest, / 8
+ *     4  the first 56 bytes of the journal; the rest is placed where these say that the rows begin
  */
 #include "fuzz.h"
 
@@ -21,10 +21,10 @@
 
 enum { HEAD = 56, ROW = 32, MOST = 4 << 20 };
 
-/* The folder: a model and its journal. */
+/* The directory: a model and its journal. */
 static struct {
     int model, journal;
-    bool gone; /* the journal has no name any more */
+    bool gone; /* the journal no longer has a name */
 } dir;
 
 static int is_file(int fd, struct stat *ret)
@@ -75,7 +75,7 @@ static uint8_t *read_file(int fd, size_t *n)
     return bytes;
 }
 
-/* Sums of what a writer of these rows would have summed. The model's bytes of before are zeros. */
+/* The checksums that a writer of these rows would have stored. The old model's bytes are zeros. */
 static void seal(uint8_t *b, size_t n)
 {
     static const uint8_t zeros[JOURNAL_SECTOR];
@@ -125,7 +125,7 @@ static void make_files(const uint8_t *data, size_t size)
     free(b);
 }
 
-/* What the journal makes of the model, as it is read through it. free() it. */
+/* The model as read through the journal. free() it. */
 static uint8_t *read_through(const struct edit_file *f, struct edit_overlay *o, size_t *n)
 {
     struct source s;
@@ -136,7 +136,7 @@ static uint8_t *read_through(const struct edit_file *f, struct edit_overlay *o, 
     return bytes;
 }
 
-/* Bytes outside of the rows, whose model was zeros. */
+/* Bytes outside the rows are unchanged; the model was zeros. */
 static void check_rest(const struct journal *j, const uint8_t *now, size_t n)
 {
     uint64_t at = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model: parse them; where that succeeds read every name, render every value as text
+ * Any bytes as a model: parse them; if that succeeds, read every name, render every value as text
  * and as JSON, and decode ranges of every tensor's data.
  */
 #include "fuzz.h"
@@ -14,7 +14,7 @@
 #include "text/name.h"
 #include "text/text.h"
 
-/* A text is as long as it is measured to be. */
+/* A text has its measured size. */
 static void render(void (*write)(struct buf *out, const struct gguf_value *v),
                    const struct gguf_value *v)
 {
@@ -98,7 +98,7 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size
     FUZZ_CHECK(g->data_end <= size || g->anomalies & GGUF_ANOMALY_PARTIAL);
 }
 
-/* Parse; what is refused is refused with a line that is fit to print. */
+/* Parse; a refusal has a printable line. */
 static int parse(const struct source *s, unsigned flags, struct gguf **ret)
 {
     struct err e = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a tensor: the first choose its type, byte order and length and the ranges to be
- * read, the rest is its data. A range of the values, of any offset and length, is the same range of
- * all the values; nothing is read outside of the blocks that quant_extent() names.
+ * Any bytes as a tensor: the first choose its type, byte order and length and the ranges to read,
+ * the rest is its data. A range of the values, of any offset and length, equals that range of all
+ * the values; nothing is read outside the blocks that quant_extent() names.
  */
 #include "fuzz.h"
 
@@ -31,8 +31,8 @@ struct stored {
 };
 
 /*
- * The range from a copy of its blocks alone, so that a sanitizer sees what is read outside of them;
- * the copy stands where a tensor of that many blocks before it would begin.
+ * The range from a copy of only its blocks, so that a sanitizer sees reads outside them; the copy
+ * is placed where a tensor would begin that has that many blocks before it.
  */
 static void read_extent(const struct stored *s, const struct form *f, uint64_t off, size_t n,
                         uint8_t *dst)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what stores keep beside models: a manifest of ollama, a commit and a folder's name of
- * a Hugging Face cache. What is accepted can name nothing outside of its store.
+ * Any bytes as what stores keep beside models: a manifest of ollama, a commit and a directory name
+ * of a Hugging Face cache. What is accepted can name nothing outside its store.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what a program writes to a tensor's `type`, to its `shape`, and as the header of a NumPy
- * array: what is accepted can be a tensor's, and no beginning of it was refused.
+ * Any bytes as what a program writes to a tensor's `type` or `shape`, and as the header of a NumPy
+ * array: what is accepted can belong to a tensor, and none of its prefixes is refused.
  */
 #include "fuzz.h"
 
@@ -10,7 +10,7 @@
 
 #include "live/tensor_base.h"
 
-/* Texts are short: each beginning is looked at. */
+/* Texts are short: each prefix is checked. */
 enum { LONG = 512 };
 
 static void check_type(const char *text, size_t n)
@@ -45,7 +45,7 @@ static void check_shape(const char *text, size_t n)
     }
 }
 
-/* It is read again as the header that this program writes of the same. */
+/* It equals the header that this program writes for the same array. */
 static void check_npy(const uint8_t *bytes, size_t n)
 {
     struct npy npy = {0}, again;

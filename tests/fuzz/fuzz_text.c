@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as the text of a value: the first three choose type, element type and byte order, the
- * rest is the text. What is accepted is a value that the parser reads back, whose own text is
- * accepted again and changes nothing; no beginning of it was called hopeless.
+ * rest is the text. An accepted text gives a value that the parser reads back, whose own text is
+ * accepted again and changes nothing; none of its prefixes was refused early.
  */
 #include "fuzz.h"
 
@@ -46,7 +46,7 @@ static void check_readable(const struct input *in, const struct buf *payload)
 
 /*
  * The text that the file shows is accepted: over the value it changes no byte, alone no text (but
- * inner arrays may be of another type, which is guessed where there is no old value).
+ * inner arrays may get another type, which is guessed without an old value).
  */
 static void check_again(const struct input *in, const struct buf *payload)
 {
@@ -98,8 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     (void)parse(&in);
     /*
-     * A new key takes the type that its text has: it fits, but for strings that are not UTF-8 and
-     * floats that no type holds.
+     * A new key gets the type inferred from its text: it fits, except for strings that are not
+     * UTF-8 and floats too large for any type.
      */
     text_infer(in.text, in.n, &in.type, &in.elem);
     int r = parse(&in);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Run a harness over files: each argument is a file or a folder of files. Exit 1 if there are none,
- * so that a corpus that was lost is noticed.
+ * Run a harness over files: each argument is a file or a directory of files. Exit 1 if there are
+ * none, so that a lost corpus is noticed.
  */
 #include "fuzz.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The file's bytes go into memory of just their size: a sanitizer sees reads behind them. */
+/* The file's bytes are in memory of exactly their size: a sanitizer sees reads beyond them. */
 static int run_file(const char *path, size_t size)
 {
     FILE *f = fopen(path, "rb");
@@ -27,7 +27,7 @@ static int run_file(const char *path, size_t size)
     return ran;
 }
 
-/* Returns how many files ran. */
+/* Returns how many files were run. */
 static int run_path(const char *path);
 
 static int run_folder(const char *path)

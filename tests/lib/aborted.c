@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program: when the file system has been unmounted, reads of the kernel's
- * requests fail with ECONNABORTED rather than ENODEV. The kernel says so to a reader that was just
- * taking a request at that moment, which a test cannot bring about at will.
+ * Preloaded into the program: after the file system has been unmounted, reads of kernel requests
+ * fail with ECONNABORTED instead of ENODEV. The kernel does this to a reader that is taking a
+ * request at that very moment, which a test cannot arrange.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -21,7 +21,7 @@ static atomic_uint calls, fail_at; /* calls: since alloc_arm() */
 static atomic_uint counted;        /* since alloc_count() */
 static atomic_bool all_after, failed;
 static bool spoils;
-static atomic_llong live, peak; /* bytes; live begins at 0 and may fall below */
+static atomic_llong live, peak; /* bytes; live begins at 0 and may become negative */
 
 void alloc_arm(unsigned n, bool rest)
 {
@@ -74,7 +74,7 @@ void alloc_spoil(void)
     spoils = true;
 }
 
-/* What is at the beginning of an allocation: it takes long to overwrite megabytes. */
+/* Overwrites the beginning of an allocation: megabytes would take too long. */
 static void spoil(void *p, size_t n)
 {
     if (spoils && p)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocations that fail, and that are counted: malloc and its kin come here first, in a program
- * that is linked with -Wl,--wrap=malloc and so on (alloc_dep in meson.build). Those inside of
- * libraries do not.
+ * Allocations that fail, and that are counted: malloc and the like come here first, in a program
+ * linked with -Wl,--wrap=malloc and so on (alloc_dep in meson.build). Allocations inside libraries
+ * do not.
  *
  * Threads: any may allocate; one arms.
  */
@@ -12,16 +12,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* From now on call n, from 1, fails; with `rest` also all after it. 0: none does. */
+/* From now on call n, counted from 1, fails; with `rest` also all later ones. 0: none fails. */
 void alloc_arm(unsigned n, bool rest);
-/* No more failures. True if a call failed since alloc_arm(). */
+/* No more failures. True if a call has failed since alloc_arm(). */
 bool alloc_disarm(void);
 
-/* From now on what is freed, or not set, has no sense. */
+/* From now on memory that is freed, or not initialised, has meaningless content. */
 void alloc_spoil(void);
 
-/* Count from here. Since then: the most bytes that were allocated at once; those allocated and not
- * freed (less than 0: older ones were freed); the calls that asked for memory. */
+/*
+ * Count from here. Since then: the maximum of allocated bytes; those allocated and not freed
+ * (negative: older ones were freed); the calls that requested memory.
+ */
 void alloc_count(void);
 size_t alloc_peak(void);
 long long alloc_live(void);

@@ -19,7 +19,7 @@ static void string(struct build *b, struct buf *to, const void *text, size_t n)
     buf_zero(to, b->fmt.nul ? 1 : 0);
 }
 
-/* In the first draft a value's length stands before its type; it is known when the next begins. */
+/* In the first draft a value's length comes before its type; it is known when the next value begins. */
 static void close_value(struct build *b)
 {
     if (b->value_len_at == 0)

@@ -11,8 +11,8 @@
  *     build_tensor(&b, "t", 0, (uint64_t[]){4}, 1, NULL, 16);
  *     uint8_t *image = build_finish(&b, &size);    free() it; b is empty again
  *
- * Keys and tensors come out in the order of the calls, which may mix. The layout is the regular one
- * but where build_tensor_at() says otherwise. No memory: the program aborts (it is a test).
+ * Keys and tensors come out in the order of the calls, which may be mixed. The layout is regular
+ * unless build_tensor_at() says otherwise. Without memory the program aborts (it is a test).
  */
 #ifndef TESTS_LIB_BUILD_GGUF_H
 #define TESTS_LIB_BUILD_GGUF_H
@@ -25,40 +25,40 @@ enum { BUILD_MAX_TENSORS = 64 };
 struct build {
     struct gguf_format fmt;         /* nul and draft may be set after build_init() */
     uint64_t alignment;             /* of the data; 32 (draft: 64). No key is written for it */
-    uint8_t pad_byte;               /* what fills gaps and padding; 0 */
-    bool no_tail;                   /* leave the padding after the last byte of data out */
+    uint8_t pad_byte;               /* fills gaps and padding; 0 */
+    bool no_tail;                   /* omit the padding after the last byte of data */
     struct buf keys;                /* the entries */
     struct buf infos;               /* the tensor infos, offsets relative to the data */
     struct buf data;                /* the data section */
-    size_t word[BUILD_MAX_TENSORS]; /* where in infos each offset word stands */
+    size_t word[BUILD_MAX_TENSORS]; /* the position in infos of each offset word */
     uint64_t n_kv;
     uint64_t n_tensors;
-    size_t value_len_at; /* draft: where in keys the last value's length stands; 0: nowhere */
+    size_t value_len_at; /* draft: the position in keys of the last value's length; 0: none */
 };
 
 void build_init(struct build *b, uint8_t version, bool big);
 /* The first draft of version 1: value lengths, element counts, padded keys, alignment 64. */
 void build_init_draft(struct build *b);
 
-/* A key whose value is n bytes as they stand in the file. */
+/* A key whose value is given as n bytes in file format. */
 void build_raw(struct build *b, const void *key, size_t key_len, uint32_t type, const void *value,
                size_t n);
-/* A number of any type of fixed width, given by its bits. */
+/* A number of any fixed-width type, given by its bits. */
 void build_num(struct build *b, const char *key, enum gguf_value_type type, uint64_t bits);
 void build_u32(struct build *b, const char *key, uint32_t v);
 void build_f32(struct build *b, const char *key, float v);
 void build_str(struct build *b, const char *key, const char *text);
 void build_str_n(struct build *b, const char *key, const void *text, size_t n);
 
-/* An array of `count` elements, which the caller then appends (arrays nest by build_item_array). */
+/* An array of `count` elements, which the caller then appends (build_item_array nests arrays). */
 void build_array(struct build *b, const char *key, enum gguf_value_type elem, uint64_t count);
 void build_item_num(struct build *b, enum gguf_value_type type, uint64_t bits);
 void build_item_str(struct build *b, const char *text);
 void build_item_array(struct build *b, enum gguf_value_type elem, uint64_t count);
 
 /*
- * A tensor of ggml's type id with n bytes of data (NULL: bytes made from the tensor's number), at
- * the next aligned place. dims: fastest first. For version 1 the id is written as it is.
+ * A tensor with ggml's type id and n bytes of data (NULL: bytes derived from the tensor's number),
+ * at the next aligned place. dims: fastest first. For version 1 the id is written unchanged.
  */
 void build_tensor(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
                   uint32_t n_dims, const void *data, size_t n);

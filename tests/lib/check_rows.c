@@ -23,7 +23,7 @@ static void put_rms(struct build *b)
     build_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
 }
 
-/* In the order in which they are put; value 0: by the function. */
+/* In the order in which they are added; value 0: set by the function. */
 static const struct {
     const char *key;
     const char *text;
@@ -95,7 +95,7 @@ void check_put_tensors(struct build *b, const char *without)
     put_block(b, without, 0);
 }
 
-/* ---- what breaks a rule ---- */
+/* ---- models that break a rule ---- */
 
 static void small_tensor(struct build *b, const char *name)
 {
@@ -125,7 +125,7 @@ static void align_4(struct build *b)
     build_u32(b, "general.alignment", 4);
 }
 
-/* Bytes of the good model's data. */
+/* The number of data bytes in the good model. */
 enum { DATA = 10432 };
 
 static void gap(struct build *b)
@@ -540,7 +540,7 @@ static void part_of_two(struct build *b)
     build_num(b, "split.count", GGUF_U16, 2);
 }
 
-/* ---- what keeps one, narrowly ---- */
+/* ---- models that narrowly keep one ---- */
 
 static void align_64(struct build *b)
 {
@@ -617,7 +617,7 @@ static void both_blocks(struct build *b)
 
 /* ---- the table ---- */
 
-/* A name that says nothing. */
+/* A name that carries no information. */
 #define HASH "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // clang-format off

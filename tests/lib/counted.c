@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file system with one file, which counts what is asked of it, for remote.py:
+ * A file system with one file that counts requests, for remote.py:
  *
  *     counted FILE MOUNTPOINT LOG         in the foreground
  *
- * MOUNTPOINT/model.gguf shows FILE, read-only. Each request to read appends a line "OFFSET SIZE" to
- * LOG, also those that the kernel makes for mapped pages and to read ahead. Nothing is kept between
- * opens by the kernel but the pages.
+ * MOUNTPOINT/model.gguf shows FILE, read-only. Each read request appends a line "OFFSET SIZE" to
+ * LOG, including the kernel's own for mapped pages and read-ahead. Between opens the kernel caches
+ * nothing but the pages.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse.h>

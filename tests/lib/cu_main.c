@@ -13,15 +13,17 @@
 
 #include "soak.h"
 
-/* The thread sanitizer asks. Children of tests of faults start threads, and there are thousands of them:
- * at the end of each it would sleep for a second. */
+/*
+ * Called by the thread sanitizer. Children of the fault tests start threads, and there are
+ * thousands of them: at the end of each it would sleep for a second.
+ */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0:atexit_sleep_ms=0";
 }
 
-/* The open files of this process. One more is open while they are counted. */
+/* The number of open files in this process. One more is open while they are counted. */
 static int open_files(void)
 {
     int n = 0;
@@ -46,7 +48,7 @@ static void after_test(void)
     CU_ASSERT_EQUAL(open_files(), files_before);
 }
 
-/* The threads of this process, and of an emulator or a sanitizer that it runs under. */
+/* The threads of this process, including those of an emulator or a sanitizer. */
 static nlink_t threads(void)
 {
     struct stat st;
@@ -55,8 +57,10 @@ static nlink_t threads(void)
 
 static nlink_t threads_before;
 
-/* There with the thread sanitizer only, which has a thread of its own from the first one of the tests
- * on. One that ends holds locks of the sanitizer, for which a child would wait for ever. */
+/*
+ * Defined only with the thread sanitizer, which has its own thread once a test has started one.
+ * When that thread ends it holds locks of the sanitizer, for which a child would wait forever.
+ */
 void __tsan_init(void) __attribute__((weak));
 
 pid_t cu_fork(void)
@@ -66,7 +70,7 @@ pid_t cu_fork(void)
     return fork();
 }
 
-/* Keep those that are to run. */
+/* Keep the tests that should run. */
 static void choose(CU_TestInfo *tests)
 {
     const char *only = getenv("GGUFS_ONLY");

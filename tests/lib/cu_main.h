@@ -6,12 +6,11 @@
  *     static CU_TestInfo tests[] = {{"x does y", test_x}, CU_TEST_INFO_NULL};
  *     CU_MAIN("module", tests)
  *
- * Tests are static, so that one left out of the table is an unused function: a compiler error. A test
- * fails if more or fewer files are open after it than before. In the environment:
+ * Tests are static, so one left out of the table is an unused function: a compiler error. A test
+ * fails if more or fewer files are open after it than before. Environment variables:
  *
- *     GGUFS_ONLY=TEXT    only those tests run whose name contains it
- *     GGUFS_APART=1      each test has a process of its own: an emulator may keep what threads had
- *                        that ended
+ *     GGUFS_ONLY=TEXT    run only tests whose names contain it
+ *     GGUFS_APART=1      run each test in its own process: an emulator may keep memory of ended threads
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H
@@ -19,13 +18,13 @@
 #include <CUnit/CUnit.h>
 #include <sys/types.h>
 
-/* Runs the table; 0 if all passed, else 1. */
+/* Run the table; 0 if all tests passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
 
 /*
- * fork() for a child that goes on with the test: with one thread a child may call anything, with
- * more only what a signal handler may. Waits until threads that are ending have ended; the caller
- * must have asked all of them to end.
+ * fork() for a child that continues the test: with one thread a child may call anything, with more
+ * only what a signal handler may. Waits until ending threads have ended; the caller must have asked
+ * all of them to end.
  */
 pid_t cu_fork(void);
 

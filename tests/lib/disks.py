@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Real file systems for tests: images that are mounted by a loop device, and tmpfs. For root, in a
-mount namespace of its own (own_namespace()), so that nothing can be left behind.
+"""Real file systems for tests: loop-mounted images, and tmpfs. For root, in a private mount
+namespace (own_namespace()), so that nothing can be left behind.
 
-GGUFS_SOAK is how many times the usual size of a test (see tests/lib/soak.h).
+GGUFS_SOAK multiplies the usual size of a test (see tests/lib/soak.h).
 """
 import contextlib
 import os
@@ -20,7 +20,7 @@ from ggufmodel import Tensor
 
 MIB = 1 << 20
 TIMES = int(os.environ.get('GGUFS_SOAK', '1'))
-# How each is made; None: not from an image. XFS takes no less than 300 MiB.
+# How to make each; None: not from an image. XFS needs at least 300 MiB.
 KINDS = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf'], 'btrfs': ['mkfs.btrfs', '-qf'],
          'tmpfs': None}
 SIZE = 320 * MIB
@@ -44,7 +44,7 @@ def call(*command):
 
 
 def recover(source, by_mount):
-    """What a crash left of a model is put right: by the next mount, or by the command."""
+    """Repair what a crash left of a model: with the next mount, or with the command."""
     if by_mount:
         with mountlib.Mount(source) as at:
             os.stat(at)
@@ -53,7 +53,7 @@ def recover(source, by_mount):
 
 
 def make_image(kind, image, *options):
-    """An empty file system; skips where its tool is not."""
+    """An empty file system; skips if its tool is missing."""
     if not shutil.which(KINDS[kind][0]):
         raise unittest.SkipTest(f'{kind}: no {KINDS[kind][0]}')
     with open(image, 'wb') as file:
@@ -62,7 +62,8 @@ def make_image(kind, image, *options):
 
 
 class Disk:
-    """`with Disk('xfs') as folder:`: a new file system, mounted there; skips where there is none."""
+    """`with Disk('xfs') as directory:`: a new file system, mounted there; skips if it is not
+    supported."""
 
     def __init__(self, kind):
         self.kind, self.folder = kind, mountlib.path('disk-' + kind)
@@ -95,7 +96,7 @@ class Disk:
 
 
 def model_data(size):
-    """With data that is not all zeros, which a file system might not store."""
+    """Data that is not all zeros, which a file system might not store."""
     tensors = samples.small() + [Tensor(b'large.weight', 24, (size,), random.randbytes(size))]
     return gguf.encode(samples.keys(), tensors)
 

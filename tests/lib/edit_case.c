@@ -22,7 +22,7 @@
 #include "tree_edit.h"
 #include "tree_image.h"
 
-/* ---- a model in a folder ---- */
+/* ---- a model in a directory ---- */
 
 struct way {
     const char *name;
@@ -38,7 +38,7 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-/* A kind of edit done in a way: the file before and after it. */
+/* One kind of edit with one strategy: the file before and after it. */
 struct edit_case {
     const struct edit_kind *kind;
     const struct way *way;
@@ -90,7 +90,7 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
     return t;
 }
 
-/* What model.gguf shows. */
+/* The content of model.gguf. */
 static struct content shown(struct tree *t)
 {
     const struct tree_image m = {.t = t};
@@ -99,7 +99,7 @@ static struct content shown(struct tree *t)
     return i;
 }
 
-/* model.gguf shows what the file is. */
+/* model.gguf shows the current file. */
 static bool shows_file(const struct place *p, struct tree *t)
 {
     struct content file = file_now(p), want = as_shown(&file), view = shown(t);
@@ -110,7 +110,7 @@ static bool shows_file(const struct place *p, struct tree *t)
     return fits;
 }
 
-/* The tree shows what the file is, and can be edited. */
+/* The tree shows the current file, and can be edited. */
 static void check_goes_on(const struct place *p, struct tree *t, struct faultsys *fs,
                           const struct edit_case *c, const char *when)
 {
@@ -141,7 +141,7 @@ static void stop(const struct place *p, struct tree *t)
     CU_ASSERT_EQUAL(files_in(p), 1);
 }
 
-/* Do the edit without faults, for what the file is after it. False: the way is not for the kind. */
+/* Do the edit without faults, to learn the file after it. False: the strategy does not apply to this kind. */
 static bool try_case(struct edit_case *c)
 {
     struct place p;
@@ -182,7 +182,7 @@ static void check_failed(const struct place *p, struct tree *t, struct faultsys 
                          const struct edit_case *c, const char *when, int r)
 {
     bool good = file_is(p, r == 0 ? &c->new : &c->old);
-    /* A key that is given up for another strategy makes another, but whole, file. */
+    /* Giving up a key for another strategy makes another, but complete, file. */
     if (!good)
         (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
     CU_ASSERT_TRUE(good);
@@ -285,7 +285,7 @@ static int die(const struct place *p, const struct edit_case *c, enum fault_mode
     return WEXITSTATUS(status);
 }
 
-/* A mount that may not write reads through the journal, and leaves everything as it is. */
+/* A read-only mount reads through the journal, and leaves everything unchanged. */
 static void check_read_only(const struct place *p, const struct edit_case *c)
 {
     struct tree_options o = {.read_only = true};
@@ -315,7 +315,7 @@ static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, 
     int status = die(&p, c, mode, n, seed);
     CU_ASSERT_TRUE(status == 0 || status == FAULT_EXIT);
     check_read_only(&p, c);
-    /* By --recover, or by the next mount. */
+    /* With --recover, or by the next mount. */
     if (n & 1) {
         int r = model_recover(p.model, &found, &e);
         CU_ASSERT_EQUAL(r, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree, by each strategy, while a system call or an allocation fails, or the process or the
- * power goes away: the file is the old or the new one, whole, the tree shows what the file is, and the
+ * Edits of a tree, with each strategy, while a system call or an allocation fails, or the process
+ * or the power goes away: the file is the old or the new one, complete, the tree shows it, and the
  * next edit works.
  *
  *     static const struct edit_kind kinds[] = {{"rename", rename_key}, ...};
@@ -20,17 +20,17 @@
 
 struct edit_kind {
     const char *name;
-    int (*run)(struct tree *t); /* 0: it is in the file; -errno: nothing of it is */
+    int (*run)(struct tree *t); /* 0: the edit is in the file; -errno: no part of it is */
 };
 
 struct edit_suite {
     const struct edit_kind *kinds;
     size_t n;
-    bool tensors;                /* they can be edited */
+    bool tensors;                /* tensors can be edited */
     int (*next)(struct tree *t); /* one more edit after each; NULL: general.name only */
 };
 
-/* The program has it. */
+/* Defined by the program. */
 extern const struct edit_suite edit_suite;
 
 /* Tests. Each system call, and each allocation (and all after it), fails once. */

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Edits of a mounted model by plain system calls, and what the model file has to be after them.
+"""Edits of a mounted model by plain system calls, and the expected model file after them.
 
     want = Want(data)                     the file before
     write(at, 'general.name', 'x')        an edit
     want.set(b'general.name', Value('string', b'x'))
-    want.check(mountlib.get(model))       every byte that should be there is, and no other
+    want.check(mountlib.get(model))       exactly the expected bytes
 """
 import contextlib
 import errno
@@ -26,7 +26,7 @@ GATE = os.environ.get('GGUFS_GATE', '')
 # ---- the strict reader ----
 
 class Entry:
-    """A key, its type word and its value's bytes as they stand in the file."""
+    """A key, its type word and its value's bytes, as in the file."""
 
     def __init__(self, key, type_id, raw):
         self.key, self.type_id, self.raw = key, type_id, raw
@@ -51,7 +51,7 @@ def entries(file):
 
 
 def without_reserve(file):
-    """What model.gguf shows of the file of an edited model."""
+    """The bytes of model.gguf for the file of an edited model."""
     model, source = gguf.read(file), gguf.Reader(file)
     n_tensors, n_kv = source.number('Q'), source.number('Q')
     kept = b''
@@ -73,7 +73,8 @@ def is_zero(data):
 
 
 def strict(file, unknown=()):
-    """Assert what the strictest reader asks for. `unknown`: bytes of each tensor of unknown type."""
+    """Assert what the strictest reader requires. `unknown`: bytes of each tensor of unknown
+    type."""
     source, model = gguf.Reader(file), gguf.read(file)
     n_tensors, _ = source.number('Q'), source.number('Q')
     kv, source.at = entries(file)
@@ -107,7 +108,7 @@ def description(tensor):
 
 
 class Want:
-    """What a model file has to hold. The program's own key is left out."""
+    """The expected content of a model file. ggufs' own key is left out."""
 
     def __init__(self, file):
         self.head, self.before = file[:8], gguf.read(file)
@@ -119,7 +120,7 @@ class Want:
         return [entry.key for entry in self.kv].index(key)
 
     def set(self, key, value, after=None):
-        """A value for a key that is there, or for a new one at the end or behind `after`."""
+        """A value for an existing key, or for a new one at the end or after `after`."""
         entry = Entry(key, gguf.TYPE_IDS[value.type], self.writer.value(value))
         if key in [old.key for old in self.kv]:
             self.kv[self.index(key)] = entry
@@ -163,7 +164,7 @@ def as_bytes(text):
 
 @contextlib.contextmanager
 def opened(name, flags, mode=0o600):
-    """A descriptor; a failure of its close is seen."""
+    """A descriptor; an error of its close is raised."""
     fd = os.open(name, flags, mode)
     try:
         yield fd
@@ -181,7 +182,7 @@ def write_all(fd, text, piece=1 << 20):
 
 
 def write(at, key, text, *, fsync=False, piece=1 << 20):
-    """As `>` does it: truncate or create, write, close."""
+    """As `>`: truncate or create, write, close."""
     with opened(place(at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
         write_all(fd, text, piece)
         if fsync:
@@ -189,7 +190,7 @@ def write(at, key, text, *, fsync=False, piece=1 << 20):
 
 
 def sync(at, folder='metadata'):
-    """All that was accepted is durable."""
+    """Makes everything accepted durable."""
     with opened(os.path.join(os.fsencode(at), os.fsencode(folder)), os.O_RDONLY) as fd:
         os.fsync(fd)
 
@@ -220,7 +221,7 @@ def error_of(at, key):
 
 
 def until(condition):
-    """For what follows from a call but not before it returns."""
+    """For what follows from a call but may happen after it returns."""
     end = time.monotonic() + mountlib.LIMIT
     while not condition():
         assert time.monotonic() < end, 'it did not come'
@@ -228,7 +229,7 @@ def until(condition):
 
 
 def clones(folder):
-    """Whether the folder's file system has reflinks."""
+    """Whether the directory's file system has reflinks."""
     with open(os.path.join(folder, 'from'), 'w+b') as a, open(os.path.join(folder, 'to'), 'w') as b:
         a.write(bytes(65536))
         a.flush()
@@ -280,7 +281,8 @@ class Gate:
 
     @contextlib.contextmanager
     def before(self, what):
-        """Programs that are started meanwhile wait before that: GATE, GATE_FREE, GATE_UNMOUNT and so on."""
+        """Programs started meanwhile wait before that call: GATE, GATE_FREE, GATE_UNMOUNT and so
+        on."""
         os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
         try:
             yield
@@ -292,11 +294,12 @@ class Gate:
         os.mkfifo(self.name)
 
     def wait(self):
-        """Until somebody stands before it."""
+        """Until a process waits at the gate."""
         self.fd = os.open(self.name, os.O_WRONLY)
 
     def let_one(self):
-        """Who stands before it goes on; the next one waits, at a FIFO that the first never opened."""
+        """Let the waiting process go on; the next one waits, at a FIFO that the first never
+        opened."""
         os.mkfifo(self.name + '.next')
         os.rename(self.name + '.next', self.name)
         os.close(self.fd)
@@ -308,7 +311,7 @@ class Gate:
         self.fd = -1
 
     def remove(self):
-        """Whatever has become of the test."""
+        """However the test has ended."""
         if self.fd >= 0:
             self.open()
         with contextlib.suppress(FileNotFoundError):

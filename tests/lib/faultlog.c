@@ -12,7 +12,7 @@
 
 static const struct sys *real = &sys_libc;
 
-/* The lot: splitmix64. */
+/* Random numbers: splitmix64. */
 static uint64_t lot(struct faultsys *fs)
 {
     uint64_t z = fs->seed += 0x9E3779B97F4A7C15;
@@ -62,7 +62,7 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* What is on the disk now, of what an earlier fsync dropped. */
+/* What is now on the disk of writes that a failed fsync had dropped. */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)
@@ -113,7 +113,7 @@ static void forget_entries(struct faultsys *fs)
     }
 }
 
-/* Of the folder that was synced. */
+/* For the directory that was synced. */
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced)
 {
     for (struct fault_entry **at = &fs->entries; *at;) {
@@ -156,7 +156,7 @@ static bool names(const struct fault_entry *e, const char *name)
     return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
 }
 
-/* Has an earlier change of one of its names been lost? */
+/* Whether an earlier change of one of its names has been lost. */
 static bool lost_before(const struct fault_entry *e)
 {
     for (const struct fault_entry *p = e->next; p; p = p->next)
@@ -165,7 +165,7 @@ static bool lost_before(const struct fault_entry *e)
     return false;
 }
 
-/* From the oldest on, which is the last of the list. */
+/* From the oldest on, which is the last in the list. */
 static void choose_lost(struct faultsys *fs, struct fault_entry *e)
 {
     if (!e)
@@ -180,7 +180,7 @@ void faultsys_power_cut(struct faultsys *fs)
     for (struct fault_write *w = fs->writes; w; w = w->next)
         lose_write(fs, w);
     choose_lost(fs, fs->entries);
-    /* The newest first. A change that stays has no name in common with a lost one before it. */
+    /* Newest first. A change that is kept has no name in common with an earlier lost one. */
     for (struct fault_entry *e = fs->entries; e; e = e->next)
         if (e->lost) {
             undo_entry(e);

@@ -145,7 +145,7 @@ static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, in
     return real->copy_range(real, from, from_off, to, to_off, shorten(s, n));
 }
 
-/* What file systems demand: whole blocks, but for the end of the file. */
+/* As file systems require: whole blocks, except at the end of the file. */
 static int clone_by_copy(struct faultsys *fs, int from, uint64_t from_off, int to, uint64_t to_off,
                          uint64_t n)
 {
@@ -295,7 +295,7 @@ static int f_link(const struct sys *s, int fd, int dir, const char *name)
     return r;
 }
 
-/* A folder that is made stays: only its content is of interest. */
+/* A created directory stays: only its content matters. */
 static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
     FAULT("mkdirat");

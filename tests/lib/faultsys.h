@@ -6,16 +6,16 @@
  *         struct faultsys fs;
  *         faultsys_init(&fs, FAULT_FAIL, n, -EIO);
  *         ... run with &fs.sys ...
- *         if (!fs.hit) break;          every call had its turn
+ *         if (!fs.hit) break;          every call has failed once
  *     }
  *
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
- * FAULT_EXIT): of what was written since the last fsync of its file each sector is kept or lost by
- * lot, and so is each change of the folder since its last fsync, in no order but this: what was
- * done to a name after a change of it that is lost, is lost too. A rename, also an exchange, changes
- * both names in one step. Which are lost, is told by `seed`.
+ * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, and
+ * so is each change of the directory since its last fsync, in any order except that changes of a
+ * name after a lost one are lost, too. A rename, also an exchange, changes both names in one step.
+ * `seed` determines what is lost.
  *
- * fsync itself is only noted: waiting for the disk would tell nothing, and there are many.
+ * fsync itself is only noted: waiting for the disk would test nothing, and there are many.
  */
 #ifndef TESTS_LIB_FAULTSYS_H
 #define TESTS_LIB_FAULTSYS_H
@@ -31,50 +31,52 @@
 enum fault_mode {
     FAULT_NONE,
     FAULT_FAIL,   /* call n returns the error and does nothing */
-    FAULT_BROKEN, /* and so does every one after it */
+    FAULT_BROKEN, /* and so does every later one */
     FAULT_SHORT,  /* nothing fails, but `brief` is on */
     FAULT_KILL,   /* the process ends before call n */
-    FAULT_POWER,  /* as told above */
+    FAULT_POWER,  /* as described above */
 };
 
-struct fault_write; /* a write that is not synced yet */
-struct fault_entry; /* a change of the folder that is not synced yet */
+struct fault_write; /* a write that is not yet synced */
+struct fault_entry; /* a change of the directory that is not yet synced */
 
 struct faultsys {
-    struct sys sys; /* first: what the tested code is given */
+    struct sys sys; /* first: what the tested code gets */
     enum fault_mode mode;
-    unsigned n; /* the call that fails, from 1 */
+    unsigned n; /* the call that fails, counted from 1 */
     int error;
     /* Threads may call at the same time. */
     atomic_uint calls;          /* calls so far (close is not counted) */
-    atomic_bool hit;            /* call n has come */
+    atomic_bool hit;            /* call n was made */
     _Atomic(const char *) what; /* its name */
-    /* What may be asked in addition: */
+    /* Additional options: */
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
-    bool clone;       /* clone ranges, by copying, with the demands of a file system that does */
-    bool no_exchange; /* rename knows no RENAME_EXCHANGE */
+    bool clone;       /* clone ranges, by copying, with the usual restrictions */
+    bool no_exchange; /* rename does not support RENAME_EXCHANGE */
     bool full;        /* the file system has no free block */
     int no_xattr;     /* setting an attribute fails with this */
     int no_range;     /* copy_file_range fails with this */
-    /* Stores that are no disks. Each is an error that the call then always gives, or 0. */
+    /* Stores that are not disks. Each is the error that the call then always returns, or 0. */
     int no_tmpfile; /* making a file without a name */
     int no_link;    /* giving one a name */
     int no_create;  /* making one with a name */
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a handle that may write */
     int no_rename;
-    int no_replace;     /* renaming over a file, which is gone then, as over an open one with SMB */
-    bool sticky;        /* a file that was made keeps its name while it is open */
-    int fresh;          /* the descriptor of the one made last, or -1 */
-    int frozen;         /* a descriptor that cannot be written any more (EPERM); 0: none */
+    int no_replace;     /* renaming over a file, which then disappears, as with SMB */
+    bool sticky;        /* a created file keeps its name while it is open */
+    int fresh;          /* the last descriptor created, or -1 */
+    int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */
     const char *before; /* a call's name: run hook once before the first such call ... */
-    unsigned skip;      /* ... but for so many */
+    unsigned skip;      /* ... after skipping that many */
     unsigned at;        /* or once before the call of this number, from 1 */
     void (*hook)(void *arg);
     void *arg;
-    unsigned created; /* files made */
-    /* A name was used that could lead elsewhere: not in the folder's handle, through a link, or made
-     * where one was. */
+    unsigned created; /* files created */
+    /*
+     * A name was used that could lead elsewhere: not in the directory's handle, through a link, or
+     * created where one existed.
+     */
     bool loose;
     /* FAULT_POWER: */
     uint64_t seed;
@@ -84,7 +86,7 @@ struct faultsys {
 
 void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int error);
 
-/* What FAULT_POWER does at call n, now. */
+/* Do what FAULT_POWER does at call n, now. */
 void faultsys_power_cut(struct faultsys *fs);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Disks that hang, for tests and benchmarks: frozen ones, for root, and servers that are stopped."""
+"""Hanging disks, for tests and benchmarks: frozen ones, for root, and servers that are stopped."""
 import contextlib
 import glob
 import os
@@ -9,8 +9,9 @@ import sys
 
 import mountlib
 
-# ioctl(2) FIFREEZE and FITHAW, linux/fs.h. Thaws when its input ends, and after so many seconds also
-# if that input is kept open by a process that waits for this very disk and cannot be killed.
+# ioctl(2) FIFREEZE and FITHAW, linux/fs.h. Thaws when its input ends, and also after that many
+# seconds, in case the input is kept open by a process that waits for this very disk and cannot be
+# killed.
 GUARD = '''
 import fcntl, os, select, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)
@@ -21,7 +22,7 @@ fcntl.ioctl(fd, 0xc0045878, 0)
 '''
 
 
-# Stops a process, which goes on when this one ends.
+# Stops a process, which continues when this one ends.
 STOPPER = '''
 import glob, os, select, signal, sys
 os.kill(int(sys.argv[1]), signal.SIGSTOP)
@@ -35,7 +36,8 @@ os.kill(int(sys.argv[1]), signal.SIGCONT)
 
 
 def stop(pid):
-    """A process: when this returns all its threads have stopped. SIGSTOP wakes one of them, which stops the others."""
+    """On return all threads of the process have stopped. SIGSTOP wakes one of them, which stops the
+    others."""
     os.kill(pid, signal.SIGSTOP)
     for thread in glob.glob(f'/proc/{pid}/task/*/stat'):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -45,7 +47,7 @@ def stop(pid):
 
 @contextlib.contextmanager
 def stopped(pid):
-    """As long as that, the process answers nobody; at most for a minute."""
+    """Meanwhile the process answers nothing; at most for a minute."""
     guard = subprocess.Popen([sys.executable, '-c', STOPPER, str(pid)], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
     try:
@@ -57,8 +59,8 @@ def stopped(pid):
 
 @contextlib.contextmanager
 def frozen(folder):
-    """As long as that, nothing that would write to this file system ends; at most for a minute.
-    OSError where that cannot be done."""
+    """Meanwhile nothing that would write to this file system ends; at most for a minute. OSError if
+    that is not possible."""
     guard = subprocess.Popen([sys.executable, '-c', GUARD, folder], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:

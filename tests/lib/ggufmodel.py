@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""GGUF files, written and read in the order of the specification. Standard library only.
+"""GGUF files, written and read in the order of the specification. Uses only the standard library.
 
-Shares nothing with src/, so that it can be the oracle of the tests, and is short enough to be read
+Shares no code with src/, so that it can be the oracle of the tests, and is short enough to be read
 as a description of the format:
 
     file    = "GGUF" version n_tensors n_kv  kv*  info*  padding  data
@@ -11,7 +11,7 @@ as a description of the format:
     array   = element_type count element*
 
 Counts, lengths and dimensions are u32 in version 1 and u64 since version 2; n_dims, versions and
-type words are u32, offsets u64. All numbers have the byte order that the version word shows.
+type words are u32, offsets u64. The version word shows the byte order of all numbers.
 """
 import itertools
 import struct
@@ -39,12 +39,12 @@ GEOMETRY = {
     34: ('TQ1_0', 256, 54), 35: ('TQ2_0', 256, 66), 39: ('MXFP4', 32, 17), 40: ('NVFP4', 64, 36),
     41: ('Q1_0', 128, 18), 42: ('Q2_0', 64, 18),
 }
-V1_TYPE_IDS = {16: 24, 17: 25, 18: 26}  # version 1 numbered I8, I16, I32 so
+V1_TYPE_IDS = {16: 24, 17: 25, 18: 26}  # version 1 numbered I8, I16, I32 like this
 
 
 class Value(NamedTuple):
-    """A metadata value. Strings are bytes. An array's data is a list: of numbers or bytes, or
-    (elem == 'array') of Values."""
+    """A metadata value. Strings are bytes. An array's data is a list: of numbers or bytes, or (elem
+    == 'array') of Values."""
     type: str
     data: object
     elem: str = ''
@@ -53,7 +53,7 @@ class Value(NamedTuple):
         return f'array[{self.elem}]' if self.type == 'array' else self.type
 
     def full_type_name(self):
-        """With the types of inner arrays: equal ones in a row are counted."""
+        """Includes the types of inner arrays: equal ones in a row are counted."""
         if self.type != 'array' or self.elem != 'array' or not self.data:
             return self.type_name()
         runs = [[name, len(list(group))] for name, group in
@@ -135,7 +135,7 @@ class Writer:
 
 
 def place(sizes, order, alignment, gap):
-    """Offsets of data blocks laid out in `order`, each after `gap` needless bytes; and the end."""
+    """Offsets of data blocks placed in `order`, each after `gap` unneeded bytes; and the end."""
     offsets, at = [0] * len(sizes), 0
     for index in order:
         at += gap
@@ -171,7 +171,7 @@ def encode(kv, tensors, *, alignment=32, order=None, gap=0, tail=True, trailing=
 
 
 class Reader:
-    """The inverse of Writer, over the bytes of a whole and well-formed file."""
+    """The inverse of Writer, over the bytes of a complete and well-formed file."""
 
     def __init__(self, file, nul=False):
         self.file, self.at, self.nul = file, 8, nul
@@ -215,7 +215,8 @@ class Reader:
 
 
 def extent(tensor, starts, end):
-    """Bytes of a tensor: by its type, or (unknown type) up to the next tensor or the file's end."""
+    """Bytes of a tensor: by its type or, for an unknown type, up to the next tensor or the end of
+    the file."""
     if tensor.type_id in GEOMETRY:
         return nbytes(tensor.type_id, tensor.dims)
     return min([start for start in starts if start > tensor.offset] + [end]) - tensor.offset

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Golden figures of the tensor types: see golden.h. */
+/* Golden data of the tensor types: see golden.h. */
 #include "golden.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ static void close_file(FILE **f)
         (void)fclose(*f);
 }
 
-/* A whole file, at most 1 MiB; empty if there is none. */
+/* A whole file, at most 1 MiB; empty if it does not exist. */
 static struct buf load(const char *name, const char *kind, const char *suffix)
 {
     const char *shared = getenv("GGUFS_SHARED");
@@ -112,7 +112,7 @@ int golden_file_check(const struct quant_type *t, const char *kind)
     t->decode(raw.data, blocks, f);
     (void)golden_canon(f, values);
     float *w = (float *)(void *)want.data;
-    for (size_t i = 0; HOST_BIG && i < values; i++) /* golden_canon() takes host floats */
+    for (size_t i = 0; HOST_BIG && i < values; i++) /* golden_canon() takes floats in host order */
         put_u32(w + i, get_u32(w + i, false), true);
     (void)golden_canon(w, values);
     return memcmp(f, want.data, want.len) == 0 ? 1 : -1;

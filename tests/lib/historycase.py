@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests of histories share: a model with a key of each kind, its states, the commands."""
+"""Shared by tests of histories: a model with a key of each kind, its states, the commands."""
 import os
 import shutil
 import unittest
@@ -20,7 +20,7 @@ def entries(file):
 
 
 def numbers(path):
-    """Of the states in a model's history (src/edit/history.h)."""
+    """The numbers of the states in a model's history (src/edit/history.h)."""
     def up(at):
         return (int.from_bytes(data[at:at + 8], 'little') + 127) // 128 * 128
 
@@ -42,13 +42,13 @@ class Case(unittest.TestCase):
         self.want = Want(get(self.model))
 
     def files(self):
-        """Of the history: one for each model."""
+        """The history files: one for each model."""
         folder = os.path.join(self.state, 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
         return [os.path.join(folder, name) for name in names if not name.startswith('.')]
 
     def states(self):
-        """How many the file of the only model has."""
+        """The number of states in the file of the only model."""
         return len(numbers(self.files()[0]))
 
     def command(self, *words, status=0):
@@ -66,7 +66,7 @@ class Case(unittest.TestCase):
         return [int(row[0]) for row in self.history(what)]
 
     def check_mount(self, at):
-        """The mount shows what is wanted, in each of its views, and the file has it."""
+        """Each view of the mount shows what is expected, and so does the file."""
         self.want.check(get(self.model))
         self.want.check(get(at + '/model.gguf'))
         self.assertEqual(editlib.keys(at), [entry.key for entry in self.want.kv])

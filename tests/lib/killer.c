@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, a kill before one of its system calls that change files: KILL_AT names
- * a file with a number n. From the moment when it is there calls are counted, and before the n-th the
- * program ends as by kill -9. With a second number, an errno, that call fails with it instead,
+ * Preloaded into the program, a kill before one of its system calls that change files: KILL_AT
+ * names a file with a number n. From the moment it exists calls are counted, and before the n-th
+ * the program ends as by kill -9. With a second number, an errno, that call fails with it instead,
  * and the file is removed.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Calls that are left; below 0: not known yet. */
+/* Calls that are left; negative: not yet known. */
 static atomic_long left = -1;
 static atomic_int failure; /* 0: a kill */
 
@@ -37,7 +37,7 @@ static long read_number(void)
     return n;
 }
 
-/* True: this call is to fail. */
+/* True: this call must fail. */
 static bool step(void)
 {
     long none = -1;

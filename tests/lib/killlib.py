@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A daemon that is killed before one of its system calls, or whose system call fails (tests/lib/killer.c)."""
+"""A daemon that is killed before one of its system calls, or whose system call fails
+(tests/lib/killer.c)."""
 import contextlib
 import os
 import subprocess
@@ -12,7 +13,7 @@ KILLER = os.environ.get('GGUFS_KILLER', '')
 
 
 def begin(source, options, number, failure=''):
-    """A mount whose calls are counted from now on: (mount, its folder, its process)."""
+    """A mount whose calls are counted from now on: (mount, its directory, its process)."""
     count = mountlib.path('count')
     mount = mountlib.Foreground(source, *options)
     with contextlib.suppress(FileNotFoundError):
@@ -26,7 +27,7 @@ def begin(source, options, number, failure=''):
 
 
 def end(mount, at, process, done):
-    """Unmount it if its work was done, and wait for its end: whether it was killed."""
+    """Unmount it if its work was done, and wait for its end. Returns whether it was killed."""
     if process.poll() is None and done:
         with contextlib.suppress(AssertionError):
             mountlib.unmount(at)
@@ -40,7 +41,8 @@ def end(mount, at, process, done):
 
 @contextlib.contextmanager
 def failing(source, options, number, error):
-    """A mount whose call fails with the error; it goes on, and is unmounted. It is killed if the test fails."""
+    """A mount whose call fails with the error; it continues, and is unmounted. It is killed if the
+    test fails."""
     mount, at, process = begin(source, options, number, error)
     try:
         yield mount, at
@@ -53,7 +55,7 @@ def failing(source, options, number, error):
 
 
 def main():
-    """Of a program whose tests need the kills, on disks of its own."""
+    """Main function of a program whose tests need the kills, on separate disks."""
     disks.own_namespace()
     if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
         mountlib.skip('no way to kill it')

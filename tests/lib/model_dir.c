@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A folder with a model in it: see model_dir.h. */
+/* A directory with a model: see model_dir.h. */
 #include "gguf/keys.h"
 #include "model_dir.h"
 
@@ -40,7 +40,7 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
 enum { SMALL = 20001, LARGE = 200001 }; /* bytes of b */
 enum { WIDE = 128 << 10 };              /* the alignment of EDIT_APART */
 
-/* Tensors large enough to have whole blocks, at no block's beginning; room in the header. */
+/* Tensors large enough to contain whole blocks, not aligned to them; room in the header. */
 static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
 {
     static const uint8_t zeros[LARGE];
@@ -70,7 +70,7 @@ static void parse_old(struct fixture *x)
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
 }
 
-/* What is done thousands of times is done in memory, where that can be. */
+/* What is done thousands of times is done in memory, if possible. */
 static const char *memory(void)
 {
     return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -137,7 +137,7 @@ unsigned files(const struct fixture *x)
     return n;
 }
 
-/* The plan, and the file that it must make. */
+/* The plan, and the file that it must produce. */
 static void finish(struct edit *d, const struct edit_change *c, const uint8_t *old, size_t old_n,
                    enum edit_strategy s)
 {
@@ -177,8 +177,10 @@ static struct log *make_draft(size_t n)
     return d;
 }
 
-/* A draft without a name on the file system of setup_tensors(): all but the edges of b, whose bytes lie in it
- * as in the model. */
+/*
+ * A draft without a name on the file system of setup_tensors(): all of b except its edges, at the
+ * same offsets as in the model.
+ */
 static struct tensor_piece make_lent(const struct gguf *g)
 {
     enum { EDGE = 11 };
@@ -288,7 +290,7 @@ void check_read_through(const struct fixture *x, const struct edit *d)
     size_t new_n = (size_t)d->p.image->size, n = s.size < new_n ? x->old_n : new_n;
     const size_t from = (size_t)(d->p.inplace ? d->p.head.len : n); /* the header is not mapped */
     bool new = s.size == new_n &&memcmp(bytes, d->image, new_n) == 0;
-    /* A file that has grown, and whose journal means nothing, does not exist: J2. */
+    /* A file that has grown, and whose journal is void, does not occur: J2. */
     CU_ASSERT_TRUE(new || (s.size == x->old_n && memcmp(bytes, x->old, x->old_n) == 0));
     CU_ASSERT_EQUAL(memcmp(m.data + from, bytes + from, n - from), 0);
     free(bytes);
@@ -297,7 +299,7 @@ void check_read_through(const struct fixture *x, const struct edit *d)
     edit_file_close(&f);
 }
 
-/* Is the model's lock held by somebody? */
+/* Whether any process holds the model's lock. */
 bool is_locked(const struct fixture *x)
 {
     struct edit_file f;
@@ -315,7 +317,7 @@ const struct sys *calm(void)
     return &fs.sys;
 }
 
-/* Another edit, without faults, on what is there now. */
+/* Another edit, without faults, of the current file. */
 void check_next(struct fixture *x, struct edit_file *f)
 {
     size_t n;

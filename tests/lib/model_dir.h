@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A folder with a model in it, and edits of the model, for the tests of what edits do to files.
+ * A directory with a model, and edits of the model, for the tests of what edits do to files.
  *
  *     struct fixture x;
  *     struct edit d;
@@ -30,8 +30,10 @@ struct fixture {
     struct gguf *g;
 };
 
-/* The folder is made in /tmp, or under `root`; setup_with: in memory, where that can be. setup_tensors: the
- * same, for make_tensor_edit() with `what`. */
+/*
+ * The directory is made in /tmp, or under `root`; setup_with: in memory, if possible.
+ * setup_tensors: the same, for make_tensor_edit() with `what`.
+ */
 void setup(struct fixture *x);
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
 void setup_with(struct fixture *x, uint8_t pad_byte);
@@ -40,36 +42,35 @@ void teardown(struct fixture *x);
 
 void put_file(int dir, const char *name, const void *bytes, size_t n);
 uint8_t *get_file(int dir, const char *name, size_t *n);
-/* Files in the folder. */
+/* The number of files in the directory. */
 unsigned files(const struct fixture *x);
 
 /* An edit of the model: its key `text` becomes n times a letter. */
 struct edit {
     struct edit_options o;
     struct edit_plan p;
-    uint8_t *image; /* the new file as it must be */
+    uint8_t *image; /* the expected new file */
 };
 
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n);
-/* An edit of its tensors: any of these together. */
+/* An edit of its tensors: any of these combined. */
 enum {
     EDIT_BYTES = 1,   /* ranges of b, from drafts in memory and in a file */
     EDIT_RENAMED = 2, /* a becomes first */
     EDIT_ADDED = 4,   /* more, of 70001 bytes, last */
     EDIT_REMOVED = 8, /* b */
     EDIT_MADE = 16,   /* a becomes 3 times 5 bytes */
-    EDIT_LENT =
-        32, /* all but the edges of b, then of 200001 bytes, from a file that lends itself */
+    EDIT_LENT = 32,  /* all but the edges of b, now of 200001 bytes, from a file that can be lent */
     EDIT_APART = 64, /* two, of 5 bytes, last; the model then has an alignment of several units */
 };
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what);
 void edit_done(struct edit *d);
-/* What the model holds, read through a journal if there is one, also mapped, is old or new. */
+/* The model's content, read through a journal if there is one, also mapped, is old or new. */
 void check_read_through(const struct fixture *x, const struct edit *d);
 
-/* The model opened by the real calls; what follows goes through `sys`. */
+/* The model opened with the real calls; later calls go through `sys`. */
 struct edit_file open_model(const struct fixture *x, const struct sys *sys);
 /* System calls without faults, and without waiting for the disk. */
 const struct sys *calm(void);
@@ -79,9 +80,9 @@ int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, s
 bool model_is(const struct fixture *x, const uint8_t *bytes, size_t n);
 bool is_old(const struct fixture *x);
 bool is_new(const struct fixture *x, const struct edit *d);
-/* Is the model's lock held by somebody? */
+/* Whether any process holds the model's lock. */
 bool is_locked(const struct fixture *x);
-/* Another edit, without faults, of what is there now, works and leaves nothing behind. */
+/* Another edit of the current file, without faults, works and leaves nothing behind. */
 void check_next(struct fixture *x, struct edit_file *f);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests of several mounts share: a model of their own, folders, what the program says."""
+"""Shared by tests of several mounts: a model of their own, directories, the program's output."""
 import os
 import re
 import tempfile
@@ -38,11 +38,11 @@ class Case(unittest.TestCase):
         return at
 
     def mounted(self, *command):
-        """The program mounts; what it said."""
+        """The program mounts; returns its output."""
         done = run(GGUFS, *command)
         self.assertEqual((done.returncode, done.out), (0, ''), done.err)
         return done.err
 
     def assert_plain(self, text):
-        """Nothing in it moves a cursor."""
+        """It contains nothing that moves a cursor."""
         self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', text), repr(text))

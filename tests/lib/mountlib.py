@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Mounting for tests: own folder, no sleeps, nothing left behind.
+"""Mounting for tests: a private directory, no sleeps, nothing left behind.
 
 A test program is a unittest module that ends in `mountlib.main()`. It runs in a child process; the
 parent holds the time limit and cleans up, also after a crash or a hang. Exit status 77 = skipped.
 
-Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's folder is made), GGUFS_SHARED
-(a folder with more test data; default: `shared` beside the checkout).
+Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's directory is made), GGUFS_SHARED
+(a directory with more test data; default: `shared` beside the checkout).
 """
 import contextlib
 import glob
@@ -23,7 +23,7 @@ import tempfile
 import unittest
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
-# Seconds, so that a test that hangs ends: no test may come near them, however busy the machine is.
+# Seconds, so that a hanging test ends: no test may come close, however busy the machine is.
 LIMIT = 600  # for one step, which should take well under a second
 ALL = 1500 * int(os.environ.get('GGUFS_SOAK', '1'))  # for the program
 OTHER = 65534  # an ordinary user, and a group
@@ -32,7 +32,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
-folder = None  # of this run
+folder = None  # the directory of this run
 
 
 def unescape(field):
@@ -59,7 +59,7 @@ def path(*parts):
 
 
 def put(name, data):
-    """Make a file in the test's folder."""
+    """Make a file in the test's directory."""
     with open(path(name), 'wb') as out:
         out.write(data)
     return path(name)
@@ -71,12 +71,13 @@ def get(name):
 
 
 def sanitized(kind):
-    """Whether the program was built with the sanitizer: asan, tsan."""
+    """Whether the program was built with this sanitizer: asan, tsan."""
     return f'__{kind}_init'.encode() in get(shutil.which(GGUFS))
 
 
 def environment():
-    """Sanitizers of daemons write into files of the test's folder, and histories are kept there."""
+    """Sanitizers of daemons write to files in the test's directory, and histories are kept
+    there."""
     log = ':log_path=' + path('sanitizer')
     known = ':suppressions=' + os.path.join(SOURCE, 'tests/lib/')
     more = {'ASAN_OPTIONS': log + known + 'asan.supp', 'TSAN_OPTIONS': log + known + 'tsan.supp',
@@ -87,23 +88,23 @@ def environment():
 
 
 def assert_no_faults():
-    """What sanitizers found, or that they found nothing."""
+    """Print the findings of sanitizers, and fail if there are any."""
     for name in glob.glob(path('sanitizer.*')):
         report = get(name).decode(errors='replace')
-        os.unlink(name)  # the next test is not to fail for it
-        # A thread that ends just then is no fault.
+        os.unlink(name)  # so that the next test does not fail for it
+        # A thread that is just ending is not a fault.
         if any(line and 'Unable to get registers' not in line for line in report.splitlines()):
             raise AssertionError(report)
 
 
-# Printed after a second, which on a busy machine any end of a daemon may take.
+# Printed after a second, which the end of a daemon may take on a busy machine.
 WAITING = re.compile(r'^ggufs: .*: waiting: process \d+ (is still writing edits|has not ended yet).*\n',
                      re.MULTILINE)
 
 
 def run(*command, limit=LIMIT, **options):
-    """Run the program, or another command, to its end. Never through pipes that a daemon could
-    keep open. The result has returncode, out and err (text), which is without lines about waiting."""
+    """Run the program, or another command, to its end. Never through pipes that a daemon could keep
+    open. The result has returncode, out and err (text), without lines about waiting."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                               timeout=limit, env=environment(), **options)
@@ -115,7 +116,7 @@ def run(*command, limit=LIMIT, **options):
 
 
 def enterable(place):
-    """Whether every user can go there."""
+    """Whether every user can enter this directory."""
     place = os.path.realpath(place)
     while os.stat(place).st_mode & stat.S_IXOTH:
         if place == '/':
@@ -125,7 +126,8 @@ def enterable(place):
 
 
 def program_for_others():
-    """The program where every user can run it: a copy in the test's folder if need be."""
+    """The program in a place where every user can run it: a copy in the test's directory if need
+    be."""
     program = os.path.realpath(shutil.which(GGUFS))
     if enterable(program):
         return program
@@ -138,7 +140,7 @@ def program_for_others():
 
 def as_other(*command):
     """The command line of a command run as an ordinary user, for root. The test ends in
-    main(others=True); the folder has to be opened to others (it is 0700)."""
+    main(others=True); the directory must be opened to others (it is 0700)."""
     words = [program_for_others() if word == GGUFS else word for word in command]
     state = path('state-of-other')
     if not os.path.exists(state):
@@ -149,8 +151,8 @@ def as_other(*command):
 
 
 def drawn(*command, **options):
-    """Run a command whose standard error is a terminal: exit status, standard output, and all that
-    it drew there."""
+    """Run a command whose standard error is a terminal: returns exit status, standard output, and
+    what it drew there."""
     ours, theirs = pty.openpty()
     with tempfile.TemporaryFile() as out:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
@@ -167,7 +169,7 @@ def drawn(*command, **options):
 
 
 class Refused(AssertionError):
-    """The program did not mount; `done` is how it ended (see run())."""
+    """The program did not mount; `done` is its result (see run())."""
 
     def __init__(self, done):
         super().__init__(f'{done.args} failed ({done.returncode}): {done.err}')
@@ -175,10 +177,10 @@ class Refused(AssertionError):
 
 
 class Mount:
-    """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, at a new folder.
+    """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, on a new directory.
 
     The daemon inherits the write end of a pipe: end of file on the other end means that it has
-    ended, and with it everything that it does at unmount.
+    ended, after everything that it does at unmount.
     """
 
     def __init__(self, model, *options, at=None, **how):
@@ -222,13 +224,13 @@ def daemon(at):
 
 
 def anonymous(at):
-    """Bytes of memory of its own that the mount's daemon has."""
+    """Bytes of anonymous memory of the mount's daemon."""
     with open(f'/proc/{daemon(at)}/status', encoding='ascii') as lines:
         return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
 
 
 def unmount(at, lazy=False):
-    """Lazily where the test has failed and may still hold a file open."""
+    """Lazily if the test has failed and may still hold a file open."""
     done = run('fusermount3', '-u', *(['-z'] if lazy else []), at)
     if done.returncode != 0:
         raise AssertionError(f'cannot unmount: {done.err}')
@@ -262,7 +264,7 @@ class Foreground:
             os.close(end)
 
     def log(self):
-        # The daemon shares the file's position: a seek would let it write over its first lines.
+        # The daemon shares the file's offset: a seek would make it overwrite its first lines.
         fd = self.err.fileno()
         return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors='surrogateescape')
 
@@ -279,8 +281,8 @@ class Foreground:
 
 
 def leave_mounts_of_others():
-    """In a mount namespace of one's own: the copies of mounts that other tests have made. As long
-    as they are there, those daemons live."""
+    """In a private mount namespace: unmount the copies of mounts made by other tests. While they
+    exist, those daemons live."""
     for at, kind, _, _ in list(mounts()):
         if kind == 'fuse.ggufs':
             subprocess.run(['umount', '--lazy', at], check=False)
@@ -300,7 +302,8 @@ def skip(reason):
 
 
 class Result(unittest.TextTestResult):
-    """Counts what passed: how unittest counts tests of a class that is skipped whole differs by release."""
+    """Counts what passed: releases differ in how unittest counts tests of a class that is skipped
+    as a whole."""
     passed = 0
 
     def addSuccess(self, test):
@@ -320,14 +323,14 @@ def tests(module):
 
 
 def home(others):
-    """Where the folder of this run is made. A test in which other users take part needs one that they
+    """Where the directory of this run is made. A test that involves other users needs one that they
     can enter, wherever the sources are: /root is for root only."""
     place = os.environ.get('GGUFS_TEST_DIR', tempfile.gettempdir())
     return '/var/tmp' if others and os.getuid() == 0 and not enterable(place) else place
 
 
 def main(others=False):
-    """`others`: the test runs programs as other users, too."""
+    """`others`: the test also runs programs as other users."""
     global folder
     if not os.path.exists('/dev/fuse'):
         skip('no /dev/fuse')
@@ -341,7 +344,7 @@ def main(others=False):
     def late(*_):
         print(f'not done after {ALL} s', flush=True)
         os.kill(child, signal.SIGKILL)
-        clean_up()  # a child that waits for a hanging mount dies only when that is gone
+        clean_up()  # a child that waits for a hanging mount dies only when the mount is gone
 
     signal.signal(signal.SIGALRM, late)
     signal.alarm(ALL)

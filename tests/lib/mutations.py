@@ -12,7 +12,7 @@ import published
 from ggufmodel import GEOMETRY, Tensor, Value
 
 FIGURES = os.path.join(os.path.dirname(__file__), 'mutations.tsv')
-# Of those whose blocks are not all alike as many as show all kinds.
+# Where blocks are not all alike, as many as show all kinds.
 NUMBERS = {'qwen3next': {'L': 4}, 'granitehybrid': {'L': 6, 'i': 256}, 'lfm2': {'L': 3}, 'glm4moe': {'L': 3}}
 NAMES = ('Llama-3.2', 'gemma-3', 'gpt-oss', 'Kimi-K2', 'Phi-4', 'Qwen3-Next', 'granite-4', 'LFM2', 'GLM-4.5', 'bge-m3')
 MODELS = {model.arch: published.small(model, **NUMBERS.get(model.arch, {'L': 2}))
@@ -24,7 +24,7 @@ def changed(some, at, *with_what):
 
 
 def values(value):
-    """(what, another value) of a key."""
+    """(description, another value) for a key."""
     kind, data = value.type, value.data
     number = isinstance(data, (int, float)) and kind != 'bool'
     if number:
@@ -47,7 +47,7 @@ def values(value):
 
 
 def kinds_of_blocks(rows):
-    """The tensors of the first block of each kind, and those of none."""
+    """The tensors of the first block of each kind, and those outside blocks."""
     blocks = {}
     for row in rows:
         block = re.match(rb'blk\.(\d+)\.(.*)', row.name)
@@ -59,8 +59,8 @@ def kinds_of_blocks(rows):
 
 
 def mutations(kv, rows):
-    """Each key removed, retyped, doubled, halved, emptied; each tensor removed, retyped, doubled and halved in each
-    dimension."""
+    """Each key removed, retyped, doubled, halved, emptied; each tensor removed, retyped, doubled
+    and halved in each dimension."""
     for at, (key, value) in enumerate(kv):
         yield f'without {key.decode()}', changed(kv, at), rows
         for what, other in values(value):

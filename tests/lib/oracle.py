@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the mounted tree has to show for a model that ggufmodel has read. Needs NumPy."""
+"""The expected mounted tree for a model read by ggufmodel. Needs NumPy."""
 import json
 import math
 import re
@@ -33,22 +33,22 @@ def is_name_of(shown, name):
 
 
 def bits(kind, number):
-    """A float's bits; all NaNs alike."""
+    """A float's bits; all NaNs are equal."""
     if math.isnan(number):
         return 'nan'
-    # A decimal that rounds to infinity is no decimal of a finite float.
+    # A decimal that rounds to infinity does not represent a finite float.
     return struct.pack('<f' if kind == 'f32' else '<d', number)
 
 
 def is_shortest(kind, text, number):
-    """No decimal of fewer significant digits stands for the same float."""
+    """No decimal with fewer significant digits represents the same float."""
     digits = re.sub(r'[eE].*', '', text).replace('.', '').lstrip('-0').rstrip('0')
     return len(digits) <= 1 or \
         bits(kind, float(f'{number:.{len(digits) - 2}e}')) != bits(kind, number)
 
 
 def is_float(kind, shown, number):
-    """`shown`: text or what load_json made of it."""
+    """`shown`: text, or the result of load_json."""
     value = NON_FINITE.get(shown, shown)
     return isinstance(value, float | int) and bits(kind, float(value)) == bits(kind, number)
 
@@ -72,7 +72,7 @@ def load_json(text):
 
 
 def is_json(kind, item, shown):
-    """What load_json made of an element (a Value where kind is 'array')."""
+    """The result of load_json for an element (a Value if kind is 'array')."""
     if kind == 'array':
         return is_json_list(item, shown)
     if kind == 'string':
@@ -149,7 +149,8 @@ def plain(dtype):
     return lambda block: block.view(dtype).astype(np.float32)
 
 
-# type id -> (decoder, where the block has two-byte fields; None: one number as wide as the block)
+# type id -> (decoder, positions of two-byte fields in the block; None: one number as wide as the
+# block)
 DECODERS = {
     0: (plain('<f4'), None), 1: (plain('<f2'), None), 30: (decode_bf16, None),
     24: (plain('i1'), None), 25: (plain('<i2'), None), 26: (plain('<i4'), None),
@@ -159,7 +160,7 @@ DECODERS = {
 
 
 def values(tensor, big=False):
-    """The tensor as flat float32, or None where this oracle has no decoder for its type."""
+    """The tensor as flat float32, or None if this oracle has no decoder for its type."""
     if tensor.type_id not in DECODERS:
         return None
     decode, fields = DECODERS[tensor.type_id]
@@ -175,12 +176,12 @@ def values(tensor, big=False):
 
 
 def canonical(floats):
-    """The same with one NaN for all, as bytes."""
+    """The same with a single NaN, as bytes."""
     return np.where(np.isnan(floats), np.float32('nan'), floats).astype('<f4').tobytes()
 
 
 def to_bf16(floats):
-    """Rounded to nearest even; of a NaN only that it is one."""
+    """Rounded to nearest even; a NaN only stays some NaN."""
     word = floats.astype('<f4').view('<u4').astype(np.uint64)
     rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16
     return np.where(np.isnan(floats), 0x7fc0, rounded).astype('<u2')

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A built image and what gguf_parse() made of it, for tests that expect success.
+ * A built image and its parsed form, for tests that expect success.
  *
  *     struct parsed p = parse_build(&b, 0);    asserts (fatally) that it parses
  *     ... p.g, p.image ...

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file in a folder of its own: see place.h. */
+/* A file in its own directory: see place.h. */
 #include "place.h"
 
 #include <fcntl.h>

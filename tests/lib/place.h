@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model file of given bytes in a folder of its own, and what is there later. */
+/* A model file of given bytes in its own directory, and its later content. */
 #ifndef TESTS_LIB_PLACE_H
 #define TESTS_LIB_PLACE_H
 
@@ -17,15 +17,15 @@ struct place {
     int dir;
 };
 
-/* In memory, where that can be. */
+/* In memory, if possible. */
 void make_place(struct place *p, const struct content *i);
 void drop_place(struct place *p);
 
-/* Files in the folder. */
+/* The number of files in the directory. */
 int files_in(const struct place *p);
 /* The model's bytes; free() them. */
 struct content file_now(const struct place *p);
-/* What model.gguf shows of these bytes: without the reserve. free() them. */
+/* The bytes of model.gguf for this file: without the reserve. free() them. */
 struct content as_shown(const struct content *file);
 bool same(const struct content *a, const struct content *b);
 bool file_is(const struct place *p, const struct content *want);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plain model of metadata/: see plain.h. */
+/* A simple model of metadata/: see plain.h. */
 #include "plain.h"
 
 #include <stdio.h>

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Headers of models as people publish them, rebuilt from what is known of each: its numbers, its keys, its tensors.
+"""Headers of published models, rebuilt from what is known about each: its numbers, its keys, its
+tensors.
 
-    LETTERS   what a letter of the numbers is called as a key; tensors' dimensions are sums of products of them
+    LETTERS   the key for each letter of the numbers; dimensions of tensors are sums of products of letters
     MODELS    the models
-    header()  one of them as a file, whose data is a hole
+    header()  one of them as a file with a hole as its data
     small()   the same with small numbers: keys and tensors
-    write()   them as such a file
+    write()   keys and tensors as such a file
 """
 import re
 from typing import NamedTuple
@@ -48,15 +49,15 @@ class Model(NamedTuple):
     arch: str
     size: str           # its label
     mix: str            # of MIXES
-    numbers: str        # 'E4096 H32': letters and numbers; N: the tokens
+    numbers: str        # 'E4096 H32': letters and numbers; N: the number of tokens
     whole: str          # tensors: 'token_embd=E,N': .weight, if it has no suffix
-    block: object       # those of a block, or of a block by number: a function of it
+    block: object       # those of a block, or a function from block number to them
     words: str          # tokenizer.ggml.model and .pre
-    more: dict          # other keys: of the architecture where they begin with a dot
+    more: dict          # other keys: of the architecture if they begin with a dot
 
 
 def every(n, last, others):
-    """Each n-th block is another one."""
+    """Each n-th block is different."""
     return lambda at: last if at % n == n - 1 else others
 
 
@@ -132,7 +133,7 @@ def keys(model, stored, of):
 
 
 def tensors(model, of):
-    """(name, type, dims): matrices of the mix where a row is whole blocks."""
+    """(name, type, dims): matrices have the mix's type if a row is whole blocks."""
     _, mix = MIXES[model.mix]
     first = of['L'] - of.get('o', 0) if model.name.startswith('mtp') else 0
     rows = [model.whole] + [
@@ -157,7 +158,7 @@ def make(model, **other):
 
 
 def write(kv, rows, file):
-    """The file: its data is a hole."""
+    """Write the file: its data is a hole."""
     offsets, end = gguf.place([gguf.nbytes(row.type_id, row.dims) for row in rows], range(len(rows)), 32, 0)
     head = gguf.header(kv, rows, offsets)
     with open(file, 'wb') as out:
@@ -171,7 +172,7 @@ def header(model, file):
 
 
 def small(model, **other):
-    """(keys, tensors) with other numbers, SMALL where none is given."""
+    """(keys, tensors) with other numbers, from SMALL by default."""
     kv, rows = make(model, **{letter: n for letter, n in SMALL.items() if re.search(letter + r'\d', model.numbers)} | other)
     return kv, [Tensor(*row) for row in rows]
 

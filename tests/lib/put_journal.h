@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Journals of edits in place that are cut off before the model is written. */
+/* Journals of in-place edits that were cut off before the model is written. */
 #ifndef TESTS_LIB_PUT_JOURNAL_H
 #define TESTS_LIB_PUT_JOURNAL_H
 
@@ -12,7 +12,7 @@ static inline int put_journal_of(const struct edit_file *f, const struct edit_pl
     return journal_write(f, p, NULL, &j, NULL);
 }
 
-/* The journal by which the first n bytes of a file become others. */
+/* The journal that replaces the first n bytes of a file. */
 static inline int put_journal(const struct edit_file *f, const uint8_t *new, size_t n)
 {
     struct image *im = image_new(NULL);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""safetensors files, checked and read by the rules of the format. Standard library only; shares nothing
-with src/.
+"""safetensors files, checked and read by the rules of the format. Uses only the standard library;
+shares no code with src/.
 
     file   = u64 length (little-endian), header, data
     header = a JSON object that begins with "{", padded with spaces at the end:
@@ -25,15 +25,16 @@ def need(condition, *what):
 
 
 def once(pairs):
-    """A JSON object in which no name is there twice."""
+    """A JSON object without duplicate names."""
     made = dict(pairs)
     need(len(made) == len(pairs), 'a name is there twice')
     return made
 
 
 def parse(head, size):
-    """The first bytes of a file of `size` bytes, all of the header at least. Returns (metadata, tensors,
-    where the data begins); tensors: name to (dtype, shape, begin, end), relative to the data."""
+    """The first bytes of a file of `size` bytes, with at least the whole header. Returns (metadata,
+    tensors, the start of the data); tensors: name to (dtype, shape, begin, end), relative to the
+    data."""
     need(size >= 8, 'too short for a length')
     length = int.from_bytes(head[:8], 'little')
     need(length <= HEADER_MOST, 'the header is too long', length)

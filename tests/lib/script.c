@@ -43,7 +43,7 @@ void script_start(struct run *r)
         script_fail(r, "is read-only: %s", tree_why_not(r->t));
 }
 
-/* As a daemon ends that programs still have files open of: what they did not close is dropped. */
+/* End as a daemon does while programs still have open files: what they did not close is dropped. */
 int script_finish(struct run *r)
 {
     if (!r->t)
@@ -121,7 +121,7 @@ static const struct script_op *find_op(const char *name)
     return NULL;
 }
 
-/* The words of an operation, in place. How many; UINT_MAX: too many, or a quote without its end. */
+/* Split an operation into its words, in place. How many; UINT_MAX: too many, or an unterminated quote. */
 static unsigned split_words(char *text, char *word[ARGS])
 {
     unsigned n = 0;
@@ -143,7 +143,7 @@ static unsigned split_words(char *text, char *word[ARGS])
     return n;
 }
 
-/* Takes the last word off if it is =ERRNO. */
+/* Remove the last word if it is =ERRNO. */
 static int expected(struct run *r, char *word[ARGS], unsigned *n)
 {
     if (*n < 2 || word[*n - 1][0] != '=')
@@ -323,7 +323,7 @@ static void run_script(const struct script *s)
 
 static const struct script *scripts;
 
-/* The script that the present test is named after: some may be left out. */
+/* The script that the current test is named after: some may be left out. */
 static void test_script(void)
 {
     const struct script *s = scripts;

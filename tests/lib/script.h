@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a model as scripts: what programs do to metadata/, and what must come of it. Everything
- * goes through tree/tree.h, as calls of the kernel do.
+ * Edits of a model as scripts: what programs do to metadata/, and the expected results. Everything
+ * goes through tree/tree.h, like the kernel's calls.
  *
  *     static const struct script scripts[] = {
  *         {"vim: the key steps aside, and comes back", NULL,
@@ -11,8 +11,8 @@
  *     SCRIPTS_MAIN("live", scripts)
  *
  * A script is a list of operations, separated by ';'. An operation is a word and its arguments; one
- * with spaces stands in '...'. Its last word may be =ERRNO: it must fail like that (else it must
- * succeed). An operation whose first word is & is started and not waited for
+ * with spaces is quoted in '...'. Its last word may be =ERRNO: it must fail with that (otherwise it
+ * must succeed). An operation whose first word is & is started without waiting
  * (flush, fsync, trunc, mv).
  *
  * The model has the keys general.architecture, which is never listed below, and
@@ -30,11 +30,11 @@
  *     allocate H OFFSET N [keep]          fallocate
  *     flush H; release H     a close by one of several owners; the end of the last one
  *     close H                both
- *     fsync H; fsync         of a file; of the folder
+ *     fsync H; fsync         of a file; of the directory
  *     put NAME TEXT          printf TEXT > NAME, as a shell does it; add NAME TEXT: >>
  *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
  *     mknod NAME             what tar makes before it opens it; its handle ends at the next mknod,
- *                            fsync of the folder, or finish
+ *                            fsync of the directory, or finish
  *     type NAME TYPE         set user.gguf.type
  *     forgive NAME           remove user.gguf.error; forgive NAME ATTRIBUTE
  * What is there:
@@ -88,8 +88,8 @@
  *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME
  *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both
  *
- * After each fsync of the folder that succeeds the file holds what model.gguf shows. After the script the file
- * has the keys that `saved` says and the tensors, and nothing lies beside it.
+ * After each fsync of the directory that succeeds the file holds what model.gguf shows. After the
+ * script the file has the keys that `saved` says and the tensors, and nothing lies beside it.
  */
 #ifndef TESTS_LIB_SCRIPT_H
 #define TESTS_LIB_SCRIPT_H
@@ -98,10 +98,11 @@
 
 struct script {
     const char *name; /* what it shows */
-    /* Words: auto, close, sync: in these commit modes only (none: in each); split: the model is
+    /*
+     * Words: auto, close, sync: only in these commit modes (none: in each); split: the model has
      * two shards, with tensors the second has `other`, 9001 dashes; history: its states are kept;
-     * tensors: they can be edited; inplace: in place; large, with tensors: over 64 MiB.
-     * NULL: none. */
+     * tensors: they can be edited; inplace: in place; large, with tensors: over 64 MiB. NULL: none.
+     */
     const char *how;
     const char *ops;
     const char *saved; /* as `file`; with tensors as `tfile` */

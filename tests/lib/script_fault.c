@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What scripts wait for, the faults that they arm, and the log: see script.h. */
+/* The waits, faults and log of scripts: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,11 +19,11 @@
 
 /* ---- the time ---- */
 
-static atomic_long ahead; /* seconds by which the clock that does not jump is ahead */
-static atomic_bool hasty; /* and each look at it is a second more */
-static atomic_long still; /* not 0: the clock stands at this second */
+static atomic_long ahead; /* seconds by which the clock runs ahead */
+static atomic_bool hasty; /* and each reading advances it by a second */
+static atomic_long still; /* not 0: the clock stands still at this second */
 
-/* In place of the C library's. */
+/* Replaces the C library's. */
 int clock_gettime(clockid_t clock, struct timespec *ret)
 {
     int r = (int)syscall(SYS_clock_gettime, clock, ret);
@@ -49,7 +49,7 @@ static int op_later(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* What waits for its time, and not for conversions, has some to be done in. */
+/* What waits for a time, except conversions, must have had time to be done. */
 static int op_converts(struct run *r, char **arg, struct waiter *w)
 {
     struct live *l = atomic_load(&r->t->live);
@@ -67,7 +67,7 @@ static int op_converts(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Whatever is to be done at a time is woken for at once, and done when `later` brings the time. */
+/* Whatever is due at a time is woken immediately, and done when `later` brings the time. */
 static int op_behind(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
@@ -199,7 +199,7 @@ static int op_held(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* The code of an error that may be named, else 0. */
+/* The code of an error, if it is named; otherwise 0. */
 static int named(struct run *r, const char *name)
 {
     int code = name ? script_errno(name) : 0;
@@ -224,7 +224,7 @@ static int op_fail(struct run *r, char **arg, struct waiter *w)
 
 /* ---- faults ---- */
 
-/* The model's time, and back. */
+/* Change the model's time, and restore it. */
 static int touch(const struct run *r, int seconds)
 {
     struct stat st;
@@ -265,7 +265,7 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Which file it edits; and whether another program has changed it. */
+/* Note which file it edits, and whether another program has changed it. */
 static int op_edits(struct run *r, char **arg, struct waiter *w)
 {
     struct stat st;
@@ -281,7 +281,7 @@ static int op_edits(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Bytes that helpers hold, also those that are a key's text now and may have to go back. */
+/* Bytes that helpers hold, including those that are now a key's text and may have to go back. */
 static int op_helpers(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;

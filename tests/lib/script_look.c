@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What scripts look at: see script.h. */
+/* How scripts inspect the tree: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -19,7 +19,7 @@ static void expect(struct run *r, const char *got, const char *want)
         script_fail(r, "it is\n      %s\n    and not\n      %s", got, want);
 }
 
-/* All that a handle reads. */
+/* Everything that a handle reads. */
 static void read_all(struct run *r, struct tree_file *f, struct buf *out)
 {
     struct reply reply = {.scratch = malloc(1 << 16)};
@@ -182,7 +182,7 @@ static int op_attrs(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* The time of a file, noted before, is another now or not. */
+/* The time of a file, compared with the noted one. */
 static int op_time(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
@@ -290,7 +290,7 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* ---- often ---- */
+/* ---- repetition ---- */
 
 static int op_many(struct run *r, char **arg, struct waiter *w)
 {
@@ -346,7 +346,7 @@ static int op_back(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Where the allocator is another one (a sanitizer's) this is 0. */
+/* With another allocator (a sanitizer's) this is 0. */
 size_t script_heap(void)
 {
     struct mallinfo2 info = mallinfo2();

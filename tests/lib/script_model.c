@@ -262,7 +262,7 @@ static struct gate {
     bool hold;
     bool full;     /* no room is left */
     unsigned held; /* that wait */
-    int spoilt;    /* how those end that waited; 0: well */
+    int spoilt;    /* how the waiting ones end; 0: successfully */
     int error;     /* how all copies end */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -309,7 +309,7 @@ void script_copies_fail(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
-/* Waits while copies are held: true. *error: how it is to end. */
+/* True: waited because copies are held. *error: how the copy should end. */
 static bool pass(int *error)
 {
     (void)pthread_mutex_lock(&gate.lock);
@@ -326,7 +326,7 @@ static bool pass(int *error)
     return held;
 }
 
-/* In place of the C library's: a copy that was held moves one byte, so that it is not over yet. */
+/* Replaces the C library's: a held copy then moves one byte, so that it is not finished yet. */
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
                         unsigned flags)
 {

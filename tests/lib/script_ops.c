@@ -30,7 +30,7 @@ uint64_t script_number(struct run *r, const char *text)
 
 /* ---- handles ---- */
 
-/* A handle that must be open. Without one the script ends. */
+/* A handle that must be open. Otherwise the script ends. */
 struct handle *script_handle(struct run *r, const char *name)
 {
     static struct handle none;
@@ -129,7 +129,7 @@ static int op_release(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* The kernel releases whatever the flush came to. */
+/* The kernel releases whatever the result of the flush. */
 static int close_handle(struct run *r, struct handle *h, struct waiter *w)
 {
     int got = script_wait_here(w, tree_flush(h->f, &w->wait));
@@ -160,7 +160,7 @@ static int op_allocate(struct run *r, char **arg, struct waiter *w)
 
 /* ---- names ---- */
 
-/* A shell opens the file, makes it its output (a close of the first descriptor), writes, closes. */
+/* As a shell: opens the file, makes it its output (a close of the first descriptor), writes, closes. */
 int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w)
 {
     struct handle h;

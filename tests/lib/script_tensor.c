@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What scripts do to tensors/, and see there: see script.h. */
+/* What scripts do to tensors/, and how they inspect it: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { FLOATS = 64, RENAME_NEW = 1 };
 
-/* The folder of a path below tensors/, and the name in it. */
+/* The directory of a path below tensors/, and the name in it. */
 static int parent_of(struct run *r, const char *path, uint64_t *dir, const char **name)
 {
     struct tree_entry e;
@@ -40,7 +40,7 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     return got == 0 ? tree_lookup(r->t, dir, name, e) : got;
 }
 
-/* As the kernel does it: what is stale is looked up once more. */
+/* As the kernel: a stale node is looked up once more. */
 static int open_tensor(struct run *r, const char *path, int flags, struct handle *h)
 {
     struct tree_entry e;
@@ -83,7 +83,7 @@ static int op_tnote(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* What the kernel keeps of the noted one is not shown by this path any more. */
+/* This path no longer shows what the kernel cached for the noted node. */
 static int op_tmoved(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
@@ -94,7 +94,7 @@ static int op_tmoved(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* By its node: as through /proc/self/fd, the kernel does not look a name up. */
+/* By its node: as through /proc/self/fd, where the kernel does not look a name up. */
 static int op_tnode(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];
@@ -150,7 +150,7 @@ static int op_tfloats(struct run *r, char **arg, struct waiter *w)
     return put_bytes(r, arg[0], O_TRUNC, bytes, n, w);
 }
 
-/* Over the bytes that are there: the header of an .npy stays. */
+/* Over existing bytes: the header of an .npy stays. */
 static int op_tpoke(struct run *r, char **arg, struct waiter *w)
 {
     uint8_t bytes[4 * FLOATS];
@@ -245,7 +245,7 @@ static int op_tmvnew(struct run *r, char **arg, struct waiter *w)
     return move(r, arg, RENAME_NEW, w);
 }
 
-/* ---- what is there ---- */
+/* ---- inspection ---- */
 
 static void expect(struct run *r, const char *got, const char *want)
 {

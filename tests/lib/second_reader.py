@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What another reader, which shares nothing with the program or its tests, makes of a file: the
-@huggingface/gguf in the folder GGUFS_NODE_MODULES (see tests/mount/another_reader.mjs)."""
+"""How another reader, which shares no code with the program or its tests, reads a file: the
+@huggingface/gguf in the directory GGUFS_NODE_MODULES (see tests/mount/another_reader.mjs)."""
 import json
 import os
 
@@ -17,7 +17,7 @@ def there():
 
 
 def compare(test, file):
-    """It reads the same from `file` as ggufmodel does."""
+    """It reads the same from `file` as ggufmodel."""
     done = mountlib.run('node', SCRIPT, MODULES, file)
     test.assertEqual(done.returncode, 0, done.err)
     theirs, ours = json.loads(done.out), gguf.read(mountlib.get(file))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a folder of models shows, as text: a line for each entry, found also by its name alone. It is
- * made of lines ("file", "link", "fifo", "dir") as shelf_top_add() takes them.
+ * What a directory of models shows, as text: a line for each entry, which must also be found by its
+ * name alone. The directory is built from lines ("file", "link", "fifo", "dir") as in
+ * shelf_top_add().
  *
  *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
  *
@@ -17,7 +18,7 @@ struct line {
     const char *what, *name, *text;
 };
 
-/* Compare what the folder `below` of shelf_top shows with `want`. strict: as of struct reach. */
+/* Compare what the directory `below` of shelf_top shows with `want`. strict: as in struct reach. */
 void check_below(const char *below, bool strict, const struct line *lines, size_t n,
                  const char *want);
 

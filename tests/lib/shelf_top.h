@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A folder for models, below /tmp, and what tests put in it.
+ * A directory for models, below /tmp, and the files that tests put in it.
  *
  *     shelf_top_make();
  *     shelf_top_add("file", "sub/m.gguf", "GGUF");     or "link" PATH TARGET, "fifo" PATH, "dir" PATH
@@ -18,7 +18,7 @@
 extern char shelf_top[]; /* its path, once it is made */
 
 void shelf_top_make(void);
-/* The folders on the way are made. */
+/* Parent directories are created. */
 void shelf_top_add(const char *what, const char *name, const char *text);
 void shelf_top_remove(void);
 

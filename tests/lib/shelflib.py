@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What tests of folders of models share: a folder to put files in, what is shown, the daemon."""
+"""Shared by tests of directories of models: a directory to put files in, what is shown, the
+daemon."""
 import contextlib
 import errno
 import glob
@@ -33,7 +34,7 @@ def manifest(*layers):
 
 
 def listing(at):
-    """All that is shown, without what is in models."""
+    """Everything that is shown, except the contents of models."""
     shown = []
     for folder, folders, files in os.walk(at):
         inside = 'source' in folders + files
@@ -47,7 +48,7 @@ def listing(at):
 
 
 def contents(at, model):
-    """Everything in a model's tree: names, types, bits, sizes, bytes."""
+    """Everything in a model's tree: names, types, modes, sizes, bytes."""
     found = {}
     for folder, folders, files in os.walk(at):
         if folder == at:
@@ -69,7 +70,7 @@ def descriptors(at):
 
 
 def threads(at, name):
-    """How many threads of the daemon have this name."""
+    """How many of the daemon's threads have this name."""
     found = 0
     for path in glob.glob(f'/proc/{daemon(at)}/task/*/comm'):
         with contextlib.suppress(OSError):  # it may have ended
@@ -78,7 +79,7 @@ def threads(at, name):
 
 
 def value(path, key=b'general.name'):
-    """What a model file has of a key."""
+    """The value of a key in a model file."""
     return dict(gguf.read(mountlib.get(path)).kv)[key].data
 
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tests that can run for as long as one likes, and the figures that they give (scripts/soak).
+ * Tests that can run for any length of time, and the figures that they report (scripts/soak).
  *
- * GGUFS_SOAK in the environment is how many times the usual size; without it the size fits a test
- * run. Figures are printed when the program's tests are done, a line "soak: N WHAT" each.
+ * GGUFS_SOAK in the environment multiplies the usual size; without it the size fits a test run.
+ * Figures are printed when the program's tests are done, one line "soak: N WHAT" each.
  *
- * Threads: for the main one only.
+ * Threads: only the main thread.
  */
 #ifndef TESTS_LIB_SOAK_H
 #define TESTS_LIB_SOAK_H
@@ -15,13 +15,13 @@
 /* The size of something that is `usual` in a test run. */
 uint64_t soak_size(uint64_t usual);
 
-/* Run the seeds 1 to soak_size(usual), or the one that GGUFS_SEED in the environment names. How many. */
+/* Run the seeds 1 to soak_size(usual), or the one given by GGUFS_SEED in the environment. Returns how many. */
 uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
 
 /* A number below n, drawn from a state that is not 0. The same states give the same numbers. */
 unsigned soak_draw(uint64_t *state, unsigned n);
 
-/* n more of what the figure `what` counts: a text that lasts. */
+/* Add n to the figure `what`, a text that must outlive the call. */
 void soak_count(const char *what, uint64_t n);
 void soak_print(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A folder with a model of one tensor: see tensor_dir.h. */
+/* A directory with a model of one tensor: see tensor_dir.h. */
 #include "tensor_dir.h"
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A folder with a model of one tensor, for the tests of what is written to it.
+ * A directory with a model of one tensor, for the tests of writing to it.
  *
  *     struct tensor_dir x;
- *     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(256, 3), raw);         raw NULL: drawn
+ *     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(256, 3), raw);         raw NULL: random
  *     ... x.f, x.base, x.raw ...
  *     tensor_dir_free(&x);
  */
@@ -19,7 +19,7 @@ struct tensor_dir {
     char path[64];
     int dir;
     struct faultsys fs; /* after tensor_dir_fault() */
-    struct edit_file f; /* its folder and name only */
+    struct edit_file f; /* only its directory and name */
     struct gguf *g;
     struct store *store;
     struct tensor_base *base; /* of the tensor, as it is in the file */
@@ -31,20 +31,20 @@ struct tensor_dir {
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
-/* From now on calls go through x->fs, which counts for one thread: of tensors of one unit of work. */
+/* From now on calls go through x->fs, which counts for one thread: use tensors of one unit of work. */
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
 /* n small whole numbers, encoded as this type. free() them. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
-/* A little-endian model whose tensor has those. */
+/* A little-endian model whose tensor has those values. */
 void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims);
 
-/* The tensor after an edit, over the content that it had. */
+/* The tensor after an edit, over its previous content. */
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
                                      const struct tensor_edit *edit);
 /* All bytes of a tensor as stored, or of a view. free() them. */
 uint8_t *tensor_dir_bytes(const struct tensor_base *base, enum tensor_view view, size_t *n);
 
-/* What is drawn follows from tensor_dir_seed. */
+/* Random data follows from tensor_dir_seed. */
 extern uint64_t tensor_dir_seed;
 uint64_t tensor_dir_draw(uint64_t n);
 

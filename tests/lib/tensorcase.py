@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests of edited tensors share: a mount with tensors=edit, and what the model has to hold."""
+"""Shared by tests of edited tensors: a mount with tensors=edit, and the expected model."""
 import errno
 import os
 import struct
@@ -39,7 +39,7 @@ class Case(unittest.TestCase):
         self.put(samples.editable())
 
     def put(self, data):
-        """The model, and what it has to hold in the end."""
+        """The model, and its expected content in the end."""
         mountlib.put('model.gguf', data)
         self.kv = [entry for entry in entries(data)[0] if entry.key != RESERVE]
         self.want = [(t.name, t.type_id, t.dims, t.data) for t in gguf.read(data).tensors]
@@ -56,7 +56,7 @@ class Case(unittest.TestCase):
             ending.__exit__(None, None, None)
 
     def not_saved(self, line):
-        """--unmount says so, and the model is what it was."""
+        """--unmount says so, and the model is unchanged."""
         done = run(GGUFS, '--unmount', self.at)
         self.assertEqual(done.returncode, 1)
         self.assertIn(line, done.err)
@@ -83,7 +83,7 @@ class Case(unittest.TestCase):
         del self.want[self.at_place(name)]
 
     def check(self, file=None):
-        """The model's file holds what it should, and all keys as they were."""
+        """The model's file has the expected tensors, and all keys unchanged."""
         data = mountlib.get(self.model) if file is None else file
         model = strict(data)
         self.assertEqual([entry for entry in entries(data)[0] if entry.key != RESERVE], self.kv)
@@ -96,7 +96,7 @@ class Case(unittest.TestCase):
                          errno.errorcode.get(caught.exception.errno))
 
     def error(self, name):
-        """user.gguf.error of a tensor's folder, None if there is none."""
+        """user.gguf.error of a tensor's directory, None if there is none."""
         try:
             return os.getxattr(self.tensor(name), 'user.gguf.error').decode()
         except OSError as e:

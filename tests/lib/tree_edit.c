@@ -75,7 +75,7 @@ static int write_through(struct tree *t, const char *name, int flags, const void
     int r = open_or_create(t, name, flags, &node, &f);
     if (r == 0 && n)
         r = tree_write(f, 0, text, n, NULL);
-    if (f) { /* the kernel flushes and releases also what could not be written */
+    if (f) { /* the kernel flushes and releases even what could not be written */
         int flushed = tree_waited(&w, tree_flush(f, tree_wait(&w)));
         (void)tree_release(f);
         r = r ? r : flushed;

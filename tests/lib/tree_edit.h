@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree as the kernel asks for them, each waited for: open or create, write, flush,
- * release. Functions return 0 or the first -errno, and give up all that they hold in any case.
+ * Edits of a tree as the kernel requests them, each waited for: open or create, write, flush,
+ * release. Functions return 0 or the first -errno, and always release everything they hold.
  */
 #ifndef TESTS_LIB_TREE_EDIT_H
 #define TESTS_LIB_TREE_EDIT_H
@@ -13,10 +13,7 @@
 #include "tree/folder.h"
 #include "tree/xattr.h"
 
-/*
- * A call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The request of the
- * wait is w itself.
- */
+/* A call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The wait's request is w itself. */
 struct tree_wait {
     struct live_wait wait; /* first */
     sem_t answered;

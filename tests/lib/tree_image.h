@@ -6,7 +6,7 @@
  *     n = image_bytes(&m, "tensors/w/raw", 0, 100, bytes);
  *     image_close(&m);
  *
- * The file is unlinked when it is open; `fd` is still there to change it behind the tree.
+ * The file is unlinked once it is open; `fd` still allows changing it behind the tree's back.
  */
 #ifndef TESTS_LIB_TREE_IMAGE_H
 #define TESTS_LIB_TREE_IMAGE_H
@@ -18,7 +18,7 @@
 
 struct tree_image {
     struct tree *t;
-    uint8_t *image; /* owned: the file's bytes as they were built */
+    uint8_t *image; /* owned: the file's original bytes */
     size_t size;
     int fd; /* owned: the file, read-write */
 };
@@ -28,23 +28,23 @@ struct tree_image {
 
 /* Finishes the build. Fatal unless it opens. */
 struct tree_image image_open(struct build *b, const struct tree_options *o);
-/* A file of n bytes opened as a tree: what tree_open() returned; *m is set only when that is 0. */
+/* A file of n bytes opened as a tree: the result of tree_open(); *m is set only if that is 0. */
 int image_try(const void *bytes, size_t n, const struct tree_options *o, struct tree_image *m,
               struct err *e);
 void image_close(struct tree_image *m);
 /* The model at a path as a tree. Fatal unless it opens. */
 struct tree *image_tree(const char *path, const struct tree_options *o);
 
-/* The node at a path of names, 0 if there is none. "" is the root. */
+/* The node at a path of names, 0 if it does not exist. "" is the root. */
 uint64_t image_node(const struct tree_image *m, const char *path);
 struct stat image_stat(const struct tree_image *m, const char *path);
 /* One read of up to n bytes: how many came, or -errno of the lookup, the open or the read. */
 ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, size_t n,
                     void *dst);
-/* tree_readdir() of a folder that is opened for this one entry. */
+/* tree_readdir() of a directory that is opened for this one entry. */
 int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bool attrs,
                   char name[TREE_NAME_MAX + 1], struct tree_entry *e);
-/* The names in a folder but "." and "..", each followed by a newline; NUL-terminated. free() it. */
+/* The names in a directory except "." and "..", each followed by a newline; NUL-terminated. free() it. */
 char *image_list(const struct tree_image *m, const char *path);
 /* A whole file, NUL-terminated; *n: its bytes. free() it. */
 char *image_text(const struct tree_image *m, const char *path, size_t *n);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Random edits of keys and tensors, each group of them a state, and back to any of these states.
+"""Random edits of keys and tensors, each group a state, and undos to any of these states.
 
     player = Player(test, model, [model], options, seed)
     player.edit_much(10)                  each group followed by an undo to some state
-    player.back_to_all()                  each state there is, in any order
+    player.back_to_all()                  each existing state, in any order
 
-After each step every shard is read by a reader that shares nothing with the program: an undo makes all keys what
-they were, bit for bit and in their order, and leaves each tensor as it is.
+After each step every shard is read by a reader that shares no code with the program: an undo
+restores all keys, bit for bit and in their order, and leaves each tensor unchanged.
 """
 import os
 import random
@@ -28,15 +28,15 @@ def own(key):
 
 class Player:
     def __init__(self, test, model, shards, options, seed, tensors=False):
-        """`tensors`: these are edited too. `options`: of a mount."""
+        """`tensors`: these are edited, too. `options`: of a mount."""
         self.test, self.model, self.shards, self.tensors = test, model, shards, tensors
         self.lot, self.made = random.Random(seed), 0
         self.options = ('-o', ','.join((*options, 'history=1000') + (('tensors=edit',) if tensors else ())))
         self.aligns = not any('inplace' in option for option in options)
-        self.states = {}  # of each number: the keys
+        self.states = {}  # number -> keys
         self.seed = seed
 
-    # ---- what is in the files ----
+    # ---- the content of the files ----
 
     def keys(self):
         return [entry for entry in entries(get(self.shards[0]))[0] if not own(entry.key)]
@@ -48,7 +48,7 @@ class Player:
                 [get(shard) for shard in self.shards[1:]])
 
     def numbers(self):
-        """Of the states that exist, shown or not."""
+        """The numbers of existing states, shown or not."""
         self.command('--history', self.model)
         folder = os.path.join(mountlib.path('state'), 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
@@ -61,7 +61,8 @@ class Player:
         return done.out
 
     def note(self, before, most=0):
-        """The state that a step has made, if it has; the oldest ones may be dropped for it, so many."""
+        """Note the state that a step has made, if any; the oldest ones, at most that many, may be
+        dropped for it."""
         found = self.numbers()
         new, gone = found - set(self.states), sorted(set(self.states) - found)
         self.test.assertLessEqual(len(new), 1, self.seed)
@@ -148,7 +149,7 @@ class Player:
         for _ in range(self.lot.randrange(1, 6)):
             try:
                 self.lot.choice(steps)(at)
-            except FileNotFoundError:  # there is none any more
+            except FileNotFoundError:  # it no longer exists
                 pass
         sync(at)
         if self.tensors:
@@ -165,7 +166,7 @@ class Player:
         self.note(before, 1 if at == self.model else 0)
 
     def take_back(self, at):
-        """What --undo restores without a number is the newest state."""
+        """--undo without a number restores the newest state."""
         before, data = self.keys(), self.data()
         self.command('--undo', at)
         self.test.assertEqual(self.keys(), self.states[max(self.states)], self.seed)
@@ -173,14 +174,14 @@ class Player:
         self.test.assertEqual(self.note(before), 1)
 
     def shown(self, at):
-        """The mount shows the keys of the file, and a model of them."""
+        """The mount shows the keys of the file, and a model with them."""
         self.test.assertEqual(keys(at), [entry.key for entry in self.keys()])
         whole = get(os.path.join(at, 'model.gguf'))
         self.test.assertEqual([entry for entry in entries(whole)[0] if not own(entry.key)], self.keys())
         gguf.read(whole)
 
     def edit_much(self, groups):
-        """A mount is ended and made again now and then, and some undos are without one."""
+        """The mount is ended and made again now and then, and some undos run without one."""
         while groups > 0:
             with Mount(self.model, *self.options) as at:
                 for _ in range(self.lot.randrange(1, 5)):

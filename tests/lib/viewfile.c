@@ -43,7 +43,7 @@ int viewfile_open(struct tree *t, const char *tensor, const char *view, int flag
     if (!dir)
         return -ENOENT;
     int r = open_once(dir, view, flags, ret);
-    return r == -ESTALE ? open_once(dir, view, flags, ret) : r; /* the kernel looks again, once */
+    return r == -ESTALE ? open_once(dir, view, flags, ret) : r; /* the kernel retries once */
 }
 
 int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret)
@@ -142,7 +142,7 @@ int viewfile_unlink(struct tree *t, const char *tensor, const char *view)
     return dir ? tree_unlink(t, dir, view) : -ENOENT;
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
 int do_mkdir_tensor(struct tree *t, const char *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of the tensors of a tree as the kernel asks for them, each waited for. Functions return 0 or the
- * first -errno, and give up all that they hold in any case.
+ * Edits of a tree's tensors as the kernel requests them, each waited for. Functions return 0 or the
+ * first -errno, and always release everything they hold.
  *
  *     struct viewfile v;
  *     r = viewfile_open(t, "w", "raw", O_RDWR, &v);       one open file
@@ -9,7 +9,7 @@
  *     r = viewfile_flush(&v);
  *     viewfile_release(&v);
  *
- *     r = viewfile_put(t, "w", "type", "F16\n", 4);       cp: all of that
+ *     r = viewfile_put(t, "w", "type", "F16\n", 4);       cp: all of the above
  */
 #ifndef TESTS_LIB_VIEWFILE_H
 #define TESTS_LIB_VIEWFILE_H
@@ -22,7 +22,7 @@ struct viewfile {
     uint64_t node;
 };
 
-/* flags as of open(2); with O_CREAT the view, or a helper, is made. */
+/* flags as in open(2); with O_CREAT the view, or a helper, is created. */
 int viewfile_open(struct tree *t, const char *tensor, const char *view, int flags,
                   struct viewfile *ret);
 /* One more open file of the same node: open("/proc/self/fd/N"). */
@@ -30,7 +30,7 @@ int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *re
 int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n);
 /* All n bytes at `off`; fewer: -ENODATA. */
 int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n);
-/* Its size; as fstat. */
+/* Its size, as fstat. */
 uint64_t viewfile_size(const struct viewfile *v);
 int viewfile_cut(const struct viewfile *v, uint64_t size);
 /* A close by one of several owners; the end of the last one; both. */
@@ -43,11 +43,11 @@ int viewfile_sync(const struct viewfile *v);
 int viewfile_put_with(struct tree *t, const char *tensor, const char *view, int flags,
                       const void *bytes, size_t n);
 int viewfile_put(struct tree *t, const char *tensor, const char *view, const void *bytes, size_t n);
-/* rename(2) and unlink(2) in a tensor's folder. */
+/* rename(2) and unlink(2) in a tensor's directory. */
 int viewfile_rename(struct tree *t, const char *tensor, const char *from, const char *to);
 int viewfile_unlink(struct tree *t, const char *tensor, const char *view);
 
-/* mkdir, mv, rmdir of a tensor's folder. do_sync() writes what is pending. */
+/* mkdir, mv, rmdir of a tensor's directory. do_sync() writes what is pending. */
 int do_mkdir_tensor(struct tree *t, const char *name);
 int do_rename_tensor(struct tree *t, const char *from, const char *to);
 int do_rmdir_tensor(struct tree *t, const char *name);

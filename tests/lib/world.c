@@ -13,7 +13,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 
-/* ---- a model, plainly ---- */
+/* ---- a simple model ---- */
 
 uint64_t world_state;
 
@@ -246,7 +246,7 @@ void world_edit(struct edit_change *c, struct world *w)
     ops[i](c, w);
 }
 
-/* ---- made into a file ---- */
+/* ---- written to a file ---- */
 
 struct world world_make(void)
 {
@@ -265,7 +265,7 @@ struct world world_make(void)
     return w;
 }
 
-/* Of an unknown type the bytes up to the next tensor belong to it. */
+/* With an unknown type the bytes up to the next tensor belong to it. */
 static void learn_sizes(struct world *w, const struct gguf *g, const uint8_t *file)
 {
     for (uint32_t i = 0; i < w->n; i++) {
@@ -278,7 +278,7 @@ static void learn_sizes(struct world *w, const struct gguf *g, const uint8_t *fi
     }
 }
 
-/* A model in a folder, as model_dir.h has it. */
+/* A model in a directory, in the form of model_dir.h. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w)
 {
     setup(x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model as a plain list of tensors in memory, and operations that are done to it and to a change of
- * the model's file, for tests that compare the two.
+ * A model as a plain list of tensors in memory, and operations applied both to it and to a change
+ * of the model's file, for tests that compare the two.
  */
 #ifndef TESTS_LIB_WORLD_H
 #define TESTS_LIB_WORLD_H
@@ -32,7 +32,7 @@ struct kind {
 #define WORLD_KINDS 6
 extern const struct kind world_kinds[WORLD_KINDS];
 
-/* What is drawn follows from this. */
+/* Random data follows from this. */
 extern uint64_t world_state;
 uint32_t world_draw(uint32_t n);
 uint8_t *world_bytes(size_t n);
@@ -48,13 +48,13 @@ void world_drop(struct world_tensor *t);
 uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n);
 /* The file has the tensors of w and no others, and is laid out regularly. */
 bool world_shown(const uint8_t *file, size_t n, const struct world *w);
-/* A folder with a drawn model. */
+/* A directory with a random model. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w);
 
-/* Bytes of t's shape are drawn, and added to the change, or set. */
+/* Random bytes of t's shape are added to the change, or set. */
 int world_put(struct edit_change *c, struct world_tensor *t, bool set);
 void world_add(struct edit_change *c, struct world *w);
-/* Any operation, on both. */
+/* Any operation, applied to both. */
 void world_edit(struct edit_change *c, struct world *w);
 
 #endif

@@ -36,7 +36,7 @@ def acl():
 
 
 class Disk:
-    """`with Disk('tmpfs', MIB) as folder:` a separate file system. As root only."""
+    """`with Disk('tmpfs', MIB) as directory:` a separate file system. As root only."""
 
     def __init__(self, kind, size):
         self.kind, self.size = kind, size

@@ -156,7 +156,7 @@ class Check(unittest.TestCase):
             shown = mountlib.get(os.path.join(at, 'check')).decode()
             self.assertEqual(shown, lines.replace(model, NAME))
 
-    # ---- folders ----
+    # ---- directories ----
 
     def tree(self, *paths, data=image()):
         """A directory with a model for each path; links are (path, target)."""

@@ -34,7 +34,7 @@ def has_room(folder):
 
 class Filesystems(unittest.TestCase):
     def each(self, test, *kinds):
-        """test(kind, folder) on a disk of each kind."""
+        """test(kind, directory) on a disk of each kind."""
         for kind in kinds or KINDS:
             with self.subTest(filesystem=kind), Disk(kind) as folder:
                 test(kind, folder)

@@ -233,7 +233,7 @@ def apply(image, records):
 
 
 class State:
-    """The disk after a cut, mounted: `with State(recording, image) as folder:`"""
+    """The disk after a cut, mounted: `with State(recording, image) as directory:`"""
 
     def __init__(self, recording, image):
         self.kind, self.image, self.folder = recording.kind, image, recording.folder

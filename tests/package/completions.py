@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Completions: the table that they are made of against --help, the manual and the program, and what the
-shells make of a line when TAB is pressed."""
+"""Completions: the table they are made from, compared with --help, the manual and the program; and
+how the shells complete a line when TAB is pressed."""
 import fcntl
 import os
 import pathlib
@@ -43,7 +43,8 @@ def names(*kinds):
 
 
 class Table(unittest.TestCase):
-    """scripts/packaging/options.tsv is what the program parses, and what --help and the completions are made of."""
+    """scripts/packaging/options.tsv is what the program parses, and the source of --help and the
+    completions."""
 
     def test_help(self):
         """One screen, which names nothing that is not in the table."""
@@ -57,20 +58,20 @@ class Table(unittest.TestCase):
                 self.assertIn(f'  {row.screen:28}{row.help}', lines)
 
     def test_used(self):
-        """What the program parses it also looks at."""
+        """The program uses every option that it parses."""
         code = '\n'.join(path.read_text() for path in (SOURCE / 'src').rglob('*.c'))
         for row in rows('command', 'option', 'mount'):
             name = f"{row.kind.upper()}_{row.name.strip('-_').upper()}"
             self.assertRegex(code, rf'\b{name}\b')
 
     def test_mount(self):
-        """Every option behind -o is one, and takes exactly these words."""
+        """Every option after -o exists, and takes exactly these words."""
         given = {'OCTAL': '22', 'SIZE': '1K', 'NUMBER': '1', 'SECONDS': '1', 'KIB': '1'}
         for row in rows('mount', 'fuse', 'fstab'):
             with self.subTest(name=row.name):
                 value = '=' + (row.words or [given.get(row.value, 'some')])[0] if row.value else ''
                 done = run(GGUFS, '-o', row.name + value, '/nowhere.gguf', '/nowhere')
-                if row.value == 'FILE':  # which is looked at first
+                if row.value == 'FILE':  # which is checked first
                     self.assertIn(f'option {row.name}: ', done.err)
                     continue
                 self.assertEqual(done.returncode, 1, done.err)
@@ -95,7 +96,8 @@ class Table(unittest.TestCase):
             self.assertRegex(done.err, 'is missing|takes two models')
 
     def manual(self):
-        """The items of the manual's list of options, by name; the names in its synopsis, by command."""
+        """The items in the manual's list of options, by name; the names in its synopsis, by
+        command."""
         page = (SOURCE / 'docs/ggufs.1').read_text()
         items = {}
         for item in re.split(r'^\.It ', page.split('.Sh OPTIONS')[1].split('.Sh ')[0], flags=re.M)[1:]:
@@ -128,11 +130,11 @@ class Table(unittest.TestCase):
 
 
 class Shell:
-    """An interactive shell on a terminal of its own: what a line becomes when TAB is pressed."""
+    """An interactive shell on a terminal: how a line is completed when TAB is pressed."""
 
     def __init__(self, command, begin):
         self.fd, terminal = pty.openpty()
-        tty.setraw(terminal)  # what is sent while the shell is busy stays as it is
+        tty.setraw(terminal)  # what is sent while the shell is busy is unchanged
         home = mountlib.path('home')
         self.process = subprocess.Popen(
             command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, cwd=home,
@@ -146,7 +148,7 @@ class Shell:
         os.write(self.fd, text.encode())
 
     def complete(self, line):
-        """^Xp shows the line, behind a number that rises, and drops it."""
+        """^Xp shows the line, after a rising number, and drops it."""
         self.send(line + '\t\x18p')
         self.count += 1
         end = f'LINE{self.count}\\[(.*?)\\]END'
@@ -173,7 +175,7 @@ show() {{ n=$((n + 1)); print -r -- "LI""NE${{n}}[$BUFFER]END"; BUFFER= }}
 zle -N show; bindkey '^Xp' show; unsetopt beep; unset zle_bracketed_paste
 """
 
-# What is typed, and what TAB makes of it. zsh adds what may follow, and drops it when a space does.
+# What is typed, and its completion. zsh adds a possible next character, and drops it at a space.
 ENDS = ' ,='
 LINES = [
     ('ggufs --unm', 'ggufs --unmount'),
@@ -215,7 +217,7 @@ class Shells(unittest.TestCase):
                 self.assertEqual(shell.complete(typed).rstrip(ENDS), want.rstrip(ENDS))
         for typed in ("ggufs -o 'fsname=$(touch ran),co", "ggufs -o 'fsname=`touch ran`,commit=s",
                       "ggufs --check '--ignore=$(touch ran),ga", "ggufs '$(touch ran)"):
-            shell.complete(typed)  # what was typed is a text
+            shell.complete(typed)  # what was typed is literal
             self.assertFalse(os.path.exists(mountlib.path('home/ran')), typed)
         model = mountlib.put('model.gguf', samples.editable())
         with tempfile.TemporaryDirectory(prefix='a mount ', dir=mountlib.folder) as at, \
@@ -229,7 +231,7 @@ class Shells(unittest.TestCase):
     @unittest.skipUnless(os.path.exists('/usr/share/bash-completion/bash_completion'),
                          'no bash-completion')
     def test_bash_completion(self):
-        """Beside all that bash-completion sets."""
+        """Beside everything that bash-completion sets."""
         self.lines(['bash', '--norc', '--noprofile', '-i'],
                    '. /usr/share/bash-completion/bash_completion\n' + BASH)
 
@@ -247,7 +249,7 @@ class Shells(unittest.TestCase):
                 env={**os.environ, 'HOME': mountlib.path('home')}, capture_output=True, text=True)
             self.assertEqual(done.stderr, '')
             found = [row.split('\t')[0] for row in done.stdout.splitlines()]
-            # fish also offers what has the letters somewhere in it.
+            # fish also offers names that contain the letters anywhere.
             return [row for row in found if row.startswith(line.split(' ')[-1])]
         for typed, want in LINES:
             word = typed.split()[-1]
@@ -255,7 +257,7 @@ class Shells(unittest.TestCase):
             wanted = [want] if want != word else []
             if want == '--ignore=':
                 wanted = ['--ignore']
-            elif want.endswith('='):  # with its values, where these are known
+            elif want.endswith('='):  # with its values, if known
                 wanted = offered(typed)
                 self.assertTrue(wanted and all(row.startswith(want) for row in wanted), typed)
             elif want == '--check':

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""scripts/package: what is in the Debian package, that the same source gives the same bytes, that
-lintian accepts it. Built without optimisation, which takes a third of the time."""
+"""scripts/package: the content of the Debian package; the same source gives the same bytes; lintian
+accepts it. Built without optimisation, which takes a third of the time."""
 import os
 import pathlib
 import re
@@ -35,7 +35,7 @@ def missing():
 
 
 def build(name):
-    """The package's path, built in a folder of its own."""
+    """The package's path, built in its own directory."""
     folder = mountlib.path(name)
     os.mkdir(folder)
     done = run(SOURCE / 'scripts/package', cwd=folder)
@@ -67,7 +67,7 @@ class Deb(unittest.TestCase):
         self.assertFalse([row for row in rows if row[0] not in 'd-'])
 
     def test_control(self):
-        """No scripts run at install or removal: so nothing is left behind."""
+        """No scripts run at installation or removal: so nothing is left behind."""
         listed = run('dpkg-deb', '--ctrl-tarfile', self.path)
         self.assertEqual(listed.returncode, 0)
         folder = mountlib.path('control')
@@ -99,8 +99,9 @@ class Deb(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('lintian'), 'no lintian')
     def test_lintian(self):
-        """Nothing to say, however small; what is accepted has a line with the reason in the package's files.
-        Without optimisation, the compiler leaves out one hardening that lintian looks for."""
+        """No tags, however small; what is overridden has a line with the reason in the package's
+        files. Without optimisation, the compiler leaves out one hardening that lintian looks
+        for."""
         done = run('lintian', '--allow-root', '--pedantic', '--suppress-tags', 'hardening-no-fortify-functions',
                    self.path)
         self.assertEqual((done.returncode, done.out), (0, ''))

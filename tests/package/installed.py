@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What `meson install` puts where, and whether the systems that read these files accept them: desktop,
-MIME types, systemd, man, fstab."""
+"""What `meson install` puts where, and whether the systems that read these files accept them:
+desktop, MIME types, systemd, man, fstab."""
 import glob
 import json
 import os
@@ -44,7 +44,7 @@ def plain(done):
 class Install(unittest.TestCase):
     @unittest.skipUnless(shutil.which('meson'), 'no meson')
     def test_files(self):
-        """All; and each feature can be switched off."""
+        """All files; and each feature can be switched off."""
         build = mountlib.path('build')
         self.addCleanup(shutil.rmtree, build)
 
@@ -65,7 +65,7 @@ class Install(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('systemd-analyze'), 'no systemd-analyze')
     def test_systemd_unit(self):
-        """systemd-analyze asks whether the program is there: the one that is tested."""
+        """systemd-analyze checks whether the program exists: the tested one."""
         folder = pathlib.Path(mountlib.path('units'))
         folder.mkdir()
         text = (MADE / 'ggufs@.service').read_text()
@@ -78,14 +78,14 @@ class Install(unittest.TestCase):
         self.assertEqual((done.returncode, said), (0, []), done.stderr)
 
     def test_unit_paths(self):
-        """systemd expands "$" in a command, so a path is in none but as a variable."""
+        """systemd expands "$" in a command, so a path appears only as a variable."""
         text = (MADE / 'ggufs@.service').read_text()
         self.assertIn('\nEnvironment="MODEL=%f"\n', text)
         for line in re.findall(r'^Exec.*$', text, re.MULTILINE):
             self.assertNotIn('%f', line)
 
     def unit(self, kind, at, **env):
-        """Run the unit's commands of a kind as systemd would: their exit statuses."""
+        """Run the unit's commands of a kind as systemd would; returns their exit statuses."""
         text = (MADE / 'ggufs@.service').read_text()
         done = []
         for line in re.findall(rf'^{kind}=(-?)(.*)$', text, re.MULTILINE):
@@ -97,7 +97,8 @@ class Install(unittest.TestCase):
         return done
 
     def test_unit_ends(self):
-        """A mount that has ended by itself is no failure; one whose daemon was killed is taken away."""
+        """A mount that has ended on its own is not a failure; one whose daemon was killed is
+        removed."""
         model = mountlib.put('unit.gguf', samples.editable())
         at = mountlib.path('a\\x2dunit')
         os.mkdir(at)
@@ -120,7 +121,7 @@ class Install(unittest.TestCase):
     @unittest.skipUnless(shutil.which('update-mime-database') and shutil.which('gio'),
                          'no update-mime-database, or no gio')
     def test_mime_type(self):
-        """By name, in any case, and by what is in it."""
+        """By name, in any case, and by content."""
         mime = pathlib.Path(mountlib.path('data/mime/packages'))
         mime.mkdir(parents=True)
         shutil.copy(SOURCE / 'scripts/packaging/ggufs.xml', mime)
@@ -143,7 +144,7 @@ class Install(unittest.TestCase):
         self.assertEqual((done.returncode, done.out), (0, ''))
 
     def test_fstab_examples(self):
-        """Each line has six fields, and options that the program takes."""
+        """Each line has six fields, and options that the program accepts."""
         text = (SOURCE / 'scripts/packaging/fstab.example').read_text()
         lines = [line.split() for line in text.splitlines() if line and line[0] != '#']
         self.assertGreater(len(lines), 3)
@@ -154,7 +155,7 @@ class Install(unittest.TestCase):
 
 
 class Open(unittest.TestCase):
-    """The script behind the desktop entry, with an xdg-open that prints the folder."""
+    """The script behind the desktop entry, with an xdg-open that prints the directory."""
 
     def setUp(self):
         self.home = pathlib.Path(mountlib.path('session'))
@@ -197,7 +198,7 @@ class Open(unittest.TestCase):
         self.assertLessEqual({'ro', 'nosuid', 'nodev'}, set(line.split()[5].split(',')))
         daemon = str(mountlib.daemon(at))
         self.assertIn(b'idle=600', mountlib.get(f'/proc/{daemon}/cmdline'))
-        # Again: the same mount. Another model of that name: one of its own.
+        # Again: the same mount. Another model of that name gets its own.
         self.assertEqual(self.shown(self.model), at)
         self.assertEqual(str(mountlib.daemon(at)), daemon)
         os.makedirs(mountlib.path('other'))
@@ -209,7 +210,8 @@ class Open(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is~2', 'it is~2'])
 
     def test_killed(self):
-        """A mount whose daemon was killed is cleared away, and the model mounted anew, under its name."""
+        """A mount whose daemon was killed is removed, and the model mounted again, under its
+        name."""
         at = self.shown(self.model)
         other = self.shown(mountlib.put('more.gguf', samples.editable()))
         for mount in (at, other):
@@ -220,7 +222,8 @@ class Open(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is', 'it is'])
 
     def test_cache(self):
-        """In a cache the files have hashes for names, and links have theirs: a split model is shown whole."""
+        """In a cache the files have hashes as names, and the links have theirs: a split model is
+        shown as a whole."""
         blobs, cache = mountlib.path('blobs'), mountlib.path('cache')
         os.mkdir(blobs)
         os.mkdir(cache)
@@ -237,7 +240,7 @@ class Open(unittest.TestCase):
         self.assertIn('split.count: is 2: this is file 1 of a split model', done.stderr)
 
     def test_changed(self):
-        """A model that was replaced is not shown as it was."""
+        """A replaced model is not shown with its old content."""
         at = self.shown(self.model)
         new = mountlib.put('new', samples.editable(alignment=64))
         os.replace(new, self.model)

@@ -17,7 +17,7 @@
 extern const struct sys __real_sys_libc;
 extern const struct sys __wrap_sys_libc;
 
-enum { GRAIN = 4000000, FAULTS = 8, ROOM_SHIFT = 40 }; /* nanoseconds: of times of files */
+enum { GRAIN = 4000000, FAULTS = 8, ROOM_SHIFT = 40 }; /* GRAIN: ns, of file times */
 
 static struct {
     struct disk_state *s;
@@ -32,13 +32,13 @@ static struct {
     void (*fn)(void);
 } disk;
 
-/* Memory of what is not synced: it is never freed, and begins anew with each story. */
+/* Memory of what is not synced: it is never freed, and starts afresh with each story. */
 enum { ARENA = 1 << 28 };
 static uint8_t *arena;
 
 #define UNDER (&disk.fs.sys)
 
-/* ---- files, as the disk knows them ---- */
+/* ---- files, as the disk sees them ---- */
 
 static uint64_t stamp(void)
 {
@@ -155,7 +155,7 @@ static int fails(const char *call)
     if (failed)               \
     return failed
 
-/* Room for n bytes at an offset: how many may be written; -ENOSPC. */
+/* Space for n bytes at an offset: how many may be written; -ENOSPC. */
 static ssize_t roomy(int fd, uint64_t off, size_t n)
 {
     struct stat st;
@@ -189,7 +189,7 @@ void disk_fail(const char *call, unsigned n, int error, unsigned times)
 void disk_room(uint64_t bytes)
 {
     disk.room = bytes;
-    disk.s->hits++; /* also where it only says so */
+    disk.s->hits++; /* even if it only reports a failure */
 }
 
 void disk_brief(bool brief)
@@ -259,7 +259,7 @@ void disk_free(void *p)
     (void)p;
 }
 
-/* The file of this number, if it has a name in the folder; or -1. */
+/* The file of this number, if it has a name in the directory; or -1. */
 static int open_number(int dir, uint64_t ino)
 {
     struct stat st;
@@ -273,7 +273,7 @@ static int open_number(int dir, uint64_t ino)
     return fd;
 }
 
-/* What a process did that was killed. Of files that have no name any more, nothing is to be lost. */
+/* The writes of a killed process. Files that no longer have a name lose nothing. */
 static void inherit(const char *folder)
 {
     const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -297,7 +297,7 @@ void disk_leave(const char *folder)
     (void)__real_stat64(folder, &here);
     for (struct fault_entry **at = &disk.fs.entries; *at;)
         if (__real_fstat64((*at)->dir, &st) < 0 || st.st_ino != here.st_ino)
-            *at = (*at)->next; /* the history's, say */
+            *at = (*at)->next; /* for example the history's */
         else
             at = &(*at)->next;
     disk.s->writes = disk.fs.writes;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The disk of a run: real files in a folder in memory, reached through a table of system calls that the
- * linker puts in the place of sys_libc. Each call is a point of the scheduler, and may fail, be short or
- * take its time. Times and numbers of files are virtual; so is the room. What is not synced can be lost.
+ * The disk of a run: real files in a directory in memory, reached through a table of system calls
+ * that the linker puts in place of sys_libc. Each call is a point of the scheduler, and may fail,
+ * be short or be slow. File times and inode numbers are virtual; so is the free space. What is not
+ * synced can be lost.
  *
  * Threads: one at a time (scheduler.h).
  */
@@ -13,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What lasts longer than a process: in memory that a child shares. */
+/* What outlives a process: in memory shared with a child. */
 struct disk_file {
     uint64_t real, number;
     uint64_t mtime, ctime; /* nanoseconds of sched_now() */
@@ -22,34 +23,36 @@ struct disk_state {
     struct disk_file file[4096];
     uint64_t n;
     unsigned hits; /* errors that the disk gave */
-    /* Of a process that was killed: what it did not sync. */
+    /* For a killed process: what it did not sync. */
     struct fault_write *writes;
     struct fault_entry *entries;
     unsigned calls;
     size_t used; /* of the memory for that */
 };
 
-/* Before the first process: the memory for what is not synced, which all share. */
+/* Before the first process: set up the memory for what is not synced, shared by all. */
 void disk_prepare(void);
-/* cuts: the power may be cut, so that what is not synced is noted. `state` is zero at the beginning, or the one of a
- * process that was killed, in the same folder. */
+/*
+ * cuts: the power may be cut, so what is not synced is noted. `state` is zero at the beginning, or
+ * that of a killed process, in the same directory.
+ */
 void disk_begin(struct disk_state *state, const char *folder, bool cuts, bool clones);
 /* The process is killed: what it did not sync may still be lost. */
 void disk_leave(const char *folder);
 
-/* Call number n from now on whose name begins so ("": any) gives the error, `times` times. */
+/* From now on, the n-th call whose name begins with this ("": any) gives the error, `times` times. */
 void disk_fail(const char *call, unsigned n, int error, unsigned times);
-/* So many bytes may be written. */
+/* How many bytes may be written. */
 void disk_room(uint64_t bytes);
 /* Reads, writes and copies are short. */
 void disk_brief(bool brief);
-/* Calls take so long at times. */
+/* Calls sometimes take this long. */
 void disk_slow(unsigned ms);
-/* No faults from now on, and room. */
+/* No more faults, and enough space. */
 void disk_mend(void);
-/* Of what is not synced some is lost. */
+/* Lose part of what is not synced. */
 void disk_cut(uint64_t seed);
-/* So many calls from now on fn is called; or at once, if that is still to come. */
+/* Call fn after that many calls; or immediately, if it is still outstanding. */
 void disk_then(unsigned n, void (*fn)(void));
 void disk_now(void);
 /* A change of the file now gives it another time. */
@@ -57,12 +60,12 @@ bool disk_is_old(const char *path);
 /* A file was changed by another program. */
 void disk_changed(int fd);
 
-/* Memory that the log of what is not synced is in (meson.build). */
+/* Memory for the log of what is not synced (meson.build). */
 void *disk_malloc(size_t n);
 void *disk_calloc(size_t n, size_t size);
 void disk_free(void *p);
 
-/* A file's bytes; free() them. NULL: there is none. */
+/* A file's bytes; free() them. NULL: it does not exist. */
 uint8_t *disk_read(const char *path, size_t *n);
 bool disk_write(const char *path, const uint8_t *bytes, size_t n);
 

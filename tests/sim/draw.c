@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stories that are invented: see story.h. What programs do to save a file, and chance. */
+/* Generated stories: see story.h. What programs do to save a file, and chance. */
 #include <errno.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static struct step *add(unsigned actor, enum word word)
     return s;
 }
 
-/* A new value; none is left: the last one again. */
+/* A new value; if none is left, the last one again. */
 static uint32_t value(void)
 {
     return token < TOKENS - 1 ? ++token : token;
@@ -140,7 +140,7 @@ static void install(unsigned a, unsigned key)
     on(a, W_CLOSE, 0);
 }
 
-/* A program that tries again, with the same. */
+/* A program that retries with the same value. */
 static void again(unsigned a, unsigned name)
 {
     const uint32_t n = value();
@@ -154,7 +154,7 @@ static void again(unsigned a, unsigned name)
     on(a, W_CLOSE, 1);
 }
 
-/* A backup that is put back, before the file is written or after that. */
+/* A backup that is put back, before the file is written or after. */
 static void put_back(unsigned a, unsigned key)
 {
     open_as(a, 0, key, F_WRITE | draw(2) * F_TRUNC);
@@ -192,7 +192,7 @@ static void add_tensor(unsigned a, unsigned tensor)
         add(a, W_PASS)->n = 1 + draw(6000);
 }
 
-/* What people do to tensors beside writing raw and f32. */
+/* What users do to tensors besides writing raw and f32. */
 static void tensors(unsigned a, unsigned favourite)
 {
     unsigned tensor = draw(3) ? favourite : KEYS + draw(REGS - KEYS);
@@ -251,8 +251,8 @@ static void look(unsigned a)
 static void anything(unsigned a)
 {
     static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
-    unsigned slot = draw(3),
-             flags; /* one draw in an expression: their order is the compiler's choice */
+    unsigned slot = draw(3), /* one draw per expression: their order is unspecified */
+        flags; /* a single draw per expression: otherwise their order is the compiler's choice */
     switch (draw(8)) {
     case 0:
     case 1:
@@ -328,7 +328,7 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
     }
 }
 
-/* ---- what befalls ---- */
+/* ---- faults and events ---- */
 
 static void fault(void)
 {
@@ -340,7 +340,7 @@ static void fault(void)
     s->n3 = draw(3) ? 1 : 1 + draw(20);
 }
 
-/* A sync that fails: what was written before it may be on no disk, though it can be read. */
+/* A failing sync: what was written before it may never reach the disk, though it can be read. */
 static void failed_sync(void)
 {
     struct step *s = add(DISK, W_FAIL);

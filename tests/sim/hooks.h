@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the linker puts in the place of system calls and pthreads (-Wl,--wrap): see scheduler.h, disk.h. */
+/* What the linker puts in place of system calls and pthreads (-Wl,--wrap): see scheduler.h, disk.h. */
 #ifndef TESTS_SIM_HOOKS_H
 #define TESTS_SIM_HOOKS_H
 
@@ -10,7 +10,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* What the simulator itself needs does not fail, and is not counted (alloc.h). */
+/* The simulator's own allocations do not fail, and are not counted (alloc.h). */
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void __real_free(void *p);

@@ -25,7 +25,7 @@ static struct oracle *of(const struct kernel *k)
     return &k->w->oracle;
 }
 
-/* A key's, or a tensor's. */
+/* Whether the name belongs to a key, or to a tensor. */
 bool is_key(int name)
 {
     return name >= 0 && name < REGS;
@@ -46,7 +46,7 @@ static void answered(struct live_wait *w, int result)
         sched_fail("a request was answered twice");
     q->answered = true;
     q->result = result;
-    memset(w, 0xA5, sizeof(*w)); /* it is the request's, which is gone */
+    memset(w, 0xA5, sizeof(*w)); /* it belongs to the request, which is gone */
     cond_broadcast(&q->k->more);
     lock_drop(&q->k->lock);
 }
@@ -56,7 +56,7 @@ static bool is_stopped(struct live_wait *w)
     return ((struct request *)w)->stop;
 }
 
-/* The next call of this program; its wait is the call's. */
+/* The next call of this program; the call uses its wait. */
 struct live_wait *kernel_begin(struct program *p)
 {
     struct request *q = &p->request;
@@ -98,13 +98,13 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
         tree_interrupt(k->t, q);
 }
 
-/* A strategy is asked for that not every edit can be written with. */
+/* The strategy is one that cannot write every edit. */
 static bool is_asked(const struct kernel *k)
 {
     return k->w->story.strategy == EDIT_INPLACE || k->w->story.strategy == EDIT_REFLINK;
 }
 
-/* An answer that nothing accounts for. */
+/* An unexplained answer. */
 void kernel_expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
@@ -113,8 +113,10 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/* What an error means. A signal ends a wait, no edit; and where the disk fails twice, it may be that the new file
- * cannot be taken back (edit/commit.h, C4). */
+/*
+ * The meaning of an error. A signal ends a wait, not an edit; and if the disk fails twice, the new
+ * file perhaps cannot be taken back (edit/commit.h, C4).
+ */
 enum outcome kernel_failed(const struct kernel *k, int r)
 {
     return r == -EINTR || k->w->disk.hits > 1 ? PERHAPS : FAILED;
@@ -122,7 +124,7 @@ enum outcome kernel_failed(const struct kernel *k, int r)
 
 /* ---- nodes ---- */
 
-/* An assignment of what the file has: until the call ends that may become something else. */
+/* An assignment of the file's content: until the call ends, the content may change. */
 static void goes_on(struct object *o, int made)
 {
     for (unsigned i = 0; i < 8 && made >= 0; i++)
@@ -147,7 +149,7 @@ static bool is_judged(const struct object *o)
     return is;
 }
 
-/* Its draft may have this value now. */
+/* Its draft may now have this value. */
 static void may_be(struct kernel *k, struct object *o, uint64_t mask)
 {
     o->content |= mask;
@@ -174,7 +176,7 @@ void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving)
     }
 }
 
-/* A view of a tensor is truncated, by whatever name it has until that is over. */
+/* A view of a tensor is truncated, whatever its name until that is over. */
 static void cut_begins(struct program *p, int name)
 {
     p->cuts = UINT32_C(1) << name;
@@ -219,14 +221,14 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     if (o->name != name) {
         o->name = name;
         o->changes++;
-        o->moved = true; /* what was done to its name was taken back, or another program did it */
+        o->moved = true; /* its rename was undone, or made by another program */
     }
     o->lookups++;
     sched_note("%s is file %u", names[name], (unsigned)(o - k->object));
     return o;
 }
 
-/* What comes late is done by the thread that does so. */
+/* What happens late is left to that thread. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -259,8 +261,8 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
 }
 
 /*
- * Assignments of what a file has: to its key, to the one that it had before (what was done to names may be lost, and
- * they go back), and to the one that it is about to get.
+ * Assignments of a file's content: to its key, to its previous key (renames may be lost, and names
+ * go back), and to its next one.
  */
 enum { NOW, BEFORE, NEXT };
 struct made {
@@ -284,7 +286,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
 {
     bool back = k->w->disk.hits || o->unsure ||
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
-    /* A tensor that was removed may still be written, until that is on the disk. */
+    /* A removed tensor may still be written, until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
     const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS}; /* the last: known.md, 2 */
     for (unsigned i = 0; i < 3; i++) {
@@ -296,19 +298,19 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
     }
 }
 
-/* Pages of a mapping are written back: by the kernel itself, for no program. */
+/* Pages of a mapping are written back: by the kernel itself, not for a program. */
 static void write_pages(struct kernel *k, struct object *o);
 
-/* The end of a handle. What was truncated and not written is the empty value then. */
+/* The end of a handle. A file that was truncated but not written then has the empty value. */
 static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
     if (o->mapped == h && !k->gone)
-        write_pages(k, o); /* also: wait for who writes one */
+        write_pages(k, o); /* also waits for one that is writing a page */
     if (o->mapped == h)
         o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);
-    /* What is refused puts back the value from before the draft. */
+    /* A refusal restores the value from before the draft. */
     bool refused =
         !h->floats && (k->w->disk.hits || o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER)));
     struct made made = assign(k, o, counts ? o->content | (refused ? o->seen : 0) : 0);
@@ -324,7 +326,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     __real_free(h);
 }
 
-/* What came late. */
+/* End one that happens late. */
 static void end_late(struct kernel *k, unsigned i)
 {
     struct tree_file *f = k->late[i].f;
@@ -395,7 +397,7 @@ static unsigned token_of(const char *text, size_t n)
 
 /* ---- open ---- */
 
-/* A handle that may write is there. */
+/* A handle that may write now exists. */
 static void joined(struct kernel *k, struct handle *h, bool truncates)
 {
     struct object *o = h->o;
@@ -418,7 +420,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
     }
 }
 
-/* What a name means. It is known once more then. */
+/* What a name refers to. The kernel then knows it once more. */
 static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
@@ -521,7 +523,7 @@ static void step_open(struct program *p, const struct step *s)
 
 /* ---- write ---- */
 
-/* A tensor's type may be, or have been, another one than F32: its bytes are not its values. */
+/* A tensor's type may be, or may have been, other than F32: its bytes are then not its values. */
 static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 {
     const int name = o->name >= 0 ? o->name : o->old_name;
@@ -530,7 +532,7 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
     return other ? BIT(TOKEN_OTHER) : 0;
 }
 
-/* A write(2) is more than one request, in which the kernel keeps others away. Half a text is another value. */
+/* A write(2) is several requests, during which the kernel excludes others. Half a text is another value. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     enum { FIRST = 2 * PAGE };
@@ -553,7 +555,7 @@ static int write_text(struct program *p, const struct handle *h, unsigned token,
     return kernel_end(p, tree_write(h->f, 0, text, half ? 2 : n, NULL));
 }
 
-/* Two nodes of one draft (without memory for the second): what is written by one and by the other mixes. */
+/* Two nodes of one draft (if memory was short for the second): writes through both are mixed. */
 static bool has_twin(const struct kernel *k, const struct object *o)
 {
     bool has = false;
@@ -562,14 +564,14 @@ static bool has_twin(const struct kernel *k, const struct object *o)
     return has;
 }
 
-/* One page, whole, as the kernel has it. */
+/* One whole page, as cached by the kernel. */
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
     size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
     uint8_t bytes[FLOATS * 4];
     (void)tensors_bytes(0, o->stored, bytes);
     o->pages &= (uint8_t) ~(1u << page);
-    o->dirty = true; /* it may have been truncated since it was stored */
+    o->dirty = true; /* it may have been truncated since the store */
     may_be(k, o, BIT(o->stored) | BIT(TOKEN_OTHER));
     int r = tree_write(o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
     sched_note("page %u is written: %d", page, r);
@@ -624,7 +626,7 @@ static void step_store(struct program *p, const struct step *s)
     }
 }
 
-/* What is written in pieces may be cut, or written by its other node, between two of them. */
+/* What is written in pieces may be truncated, or written through its other node, between two of them. */
 static bool is_mixed(const struct kernel *k, const struct object *o)
 {
     return has_twin(k, o) || kernel_cuts(k, o->name);
@@ -641,9 +643,9 @@ static void step_write(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    if (is_judged(o) || p->k->w->disk.hits) /* what is refused meanwhile puts back an older one */
+    if (is_judged(o) || p->k->w->disk.hits) /* a refusal meanwhile restores an older one */
         was |= o->seen;
-    /* Over what is there: half a text may leave it as it was. */
+    /* Over existing content: half a text may leave it unchanged. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
     bool mixed = is_mixed(p->k, o);
     if (mixed)
@@ -662,7 +664,7 @@ static void step_write(struct program *p, const struct step *s)
         o->dirty = true;
         o->by = h;
         o->doubt = judged != o->judged;
-        if (stamp != stamp_now && h->floats) { /* something else was done to the draft meanwhile */
+        if (stamp != stamp_now && h->floats) { /* another change was made to the draft meanwhile */
             o->content |= was | BIT(TOKEN_OTHER);
             o->doubt = true;
         }
@@ -716,7 +718,7 @@ bool kernel_durable_close(const struct kernel *k)
     return k->w->story.commit != LIVE_COMMIT_SYNC;
 }
 
-/* What an answer to a judgement of the draft means. */
+/* The meaning of the result of a judgement of the draft. */
 static enum outcome judged(const struct kernel *k, const struct handle *h, unsigned changes, int r,
                            bool sync)
 {
@@ -739,8 +741,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
         last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
-    bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
-    /* A close judges only what its own handle wrote; fsync of a view judges all of it. */
+    bool dirty = o->dirty; /* otherwise nothing is to be judged, unless it is written meanwhile */
+    /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
@@ -756,7 +758,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
-    /* What a key refuses puts back the value from before the draft, of which a part may have been accepted. */
+    /* A refusal for a key restores the value from before the draft, part of which may have been accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
@@ -774,7 +776,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
             k->accepted[o->name].changes = k->changes[o->name];
         }
     }
-    bool own = o->by == h || !h->wrote; /* who wrote nothing syncs what the file has */
+    bool own = o->by == h || !h->wrote; /* a handle that wrote nothing syncs what the file has */
     if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
         oracle_durable(of(k), (unsigned)last);
     kernel_expect(
@@ -809,7 +811,7 @@ void kernel_exit(struct program *p)
 
 /* ---- names ---- */
 
-/* A name goes. */
+/* A name disappears. */
 static void leaves(struct kernel *k, int name)
 {
     uint64_t was = is_key(name) ? oracle_may(of(k), (unsigned)name, 0, UINT64_MAX, false) : 0;
@@ -826,7 +828,7 @@ static int look_up(struct program *p, int name, struct object **ret)
     return r;
 }
 
-/* All views of a tensor, which is renamed, or removed. */
+/* All views of a tensor that is renamed or removed. */
 static void views_move(struct kernel *k, int name, int next, bool begins, bool done, uint64_t since)
 {
     for (unsigned i = 0; i < ACTORS && begins && next >= 0; i++)
@@ -840,8 +842,7 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
         o->leaves = begins;
         o->moving += begins ? 1 : -1U;
         o->next_name = begins ? next : -1;
-        if (begins && next >= 0 &&
-            is_judged(o)) /* what a call comes to that began before may be seen there */
+        if (begins && next >= 0 && is_judged(o)) /* the result of an earlier call may show there */
             goes_on(o, (int)oracle_begin(of(k), (unsigned)next, o->content | o->seen));
         if (!done)
             continue;
@@ -885,7 +886,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         k->came[next] = 1 + s->name;
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     for (unsigned i = 0; i < k->objects && r < 0 && how == PERHAPS; i++)
-        if (k->object[i].name == s->name) { /* it may be the other one's by now */
+        if (k->object[i].name == s->name) { /* by now it may belong to the other one */
             k->object[i].unsure = k->object[i].moved = true;
             k->object[i].old_name = next;
         }
@@ -937,7 +938,7 @@ static uint64_t moved_value(const struct kernel *k, const struct object *from, u
     if (is_key(from->name))
         value = oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen;
     else if (k->w->disk.hits &&
-             !from->ever) /* a helper that was made anew when a rename of it failed */
+             !from->ever) /* a helper that was created again when its rename failed */
         return ~BIT(TOKEN_ABSENT);
     return k->w->disk.hits ? value | from->ever : value; /* it may have gone back */
 }
@@ -946,7 +947,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
                     int r, int gone, int made, uint64_t since)
 {
     struct kernel *k = p->k;
-    /* Of a key that has no value (it could not be written) nothing is known. */
+    /* Nothing is known about a key that has no value (it could not be written). */
     bool valued =
         !is_key(from->name) ||
         !(oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) & BIT(TOKEN_ABSENT));
@@ -1053,7 +1054,7 @@ static void step_sync(struct program *p)
     lock_drop(&k->dir);
     kernel_expect(p, "sync", r, making || tensors_unsettled(k));
     if (r == 0 && !k->w->disk.hits && !k->rough && jumps == sched_jumps() &&
-        sched_now() - begun < 1000000000) /* it waits for late releases, but not for ever */
+        sched_now() - begun < 1000000000) /* it waits for late releases, but not forever */
         tensors_added(k, whole);
     if (r == 0 && !k->w->disk.hits && !k->rough)
         oracle_all_durable(of(k), since);
@@ -1061,7 +1062,7 @@ static void step_sync(struct program *p)
         kernel_look_disk(k, "after sync");
 }
 
-/* Any key may become what it was at any time. */
+/* Any key may get back any of its earlier values. */
 static void step_undo(struct program *p)
 {
     struct kernel *k = p->k;
@@ -1084,7 +1085,7 @@ static void step_undo(struct program *p)
                   r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
-/* truncate(2) of a view: what others write to it is cut as well, and judged. */
+/* truncate(2) of a view: what others write to it is also truncated, and judged. */
 static void truncate_tensor(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1165,7 +1166,7 @@ static ssize_t read_all(struct tree_file *f, char *dst, size_t room)
     return (ssize_t)n;
 }
 
-/* Values of the drafts of files with this name show too. */
+/* The draft values of files with this name show, too. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
     uint64_t may = 0;
@@ -1177,7 +1178,7 @@ static uint64_t drafts(const struct kernel *k, int name)
     return may;
 }
 
-/* A file that was made and not written is listed. */
+/* A file that was created and not written is listed. */
 static bool is_open(const struct kernel *k, int name)
 {
     bool is = k->creating[name];
@@ -1219,9 +1220,9 @@ static void step_read(struct program *p, const struct step *s)
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
-        /* A file that was renamed meanwhile shows what its name has. */
+        /* A file that was renamed meanwhile shows the content under its name. */
         bool same = h->o->name == s->name && !h->o->moving;
-        /* Of a tensor that changes some may be old. */
+        /* While a tensor changes, part of it may be old. */
         bool mixed =
             h->floats && ((token == TOKEN_OTHER &&
                            (draft || as_bytes(k, h->o) || oracle_changed(of(k), s->name, since))) ||

@@ -2,15 +2,15 @@
 /*
  * Every order of events, from a seed: see scheduler.h, disk.h, kernel.h, oracle.h.
  *
- *     sim --seconds S [--from N]   stories of fresh seeds for so long, or of seeds from N on
- *     sim --seed N [--runs M]      the story of a seed, and of those that follow
+ *     sim --seconds S [--from N]   stories of fresh seeds for that long, or of seeds from N on
+ *     sim --seed N [--runs M]      the story of a seed, and of the following ones
  *     sim --story FILE [--seed N] [--runs M]   a story, with other orders of events
- *     sim --found FOLDER [--seconds S]         all stories of a folder first
+ *     sim --found FOLDER [--seconds S]         all stories in a directory first
  *
- *     --open     what fresh seeds find ends it with status 77, which is no verdict: known.md has open rows
- *     --wide     stories also have steps that are new to the simulator
- *     --trace    say each point; --strict: fail also at what known.md leaves aside
- *     --shrink   when a run fails, find the few steps of its story that matter
+ *     --open     a finding of a fresh seed ends it with status 77, which is not a verdict: known.md has open rows
+ *     --wide     stories also have steps that are new in the simulator
+ *     --trace    print each point; --strict: also fail at what known.md exempts
+ *     --shrink   when a run fails, find the few relevant steps of its story
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,12 +28,12 @@
 #include "alloc.h"
 #include "run.h"
 
-/* A test that is skipped, as meson has it. */
+/* A skipped test, for meson. */
 #define OPEN_FINDING 77
 
 static struct world *world;
-static int noise = -1; /* what a run says */
-static bool wide;      /* with steps that are new */
+static int noise = -1; /* what a run prints */
+static bool wide;      /* with new steps */
 static unsigned long long runs, steps, calls_made;
 
 /* ---- one run ---- */
@@ -100,7 +100,7 @@ static bool run(const struct story *s, uint64_t seed)
     return world->out.failed;
 }
 
-/* ---- made smaller ---- */
+/* ---- shrinking ---- */
 
 static struct story without(const struct story *s, unsigned from, unsigned n)
 {
@@ -110,7 +110,7 @@ static struct story without(const struct story *s, unsigned from, unsigned n)
     return less;
 }
 
-/* Does it still fail, with some seed? */
+/* Whether it still fails, with some seed. */
 static bool still(const struct story *s, uint64_t *seed, unsigned tries, const char *why)
 {
     for (unsigned i = 0; i < tries; i++) {
@@ -143,7 +143,7 @@ static void shrink(struct story *s, uint64_t *seed, unsigned tries)
     }
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static void print_noise(void)
 {
@@ -187,7 +187,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* ---- ways to be called ---- */
+/* ---- modes ---- */
 
 static int story_of(const char *file, struct story *ret)
 {
@@ -204,7 +204,7 @@ static int story_of(const char *file, struct story *ret)
     return -1;
 }
 
-/* The same seed leads to the same trace. */
+/* The same seed gives the same trace. */
 static bool repeats(const struct story *s, uint64_t seed)
 {
     (void)run(s, seed);
@@ -288,7 +288,7 @@ static void prepare(void)
         perror(world->folder);
         exit(2);
     }
-    /* One processor: a thread that gives the token wakes the next one there. */
+    /* One processor: a thread that passes the token wakes the next one there. */
     CPU_ZERO(&first);
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         for (size_t i = 0, skip = (size_t)getpid() % (size_t)CPU_COUNT(&cpus); i < CPU_SETSIZE; i++)

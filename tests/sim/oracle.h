@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What may be seen: the oracle. It knows registers (a key's value) and what was assigned to them, each in a
- * time from a call to its answer, and nothing of how the program works.
+ * What may be seen: the oracle. It knows registers (a key's value) and their assignments, each with
+ * the time from its call to its answer, and nothing about how the program works.
  *
- * Values are tokens: each write of a run has another one. A set of tokens is a mask. An assignment whose
- * value is not certain has more than one in its mask.
+ * Values are tokens: each write of a run has a different one. A set of tokens is a mask. An
+ * assignment whose value is uncertain has more than one in its mask.
  *
- * A look from time a to time b may see every assignment that began before b, but for those that failed
- * before a, and those after whose end another one began that was certain before a.
+ * A look from time a to time b may see every assignment that began before b, except those that
+ * failed before a, and those followed by another one that began after their end and was certain
+ * before a.
  */
 #ifndef TESTS_SIM_ORACLE_H
 #define TESTS_SIM_ORACLE_H
@@ -24,16 +25,16 @@ enum { ASSIGNS = 1500 };
 enum outcome {
     FAILED,   /* it is not made */
     PERHAPS,  /* it is, or not */
-    HIDDEN,   /* it is shown; what is durable is not told: a key that may come back */
-    ACCEPTED, /* it is shown; on the disk perhaps */
+    HIDDEN,   /* it is shown, but may not be durable: a key that may come back */
+    ACCEPTED, /* it is shown; perhaps on the disk */
     DURABLE,  /* on the disk */
 };
 
 struct assign {
     unsigned reg;
     uint64_t mask;
-    uint64_t start, end; /* end UINT64_MAX: it goes on */
-    uint64_t sure[2];    /* from then on certain to be shown; on the disk. UINT64_MAX: not yet */
+    uint64_t start, end; /* end UINT64_MAX: in progress */
+    uint64_t sure[2];    /* when it is certain to be shown; on the disk. UINT64_MAX: not yet */
     uint64_t dead;       /* it failed */
     bool hidden;
 };
@@ -42,23 +43,23 @@ struct oracle {
     struct assign a[ASSIGNS];
     unsigned n;
     uint64_t time;
-    const unsigned *faults; /* once there are any, what was accepted may be lost */
+    const unsigned *faults; /* once there are any, accepted assignments may be lost */
 };
 
-uint64_t oracle_time(struct oracle *o); /* another one each time */
+uint64_t oracle_time(struct oracle *o); /* a different one each time */
 unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask);
 /* Its value may also be one of these. */
 void oracle_widen(struct oracle *o, unsigned i, uint64_t mask);
 void oracle_end(struct oracle *o, unsigned i, enum outcome how);
-/* It ended, and is durable now. */
+/* It ended, and is now durable. */
 void oracle_durable(struct oracle *o, unsigned i);
-/* All that ended before `since` and was accepted is durable. */
+/* Everything that ended before `since` and was accepted is durable. */
 void oracle_all_durable(struct oracle *o, uint64_t since);
-/* A register's values for a look from a to b; disk: of what is on the disk. */
+/* A register's possible values for a look from a to b; disk: on the disk. */
 uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk);
-/* All that it ever was. */
+/* All values that it ever had. */
 uint64_t oracle_ever(const struct oracle *o, unsigned reg);
-/* Something was assigned to it, or is being, since then. */
+/* It was assigned since then, or is being assigned. */
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
 /* The assignments of a register, for a report. */
 void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A second parser of GGUF files, which shares no code with the program's: keys and tensors, plainly. */
+/* A second parser of GGUF files, which shares no code with the program's: keys and tensors, in a simple form. */
 #ifndef TESTS_SIM_READER_H
 #define TESTS_SIM_READER_H
 

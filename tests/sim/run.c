@@ -54,7 +54,7 @@ static uint32_t number_at_first(unsigned key)
     return 1000 + TOKEN_FIRST + key;
 }
 
-/* In place, or with data that moves by whole blocks only. */
+/* In place, or with data that moves only by whole blocks. */
 static bool needs_reserve(void)
 {
     return world->story.strategy == EDIT_INPLACE || world->story.strategy == EDIT_REFLINK;
@@ -133,7 +133,7 @@ static unsigned token_of(const struct read_key *k)
                                                           : TOKEN_OTHER;
 }
 
-/* What nobody edits. */
+/* What no program edits. */
 static bool rest_is_whole(const struct read_model *m, const uint8_t *bytes, size_t n)
 {
     bool list = false;
@@ -163,7 +163,7 @@ static unsigned token_in(const struct read_model *m, unsigned reg, const uint8_t
     return TOKEN_ABSENT;
 }
 
-/* Of a tensor that is there also the type and the shape. */
+/* For an existing tensor also check the type and the shape. */
 static void check_form(const struct world *w, const struct read_model *m, unsigned reg,
                        uint64_t from, bool disk, const char *when)
 {
@@ -184,8 +184,10 @@ static void check_form(const struct world *w, const struct read_model *m, unsign
     }
 }
 
-/* Bytes of tensors were written in place meanwhile: whoever reads the whole has old and new ones, also of one that was
- * renamed. */
+/*
+ * Bytes of tensors were written in place meanwhile: a reader of the whole model gets old and new
+ * ones, even of a renamed tensor.
+ */
 static bool is_overwritten(const struct world *w, uint64_t from)
 {
     bool is = false;
@@ -224,7 +226,7 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
 
 /* ---- beside the model ---- */
 
-/* This call fails more than once, perhaps. */
+/* This call may fail more than once. */
 static bool fails_often(const char *call)
 {
     unsigned times = 0;
@@ -240,7 +242,7 @@ static void check_folder(void)
     for (unsigned i = 0; i < world->story.n; i++)
         if (world->story.step[i].word == W_FAIL &&
             strcmp(calls[world->story.step[i].call], "unlink") == 0)
-            return; /* it may be that nothing can be removed */
+            return; /* perhaps nothing can be removed */
     DIR *d = opendir(world->folder);
     for (const struct dirent *e; d && (e = readdir(d));) {
         const char *name = e->d_name;
@@ -280,7 +282,7 @@ static void be_killed(void)
     crash(false);
 }
 
-/* The same befalls the recovery. */
+/* The recovery may crash, too. */
 static void crash_again(void)
 {
     crash(sched_lot(2));
@@ -293,14 +295,13 @@ static void alter(bool replace)
     size_t n;
     path_of(path);
     (void)snprintf(beside, sizeof(beside), "%s.new", path);
-    do /* times of files are not exact: a change is to be seen by them */
+    do /* file times are coarse: the change must be visible in them */
         sched_pass(5);
     while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
     struct read_model m;
     if (!bytes || read_model(bytes, n, &m) || access(journal(), F_OK) == 0) {
-        __real_free(
-            bytes); /* it is being edited in place: who writes it then gets what he asked for */
+        __real_free(bytes); /* it is being edited in place: writing it then has no defined result */
         return;
     }
     kernel.rough = true;
@@ -495,7 +496,7 @@ _Noreturn void run_story(struct world *w)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
     for (int i = 0; i == 0 || (i < 100 && alloc_live() > LEFT_MOST); i++)
-        sched_pass(60000); /* what is slow ends by itself */
+        sched_pass(60000); /* anything slow ends on its own */
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
@@ -503,7 +504,7 @@ _Noreturn void run_story(struct world *w)
         check_altered();
     check_folder();
     disk_now();
-    /* What /proc lists while a thread ends may be one more for a moment. */
+    /* While a thread ends, /proc may list one more for a moment. */
     int left = 1;
     for (unsigned i = 0; i < 1000 && left; i++, (void)sched_yield())
         left = count_fds() - fds;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run of a story: the tree on the virtual disk, a thread for each actor, and the oracle. In a process of
- * its own, which ends with it; what it found is in memory that it shares with the one that began it.
+ * A run of a story: the tree on the virtual disk, a thread for each actor, and the oracle. It has a
+ * process of its own, which ends with it; its findings are in memory shared with the parent.
  */
 #ifndef TESTS_SIM_RUN_H
 #define TESTS_SIM_RUN_H
@@ -22,11 +22,11 @@ struct outcome_of_run {
     uint64_t hash, steps, calls;
 };
 
-/* What is shared. */
+/* Shared between the processes. */
 struct world {
     struct story story;
     uint64_t seed;
-    bool strict; /* faults that are known (known.md) fail too */
+    bool strict; /* known faults (known.md) fail, too */
     char folder[64];
     struct disk_state disk;
     bool altered; /* by another program, to these bytes */
@@ -36,7 +36,7 @@ struct world {
     struct outcome_of_run out;
 };
 
-/* In the process of the run. They do not return. */
+/* In the run's process. They do not return. */
 _Noreturn void run_story(struct world *w);
 /* After a power cut: a new process opens the model and looks. */
 _Noreturn void run_recovered(struct world *w);

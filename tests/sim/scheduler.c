@@ -17,9 +17,9 @@
 
 enum {
     TASKS = 256,
-    TICK = 20000,      /* nanoseconds at most at a point */
+    TICK = 20000,      /* maximum nanoseconds at a point */
     ENDLESS = 3000000, /* points of a run */
-    DATE = 1700000000, /* seconds, of the beginning */
+    DATE = 1700000000, /* the starting time in seconds */
 };
 
 enum state { RUNS, LOCKS, WAITS, JOINS, SLEEPS, DONE };
@@ -30,12 +30,12 @@ struct task {
     sem_t go;
     pthread_t real;
     enum state state;
-    const void *on; /* the condition, or the task that is joined */
-    int *lock;      /* that it needs to go on */
+    const void *on; /* the condition, or the joined task */
+    int *lock;      /* the lock it needs to continue */
     bool woken;
-    uint64_t until; /* UINT64_MAX: for ever */
-    unsigned rank;  /* the highest goes on, in runs that have ranks */
-    bool told;      /* it is to say where it stands */
+    uint64_t until; /* UINT64_MAX: forever */
+    unsigned rank;  /* the highest one runs, in runs with ranks */
+    bool told;      /* it should report where it is */
     void *(*run)(void *arg);
     void *arg;
 };
@@ -44,7 +44,7 @@ static struct task task[TASKS];
 static unsigned n_tasks, n_done;
 static _Thread_local struct task *self;
 static uint64_t state_now, clock_ns, steps, trace, jumps;
-static uint32_t one_in; /* a switch, at a point */
+static uint32_t one_in; /* chance of a switch at a point */
 static bool ranked;
 static uint64_t change_at[4]; /* points at which a rank changes */
 bool sched_trace;
@@ -133,7 +133,7 @@ void sched_fail(const char *fmt, ...)
     abort();
 }
 
-/* ---- who goes on ---- */
+/* ---- scheduling ---- */
 
 static bool ready(const struct task *t)
 {
@@ -166,7 +166,7 @@ static void resume(struct task *t)
     t->until = UINT64_MAX;
 }
 
-/* A wait with an end: time jumps there. False: nobody has one. */
+/* Time jumps to the end of a timed wait. False: there is none. */
 static bool jump(bool any)
 {
     uint64_t when = UINT64_MAX;
@@ -209,7 +209,7 @@ static void say_where(void)
     backtrace_symbols_fd(at, backtrace(at, 40), 2);
 }
 
-/* Each thread that waits says where; then the run has failed. */
+/* Each waiting thread reports where it is; then the run has failed. */
 static _Noreturn void stuck(void)
 {
     struct task *me = self;
@@ -225,7 +225,7 @@ static _Noreturn void stuck(void)
     sched_fail("all threads wait, for ever");
 }
 
-static struct task *asker; /* of stuck() */
+static struct task *asker; /* in stuck() */
 
 static void give(struct task *to)
 {
@@ -324,7 +324,7 @@ void sched_end(void)
     self = NULL;
 }
 
-/* ---- what base calls ---- */
+/* ---- called by base ---- */
 
 static uint64_t of(const struct timespec *t)
 {
@@ -372,7 +372,7 @@ int __wrap_mincore(void *at, size_t n, unsigned char *there)
     return 0;
 }
 
-/* The first word of a mutex says who holds it, as in glibc's: 0, nobody. */
+/* The first word of a mutex says who holds it, as in glibc: 0 for free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
     int *lock = (int *)m;
@@ -410,7 +410,7 @@ static int wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t until)
 {
     count("wait", until == UINT64_MAX);
     *(int *)m = 0;
-    if (sched_lot(60)) { /* woken for nothing */
+    if (sched_lot(60)) { /* spurious wakeup */
         block(LOCKS, NULL, (int *)m, UINT64_MAX);
         return 0;
     }
@@ -502,7 +502,7 @@ int __wrap_pthread_join(pthread_t id, void **ret)
         return __real_pthread_join(id, ret);
     struct task *t = NULL;
     for (unsigned i = 1; i < n_tasks; i++)
-        if (pthread_equal(task[i].real, id)) /* the newest: numbers are used again */
+        if (pthread_equal(task[i].real, id)) /* the newest: ids are reused */
             t = &task[i];
     count("join", 0);
     if (t && t->state != DONE)

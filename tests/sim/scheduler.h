@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One thread at a time, chosen by lot: threads are real, but only the one that has the token runs. At each
- * lock, wait, start and end of a thread and at each system call of the table (disk.h) the token may go to
- * another one. Time is virtual: it passes a little at each of these points, and jumps where all wait.
+ * One thread at a time, chosen at random: threads are real, but only the one with the token runs.
+ * At each lock, wait, start and end of a thread and at each system call of the table (disk.h) the
+ * token may go to another one. Time is virtual: it advances a little at each of these points, and
+ * jumps when all wait.
  *
- * The program is linked with -Wl,--wrap for what base calls of pthreads, and of clocks (meson.build). All
- * follows from the seed.
+ * The program is linked with -Wl,--wrap for the functions of pthreads and clocks that base calls
+ * (meson.build). Everything follows from the seed.
  *
  *     sched_begin(seed);               the caller has the token
  *     ... thread_start(), lock_take(), lock_wait() ...
- *     sched_end();                     the others have ended, or wait for ever
+ *     sched_end();                     the others have ended, or wait forever
  */
 #ifndef TESTS_SIM_SCHEDULER_H
 #define TESTS_SIM_SCHEDULER_H
@@ -20,28 +21,28 @@
 void sched_begin(uint64_t seed);
 void sched_end(void);
 
-/* A number below n, of the seed. */
+/* A random number below n, from the seed. */
 uint32_t sched_draw(uint32_t n);
 /* True once in n times. */
 bool sched_lot(uint32_t n);
 
-/* Another thread may go on now. What is done is part of the trace. */
+/* Another thread may now continue. The point is part of the trace. */
 void sched_point(const char *what, uint64_t arg);
-/* A line of the trace, for people and for the hash. */
+/* A line of the trace, to be read and hashed. */
 void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* So much time passes. */
+/* Let this much time pass. */
 void sched_pass(uint64_t ms);
 
 uint64_t sched_steps(void); /* points so far */
-uint64_t sched_jumps(void); /* how often time jumped although somebody could go on */
+uint64_t sched_jumps(void); /* how often time jumped although some thread could run */
 uint64_t sched_hash(void);  /* of the trace */
 /* Nanoseconds since the beginning. */
 uint64_t sched_now(void);
 unsigned sched_threads(void); /* that have not ended */
 
-/* What is to be told about a run that failed; it ends. */
+/* Report on a failed run, and end it. */
 _Noreturn void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-extern void (*sched_failed)(const char *line); /* called once with it; it does not return */
+extern void (*sched_failed)(const char *line); /* called once with that line; does not return */
 extern bool sched_trace;                       /* print each point */
 
 #endif

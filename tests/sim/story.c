@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stories as text: see story.h. draw.c invents them. */
+/* Stories as text: see story.h. draw.c generates them. */
 #include "story.h"
 
 #include <stdio.h>
@@ -13,7 +13,10 @@ const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftrun
                                   "flock",  "lseek",  "copy",   "clone",  "fstat",     "fstatat",
                                   "fchmod", "rename", "unlink", "link",   "list"};
 
-/* What stands behind the word: s slot, f flags, o name, t second name, c call, n N m second, l third, a actor, h how. */
+/*
+ * The arguments of each word: s slot, f flags, o name, t second name, c call, n N m second, l
+ * third, a actor, h how.
+ */
 static const struct {
     const char *word, *form;
 } forms[WORDS] = {

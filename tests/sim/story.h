@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A story: what programs do in a run, and what befalls the disk and the mount. Each actor does its steps
- * in their order; which actor goes on is the scheduler's choice. As text a step is a line:
+ * A story: what programs do in a run, and what happens to the disk and the mount. Each actor does
+ * its steps in order; the scheduler chooses which actor continues. As text a step is a line:
  *
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
  *     A write 1 17              the text of token 17, at the beginning
- *     A half 1 17               the beginning of that: more is to follow
- *     A close 1                 fork 1: one more owner, who closes too; fsync 1; cut 1: ftruncate to 0
+ *     A half 1 17               the beginning of that: more follows
+ *     A close 1                 fork 1: one more owner, which also closes; fsync 1; cut 1: ftruncate to 0
  *     A put r.a 18              open for writing with trunc and creat, write, close
- *     B mv r.a r.a~             rm NAME; sync: fsync of the folder; trunc NAME: truncate(2) to 0
+ *     B mv r.a r.a~             rm NAME; sync: fsync of the directory; trunc NAME: truncate(2) to 0
  *     B read r.a                list; model: of model.gguf
  *     B pass 300                milliseconds
  *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
- *     Z signal A stop           that ends the wait; late: it is found out
+ *     Z signal A stop           that ends the wait; late: it is discovered
  *     A undo                    the history's last state; mount ... history keeps one
  *     Z alter                   another program writes the model; replace: another file of its name
- *     Z power 0                 the power is cut, at the call of the disk that is the N-th from now on (0: now); kill 0: SIGKILL;
+ *     Z power 0                 the power is cut, at the N-th call of the disk from now on (0: now); kill 0: SIGKILL;
  *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
  *
- * A tensor's name stands for its `raw`, with the word f32 behind it for its `f32`. Of tensors alone:
+ * A tensor's name stands for its `raw`, followed by the word f32 for its `f32`. Only for tensors:
  *
  *     A type one 1              a conversion, to forms[1]; shape one 2: another shape
  *     A store 1 17              into a mapping: pages arrive whole, in any order, before an fsync or after the close
- *     A add two 18 5            mkdir, and views in an order and of a form that 5 stands for; as cp -r and np.save do it
- *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after that (0)
+ *     A add two 18 5            mkdir, and views in an order and form given by 5; as cp -r and np.save
+ *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after (0)
  *     A rmr one                 rm -r: its views are unlinked, then it is removed
  *
- * A line that begins with # is a comment; "# seed 17" says with which seed the story failed. The first other line has
- * the mount: `mount close copy`: commit=, relayout=; then clones (the disk does), tensors (=edit), history.
+ * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
+ * first other line describes the mount: `mount close copy`: commit=, relayout=; then clones (the
+ * disk does), tensors (=edit), history.
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H
@@ -97,19 +98,19 @@ struct story {
     struct step step[STEPS];
 };
 
-/* Names: of keys, of which the model has the first KEYS_THERE; of tensors, the same; of helpers. */
+/* Names: of keys, of which the model has the first KEYS_THERE; of tensors, likewise; of helpers. */
 enum { KEYS_THERE = 4, KEYS = 6, TENSORS_THERE = 2, REGS = KEYS + 4, NAMES = REGS + 5 };
 extern const char *const names[NAMES];
-/* What else is known of a tensor: its type and its shape, numbers below FORMS. Registers of the oracle. */
+/* What else is known about a tensor: its type and its shape, numbers below FORMS. Registers of the oracle. */
 enum { FORMS = 3, TYPES = NAMES, SHAPES = TYPES + REGS - KEYS, ALL_REGS = SHAPES + REGS - KEYS };
 /* Calls of the disk that may fail. */
 enum { CALLS = 17 };
 extern const char *const calls[CALLS];
 
-/* wide: also of steps that are new to the simulator (known.md). */
+/* wide: also with steps that are new in the simulator (known.md). */
 struct story story_draw(uint64_t seed, bool wide);
 void story_print(const struct story *s, void *file);
-/* False: it is none; *line is where. */
+/* False: it is not a story; *line is where. */
 bool story_read(const char *text, struct story *ret, unsigned *line);
 
 #endif

@@ -45,7 +45,7 @@ unsigned token_of_shape(uint32_t n, const uint64_t *dims)
     return TOKEN_OTHER;
 }
 
-/* Bytes of a half float of a small whole number. */
+/* The bytes of a half-precision float of a small whole number. */
 static uint16_t half_of(unsigned n)
 {
     unsigned exponent = 0;
@@ -54,10 +54,10 @@ static uint16_t half_of(unsigned n)
     return n ? (uint16_t)((exponent + 15) << 10 | ((n << (10 - exponent)) & 1023)) : 0;
 }
 
-/* What all is made of: how many bytes. */
+/* The repeating unit of the data; returns its size. */
 static size_t block_of(unsigned form, unsigned token, uint8_t dst[BLOCK_BYTES])
 {
-    const uint32_t whole = 127 * token; /* 8-bit blocks hold it, too */
+    const uint32_t whole = 127 * token; /* 8-bit blocks can hold it, too */
     const float value = (float)whole;
     uint32_t word;
     memcpy(&word, &value, sizeof(word));
@@ -134,7 +134,7 @@ static void widen_made(struct kernel *k, int name, uint64_t content, uint64_t ty
         oracle_widen(of(k), (unsigned)k->made[name].of[i], masks[i]);
 }
 
-/* One of this name is, from now on, perhaps in the making, of these values. */
+/* From now on there may be an incomplete new tensor of this name, with these values. */
 static void may_make(struct kernel *k, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
     struct made_tensor *m = &k->made[name];
@@ -184,7 +184,10 @@ void tensors_added(struct kernel *k, uint32_t whole)
             end_made(k, i, DURABLE);
 }
 
-/* A step by the number of a tensor's folder begins: what it may come to under any name that it has meanwhile. */
+/*
+ * A step through the number of a tensor's directory begins: its possible results, under any name
+ * that the tensor has meanwhile.
+ */
 static void enter(struct program *p, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
     p->names_of = bit(name);
@@ -199,7 +202,7 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
-/* It has its old name again if its rename cannot be written: what that has then. -1: it has had no other. */
+/* It gets its old name back if its rename cannot be written: the content under that name. -1: it has had no other. */
 static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
 {
     const int old = k->came[name] - 1;
@@ -247,7 +250,7 @@ void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, i
         oracle_end(of(k), (unsigned)m->shape, how);
         return;
     }
-    /* It is in the making under its new name, or the model has it. */
+    /* It is an incomplete new tensor under its new name, or the model has it. */
     if (k->made[m->next].may) {
         const int also[] = {made, m->type, m->shape};
         for (unsigned i = 0; i < 3; i++)
@@ -295,7 +298,7 @@ static int open_view(struct program *p, int name, const char *view, int flags, s
     return r;
 }
 
-/* As open(2) with O_CREAT and O_TRUNC in a folder. */
+/* As open(2) with O_CREAT and O_TRUNC in a directory. */
 static int create(struct program *p, uint64_t dir, const char *view, struct tree_file **f,
                   uint64_t *node)
 {
@@ -341,7 +344,7 @@ static int flush(struct program *p, struct tree_file *f)
     return kernel_end(p, tree_flush(f, w));
 }
 
-/* What others do to it at the same time may make a step fail. */
+/* Concurrent steps of others may make a step fail. */
 static bool is_usual(int r)
 {
     return r == -ENOENT || r == -ESTALE || r == -EBUSY || r == -EEXIST;
@@ -364,15 +367,14 @@ static void step_form(struct program *p, const struct step *s)
     bool making = k->made[s->name].may;
     if (making)
         widen_made(k, s->name, BIT(TOKEN_OTHER), is_type ? mask : 0, is_type ? 0 : mask);
-    bool wrote = false,
-         alone = true; /* another one that has begun may truncate what this one writes */
+    bool wrote = false, alone = true; /* another concurrent one may truncate what this one writes */
     unsigned made = oracle_begin(of(k), reg, mask);
     const int back = begin_back(k, s->name, is_type ? TYPES : SHAPES, mask);
     for (unsigned i = 0; i < ACTORS; i++) {
         if (!(k->program[i].names_of & bit(s->name)))
             continue;
         alone = false;
-        if (k->program[i].judges) /* their bytes may be something else then */
+        if (k->program[i].judges) /* their bytes may then be different */
             oracle_widen(of(k), (unsigned)k->program[i].judges - 1, BIT(TOKEN_OTHER));
     }
     enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
@@ -402,7 +404,7 @@ static void step_form(struct program *p, const struct step *s)
         kernel_look_disk(k, "after a conversion");
 }
 
-/* ---- new ones ---- */
+/* ---- new tensors ---- */
 
 /* A NumPy array of version 1. */
 static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
@@ -417,7 +419,7 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
     return HEAD + tensors_bytes(0, token, dst + HEAD);
 }
 
-/* What view number i of so many is to have. */
+/* The content for view i of several. */
 static size_t content_of(const struct step *s, const char *view, uint8_t *dst)
 {
     const unsigned form = s->n2 % FORMS, shape = s->n2 / FORMS % FORMS;
@@ -511,7 +513,7 @@ static unsigned flushes(const struct kernel *k, int name)
     return n;
 }
 
-/* Its bytes are not its values, perhaps. */
+/* Its bytes are perhaps not its values. */
 static bool is_other(const struct kernel *k, int name)
 {
     return oracle_ever(of(k), type_reg(name)) & ~BIT(TOKEN_FIRST);
@@ -572,7 +574,7 @@ static void step_swap(struct program *p, const struct step *s)
     }
     sure &= !is_other(k, s->name) && !k->made[s->name].may && p->names_of == bit(s->name);
     leave(p);
-    /* While it is open an fsync of the view judges it once more. */
+    /* While it is open, an fsync of the view judges it once more. */
     enum outcome lost = opened && early && k->w->disk.hits ? PERHAPS : kernel_failed(k, r);
     enum outcome good = kernel_durable_close(k) ? DURABLE : ACCEPTED;
     oracle_end(of(k), made, r < 0 ? lost : sure ? good : PERHAPS);

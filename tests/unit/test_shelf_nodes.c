@@ -308,7 +308,7 @@ static void test_folders_that_change(void)
 static CU_TestInfo tests[] = {
     {"directories that change", test_folders_that_change},
     {"what the kernel caches", test_kept_by_kernel},
-    {"folders", test_folders},
+    {"directories", test_folders},
     {"models", test_models},
     {"models that come and go", test_many},
     {"a directory that a link leads to", test_linked_folder},
