@@ -1070,7 +1070,7 @@ static void step_undo(struct program *p)
     if (!k->w->story.history)
         return;
     for (unsigned i = 0; i < KEYS; i++) {
-        made[i] = oracle_begin(of(k), i, oracle_ever(of(k), i));
+        made[i] = oracle_begin_undo(of(k), i);
         k->back[i] = true;
         k->removed[i] = false;
     }

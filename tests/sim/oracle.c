@@ -16,8 +16,15 @@ unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask)
     if (o->n == ASSIGNS)
         sched_fail("the oracle is full");
     o->a[o->n] = (struct assign){
-        reg, mask, oracle_time(o), UINT64_MAX, {UINT64_MAX, UINT64_MAX}, UINT64_MAX, false};
+        reg, mask, oracle_time(o), UINT64_MAX, {UINT64_MAX, UINT64_MAX}, UINT64_MAX, false, false};
     return o->n++;
+}
+
+unsigned oracle_begin_undo(struct oracle *o, unsigned reg)
+{
+    const unsigned i = oracle_begin(o, reg, 0);
+    o->a[i].undoes = true;
+    return i;
 }
 
 void oracle_widen(struct oracle *o, unsigned i, uint64_t mask)
@@ -28,6 +35,9 @@ void oracle_widen(struct oracle *o, unsigned i, uint64_t mask)
 void oracle_end(struct oracle *o, unsigned i, enum outcome how)
 {
     struct assign *a = &o->a[i];
+    if (a->undoes)
+        a->mask = oracle_ever(o, a->reg);
+    a->undoes = false;
     a->end = oracle_time(o);
     if (how == FAILED)
         a->dead = a->end;
@@ -69,7 +79,7 @@ uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b
     for (unsigned i = 0; i < o->n; i++) {
         const struct assign *x = &o->a[i];
         if (x->reg == reg && x->start <= b && x->dead > a && !is_over(o, x, a, disk))
-            may |= x->mask;
+            may |= x->undoes ? oracle_ever(o, reg) : x->mask;
     }
     return may;
 }

@@ -37,6 +37,7 @@ struct assign {
     uint64_t sure[2];    /* when it is certain to be shown; on the disk. UINT64_MAX: not yet */
     uint64_t dead;       /* it failed */
     bool hidden;
+    bool undoes; /* while it goes on its value may be any that there was, by now */
 };
 
 struct oracle {
@@ -48,6 +49,8 @@ struct oracle {
 
 uint64_t oracle_time(struct oracle *o); /* a different one each time */
 unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask);
+/* Any value that there was, or will be until it ends. */
+unsigned oracle_begin_undo(struct oracle *o, unsigned reg);
 /* Its value may also be one of these. */
 void oracle_widen(struct oracle *o, unsigned i, uint64_t mask);
 void oracle_end(struct oracle *o, unsigned i, enum outcome how);
