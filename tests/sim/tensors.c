@@ -263,7 +263,7 @@ void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, i
 
 /* ---- calls ---- */
 
-static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
+static int look_once(struct program *p, int name, const char *view, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
     struct tree_entry dir;
@@ -275,6 +275,13 @@ static int look_up(struct program *p, int name, const char *view, struct tree_en
     r = kernel_end(p, tree_lookup(k->t, dir.node, view, ret));
     tree_forget(k->t, dir.node, 1);
     return r;
+}
+
+/* What is gone since is looked up once more, by its path. */
+static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
+{
+    int r = look_once(p, name, view, ret);
+    return r == -ESTALE ? look_once(p, name, view, ret) : r;
 }
 
 static int open_view(struct program *p, int name, const char *view, int flags, struct tree_file **f,
