@@ -178,10 +178,10 @@ enum { LINES = 1 + 32 + 1 };
 _Static_assert(15 * (NAME + VALUE + 1) + LINES * (DOUBLE + 1 + COUNT + 1 + BAR + 1) == STATS_TEXT,
                "the size of `stats`");
 
-/* Spaces until `width` bytes have been written since `from`. */
+/* Spaces until `width` bytes have been written since `from`, or memory is short. */
 static void pad(struct buf *out, size_t from, size_t width)
 {
-    while (out->len - from < width)
+    while (!out->err && out->len - from < width)
         buf_char(out, ' ');
 }
 

@@ -271,9 +271,11 @@ int tensors_join(struct tree *t, struct tree_file *f)
 {
     struct live *l = tensors_live(t);
     struct live_view *h;
-    if (!l || f->node.kind != NODE_TENSOR_FILE ||
-        live_view_join(l, f->node.number, f->node.row, &h) < 0)
+    if (!l || f->node.kind != NODE_TENSOR_FILE)
         return -ESTALE;
+    int r = live_view_join(l, f->node.number, f->node.row, &h);
+    if (r < 0)
+        return r;
     tree_let_go(t, f->held);
     f->held = NULL;
     f->row = node_row(&f->node);
