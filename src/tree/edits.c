@@ -21,11 +21,10 @@ static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
     return is ? begin_editing(t, l) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
-/* The same for a new name in it. -ENAMETOOLONG. */
-static int new_name(struct tree *t, uint64_t parent, const char *name, struct live **l)
+/* Of a name that is made: longer ones do not fit into a listing. */
+static bool is_too_long(const char *name)
 {
-    int r = metadata_folder(t, parent, l);
-    return r == 0 && strlen(name) > TREE_NAME_MAX ? -ENAMETOOLONG : r;
+    return strlen(name) > TREE_NAME_MAX;
 }
 
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
@@ -33,9 +32,11 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
 {
     struct live *l;
     struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
     if (tensors_has(t, &dir))
         return tensors_create(t, &dir, name, flags, ret, file);
-    int r = new_name(t, parent, name, &l);
+    int r = metadata_folder(t, parent, &l);
     return r < 0 ? r : keys_create(t, l, name, flags, ret, file);
 }
 
@@ -45,11 +46,13 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
     struct live *l;
     struct tree_file *f;
     struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
     if (tensors_has(t, &dir)) {
         int r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
         return r < 0 ? r : tree_release(f);
     }
-    int r = new_name(t, parent, name, &l);
+    int r = metadata_folder(t, parent, &l);
     if (r == 0)
         r = live_make(l, name, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
@@ -75,22 +78,24 @@ int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_
 {
     struct live *l;
     struct node dir = ino_node(parent), into = ino_node(new_parent);
+    if (is_too_long(to))
+        return -ENAMETOOLONG;
     if (tensors_has(t, &dir) || tensors_has(t, &into))
         return tensors_rename(t, &dir, name, &into, to, flags, w);
     int r = metadata_folder(t, parent, &l);
     if (r == 0)
-        r = new_name(t, new_parent, to, &l);
+        r = metadata_folder(t, new_parent, &l);
     return r < 0 ? r : live_rename(l, name, to, flags, w);
 }
 
 int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
     struct node dir = ino_node(parent);
-    if (strlen(name) > TREE_NAME_MAX)
+    if (is_too_long(name))
         return -ENAMETOOLONG;
     if (tensors_fixed(t, &dir))
         return -EROFS;
-    return t->writable && tensors_has(t, &dir) ? tensors_mkdir(t, &dir, name, ret) : -EPERM;
+    return tensors_has(t, &dir) ? tensors_mkdir(t, &dir, name, ret) : -EPERM;
 }
 
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
@@ -98,7 +103,7 @@ int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
     struct node dir = ino_node(parent);
     if (tensors_fixed(t, &dir))
         return -EROFS;
-    return t->writable && tensors_has(t, &dir) ? tensors_rmdir(t, &dir, name) : -EPERM;
+    return tensors_has(t, &dir) ? tensors_rmdir(t, &dir, name) : -EPERM;
 }
 
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
@@ -107,9 +112,11 @@ int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *
     struct live_attr a;
     struct live *l;
     struct node dir = ino_node(parent);
+    if (is_too_long(name))
+        return -ENAMETOOLONG;
     if (tensors_has(t, &dir))
         return -EPERM;
-    int r = new_name(t, parent, name, &l);
+    int r = metadata_folder(t, parent, &l);
     if (r == 0)
         r = live_symlink(l, name, target, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);

@@ -268,7 +268,7 @@ static const struct script scripts[] = {
     {"names of new tensors: 63 bytes, without a NUL", "tensors",
      "tmkdir n; tmkdir m; tmv n % =EINVAL; tmv n 'x%00y' =EINVAL; tmv n x%zz =EINVAL;"
      "tmv n " BYTES_60 "0123 =ENAMETOOLONG; tmv n " BYTES_60 BYTES_60 BYTES_60 BYTES_60
-     "0123456789abcdef =EINVAL; tmv n " BYTES_60
+     "0123456789abcdef =ENAMETOOLONG; tmv n " BYTES_60
      "%~0123456789abcdef =ENAMETOOLONG; tmv n m =ENOTEMPTY;"
      "tmkdir " BYTES_60 "0123 =ENAMETOOLONG; tmkdir " BYTES_60 "%~0123456789abcdef =ENAMETOOLONG;"
      "tmkdir " BYTES_60 "012; tmv n " BYTES_60 "210; tlist . 'a b c z " BYTES_60 "210 m " BYTES_60
