@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether a model can be edited, and who is asked for its lock; what a tree tells of itself, and what commands do with it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "edit/history.h"
+#include "history_dir.h"
+#include "live/unsaved.h"
+#include "model_dir.h"
+#include "place.h"
+#include "tree/history.h"
+#include "tree_edit.h"
+#include "tree_image.h"
+#include "viewfile.h"
+
+/* ---- clocks ---- */
+
+static long later; /* seconds that have passed at once */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = __real_clock_gettime(clock, ret);
+    ret->tv_sec += later;
+    return r;
+}
+
+/* ---- models ---- */
+
+static struct content model_of(bool split, unsigned no, const char *extra)
+{
+    struct content c;
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    if (split) {
+        build_num(&b, "split.no", GGUF_U16, no);
+        build_num(&b, "split.count", GGUF_U16, 2);
+        build_num(&b, "split.tensors.count", GGUF_I32, 1);
+    }
+    build_u32(&b, "a.b", 1);
+    if (extra)
+        build_str(&b, "extra", extra);
+    if (no == 0)
+        build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
+    c.bytes = build_finish(&b, &c.n);
+    return c;
+}
+
+static void put_model(const struct place *p, const char *name, bool split, unsigned no,
+                      const char *extra)
+{
+    struct content c = model_of(split, no, extra);
+    put_file(p->dir, name, c.bytes, c.n);
+    free(c.bytes);
+}
+
+static struct place new_place(void)
+{
+    struct place p;
+    struct content c = model_of(false, 0, NULL);
+    make_place(&p, &c);
+    free(c.bytes);
+    return p;
+}
+
+static const struct tree_options plain = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE};
+
+/* ---- why it cannot be edited ---- */
+
+static void opens(const struct place *p, const struct tree_options *o, const char *why)
+{
+    struct tree *t = image_tree(p->model, o);
+    CU_ASSERT_EQUAL(tree_writable(t), !why);
+    if (why && !strstr(tree_why_not(t), why))
+        (void)printf("\n%s\n", tree_why_not(t));
+    CU_ASSERT_TRUE(!why || strstr(tree_why_not(t), why));
+    CU_ASSERT_TRUE(strcmp(tree_path(t), p->model) == 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+}
+
+static void test_reasons(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    for (int late = 0; late < 2; late++) {
+        o = plain;
+        o.late = late;
+        opens(&p, &o, NULL);
+        o.read_only = true;
+        opens(&p, &o, "asked for by -o ro");
+        o.why = "for a reason";
+        opens(&p, &o, "for a reason");
+        o.read_only = false;
+        o.partial = true;
+        opens(&p, &o, "-o partial");
+    }
+    tree_close(NULL);
+    drop_place(&p);
+}
+
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void test_hash_name(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    CU_ASSERT_EQUAL(renameat(p.dir, NAME, p.dir, "sha256-" HASH), 0);
+    (void)snprintf(p.model, sizeof(p.model), "%.20s", ""); /* longer than its room */
+    char path[200];
+    (void)snprintf(path, sizeof(path), "%s/sha256-" HASH, p.folder);
+    struct tree *t = image_tree(path, &o);
+    CU_ASSERT_FALSE(tree_writable(t));
+    CU_ASSERT_PTR_NOT_NULL(strstr(tree_why_not(t), "hashnames=edit"));
+    tree_close(t);
+    o.edit_hash_names = true;
+    t = image_tree(path, &o);
+    CU_ASSERT_TRUE(tree_writable(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* As another user than root, who may do all. */
+static void test_folder(void)
+{
+    const uid_t was = geteuid();
+    if (was == 0)
+        CU_ASSERT_EQUAL_FATAL(seteuid(65534), 0);
+    struct place p = new_place();
+    struct tree_options o = plain;
+    for (int late = 0; late < 2; late++) {
+        o.late = late;
+        CU_ASSERT_EQUAL(chmod(p.folder, 0555), 0);
+        opens(&p, &o, "its directory is not writable");
+        CU_ASSERT_EQUAL(chmod(p.folder, 0333), 0);
+        opens(&p, &o, "its directory is not readable");
+        CU_ASSERT_EQUAL(chmod(p.folder, 0755), 0);
+        CU_ASSERT_EQUAL(chmod(p.model, 0444), 0);
+        opens(&p, &o, "Permission denied");
+        CU_ASSERT_EQUAL(chmod(p.model, 0644), 0);
+    }
+    drop_place(&p);
+    CU_ASSERT_EQUAL_FATAL(seteuid(was), 0);
+}
+
+/* ---- who has the lock ---- */
+
+static struct tree *holder;
+static unsigned asked, asked_busy;
+static int gives; /* at which question the lock is given up; 0: never */
+
+static bool give_up(struct err *why)
+{
+    if (asked_busy != (unsigned)gives) {
+        (void)err_set(why, -EWOULDBLOCK, "it is kept");
+        return gives > 0;
+    }
+    CU_ASSERT_EQUAL(tree_finish(holder), 0);
+    tree_close(holder);
+    holder = NULL;
+    return true;
+}
+
+static bool on_wait(void *arg, int dir, const char *name, bool busy, struct err *why)
+{
+    CU_ASSERT_PTR_EQUAL(arg, &asked);
+    CU_ASSERT_TRUE(dir >= 0 && strcmp(name, NAME) == 0);
+    asked++;
+    asked_busy += busy;
+    return busy && give_up(why);
+}
+
+static bool on_refused(void *arg, dev_t dev, ino_t ino, struct err *why)
+{
+    CU_ASSERT_PTR_EQUAL(arg, &asked_busy);
+    CU_ASSERT_TRUE(tree_edits(holder, dev, ino));
+    CU_ASSERT_FALSE(tree_edits(holder, dev, ino + 1));
+    asked_busy++;
+    return give_up(why);
+}
+
+static struct tree *hold(const struct place *p)
+{
+    struct tree *t = image_tree(p->model, &plain);
+    CU_ASSERT_TRUE(tree_writable(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* what it is: editing has begun */
+    CU_ASSERT_TRUE(tree_edited(t));
+    asked = asked_busy = 0;
+    return t;
+}
+
+static void test_waits(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.wait = on_wait;
+    o.wait_arg = &asked;
+    for (gives = 0; gives < 3; gives++) {
+        holder = hold(&p);
+        opens(&p, &o, gives ? NULL : "it is kept");
+        CU_ASSERT_EQUAL(asked, gives ? gives : 1);
+        tree_close(holder);
+    }
+    /* One that is not to be edited waits for nobody, but lets it be known. */
+    asked = asked_busy = 0;
+    o.read_only = true;
+    opens(&p, &o, "asked for");
+    CU_ASSERT_TRUE(asked == 1 && asked_busy == 0);
+    drop_place(&p);
+}
+
+static void test_other_tree(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.late = true;
+    o.refused = on_refused;
+    o.refused_arg = &asked_busy;
+    for (gives = 0; gives < 3; gives++) {
+        struct tree *t = image_tree(p.model, &o);
+        holder = hold(&p);
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), gives ? 0 : -EBUSY);
+        CU_ASSERT_EQUAL(asked_busy, gives ? gives : 1);
+        CU_ASSERT_EQUAL(tree_finish(t), 0);
+        tree_close(t);
+        tree_close(holder);
+    }
+    drop_place(&p);
+}
+
+/* ---- the history ---- */
+
+static void said_is(struct tree *t, const char *words)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    CU_ASSERT_EQUAL(tree_undo_said(t, &out), 0);
+    buf_char(&out, '\0');
+    if (!strstr(buf_text(&out), words))
+        (void)printf("\n%s\n", buf_text(&out));
+    CU_ASSERT_PTR_NOT_NULL(strstr(buf_text(&out), words));
+}
+
+static void undoes(struct tree *t, uint64_t number, int want, const char *words)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    struct err e = {0};
+    CU_ASSERT_EQUAL(tree_undo(t, number, &said, &e), want);
+    buf_char(&said, '\0');
+    const char *line = want < 0 ? e.msg : buf_text(&said);
+    if (!strstr(line, words))
+        (void)printf("\n%s\n", line);
+    CU_ASSERT_PTR_NOT_NULL(strstr(line, words));
+}
+
+static void states_are(struct tree *t, int want, const char *words)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    struct err e = {0};
+    CU_ASSERT_EQUAL(tree_states(t, &out, &e), want);
+    buf_char(&out, '\0');
+    const char *text = want < 0 ? e.msg : buf_text(&out);
+    if (!strstr(text, words))
+        (void)printf("\n%s\n", text);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, words));
+}
+
+static void test_history(void)
+{
+    struct home x;
+    struct err e = {0};
+    struct place p = new_place();
+    struct tree_options o = plain;
+    size_t n = 0;
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    o.history = 20;
+    struct tree *t = image_tree(p.model, &o);
+    said_is(t, "");
+    states_are(t, 0, "");
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    CU_ASSERT_EQUAL(tree_sync(t), 0);
+    states_are(t, 0, "a.b");
+    undoes(t, 0, 0, "a.b");
+    said_is(t, "a.b");
+    undoes(t, 77, -ENOENT, "77");
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "3", 1), 0);
+    CU_ASSERT_EQUAL(tree_forget_states(t), 0);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "4", 1), 0);
+    CU_ASSERT_EQUAL(tree_retire(t), 0);
+    tree_close(t);
+    o.read_only = true;
+    t = image_tree(p.model, &o);
+    undoes(t, 0, -EROFS, "read-only");
+    states_are(t, -EROFS, "read-only");
+    CU_ASSERT_EQUAL(tree_forget_states(t), -EROFS);
+    CU_ASSERT_EQUAL(tree_sync(t), 0);
+    CU_ASSERT_EQUAL(tree_history_clear(t, &n, &e), 0);
+    CU_ASSERT_TRUE(n > 0);
+    CU_ASSERT_EQUAL(unlink(p.model), 0);
+    CU_ASSERT_EQUAL(tree_history_clear(t, &n, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot be written"));
+    CU_ASSERT_EQUAL(tree_retire(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    home_teardown(&x);
+}
+
+/* Why no edit could be begun is said of an undo too; and of a model without a history. */
+static void test_no_history(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.late = true;
+    struct tree *t = image_tree(p.model, &o);
+    holder = hold(&p);
+    undoes(t, 0, -EBUSY, "another process");
+    tree_close(holder);
+    undoes(t, 0, -EOPNOTSUPP, "");
+    states_are(t, -EOPNOTSUPP, "");
+    CU_ASSERT_EQUAL(tree_forget_states(t), -EOPNOTSUPP);
+    CU_ASSERT_EQUAL(tree_retire(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* What is accepted and not written yet is in no state. */
+static void test_waiting(void)
+{
+    struct home x;
+    struct place p = new_place();
+    struct tree_options o = plain;
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    o.history = 20;
+    o.commit = LIVE_COMMIT_SYNC;
+    struct tree *t = image_tree(p.model, &o);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    states_are(t, 0, "-\tnot written yet\t1 edit\n");
+    CU_ASSERT_EQUAL(do_write(t, "b.c", "2", 1), 0);
+    states_are(t, 0, "-\tnot written yet\t2 edits\n");
+    undoes(t, 0, 0, "b.c"); /* it writes them first */
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    home_teardown(&x);
+}
+
+/* ---- what is left ---- */
+
+static void backups_are(struct tree *t, const char *words)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    tree_backups(t, &out);
+    buf_char(&out, '\0');
+    CU_ASSERT_TRUE(words ? strstr(buf_text(&out), words) != NULL : out.len == 1);
+}
+
+static void test_backups(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.backup = ".bak";
+    struct tree *t = image_tree(p.model, &o);
+    backups_are(t, NULL);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    backups_are(t, NAME ".bak: the model as it was before the first edit, ");
+    CU_ASSERT_EQUAL(unlinkat(p.dir, NAME ".bak", 0), 0);
+    backups_are(t, NULL);
+    tree_close(t);
+    drop_place(&p);
+}
+
+static void unsaved_is(struct tree *t, const char *want)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    tree_unsaved(t, &out);
+    buf_char(&out, '\0');
+    if (strcmp(buf_text(&out), want) != 0)
+        (void)printf("\n%s\n", buf_text(&out));
+    CU_ASSERT_STRING_EQUAL(buf_text(&out), want);
+}
+
+/* Notes go from one tree to the next; of a tensor until there is one of its name. */
+static void test_notes(void)
+{
+    struct place p = new_place();
+    struct buf notes = BUF_INIT;
+    struct tree *t = image_tree(p.model, &plain);
+    unsaved_add(&notes, UNSAVED_TENSOR, "t", "it is there by now");
+    unsaved_add(&notes, UNSAVED_TENSOR, "u", "it was lost");
+    unsaved_add(&notes, "other/", "x", "who knows");
+    tree_recall(t, &notes);
+    CU_ASSERT_EQUAL(notes.len, 0);
+    unsaved_is(t, "other/x: who knows\ntensors/u: it was lost\n");
+    tree_abandon(t);
+    tree_hurry(t);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* ---- numbers that the next tree takes over ---- */
+
+static void test_before(void)
+{
+    struct tree_left left;
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.tensors = true;
+    struct tree *t = image_tree(p.model, &o);
+    const struct tree_image m = {.t = t};
+    CU_ASSERT_EQUAL(do_write(t, "new", "2", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_put(t, "t", "raw", "01234567890123456789", 20), 0);
+    (void)image_node(&m, "info");
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "x", 1), -EINVAL);
+    (void)image_node(&m, "info");
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    const uint64_t raw = image_node(&m, "tensors/t/raw");
+    tree_leave(t, &left);
+    tree_close(t);
+    CU_ASSERT_TRUE(left.wholes > 1 && left.keys > 2 && left.ids && left.n == 1 && left.tensors > 1);
+    CU_ASSERT_FALSE(tree_is_full(&left));
+    o.before = &left;
+    t = image_tree(p.model, &o);
+    const struct tree_image again = {.t = t};
+    CU_ASSERT_EQUAL(left.identity, tree_identity(t));
+    CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
+    CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
+    tree_close(t);
+    left.n = 2; /* of another file: its table is of no use */
+    t = image_tree(p.model, &o);
+    const struct tree_image other = {.t = t};
+    CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
+    tree_close(t);
+    left.tensors = UINT32_MAX / 2 + 1;
+    CU_ASSERT_TRUE(tree_is_full(&left));
+    left.keys = UINT32_MAX / 2 + 1;
+    CU_ASSERT_TRUE(tree_is_full(&left));
+    left.wholes = UINT32_MAX / 2 + 1;
+    CU_ASSERT_TRUE(tree_is_full(&left));
+    ids_unref(left.ids);
+    drop_place(&p);
+}
+
+/* ---- split models ---- */
+
+static void make_split(struct place *p, char path[128])
+{
+    *p = new_place();
+    CU_ASSERT_EQUAL(unlinkat(p->dir, NAME, 0), 0);
+    put_model(p, "m-00001-of-00002.gguf", true, 0, NULL);
+    put_model(p, "m-00002-of-00002.gguf", true, 1, NULL);
+    (void)snprintf(path, 128, "%s/m-00001-of-00002.gguf", p->folder);
+}
+
+/* Each file counts: which the others are, and whether they changed. */
+static void test_split(void)
+{
+    char path[128];
+    struct tree_left left;
+    struct place p;
+    make_split(&p, path);
+    struct tree *t = image_tree(path, &plain);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_leave(t, &left);
+    struct tree *again = image_tree(path, &(struct tree_options){.read_only = true});
+    CU_ASSERT_EQUAL(left.identity, tree_identity(again));
+    CU_ASSERT_FALSE(tree_changed(t));
+    CU_ASSERT_FALSE(tree_changed(again));
+    put_model(&p, "m-00002-of-00002.gguf", true, 1, "changed");
+    CU_ASSERT_TRUE(tree_changed(t));
+    CU_ASSERT_TRUE(tree_changed(again));
+    ids_unref(left.ids);
+    tree_close(again);
+    tree_close(t);
+    drop_place(&p);
+}
+
+static void test_split_refused(void)
+{
+    char path[128];
+    struct place p;
+    struct tree *t = NULL;
+    struct err e = {0};
+    make_split(&p, path);
+    CU_ASSERT_EQUAL(unlinkat(p.dir, "m-00001-of-00002.gguf", 0), 0);
+    (void)snprintf(path, sizeof(path), "%s/m-00002-of-00002.gguf", p.folder);
+    CU_ASSERT_EQUAL(tree_open(path, &plain, &t, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "shard m-00001-of-00002.gguf"));
+    drop_place(&p);
+}
+
+/* ---- rights that change while it is open ---- */
+
+struct nodes {
+    uint64_t at[200];
+    size_t n;
+};
+
+static void take(void *arg, uint64_t node)
+{
+    struct nodes *x = arg;
+    if (x->n == 200)
+        abort();
+    x->at[x->n++] = node;
+}
+
+static bool has(const struct nodes *x, uint64_t node)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->at[i] == node)
+            return true;
+    return false;
+}
+
+static void test_look(void)
+{
+    static const char *const paths[] = {"",          "metadata",      "tensors", "metadata/a.b",
+                                        "tensors/t", "tensors/t/raw", "info",    "model.gguf"};
+    struct nodes x = {.n = 0};
+    struct place p = new_place();
+    CU_ASSERT_EQUAL(chmod(p.model, 0644), 0);
+    struct tree *t = image_tree(p.model, &plain);
+    const struct tree_image m = {.t = t};
+    const uint64_t first = tree_look(t);
+    CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0644);
+    CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
+    CU_ASSERT_EQUAL(tree_look(t), first); /* within a second it is not looked at again */
+    later += 2;
+    const uint64_t second = tree_look(t);
+    CU_ASSERT_NOT_EQUAL(second, first);
+    CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0600);
+    CU_ASSERT_EQUAL(chmod(p.model, 0644), 0);
+    later += 2;
+    CU_ASSERT_EQUAL(tree_look(t), first);
+    later += 2;
+    CU_ASSERT_EQUAL(tree_look(t), first);
+    CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
+    CU_ASSERT_EQUAL(unlink(p.model), 0); /* then its rights are those of before */
+    later += 2;
+    CU_ASSERT_EQUAL(tree_look(t), first);
+    uint64_t node[sizeof(paths) / sizeof(paths[0])];
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        node[i] = image_node(&m, paths[i]);
+    tree_nodes(t, take, &x);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        CU_ASSERT_TRUE(has(&x, node[i]));
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* ---- results ---- */
+
+static void test_stop(void)
+{
+    char bytes[10];
+    struct place p = new_place();
+    struct tree *t = image_tree(p.model, &plain);
+    const struct tree_image m = {.t = t};
+    tree_interrupt(t, &p);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 0, 10, bytes), 10);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 1 << 20, 10, bytes), 0);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    tree_interrupt(t, &p);
+    tree_stop(t);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t/stats", 0, 10, bytes), -EINTR);
+    CU_ASSERT_EQUAL(image_bytes(&m, "hashes", 0, 10, bytes), -EINTR);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+static CU_TestInfo tests[] = {
+    {"why it cannot be edited", test_reasons},
+    {"a name that is a hash", test_hash_name},
+    {"a folder that may not be written or read", test_folder},
+    {"a process that ends gives up the lock", test_waits},
+    {"another tree gives up the lock", test_other_tree},
+    {"the history", test_history},
+    {"no history", test_no_history},
+    {"edits that are not written", test_waiting},
+    {"backups", test_backups},
+    {"notes", test_notes},
+    {"numbers of a tree before", test_before},
+    {"a split model", test_split},
+    {"a split model that is not whole", test_split_refused},
+    {"rights change", test_look},
+    {"nothing is computed any more", test_stop},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("begin", tests)
