@@ -171,6 +171,8 @@ struct thread {
  */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);
+/* Load what pthread_cancel() needs while files can still be opened: without it, it aborts the process. */
+void thread_load_cancel(void);
 /* Name the calling thread, in at most 15 bytes. Without this it inherits its creator's name. */
 void thread_name(const char *name);
 

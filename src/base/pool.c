@@ -44,8 +44,8 @@ static void put(struct pool_job *j, const struct timespec *at)
     struct pool_job *prev = pool.last;
     if (pool.first && when_before(at, &pool.first->at))
         prev = NULL;
-    while (prev && when_before(at, &prev->at))
-        prev = prev->prev;
+    while (prev && (when_before(at, &prev->at) || (j->beside && !prev->beside)))
+        prev = prev->prev; /* one that waits for no others does not stand behind one that may */
     j->at = *at;
     j->state = POOL_WAITS;
     j->prev = prev;

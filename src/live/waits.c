@@ -286,9 +286,14 @@ static void end_serving(struct live *l)
     lock_drop(&l->lock);
 }
 
+/* Leave a draft to the pool, which has a thread as long as the live state has jobs of it. With the lock. */
+static bool send(const struct live *l, struct draft *d)
+{
+    return l->writer.started && pool_do_beside(&d->job, turn) == 0;
+}
+
 /* What waits for a draft next; NULL: nothing does, and *rests: end_serving() is left to do. over: what was judged, and is to
- * be answered, or NULL. here: what is not quick is left to the pool, which has a thread as long as the live state has
- * jobs of it. */
+ * be answered, or NULL. here: what is not quick is left to the pool. */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
 {
@@ -296,11 +301,9 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     if (over)
         leave(&l->waits, over);
     struct live_wait **at = first_of(l, d), *w = *at;
-    const bool sent = w && here && !is_quick(w->view, w);
+    const bool sent = w && here && !is_quick(w->view, w) && send(l, d);
     struct draft *dead = w ? NULL : rest(l, d);
-    if (sent)
-        (void)pool_do_beside(&d->job, turn);
-    else if (w)
+    if (w && !sent)
         begin(&l->waits, at);
     lock_drop(&l->lock);
     if (dead)
@@ -346,7 +349,7 @@ int waits_judge(struct live *l, struct live_view *h,
 {
     struct draft *d = h->d;
     lock_take(&l->lock);
-    const bool begins = !d->asked, here = begins && (is_quick(h, w) || !l->writer.started);
+    const bool begins = !d->asked, here = begins && (is_quick(h, w) || !send(l, d));
     w->view = h;
     w->ask = ask;
     w->begun = here && w->done != NULL;
@@ -358,8 +361,6 @@ int waits_judge(struct live *l, struct live_view *h,
     }
     if (!here || w->done)
         add(l, w, LIVE_JUDGED);
-    if (begins && !here)
-        (void)pool_do_beside(&d->job, turn);
     lock_drop(&l->lock);
     if (!here)
         return LIVE_PARKED;

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/path.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
@@ -440,6 +441,7 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, struct control *c, 
     if (r < 0)
         return err_set(e, r, "no memory");
     r = connection_reserve(&m.dead, e);
+    thread_load_cancel(); /* libfuse calls that at the end */
     struct fuse_session *se = r == 0 ? mount_session(o, &m, e) : NULL;
     if (!se)
         return e->code;

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import re
+import resource
 import signal
 import subprocess
 import unittest
@@ -85,6 +86,14 @@ class Leaving(unittest.TestCase):
             editlib.write(at, 'general.name', 'written')
             editlib.until(lambda: not mountlib.mount_of(at))
         self.assertIn(b'written', mountlib.get(self.model))
+
+    def test_no_descriptors(self):
+        """The daemon's end needs no file that was not open."""
+        with Foreground(self.model) as (_, process):
+            _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(mountlib.LIMIT), 0)
 
     def test_auto_unmount_of_a_daemon(self):
         """The same in the background; the watching process ends with it (Mount waits for that)."""

@@ -278,6 +278,33 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
+/* Nor does it wait behind a job that waits for others, as one that is left does, before all. */
+static void test_beside_one_that_is_left(void)
+{
+    sem_t begun, hang, done;
+    struct loose *o = malloc(sizeof(*o));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(o);
+    (void)sem_init(&begun, 0, 0);
+    (void)sem_init(&hang, 0, 0);
+    (void)sem_init(&done, 0, 0);
+    *o = (struct loose){.begun = &begun, .hang = &hang, .done = &done};
+    setup(NEVER);
+    work[0].begun = &begun;
+    work[0].hang = &hang;
+    pool_call(&work[0].job);
+    (void)sem_wait(&begun); /* with the plug two go on */
+    pool_call_at(&work[1].job, &(struct timespec){0});
+    CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
+    (void)sem_wait(&begun);
+    (void)sem_post(&hang);
+    (void)sem_post(&hang);
+    (void)sem_wait(&done);
+    teardown();
+    (void)sem_destroy(&begun);
+    (void)sem_destroy(&hang);
+    (void)sem_destroy(&done);
+}
+
 static bool wait_for_first(struct pool_job *j, struct timespec *again)
 {
     (void)j;
@@ -468,6 +495,7 @@ static CU_TestInfo tests[] = {
     {"another turn later", test_again_later},
     {"a job without a waiter", test_loose},
     {"a long turn beside others", test_beside},
+    {"a long turn behind a job that is left", test_beside_one_that_is_left},
     {"a turn that waits for another job", test_waits},
     {"each unit once", test_all},
     {"units without anything to do are skipped", test_some},
