@@ -38,44 +38,22 @@ static inline void sip_word(uint64_t v[4], uint64_t word)
     v[0] ^= word;
 }
 
-struct sip {
-    uint64_t v[4];
-    uint64_t word; /* the bytes that do not fill a word yet ... */
-    unsigned have; /* ... and how many they are */
-};
-
-static void sip_add(struct sip *s, const uint8_t *p, size_t n)
-{
-    size_t i = 0;
-    for (; i < n && s->have; i++) {
-        s->word |= (uint64_t)p[i] << 8 * s->have++;
-        if (s->have < 8)
-            continue;
-        sip_word(s->v, s->word);
-        s->word = s->have = 0;
-    }
-    for (; i + 8 <= n; i += 8)
-        sip_word(s->v, get_u64(p + i, false));
-    for (; i < n; i++)
-        s->word |= (uint64_t)p[i] << 8 * s->have++;
-}
-
-uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m)
-{
-    struct sip s = {.v = {key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d,
-                          key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573}};
-    sip_add(&s, a, n);
-    sip_add(&s, b, m);
-    sip_word(s.v, s.word | (uint64_t)(n + m) << 56);
-    s.v[2] ^= 0xff;
-    for (int r = 0; r < 4; r++)
-        sip_round(s.v);
-    return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];
-}
-
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n)
 {
-    return siphash_two(key, bytes, n, NULL, 0);
+    const uint8_t *p = bytes;
+    uint64_t last = (uint64_t)n << 56;
+    uint64_t v[4] = {key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d,
+                     key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        sip_word(v, get_u64(p + i, false));
+    for (; i < n; i++)
+        last |= (uint64_t)p[i] << 8 * (i % 8);
+    sip_word(v, last);
+    v[2] ^= 0xff;
+    for (int r = 0; r < 4; r++)
+        sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
 static uint64_t process_key[2];

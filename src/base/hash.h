@@ -20,8 +20,6 @@
 
 /* Return the SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
-/* Return the hash of n bytes at a followed by m bytes at b. */
-uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
 /* The hash of a number that this program chose, so nobody can pick colliding ones. */

@@ -25,9 +25,7 @@
 
 enum { SUM_AT = HISTORY_UNIT - 8, FACT_HEAD = 24 };
 enum part { STATE = 1, MORE }; /* a state's record, or facts of an edit that joined it */
-static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '3'};
-static const uint64_t sum_key[2] = {0x67677566732d7374, 0x6174652d73756d21};  /* any, but fixed */
-static const uint64_t name_key[2] = {0x67677566732d6869, 0x73746f72792d2121}; /* the same */
+static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '4'};
 
 static int no_memory(struct err *e)
 {
@@ -60,8 +58,7 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
     *h = (struct history){.sys = sys, .keep = keep, .dir = -1};
     while (n > 0 && home[n - 1] == '/')
         n--;
-    (void)snprintf(h->name, sizeof(h->name), "%016" PRIx64,
-                   siphash(name_key, model, strlen(model)));
+    (void)snprintf(h->name, sizeof(h->name), "%016" PRIx64, xxh64(0, model, strlen(model)));
     h->home = strndup(home, n);
     h->model = strdup(model);
     return h->home && h->model ? 0 : no_memory(e);
@@ -219,7 +216,7 @@ static void head_put(struct buf *b, const void *model, size_t n, uint64_t forgot
     memcpy(head, magic, sizeof(magic));
     put_u64(head + 8, forgotten, false);
     put_u32(head + 16, (uint32_t)n, false);
-    put_u64(head + SUM_AT, siphash_two(sum_key, head, SUM_AT, model, n), false);
+    put_u64(head + SUM_AT, xxh64(xxh64(0, head, SUM_AT), model, n), false);
     buf_add(b, head, sizeof(head));
     buf_add(b, model, n);
     buf_zero(b, up(n) - n);
@@ -243,12 +240,12 @@ static void part_put(const struct history_record *r, enum part kind, uint8_t dst
         memcpy(&v, (const char *)r + fields[i], sizeof(v));
         put_u64(dst + 8 + 8 * i, v, false);
     }
-    put_u64(dst + SUM_AT, siphash(sum_key, dst, SUM_AT), false);
+    put_u64(dst + SUM_AT, xxh64(0, dst, SUM_AT), false);
 }
 
 static enum part part_get(const uint8_t *src, struct history_record *ret)
 {
-    if (get_u64(src + SUM_AT, false) != siphash(sum_key, src, SUM_AT))
+    if (get_u64(src + SUM_AT, false) != xxh64(0, src, SUM_AT))
         return 0;
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         const uint64_t v = get_u64(src + 8 + 8 * i, false);
@@ -289,7 +286,7 @@ static int next_part(struct history_file *f)
     enum part kind = part_get(p, &rec);
     if (kind == 0 || kind > MORE || (kind == MORE && f->n == 0) ||
         rec.bytes > f->bytes.len - at - HISTORY_UNIT ||
-        siphash(sum_key, p + HISTORY_UNIT, (size_t)rec.bytes) != rec.sum)
+        xxh64(0, p + HISTORY_UNIT, (size_t)rec.bytes) != rec.sum)
         return 0;
     int r = add_facts(f, p + HISTORY_UNIT, (size_t)rec.bytes);
     if (r == 1 && kind == STATE) {
@@ -312,7 +309,7 @@ int history_parse(struct history_file *f, const char *model, struct err *e)
         return err_set(e, -EBADMSG, "it is damaged: it is not a history of this program");
     path = get_u32(p + 16, false);
     if (path > left - HISTORY_UNIT ||
-        siphash_two(sum_key, p, SUM_AT, p + HISTORY_UNIT, path) != get_u64(p + SUM_AT, false))
+        xxh64(xxh64(0, p, SUM_AT), p + HISTORY_UNIT, path) != get_u64(p + SUM_AT, false))
         return err_set(e, -EBADMSG, "it is damaged: the sum of its head is wrong");
     if (model && (path != strlen(model) || memcmp(p + HISTORY_UNIT, model, path) != 0))
         return err_set(e, -ESTALE, "it is the history of another model");
@@ -727,7 +724,7 @@ static int add_part(const struct history *h, struct history_record *rec, enum pa
         return err_set(e, -EFBIG, "it changes %zu bytes: %llu are kept of all models together",
                        facts->len, (unsigned long long)HISTORY_BYTES_MAX);
     rec->bytes = facts->len;
-    rec->sum = siphash(sum_key, facts->data, facts->len);
+    rec->sum = xxh64(0, facts->data, facts->len);
     part_put(rec, kind, record);
     buf_add(b, record, sizeof(record));
     buf_add(b, facts->data, facts->len);

@@ -13,7 +13,7 @@
  * A model has one file, named by a hash of its path. All numbers are little-endian, all parts begin at
  * multiples of 128 bytes, so that a record is rewritten in one sector:
  *
- *     head     "GGUFSHS3"; u64 number up to which states were forgotten; u32 bytes of the path; zeros;
+ *     head     "GGUFSHS4"; u64 number up to which states were forgotten; u32 bytes of the path; zeros;
  *              at 120 u64 sum of head and path; the path
  *     states   oldest first: a record, and facts; an edit that joins the last state adds facts to it
  *
