@@ -18,8 +18,7 @@ static const char architecture_key[] = "general.architecture";
 
 static int refuse(struct err *e, int code, struct name name, const char *why)
 {
-    char shown[SHOW_MAX];
-    return err_set(e, code, "key '%s': %s", show(shown, name.p, name.n), why);
+    return slot_refuse(e, code, EDIT_KEY, name, why);
 }
 
 static int check_name(struct name name, struct err *e)
@@ -84,13 +83,8 @@ void edit_change_on(struct edit_change *c, const struct edit_base *base)
 {
     const struct gguf *g = base->g;
     const uint32_t reserve = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
-    *c = (struct edit_change){.base = g,
-                              .rank = base->rank,
-                              .tensor_rank = base->tensor_rank,
-                              .ids = base->ids,
-                              .numbers = base->numbers,
-                              .bytes = g->head_len,
-                              .data = g->file_size - g->data_off};
+    *c =
+        (struct edit_change){.on = *base, .bytes = g->head_len, .data = g->file_size - g->data_off};
     if (reserve != EDIT_NONE) /* the plan makes a new one */
         c->bytes -= g->kv[reserve].end - g->kv[reserve].off;
 }
@@ -170,7 +164,7 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
     struct name name = {key, key_len};
     int r = check_name(name, e);
     if (r == 0)
-        r = edit_check_value(c->base, key, key_len, value->type, value->bytes.data,
+        r = edit_check_value(c->on.g, key, key_len, value->type, value->bytes.data,
                              value->bytes.len, e);
     if (r < 0)
         return r;
@@ -186,44 +180,24 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
 {
     struct name name = {key, key_len};
-    const struct edit_slot *found;
     int r = check_name(name, e);
-    if (r < 0)
-        return r;
-    if (name_is(name, architecture_key))
-        return refuse(e, -EPERM, name, "cannot be removed");
-    if (!slot_find(c, EDIT_KEY, name, &found))
-        return refuse(e, -ENOENT, name, "does not exist");
-    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, 0);
-    if (s) {
-        edit_value_unref(s->value);
-        s->value = NULL;
-        s->gone = true;
-    }
-    return slot_end(c, s, e);
+    if (r == 0 && name_is(name, architecture_key))
+        r = refuse(e, -EPERM, name, "cannot be removed");
+    return r < 0 ? r : slot_remove(c, EDIT_KEY, name, e);
 }
 
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e)
 {
     struct name old = {from, from_len}, now = {to, to_len};
-    const struct edit_slot *found;
     int r = check_name(old, e);
     if (r == 0)
         r = check_name(now, e);
-    if (r < 0)
-        return r;
-    if (name_is(old, alignment_key) || name_is(now, alignment_key))
-        return refuse(e, -EINVAL, old, "general.alignment cannot be made or lost by renaming");
-    if (name_is(old, architecture_key))
-        return refuse(e, -EPERM, old, "cannot be renamed");
-    if (!slot_find(c, EDIT_KEY, old, &found))
-        return refuse(e, -ENOENT, old, "does not exist");
-    if (name_same(old, now))
-        return 0;
-    if (slot_find(c, EDIT_KEY, now, &found))
-        return refuse(e, -EEXIST, now, "already exists");
-    return slot_end(c, slot_begin(c, EDIT_KEY, old, now, 0), e);
+    if (r == 0 && (name_is(old, alignment_key) || name_is(now, alignment_key)))
+        r = refuse(e, -EINVAL, old, "general.alignment cannot be made or lost by renaming");
+    if (r == 0 && name_is(old, architecture_key))
+        r = refuse(e, -EPERM, old, "cannot be renamed");
+    return r < 0 ? r : slot_rename(c, EDIT_KEY, old, now, e);
 }
 
 /* ---- entries ---- */
@@ -245,12 +219,12 @@ uint64_t edit_alignment(const struct edit_change *c)
     const struct edit_slot *s;
     if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &s))
         return GGUF_DEFAULT_ALIGNMENT;
-    return s && s->value ? get_u32(s->value->bytes.data, c->base->fmt.big) : c->base->alignment;
+    return s && s->value ? get_u32(s->value->bytes.data, c->on.g->fmt.big) : c->on.g->alignment;
 }
 
 int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret, size_t *n)
 {
-    const struct gguf *g = c->base;
+    const struct gguf *g = c->on.g;
     const struct edit_slot *s;
     struct slot_walk w;
     uint32_t i;

@@ -99,14 +99,19 @@ struct edit_undo {
     struct edit_slot *was; /* owned; NULL: there was none */
 };
 
-struct edit_change {
-    const struct gguf *base; /* must outlive the change */
-    const uint64_t
-        *rank; /* of the base's keys, rising, must outlive it too; NULL: edit_first_rank() */
+/* A model that is edited. All of it must outlive the change. */
+struct edit_base {
+    const struct gguf *g;
+    const uint64_t *rank;        /* of its keys, rising; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* the same of its tensors */
-    const struct ids *ids;       /* as in struct edit_base */
-    atomic_uint *numbers;        /* the same */
-    struct edit_slot **slot;     /* owned; in the order in which they were first touched */
+    const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
+    atomic_uint
+        *numbers; /* the next number of a tensor, or of a version of one; NULL: none are given */
+};
+
+struct edit_change {
+    struct edit_base on;
+    struct edit_slot **slot; /* owned; in the order in which they were first touched */
     size_t n, cap;
     size_t tensors;                  /* how many of them are of tensors */
     struct table by_name, by_number; /* of all; of those of tensors */
@@ -118,16 +123,6 @@ struct edit_change {
     uint64_t fresh;  /* ... and of those that drafts have */
     size_t moves;    /* tensors that are removed or resized, or were added before others */
     uint64_t serial; /* of the last operation */
-};
-
-/* A model that is edited. All of it must outlive the change. */
-struct edit_base {
-    const struct gguf *g;
-    const uint64_t *rank;        /* as in struct edit_change */
-    const uint64_t *tensor_rank; /* the same */
-    const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
-    atomic_uint
-        *numbers; /* the next number of a tensor, or of a version of one; NULL: none are given */
 };
 
 /* The first, of a model whose tensors are not edited. */

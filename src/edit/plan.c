@@ -474,7 +474,7 @@ static void drop_tensors(struct edit_plan *p)
 int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
                    struct err *e)
 {
-    const struct gguf *g = c->base;
+    const struct gguf *g = c->on.g;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     int r = edit_allowed(g, e);
     if (r < 0)
@@ -524,7 +524,7 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e)
 {
-    const struct gguf *g = c->base;
+    const struct gguf *g = c->on.g;
     if (g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment || c->moves)
         return 1;
     struct edit_plan p = EDIT_PLAN_INIT;

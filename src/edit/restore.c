@@ -52,7 +52,7 @@ struct at {
 static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 {
     at->rank = rank;
-    while (at->next < c->base->n_kv && base_rank(c, EDIT_KEY, at->next) <= rank)
+    while (at->next < c->on.g->n_kv && base_rank(c, EDIT_KEY, at->next) <= rank)
         at->next++;
 }
 
@@ -63,7 +63,7 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
-    const bool end = at->next == c->base->n_kv;
+    const bool end = at->next == c->on.g->n_kv;
     const uint64_t next = end ? EDIT_LAST : base_rank(c, EDIT_KEY, at->next);
     const bool last = next == EDIT_LAST; /* only the reserve may follow */
     const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
@@ -80,8 +80,8 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
 {
     const struct gguf_kv *kv = &keys->kv[k];
     struct name name = {gguf_key(keys, kv), kv->key_len};
-    uint32_t old = gguf_find_key(c->base, name.p, name.n);
-    bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->base, old, keys, k);
+    uint32_t old = gguf_find_key(c->on.g, name.p, name.n);
+    bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
     bool stays = exists && base_rank(c, EDIT_KEY, old) > at->rank;
     if (stays)
         pass(c, at, base_rank(c, EDIT_KEY, old));
@@ -102,9 +102,9 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
 static int remove_others(struct edit_change *c, const struct gguf *keys)
 {
     int r = 0;
-    for (uint32_t kv = 0; kv < c->base->n_kv && r == 0; kv++) {
+    for (uint32_t kv = 0; kv < c->on.g->n_kv && r == 0; kv++) {
         struct name name = base_name(c, EDIT_KEY, kv);
-        if (edit_key_is_own(c->base, kv) || gguf_find_key(keys, name.p, name.n) != EDIT_NONE)
+        if (edit_key_is_own(c->on.g, kv) || gguf_find_key(keys, name.p, name.n) != EDIT_NONE)
             continue;
         struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, 0);
         if (!s)
@@ -124,7 +124,7 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
 {
     size_t mark = edit_mark(c);
     struct at at = {0};
-    if (!same_format(&c->base->fmt, &keys->fmt))
+    if (!same_format(&c->on.g->fmt, &keys->fmt))
         return err_set(e, -EINVAL,
                        "the keys are of a file of another byte order or version of GGUF");
     int r = remove_others(c, keys);

@@ -20,7 +20,7 @@ bool name_is(struct name a, const char *text)
 
 struct name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i)
 {
-    const struct gguf *g = c->base;
+    const struct gguf *g = c->on.g;
     if (kind == EDIT_TENSOR)
         return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
     return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
@@ -28,8 +28,8 @@ struct name base_name(const struct edit_change *c, enum edit_what kind, uint32_t
 
 static uint32_t base_find(const struct edit_change *c, enum edit_what kind, struct name name)
 {
-    return kind == EDIT_TENSOR ? gguf_find_tensor(c->base, name.p, name.n)
-                               : gguf_find_key(c->base, name.p, name.n);
+    return kind == EDIT_TENSOR ? gguf_find_tensor(c->on.g, name.p, name.n)
+                               : gguf_find_key(c->on.g, name.p, name.n);
 }
 
 bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
@@ -95,20 +95,20 @@ static uint64_t data_bytes(const struct gguf *g, const struct edit_slot *s)
 /* Does data of the base lie elsewhere, or nowhere, because of a slot? */
 static bool moves(const struct edit_change *c, const struct edit_slot *s)
 {
-    const uint32_t n = c->base->n_tensors;
+    const uint32_t n = c->on.g->n_tensors;
     if (s->kind == EDIT_KEY)
         return false;
     if (s->old == EDIT_NONE)
         return !s->gone && n && s->rank < base_rank(c, EDIT_TENSOR, n - 1);
-    return s->gone || data_bytes(c->base, s) != base_data(c->base, s);
+    return s->gone || data_bytes(c->on.g, s) != base_data(c->on.g, s);
 }
 
 /* What differs from the base because of a slot, now or no longer. */
 static void count(struct edit_change *c, const struct edit_slot *s, bool now)
 {
     const uint64_t sign = now ? 1 : UINT64_MAX; /* modulo 2^64 */
-    c->bytes += sign * (entry_bytes(c->base, s) - base_entry(c->base, s));
-    c->data += sign * (data_bytes(c->base, s) - base_data(c->base, s));
+    c->bytes += sign * (entry_bytes(c->on.g, s) - base_entry(c->on.g, s));
+    c->data += sign * (data_bytes(c->on.g, s) - base_data(c->on.g, s));
     c->fresh += sign * (s->content && !s->gone ? s->content->fresh : 0);
     c->moves += (size_t)sign * moves(c, s);
     c->tensors += (size_t)sign * (s->kind == EDIT_TENSOR);
@@ -166,14 +166,14 @@ struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind, s
     struct edit_slot first = {.kind = kind, .old = base_find(c, kind, name), .at = EDIT_NONE};
     first.rank = base_rank(c, kind, first.old);
     if (kind == EDIT_TENSOR)
-        first.id = ids_of(c->ids, first.old);
+        first.id = ids_of(c->on.ids, first.old);
     return copy(&first, to);
 }
 
 /* Where slots are found is made when the first is put. */
 static int make_room(struct edit_change *c)
 {
-    const size_t all = (size_t)c->base->n_kv + c->base->n_tensors + 1;
+    const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
     if (!c->slot_of && !(c->slot_of = (struct edit_slot **)calloc(all, sizeof(*c->slot_of))))
         return -ENOMEM;
     int r = array_grow((void *)&c->slot, &c->cap, c->n, sizeof(*c->slot));
@@ -213,7 +213,7 @@ static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_sl
     if (now)
         count(c, now, true);
     if (any->old != EDIT_NONE)
-        c->slot_of[any->kind == EDIT_KEY ? any->old : c->base->n_kv + any->old] = now;
+        c->slot_of[any->kind == EDIT_KEY ? any->old : c->on.g->n_kv + any->old] = now;
     c->slot[any->at] = now;
     c->n = c->n - (was != NULL) + (now != NULL);
     return 0;
@@ -254,6 +254,42 @@ int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
     return r;
 }
 
+int slot_refuse(struct err *e, int code, enum edit_what kind, struct name name, const char *why)
+{
+    char shown[SHOW_MAX];
+    return err_set(e, code, "%s '%s': %s", kind == EDIT_KEY ? "key" : "tensor",
+                   show(shown, name.p, name.n), why);
+}
+
+int slot_remove(struct edit_change *c, enum edit_what kind, struct name name, struct err *e)
+{
+    const struct edit_slot *found;
+    if (!slot_find(c, kind, name, &found))
+        return slot_refuse(e, -ENOENT, kind, name, "does not exist");
+    struct edit_slot *s = slot_begin(c, kind, name, name, 0);
+    if (s) {
+        edit_value_unref(s->value);
+        tensor_content_unref(s->content);
+        s->value = NULL;
+        s->content = NULL;
+        s->gone = true;
+    }
+    return slot_end(c, s, e);
+}
+
+int slot_rename(struct edit_change *c, enum edit_what kind, struct name from, struct name to,
+                struct err *e)
+{
+    const struct edit_slot *found;
+    if (!slot_find(c, kind, from, &found))
+        return slot_refuse(e, -ENOENT, kind, from, "does not exist");
+    if (name_same(from, to))
+        return 0;
+    if (slot_find(c, kind, to, &found))
+        return slot_refuse(e, -EEXIST, kind, to, "already exists");
+    return slot_end(c, slot_begin(c, kind, from, to, 0), e);
+}
+
 /* ---- listed ---- */
 
 static int by_rank(const void *a, const void *b)
@@ -280,7 +316,7 @@ int slot_walk_begin(struct slot_walk *w, const struct edit_change *c, enum edit_
 
 bool slot_walk_next(struct slot_walk *w, const struct edit_slot **ret, uint32_t *old)
 {
-    const struct gguf *g = w->c->base;
+    const struct gguf *g = w->c->on.g;
     const uint32_t all = w->kind == EDIT_KEY ? g->n_kv : g->n_tensors;
     while (w->i < all && slot_of(w->c, w->kind, w->i))
         w->i++;

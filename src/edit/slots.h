@@ -23,7 +23,7 @@ static inline struct name slot_name(const struct edit_slot *s)
 struct name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i);
 static inline uint64_t base_rank(const struct edit_change *c, enum edit_what kind, uint32_t i)
 {
-    const uint64_t *rank = kind == EDIT_KEY ? c->rank : c->tensor_rank;
+    const uint64_t *rank = kind == EDIT_KEY ? c->on.rank : c->on.tensor_rank;
     return rank ? rank[i] : edit_first_rank(i);
 }
 
@@ -31,7 +31,7 @@ static inline uint64_t base_rank(const struct edit_change *c, enum edit_what kin
 static inline struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kind,
                                         uint32_t i)
 {
-    return c->slot_of ? c->slot_of[kind == EDIT_KEY ? i : c->base->n_kv + i] : NULL;
+    return c->slot_of ? c->slot_of[kind == EDIT_KEY ? i : c->on.g->n_kv + i] : NULL;
 }
 
 /* The slot that answers to a name: that of what has it, else of what had it last and is gone; NULL. True: something
@@ -54,6 +54,11 @@ int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e);
 /* The same without a line, and without looking at the size: edit_check_size() is called later. */
 int slot_put(struct edit_change *c, struct edit_slot *s);
 int edit_check_size(const struct edit_change *c, struct err *e);
+/* The operations that keys and tensors have in common, and a refusal's line, which returns its code. */
+int slot_remove(struct edit_change *c, enum edit_what kind, struct name name, struct err *e);
+int slot_rename(struct edit_change *c, enum edit_what kind, struct name from, struct name to,
+                struct err *e);
+int slot_refuse(struct err *e, int code, enum edit_what kind, struct name name, const char *why);
 void slot_free(struct edit_slot *s); /* may be NULL */
 
 /* Put slot `at` back as it was. */

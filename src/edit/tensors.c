@@ -13,8 +13,7 @@
 
 static int refuse(struct err *e, int code, struct name name, const char *why)
 {
-    char shown[SHOW_MAX];
-    return err_set(e, code, "tensor '%s': %s", show(shown, name.p, name.n), why);
+    return slot_refuse(e, code, EDIT_TENSOR, name, why);
 }
 
 static int check_name(struct name name, struct err *e)
@@ -33,8 +32,8 @@ static int check_not_split(const struct edit_change *c, struct name name, struct
 {
     static const char key[] = "split.tensors.count";
     static const char count[] = "split.count";
-    if (gguf_find_key(c->base, key, sizeof(key) - 1) == EDIT_NONE &&
-        gguf_find_key(c->base, count, sizeof(count) - 1) == EDIT_NONE)
+    if (gguf_find_key(c->on.g, key, sizeof(key) - 1) == EDIT_NONE &&
+        gguf_find_key(c->on.g, count, sizeof(count) - 1) == EDIT_NONE)
         return 0;
     return refuse(e, -EOPNOTSUPP, name,
                   "the number of tensors of a split model cannot change: merge it first "
@@ -46,9 +45,9 @@ static int check_not_split(const struct edit_change *c, struct name name, struct
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
     const struct name name = base_name(c, EDIT_TENSOR, i);
-    return (struct edit_tensor){.id = ids_of(c->ids, i),
+    return (struct edit_tensor){.id = ids_of(c->on.ids, i),
                                 .old = i,
-                                .nbytes = c->base->tensor[i].nbytes,
+                                .nbytes = c->on.g->tensor[i].nbytes,
                                 .rank = base_rank(c, EDIT_TENSOR, i),
                                 .name = name.p,
                                 .name_len = name.n};
@@ -59,7 +58,7 @@ static struct edit_tensor of_slot(const struct edit_change *c, const struct edit
     return (struct edit_tensor){.id = s->id,
                                 .old = s->old,
                                 .nbytes = s->content ? s->content->nbytes
-                                                     : c->base->tensor[s->old].nbytes,
+                                                     : c->on.g->tensor[s->old].nbytes,
                                 .rank = s->rank,
                                 .name = s->name,
                                 .name_len = s->name_len,
@@ -72,7 +71,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
     const struct edit_slot *s;
     if (!slot_find(c, EDIT_TENSOR, (struct name){name, n}, &s))
         return false;
-    *ret = s ? of_slot(c, s) : of_base(c, gguf_find_tensor(c->base, name, n));
+    *ret = s ? of_slot(c, s) : of_base(c, gguf_find_tensor(c->on.g, name, n));
     return true;
 }
 
@@ -86,7 +85,7 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
             return true;
         }
     }
-    const uint32_t old = ids_find(c->ids, c->base->n_tensors, number);
+    const uint32_t old = ids_find(c->on.ids, c->on.g->n_tensors, number);
     if (old == IDS_NONE || slot_of(c, EDIT_TENSOR, old))
         return false;
     *ret = of_base(c, old);
@@ -100,7 +99,7 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 
 static int check_numbers(const struct edit_change *c, struct err *e)
 {
-    if (c->numbers && atomic_load(c->numbers) > NUMBERS_MOST)
+    if (c->on.numbers && atomic_load(c->on.numbers) > NUMBERS_MOST)
         return err_set(e, -EOVERFLOW, "too many edits; mount it again");
     return 0;
 }
@@ -109,37 +108,19 @@ int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len,
                        size_t to_len, struct err *e)
 {
     const struct name old = {from, from_len}, now = {to, to_len};
-    const struct edit_slot *found;
-    if (!slot_find(c, EDIT_TENSOR, old, &found))
-        return refuse(e, -ENOENT, old, "does not exist");
-    if (name_same(old, now))
-        return 0;
-    int r = check_name(now, e);
-    if (r == 0 && slot_find(c, EDIT_TENSOR, now, &found))
-        r = refuse(e, -EEXIST, now, "already exists");
+    int r = name_same(old, now) ? 0 : check_name(now, e);
     if (r == 0)
         r = check_numbers(c, e);
-    return r < 0 ? r : slot_end(c, slot_begin(c, EDIT_TENSOR, old, now, 0), e);
+    return r < 0 ? r : slot_rename(c, EDIT_TENSOR, old, now, e);
 }
 
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e)
 {
     const struct name of = {name, n};
-    const struct edit_slot *found;
-    if (!slot_find(c, EDIT_TENSOR, of, &found))
-        return refuse(e, -ENOENT, of, "does not exist");
     int r = check_not_split(c, of, e);
     if (r == 0)
         r = check_numbers(c, e);
-    if (r < 0)
-        return r;
-    struct edit_slot *s = slot_begin(c, EDIT_TENSOR, of, of, 0);
-    if (s) {
-        tensor_content_unref(s->content);
-        s->content = NULL;
-        s->gone = true;
-    }
-    return slot_end(c, s, e);
+    return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
 
 /* Give a slot, which may be NULL, a content, whose reference is taken. */
@@ -152,8 +133,8 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
     }
     tensor_content_unref(s->content);
     s->content = k;
-    if (c->numbers)
-        s->id.version = atomic_fetch_add(c->numbers, 1);
+    if (c->on.numbers)
+        s->id.version = atomic_fetch_add(c->on.numbers, 1);
     return slot_end(c, s, e);
 }
 
@@ -208,7 +189,7 @@ static int reshape(const struct edit_change *c, const struct edit_tensor *t,
 {
     uint64_t nbytes;
     bool made = t->content && t->content->shape.n_dims;
-    uint32_t type = made ? t->content->shape.type : c->base->tensor[t->old].type_id;
+    uint32_t type = made ? t->content->shape.type : c->on.g->tensor[t->old].type_id;
     int r = tensor_shape_bytes(shape, &nbytes, e);
     if (r < 0)
         return r;
@@ -261,7 +242,7 @@ int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, s
     struct slot_walk w;
     const struct edit_slot *s;
     uint32_t i;
-    struct edit_tensor *all = malloc(((size_t)c->base->n_tensors + c->n + 1) * sizeof(*all));
+    struct edit_tensor *all = malloc(((size_t)c->on.g->n_tensors + c->n + 1) * sizeof(*all));
     int r = slot_walk_begin(&w, c, EDIT_TENSOR);
     if (r < 0 || !all) {
         slot_walk_end(&w);

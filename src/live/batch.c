@@ -454,7 +454,7 @@ int batch_check(struct live *l, struct err *e)
 bool batch_is_small(const struct batch *b)
 {
     const struct edit_change *c = &b->change;
-    uint64_t size = c->base->file_size;
+    uint64_t size = c->on.g->file_size;
     return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
 }
 
@@ -495,8 +495,8 @@ void batch_follow(struct live *l, const struct edit_change *c)
         follow(l, names_find_key(&l->names, s->name, s->name_len));
         if (s->old == EDIT_NONE)
             continue;
-        const struct gguf_kv *kv = &c->base->kv[s->old];
-        follow(l, names_find_key(&l->names, gguf_key(c->base, kv), kv->key_len));
+        const struct gguf_kv *kv = &c->on.g->kv[s->old];
+        follow(l, names_find_key(&l->names, gguf_key(c->on.g, kv), kv->key_len));
     }
 }
 
@@ -656,11 +656,11 @@ static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 static void note_key(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];
-    const struct gguf_format *fmt = &c->base->fmt;
-    const struct gguf_kv *kv = s->old == EDIT_NONE ? NULL : &c->base->kv[s->old];
+    const struct gguf_format *fmt = &c->on.g->fmt;
+    const struct gguf_kv *kv = s->old == EDIT_NONE ? NULL : &c->on.g->kv[s->old];
     (void)show(name, s->name, s->name_len);
     if (kv)
-        (void)show(old, gguf_key(c->base, kv), kv->key_len);
+        (void)show(old, gguf_key(c->on.g, kv), kv->key_len);
     if (s->gone) {
         if (kv)
             buf_printf(out, "%s: removed", old);
@@ -685,7 +685,7 @@ static void note_key(const struct edit_change *c, const struct edit_slot *s, str
 static void note_tensor(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX];
-    const struct gguf *g = c->base;
+    const struct gguf *g = c->on.g;
     const struct gguf_tensor *t = s->old == EDIT_NONE ? NULL : &g->tensor[s->old];
     (void)show(name, s->name, s->name_len);
     if (t)

@@ -51,7 +51,7 @@ struct shown stored_value(const struct live *l, const struct name *x)
         return base_value(l, x->key, x->key_len);
     if (s->value)
         return (struct shown){snapshot_ref(base_snapshot(l)), edit_value_ref(s->value), 0};
-    const struct gguf *own = l->next.change.base;
+    const struct gguf *own = l->next.change.on.g;
     return base_value(l, gguf_key(own, &own->kv[s->old]), own->kv[s->old].key_len);
 }
 

@@ -561,7 +561,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     int r = edit_restore(&next->change, p->keys, e);
     if (r < 0)
         return r;
-    if (edit_keys_id(p->keys) == edit_keys_id(next->change.base)) {
+    if (edit_keys_id(p->keys) == edit_keys_id(next->change.on.g)) {
         edit_undo(&next->change, 0);
         return 0;
     }

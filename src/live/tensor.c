@@ -146,7 +146,7 @@ void tensors_follow(struct live *l)
     for (struct object *o = object_from(&l->objects, 0); o;
          o = object_from(&l->objects, o->number + 1ull))
         if (o->state == OBJECT_ABSENT &&
-            ids_find(c->ids, c->base->n_tensors, o->number) != IDS_NONE &&
+            ids_find(c->on.ids, c->on.g->n_tensors, o->number) != IDS_NONE &&
             edit_tensor_numbered(c, o->number, &t))
             object_event(&l->objects, o, OBJECT_BACK);
 }

@@ -24,7 +24,7 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     if (!edit_tensor_numbered(c, tensor, &t))
         return -ENOENT;
     bool new = t.old == EDIT_NONE;
-    int r = tensor_base_make(c->base, t.old, new ? NULL : base_store(l), t.old, t.content, ret);
+    int r = tensor_base_make(c->on.g, t.old, new ? NULL : base_store(l), t.old, t.content, ret);
     if (r == 0)
         (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
     return r;

@@ -232,7 +232,7 @@ static void op_key(struct edit_change *c, struct world *w)
     (void)w;
     uint8_t text[300] = {0};
     uint32_t n = world_draw(200);
-    put_u64(text, n, c->base->fmt.big);
+    put_u64(text, n, c->on.g->fmt.big);
     CU_ASSERT_EQUAL(set_bytes(c, "text", 4, GGUF_STRING, text, 8 + n, EDIT_LAST, NULL), 0);
 }
 

@@ -143,9 +143,9 @@ static void spell_change(const struct edit_change *c, struct buf *out)
     struct edit_entry *key;
     size_t n;
     CU_ASSERT_EQUAL_FATAL(edit_change_keys(c, &b, &key, &n), 0);
-    CU_ASSERT_EQUAL(c->bytes, 24 + b.len + c->base->head_len - c->base->info_off);
+    CU_ASSERT_EQUAL(c->bytes, 24 + b.len + c->on.g->head_len - c->on.g->info_off);
     out->len = 0;
-    spell(c->base, &b, key, n, out);
+    spell(c->on.g, &b, key, n, out);
     buf_char(out, '\0');
     free(key);
 }

@@ -130,7 +130,7 @@ static void edit_once(struct edit_change *c, uint64_t *seed, uint64_t *ranks)
 {
     const char *key = names[lot(seed, NAMES)], *other = names[lot(seed, NAMES - 1)];
     uint8_t value[8] = {0};
-    bool big = c->base->fmt.big;
+    bool big = c->on.g->fmt.big;
     unsigned v = strcmp(key, "general.alignment") == 0 ? 8u << lot(seed, 6) : lot(seed, 1000);
     value[big ? 3 : 0] = (uint8_t)v;
     value[big ? 2 : 1] = (uint8_t)(v >> 8);
