@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* ggufs: the command, and those besides mounting: see command.h. Exit status: 0 mounted (or help), 1 failed, 2 wrong
- * option. */
+/*
+ * ggufs: the main program and its commands besides mounting: see command.h. Exit status: 0 mounted
+ * (or help), 1 failed, 2 wrong option.
+ */
 #include "command.h"
 
 #include <ctype.h>
@@ -52,7 +54,7 @@ int command_failed(const char *name, const char *why, int status)
 
 /* ---- mounts ---- */
 
-/* Print lines to standard error, each behind the program's name. */
+/* Print lines to standard error, each after the program's name. */
 static void print_lines(const struct buf *lines)
 {
     const char *p = buf_text(lines), *end = buf_text_end(lines);
@@ -115,7 +117,7 @@ static int recover(const struct command_args *a)
     return status;
 }
 
-/* The history of the keys. Of a mounted model the daemon does what is asked. */
+/* The history of the keys. For a mounted model the daemon carries out the command. */
 
 static void done(const char *operand, const char *what, size_t n)
 {
@@ -124,7 +126,7 @@ static void done(const char *operand, const char *what, size_t n)
                  show_in(line, sizeof(line), what, n));
 }
 
-/* What a person has to know; what is done is printed at the end. */
+/* Print only what the user must know; results are printed at the end. */
 static void print_warning(int priority, const char *line)
 {
     if (priority <= LOG_WARNING)
@@ -214,7 +216,7 @@ static const struct command {
     enum option_id id;
     int (*run)(const struct command_args *a);
     int trouble; /* the exit status if it cannot print */
-    bool apart;  /* it asks disks that may not answer: run_apart() */
+    bool apart;  /* it accesses disks that may hang: run_apart() */
 } commands[] = {
     {COMMAND_UNMOUNT, unmount, 1, false},   {COMMAND_LIST, list, 1, false},
     {COMMAND_RECOVER, recover, 1, false},   {COMMAND_CHECK, command_check, 2, true},
@@ -230,7 +232,7 @@ static int run(const struct command *c, const struct command_args *a)
                : command_failed(NULL, "cannot write to standard output", c->trouble);
 }
 
-/* Find the command: it stands before the first operand, and only options may stand before it. */
+/* Find the command: it comes before the first operand, and only options may precede it. */
 static const struct option_row *find_command(int argc, char **argv)
 {
     const char *value;
@@ -267,7 +269,7 @@ static int unknown(const struct option_row *cmd, const char *arg)
     return misused(cmd, "unknown option '%s'", shown);
 }
 
-/* One of the words in the table, a number as states have them, or anything. */
+/* One of the words in the table, the number of a state, or anything. */
 static int check_value(const struct option_row *cmd, const struct option_row *row,
                        const char *value)
 {
@@ -329,12 +331,12 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
     return 0;
 }
 
-/* ---- a command in a process of its own ---- */
+/* ---- a command in a separate process ---- */
 
-/* Milliseconds that a process has to end which has nothing more to do. */
+/* Milliseconds for a process to end that has nothing more to do. */
 #define PATIENCE 1000
 
-/* In the child: it may not end after that, and a reader of its output does not wait for it. */
+/* In the child: it may be unable to end after that, and a reader of its output must not wait for it. */
 static void run_child(const struct command *c, const struct command_args *a, int out)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -348,7 +350,7 @@ static void run_child(const struct command *c, const struct command_args *a, int
     exit(status);
 }
 
-/* Wait until the child ends, at most some milliseconds; -1: for ever. Its exit status; -1: it goes on. */
+/* Wait until the child ends, at most some milliseconds; -1: forever. Returns its exit status; -1: still running. */
 static int ended(pid_t pid, int ms)
 {
     int status = 0;
@@ -358,7 +360,7 @@ static int ended(pid_t pid, int ms)
         ;
     if (r != pid)
         return -1;
-    if (WIFSIGNALED(status)) { /* this process ends in the same way */
+    if (WIFSIGNALED(status)) { /* end this process in the same way */
         (void)signal(WTERMSIG(status), SIG_DFL);
         (void)raise(WTERMSIG(status));
     }
@@ -366,8 +368,8 @@ static int ended(pid_t pid, int ms)
 }
 
 /*
- * Run a command in another process, and return its exit status when it has printed everything: a thread that
- * waits for a disk that does not answer keeps a process from ending, even if that is killed.
+ * Run a command in another process, and return its exit status when it has printed everything: a
+ * thread that waits for a hanging disk keeps a process from ending, even if that is killed.
  */
 static int run_apart(const struct command *c, const struct command_args *a)
 {
@@ -418,7 +420,7 @@ static int run_command(const struct command *c, const struct option_row *row, in
 
 /* ---- the program ---- */
 
-/* Files that need a library do not exist in a build without it. */
+/* In a build without a library, the files that need it do not exist. */
 static void print_version(void)
 {
     const char *sha256 = task_hash_library(), *pictures = picture_library();
@@ -457,8 +459,8 @@ static void allow_open_files(void)
 
 /*
  * If a standard stream is closed, the next file that is opened gets its number: a daemon would lose
- * the model, or its folder, when it redirects its streams to /dev/null. So open something in their
- * place. It fails like a closed stream, because it is open for the other direction only.
+ * the model, or its directory, when it redirects its streams to /dev/null. So open something in
+ * their place. It fails like a closed stream, because it is open only for the other direction.
  */
 static void hold_standard_streams(void)
 {
@@ -468,8 +470,9 @@ static void hold_standard_streams(void)
 }
 
 /*
- * Buffers of this size and more go back to the system when they are freed. By default glibc raises
- * the bound to 32 MiB, and each thread's heap keeps the largest values that passed through it.
+ * Buffers of this size and larger are returned to the system when they are freed. By default glibc
+ * raises the threshold to 32 MiB, and each thread's heap keeps the largest values that passed
+ * through it.
  */
 #define LARGE_BUFFER (2 << 20)
 

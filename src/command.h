@@ -16,11 +16,11 @@
 
 struct command_given {
     enum option_id id;
-    const char *value; /* behind "="; NULL: the option has none */
+    const char *value; /* after "="; NULL: the option has none */
 };
 
 struct command_args {
-    const char *value; /* of the command, behind its "="; NULL: not given */
+    const char *value; /* of the command, after its "="; NULL: not given */
     struct command_given *option;
     size_t n_options;
     char **operand; /* at least one, if the command takes any */
@@ -29,9 +29,9 @@ struct command_args {
 
 bool command_has(const struct command_args *a, enum option_id id);
 
-/* To standard output. A buffer without bytes may have no memory either. */
+/* Print to standard output. A buffer without bytes may have no memory either. */
 void command_print(const struct buf *text);
-/* "ggufs: NAME: WHY" to standard error, behind what was printed; name: NULL, or made safe to print. Returns `status`. */
+/* "ggufs: NAME: WHY" to standard error, after earlier output; name: NULL, or made safe to print. Returns `status`. */
 int command_failed(const char *name, const char *why, int status);
 
 #endif

@@ -28,7 +28,7 @@ struct job {
     const char **ignore; /* owned: filter's */
     bool keys, tensors;  /* wanted */
     bool json, all, colours;
-    int percent; /* that stands on the terminal; -1: none */
+    int percent; /* currently on the terminal; -1: none */
 };
 
 static int no_memory(void)
@@ -70,7 +70,7 @@ static int take_options(struct job *j, const struct command_args *a)
         case OPTION_TOLERANCE:
             r = take_tolerance(j, value);
             break;
-        default: /* OPTION_IGNORE: the parser knows which ones there are */
+        default: /* OPTION_IGNORE: the parser accepts only existing options */
             j->ignore[j->filter.n++] = value;
         }
     }
@@ -108,7 +108,7 @@ static void print(void *arg, const struct buf *text)
     command_print(text);
 }
 
-/* The one opener: a line names the model that cannot be compared. */
+/* The only function that opens models: a line names the model that cannot be compared. */
 static int open_side(struct side *s, const char *path, const char *label)
 {
     struct err e = {0};
@@ -145,7 +145,7 @@ static int worse(int a, int b)
     return a > b ? a : b;
 }
 
-/* In a folder, models that are the same print nothing but in JSON. */
+/* In a directory, equal models are printed only in JSON. */
 static int compare_models(struct job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
@@ -167,7 +167,7 @@ static int compare_models(struct job *j, const char *const path[2], const char *
     return r;
 }
 
-/* ---- what the operands are ---- */
+/* ---- the kinds of operands ---- */
 
 static bool is_folder(const char *path)
 {
@@ -175,7 +175,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* If it is a model's folder in a mount: "PATH/model.gguf", which has all edits, into *ret (free() it). */
+/* If it is a model's directory in a mount: "PATH/model.gguf", which has all edits, into *ret (free() it). */
 static bool in_mount(const char *path, char **ret)
 {
     struct statfs fs;
@@ -194,9 +194,9 @@ static bool in_mount(const char *path, char **ret)
     return all;
 }
 
-/* ---- folders of models ---- */
+/* ---- directories of models ---- */
 
-/* The name of a model: its label, relative to the folder. */
+/* The name of a model: its label, relative to the directory. */
 static const char *name_in(const struct model_path *m, const char *folder)
 {
     const char *name = model_label(m);
@@ -205,7 +205,7 @@ static const char *name_in(const struct model_path *m, const char *folder)
     return name + strspn(name, "/");
 }
 
-/* In a mount of a folder of models: folders that are models, at any depth. */
+/* In a mount of a directory of models: directories that are models, at any depth. */
 static int walk_mount(struct models *l, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -250,7 +250,7 @@ static int list_models(struct models *l, const char *folder)
 struct folders {
     struct job *job;
     struct models list[2];
-    struct buf text; /* with --json: what is to be printed next */
+    struct buf text; /* with --json: what will be printed next */
     struct json json;
     int status;
 };
@@ -287,7 +287,7 @@ static void add_pair(struct folders *f, const struct model_path *a, const struct
     f->status = worse(f->status, compare_models(f->job, path, label, true));
 }
 
-/* The next name of both lists, with the model of each that has it, or NULL. False: that was all. */
+/* The next name of both lists, with the model of each list that has it, or NULL. False: no more. */
 static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
 {
     const char *name[2];
@@ -313,7 +313,7 @@ static void pair_models(struct folders *f)
             add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
 
-/* An object as of two models, with "models" instead of "keys" and "tensors". */
+/* An object as for two models, with "models" instead of "keys" and "tensors". */
 static void json_models(struct folders *f)
 {
     static const char *const only[] = {"only_a", "only_b"};

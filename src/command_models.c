@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that look at models: see command_models.h. */
+/* Commands that inspect models: see command_models.h. */
 #include "command_models.h"
 
 #include <stdio.h>
@@ -63,10 +63,10 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
     return r;
 }
 
-/* Longer names push the rest of their lines to the right: all fits a terminal of 100 columns but for them. */
+/* Longer names push the rest of their lines to the right; everything else fits a terminal of 100 columns. */
 enum { NAME_MOST = 40 };
 
-/* The name without the folder that was asked for, if that is one. */
+/* The name without the given directory, if the operand is one. */
 static const char *short_label(const struct model_path *m, const char *folder)
 {
     const char *label = model_label(m);
@@ -116,7 +116,7 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
 
-/* An object of a model. -errno: it has the reason why the model cannot be read. */
+/* Add the object of a model. -errno: it has the reason why the model cannot be read. */
 static int add_json(struct json *j, const struct model_path *m)
 {
     struct header h = {0};
@@ -181,7 +181,7 @@ struct check {
     const struct model_path *model; /* the one that is being checked */
 };
 
-/* Say so if no rule has this name. */
+/* Report it if no rule has this name. */
 static int check_rule(const char *word, size_t n)
 {
     char shown[SHOW_MAX];
@@ -199,7 +199,7 @@ static int check_rule(const char *word, size_t n)
     return -1;
 }
 
-/* The rules in all --ignore=RULE[,RULE], as one list with commas between. */
+/* The rules in all --ignore=RULE[,RULE], as one comma-separated list. */
 static int take_ignored(const struct command_args *a, struct buf *list)
 {
     for (size_t i = 0; i < a->n_options; i++)
@@ -217,7 +217,7 @@ static int take_ignored(const struct command_args *a, struct buf *list)
     return 0;
 }
 
-static const int bar_width = 40; /* of the string in draw_bar() */
+static const int bar_width = 40; /* of the bar in draw_bar() */
 
 static void clear_bar(struct check *c)
 {
@@ -244,7 +244,7 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     (void)fflush(stderr);
 }
 
-/* Of a split model in a store: the name of the file in the folder that the store's names make. */
+/* For a split model in a store: the file's name in the directory shown for the store. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
     const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');

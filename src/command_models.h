@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that look at models without mounting them. */
+/* Commands that inspect models without mounting them. */
 #ifndef COMMAND_MODELS_H
 #define COMMAND_MODELS_H
 
 #include "command.h"
 
 /*
- * ggufs --info: a text for each model, a table for folders, or a JSON array.
- * Exit status: 0, 1 if a model could not be read, 2 misused.
+ * ggufs --info: a text for each model, a table for directories, or a JSON array. Exit status: 0, 1
+ * if a model could not be read, 2 misused.
  */
 int command_info(const struct command_args *a);
 /*

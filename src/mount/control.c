@@ -30,16 +30,16 @@
 #include "shelf/mounts.h"
 #include "tree/history.h"
 
-/* Clients at a time: of more, one that has not asked anything loses its place. */
+/* Clients at a time: when there are more, one that has not sent a request loses its place. */
 #define PEERS_MOST 64
-/* Milliseconds before another try: to take one, to let go of a model. */
+/* Milliseconds before another try to accept a client or to release a model. */
 #define LOOK_AGAIN 100
-/* Before the loop is interrupted once more, after a signal. */
+/* Milliseconds before the loop is interrupted again, after a signal. */
 #define KICK_AGAIN 5
-/* Seconds at most before the next look whether a mount is idle, which is at most a second late. */
+/* Maximum seconds before the next check whether a mount is idle, which is at most a second late. */
 #define IDLE_MOST 3600
 
-/* Why nothing is edited any more. */
+/* Why editing has ended. */
 #define LEFT_ALONE "it is unmounted where the daemon is"
 
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
@@ -57,19 +57,19 @@ struct control {
     struct thread thread;
     struct lock lock;    /* protects what follows */
     struct shelf *shelf; /* borrowed; NULL: it is not served */
-    struct cond rested;  /* nothing works */
+    struct cond rested;  /* no task is running */
     struct peer *peer[PEERS_MOST];
     size_t n;
     unsigned works;
     struct handles *handles; /* with the shelf */
     struct control_facts facts;
     struct timespec looked; /* whether it is in use */
-    unsigned long changes;  /* of handles, then */
+    unsigned long changes;  /* of the handles, at that time */
     int mounts;             /* the list of mounts, whose changes poll(2) reports; -1: none */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
-    bool leaves; /* a thread is at it */
-    int lost;    /* an edit then: why; else 0 */
-    bool rests;  /* no client can be taken: not at once again */
+    bool leaves; /* a thread is working on it */
+    int lost;    /* why an edit was lost then; otherwise 0 */
+    bool rests;  /* no client can be accepted: do not retry immediately */
     bool stop;
     struct buf status;
 };
@@ -87,7 +87,7 @@ static void wake(const struct control *c)
     (void)ignored;
 }
 
-/* Add lines to the status, for all that watch. Under the lock. */
+/* Add lines to the status, for all watchers. Under the lock. */
 static void add(struct control *c, const void *lines, size_t n)
 {
     buf_add(&c->status, lines, n);
@@ -114,7 +114,7 @@ static void path_line(struct buf *b, const char *word, const char *path)
     buf_char(b, '\n');
 }
 
-/* Add the lines that fit, each behind the word, and how many do not. */
+/* Add the lines that fit, each after the word, and the number of the rest. */
 static void add_lines(struct buf *b, const char *word, const struct buf *text)
 {
     size_t left = CONTROL_LOST_MAX, more = 0;
@@ -141,7 +141,7 @@ struct task {
     struct shelf *shelf;
     struct peer *peer; /* of a request */
     void (*run)(const struct task *t);
-    void (*fn)(void *arg); /* of control_do() */
+    void (*fn)(void *arg); /* called by control_do() */
     void *arg;
 };
 
@@ -176,7 +176,7 @@ static int do_clear(struct tree *t, void *arg)
     return tree_forget_states(t);
 }
 
-/* "VERB PLACE", but for "undo NUMBER PLACE"; edits: it is one. */
+/* "VERB PLACE", except "undo NUMBER PLACE"; edits: the request is an edit. */
 static const struct verb {
     const char *name;
     int (*fn)(struct tree *t, void *arg);
@@ -202,7 +202,7 @@ static int do_verb(const struct task *t, const struct verb *v, char *place, stru
     return r;
 }
 
-/* What may take long. 0, or -errno, with a line about it if `e` has one. */
+/* Requests that may take long. 0, or -errno, with a line about it if `e` has one. */
 static int work(const struct task *t, char *request, struct buf *out, struct err *e)
 {
     for (size_t i = 0; i < COUNT(verbs); i++)
@@ -244,7 +244,7 @@ static bool turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Have something done by another thread. False: no thread can, or nothing is served. Under the lock. */
+/* Start a task in another thread. False: no thread can, or nothing is served. Under the lock. */
 static bool begin(struct control *c, struct task what)
 {
     struct task *t = c->shelf ? malloc(sizeof(*t)) : NULL;
@@ -276,7 +276,7 @@ static void run_fn(const struct task *t)
     t->fn(t->arg);
 }
 
-/* ---- a mount that is gone here ---- */
+/* ---- a mount that has left this namespace ---- */
 
 static void add_outcome(struct buf *b, const struct buf *lost, const struct buf *backups)
 {
@@ -289,7 +289,7 @@ static void run_leave(const struct task *t)
     CLEANUP(buf_free) struct buf unsaved = BUF_INIT, backups = BUF_INIT;
     struct control *c = t->control;
     struct buf b = BUF_INIT;
-    int lost = shelf_sync(t->shelf); /* what cannot be written is logged */
+    int lost = shelf_sync(t->shelf); /* edits that cannot be written are logged */
     bool free_now = handles_no_edits(c->handles);
     int last = free_now ? shelf_retire(t->shelf) : 0;
     if (free_now) {
@@ -320,20 +320,20 @@ static void look_at_mounts(struct control *c, bool changed)
     c->leaves = begin(c, (struct task){.run = run_leave}); /* or later */
 }
 
-/* ---- a mount that nobody uses ---- */
+/* ---- an unused mount ---- */
 
-/* Another file system may have been mounted over this one since. */
+/* Another file system may have been mounted over this one meanwhile. */
 static void run_idle(const struct task *t)
 {
     const struct control *c = t->control;
     CLEANUP(mounts_free) struct mounts ms;
     const struct mount *m =
         mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->facts.dev, c->facts.at, NULL) : NULL;
-    if (m && mount_is_top(&ms, m)) /* the session ends then; it may be in use */
+    if (m && mount_is_top(&ms, m)) /* the session then ends; the mount may be in use */
         (void)mount_take_down(c->facts.at, false, NULL);
 }
 
-/* Look whether it is idle, if it is time. Milliseconds until the next look; -1: none. Under the lock. */
+/* Check whether it is idle, if it is time. Returns milliseconds until the next check; -1: none. Under the lock. */
 static int look_if_idle(struct control *c)
 {
     if (!c->facts.idle || !c->shelf)
@@ -354,13 +354,13 @@ static void watch(struct control *c, struct peer *p, const char *file)
     char end;
     bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
                  file_is_locked_here(&id);
-    look_at_mounts(c, true); /* what was unmounted before it asked is known */
+    look_at_mounts(c, true); /* what was unmounted before the request is known */
     buf_add(&p->out, c->status.data, c->status.len);
     buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
     p->state = WATCHES;
 }
 
-/* The first line of p->in is there; it ends with NUL. Under the lock. */
+/* The first line of p->in is complete; it ends with NUL. Under the lock. */
 static void answer(struct control *c, struct peer *p)
 {
     const char *line = buf_text(&p->in);
@@ -387,7 +387,7 @@ static void drop(struct control *c, size_t i)
     c->n--;
 }
 
-/* Only root and this user are answered. */
+/* Only root and this user get answers. */
 static bool is_allowed(int fd)
 {
     struct ucred who;
@@ -419,7 +419,7 @@ static void take_client(struct control *c)
     c->peer[c->n++] = p;
 }
 
-/* False: it has gone, or sends nonsense. */
+/* False: the client has gone, or sends nonsense. */
 static bool hear(struct control *c, struct peer *p)
 {
     char part[4096];
@@ -438,7 +438,7 @@ static bool hear(struct control *c, struct peer *p)
     return true;
 }
 
-/* Send what can be sent. False: that was all, or it has gone. */
+/* Send what can be sent. False: everything was sent, or the client has gone. */
 static bool speak(struct peer *p)
 {
     while (p->sent < p->out.len) {
@@ -452,7 +452,7 @@ static bool speak(struct peer *p)
     return p->state == WATCHES && !buf_error(&p->out);
 }
 
-/* What was seen of it. False: it is to be dropped. */
+/* Handle the poll events of a client. False: drop it. */
 static bool serve(struct control *c, struct peer *p, short seen)
 {
     if (p->state == READS && seen & (POLLIN | POLLHUP | POLLERR) && !hear(c, p))
@@ -466,7 +466,7 @@ static bool serve(struct control *c, struct peer *p, short seen)
 
 enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
 
-/* What is to be waited for, under the lock. A socket that is not to be looked at is -1. */
+/* The descriptors to poll, under the lock. A socket that need not be polled is -1. */
 static nfds_t gather(const struct control *c, struct pollfd *of)
 {
     of[AT_WAKE] = (struct pollfd){.fd = c->wake, .events = POLLIN};
@@ -501,7 +501,7 @@ static void *run(void *arg)
         c->rests = false;
         if (ready >= 0)
             look_at_mounts(c, of[AT_MOUNTS].revents != 0);
-        for (nfds_t i = n; ready >= 0 && i-- > AT_PEERS;) /* only this thread adds and drops */
+        for (nfds_t i = n; ready >= 0 && i-- > AT_PEERS;) /* only this thread adds or drops any */
             if (!serve(c, c->peer[i - AT_PEERS], of[i].revents))
                 drop(c, i - AT_PEERS);
         if (ready >= 0 && of[AT_WAKE].revents && read(c->wake, &woken, sizeof(woken)) < 0)
@@ -513,7 +513,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* A socket that listens, or -errno. */
+/* A listening socket, or -errno. */
 static int make_socket(const char *mountpoint)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -620,7 +620,7 @@ void control_end(struct control *c, const struct err *e, const struct buf *lost,
                  const struct buf *backups)
 {
     struct buf b = BUF_INIT;
-    if (c->mounted != FREE) /* else it was said then */
+    if (c->mounted != FREE) /* otherwise it was reported then */
         add_outcome(&b, lost, backups);
     if (e)
         path_line(&b, "failed", e->msg);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon's control socket: other processes of ggufs ask for its status, and have it do what commands are for.
+ * A daemon's control socket: through it other processes of ggufs read its status and send it
+ * requests.
  *
  *     r = control_begin(mountpoint, &c, &e);   before the model is locked, in the process that serves
  *     control_serve(c, &facts, shelf);         it is mounted
@@ -8,14 +9,14 @@
  *     control_end(c, &e, lost, backups);       everything is written, or has failed
  *     control_close(c);                        the model is closed, and its lock free
  *
- * The socket's name is abstract: it is gone with the process, whichever folders exist, and can be reached from
- * each mount namespace. It has CONTROL_PREFIX, a hash of the mount point and a random number. Only the daemon's user
- * and root are answered, whatever they know. A client sends one line:
+ * The socket's name is abstract: it disappears with the process, depends on no directory, and can
+ * be reached from each mount namespace. It consists of CONTROL_PREFIX, a hash of the mount point
+ * and a random number. Only the daemon's user and root get answers. A client sends one line:
  *
  *     watch [MAJOR:MINOR:INODE]   the status, "holds" if the process has locked this file, "now"; then more of
  *                                 the status as it comes, until the model is closed
  *     sync                        write what is accepted
- *     has PLACE                   nothing: is this model there (shelf_ask())?
+ *     has PLACE                   nothing: does this model exist (shelf_ask())?
  *     undo NUMBER PLACE           as --undo; 0: the last state
  *     history PLACE               as --history
  *     clear PLACE                 as --history=clear
@@ -28,7 +29,8 @@
  * A status is lines "WORD VALUE", paths with octal escapes as in /proc/self/mountinfo; it only grows. Other
  * requests are answered with text, if any, and a last line "end ERRNO MESSAGE".
  *
- * Threads: the calls come from one thread, but where it says otherwise. A thread of its own answers; what may take long is done by others.
+ * Threads: calls come from one thread, unless stated otherwise. A separate thread answers; long
+ * tasks are done by others.
  */
 #ifndef MOUNT_CONTROL_H
 #define MOUNT_CONTROL_H
@@ -39,41 +41,51 @@
 #include "mount/handle.h"
 #include "shelf/shelf.h"
 
-/* Names of sockets begin with that, and with 16 hexadecimal digits of control_place() and "-". */
+/* Names of sockets begin with this, 16 hexadecimal digits of control_place(), and "-". */
 #define CONTROL_PREFIX "ggufs-"
 uint64_t control_place(const char *mountpoint);
 
 /* Limit on the lines about lost edits, in bytes: more than a person reads. */
 #define CONTROL_LOST_MAX ((size_t)64 << 10)
-/* Of a request: a path of which each byte is escaped. */
+/* For a request: a path with every byte escaped. */
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
 
 struct control;
-/* Texts stay until control_leave(). */
+/* The texts must live until control_leave(). */
 struct control_facts {
-    const char *at;        /* the mount point, as it is known by now */
+    const char *at;        /* the mount point, as currently known */
     const char *model;     /* the real path */
     const char *read_only; /* why it is read-only; NULL: read-write */
-    dev_t dev;             /* of the mount; 0: not known */
-    unsigned idle; /* seconds after which it is unmounted if nothing is open, or was; 0: never */
+    dev_t dev;             /* of the mount; 0: unknown */
+    unsigned idle;         /* seconds without open files after which it is unmounted; 0: never */
 };
 
-/* Where no socket can be made the log says so: commands do not find the daemon, all else works. 0, -ENOMEM, -EAGAIN. */
+/*
+ * If no socket can be made, the log says so: commands do not find the daemon, everything else
+ * works. 0, -ENOMEM, -EAGAIN.
+ */
 int control_begin(const char *mountpoint, struct control **ret, struct err *e);
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s,
                    struct handles *h);
 /* An eventfd that wakes its thread, which then calls signals_kick(). */
 int control_wake_fd(const struct control *c);
-/* Have fn called by another thread. control_leave() waits for it. False: no thread can, or nothing is served. Any thread. */
+/* Call fn in another thread. control_leave() waits for it. False: no thread can, or nothing is served. Any thread. */
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
-/* The mount is no longer served; pending edits still have to be written. Requests that were begun are waited for. 0, or
- * why an edit was lost when the mount had left this mount namespace. */
+/*
+ * The mount is no longer served; pending edits still have to be written. Waits for requests that
+ * were begun. 0, or the reason why an edit was lost when the mount had left this mount namespace.
+ */
 int control_leave(struct control *c);
-/* The outcome (e: why it failed, or NULL), the edits that are not in the file, and the backups that were made: lines. */
+/*
+ * The outcome (e: why it failed, or NULL), the edits that are not in the file, and the backups that
+ * were made: lines.
+ */
 void control_end(struct control *c, const struct err *e, const struct buf *lost,
                  const struct buf *backups);
-/* Nothing is left to wait for. The process itself may not be able to end: a thread of it that waits for a disk that
- * does not answer cannot be killed. May be NULL. */
+/*
+ * Nothing is left to wait for. The process itself may be unable to end: a thread that waits for a
+ * hanging disk cannot be killed. May be NULL.
+ */
 void control_close(struct control *c);
 
 #endif

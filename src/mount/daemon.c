@@ -26,15 +26,15 @@
 #include "mount/log.h"
 #include "shelf/mounts.h"
 
-/* A status has at most so many bytes, with paths of which each byte is escaped. */
+/* The maximum size of a status, which includes paths with every byte escaped. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
-/* An answer: the states of a model are many. */
+/* The maximum size of an answer: a model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
-/* At most so many sockets are tried: anybody can make some. */
+/* The maximum number of sockets to try: any user can create some. */
 #define DAEMONS_MOST 4096
-/* Seconds in which a daemon answers that is not stopped, on a machine that is busy. */
+/* Seconds within which a running daemon answers on a busy machine. */
 #define PATIENCE 5
-/* Milliseconds between two looks at a daemon that is waited for. */
+/* Milliseconds between two checks of a daemon that is waited for. */
 #define LOOK_AGAIN 100
 /* Milliseconds: before a line reports the wait for a lock, and the longest wait for a daemon that may not end. */
 #define LINE_AFTER 1000
@@ -42,7 +42,7 @@
 
 /* ---- the status ---- */
 
-/* What a line says, by its first word: that something is so, a text, one line more of several, or a state. */
+/* What a line means, by its first word: a flag, a text, one more line of several, or a state. */
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;
@@ -142,7 +142,7 @@ static void daemon_free(struct daemon *d)
 
 /* ---- sockets ---- */
 
-/* Only what this user's processes claim is heard; root hears all, and believes what they say of their own mounts. */
+/* Only processes of this user are believed; root hears all, and believes what they say about their own mounts. */
 static bool is_trusted(int fd, struct ucred *who)
 {
     socklen_t n = sizeof(*who);
@@ -168,7 +168,7 @@ static int ask(const char *socket_name, const char *line, struct ucred *who)
     return -ECONNREFUSED;
 }
 
-/* "NUMBER: REFS PROTOCOL FLAGS TYPE STATE INODE @NAME", of a socket that listens. False: not of a daemon. */
+/* "NUMBER: REFS PROTOCOL FLAGS TYPE STATE INODE @NAME", for a listening socket. False: it is not a daemon's. */
 static bool name_in(const char *line, char name[64])
 {
     unsigned flags;
@@ -182,7 +182,7 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     int fd = ask(name, line, &who);
     if (fd == -EMFILE || fd == -ENFILE)
         return fd;
-    if (fd < 0 || who.pid == getpid() || who.pid == 0) { /* 0: of another namespace of processes */
+    if (fd < 0 || who.pid == getpid() || who.pid == 0) { /* 0: in another pid namespace */
         if (fd >= 0)
             (void)close(fd);
         return 0;
@@ -198,7 +198,7 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     return 0;
 }
 
-/* Hear what it says at once. False: it has ended, or refuses to say anything. */
+/* Read what it sends immediately. False: it has ended, or refuses to answer. */
 static bool hear_all(struct daemon *d, const struct timespec *begin)
 {
     for (int ms = 0; !d->now; ms = LOOK_AGAIN) {
@@ -254,7 +254,7 @@ static bool may_serve(const struct daemon *d, const struct mount *m)
     return d->uid == 0 || (long)d->uid == mount_number(m->super, "user_id");
 }
 
-/* One that has mounted, and is about to say so. */
+/* A daemon that has mounted, and is about to report so. */
 static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
 {
     struct timespec begin = when_now();
@@ -272,7 +272,7 @@ static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
     return NULL;
 }
 
-/* One that serves comes first: the number of a mount that is gone is given to the next one. */
+/* One that serves comes first: device numbers of ended mounts are reused. */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m)
 {
     struct daemon *found = NULL;
@@ -370,8 +370,10 @@ static char *first_shard(const char *path)
     return first;
 }
 
-/* The real path of a model: of a split one, of its first shard. A link to one shard may be beside no
- * others. free() it. */
+/*
+ * The real path of a model: for a split one, of its first shard. A link to one shard may not be
+ * beside any others. free() it.
+ */
 static char *real_model(const char *operand)
 {
     char *first = first_shard(operand);
@@ -397,13 +399,13 @@ static int not_asked(const struct mount *m, struct err *e)
         "its daemon cannot be asked: it has no control socket, or is in another container");
 }
 
-/* The daemon of the mount that the operand is in, or the mount point of, if there is such a mount. */
+/* The daemon of the mount that contains the operand, or has it as its mount point, if there is such a mount. */
 static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
                          struct err *e)
 {
     const struct mount *m = mounts_typed(ms, operand);
     const struct daemon *d = m ? daemons_silent(&c->daemons, m) : NULL;
-    if (d) /* nothing in it can be looked at */
+    if (d) /* nothing in it can be accessed */
         return daemon_no_answer(d, e);
     char *path = mounts_path(operand);
     m = path ? mounts_around(ms, path) : NULL;
@@ -418,7 +420,7 @@ static int find_by_mount(const struct mounts *ms, const char *operand, struct ch
     return r;
 }
 
-/* The daemon that has locked this file of a model, and knows it by this path. */
+/* The daemon that has locked this file of a model, and knows the model by this path. */
 static int find_by_file(char *real, struct channel *c, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
@@ -480,8 +482,8 @@ void channel_close(struct channel *c)
 /* ---- the holder of a lock ---- */
 
 /*
- * The daemon of ggufs that holds the lock; NULL: no such process can be seen. One of another user may only claim
- * that, so the kernel must say the same.
+ * The daemon of ggufs that holds the lock; NULL: no such process is visible. One of another user
+ * may only claim that, so the kernel must agree.
  */
 static const struct daemon *holder_of(const struct daemons *ds, const struct file_id *id)
 {
@@ -531,7 +533,7 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* A mount of this model whose daemon cannot be seen. */
+/* A mount of this model whose daemon is not visible. */
 static bool name_by_mount(int fd, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -580,8 +582,10 @@ static enum verdict look(int fd, long *pid, struct err *why)
     return judge(d, why);
 }
 
-/* No ggufs holds the lock, but it was refused. It may be free by now: a process that is being killed
- * loses its status a moment before its locks. */
+/*
+ * No ggufs holds the lock, but it was refused. It may be free by now: a process that is being
+ * killed loses its status a moment before its locks.
+ */
 static enum verdict look_closer(int fd, long *pid, struct err *why)
 {
     struct file_id id;

@@ -8,8 +8,8 @@
  *     while (daemon_hear(d, 100)) ...                    until the model is closed
  *     daemons_free(&ds);
  *
- * Daemons of this user can be seen, by root all; those that are in another namespace of processes or of
- * networks cannot.
+ * Only daemons of this user are visible, to root all of them; those in another pid or network
+ * namespace are not.
  *
  * Threads: any; no state.
  */
@@ -23,7 +23,7 @@
 #include "mount/processes.h"
 #include "shelf/mounts.h"
 
-/* In the order in which a daemon passes through them; but one that does not answer. */
+/* In the order in which a daemon passes through them, except for one that does not answer. */
 enum daemon_state {
     DAEMON_SILENT = -1,
     DAEMON_STARTING,
@@ -34,12 +34,12 @@ enum daemon_state {
     DAEMON_CLOSED
 };
 
-/* The status as it was heard. Do not trust it, and escape it before printing. */
+/* The status as received. Do not trust it, and escape it before printing. */
 struct daemon_status {
     enum daemon_state state;
-    bool holds;      /* it has the file locked that was asked for */
+    bool holds;      /* it has locked the file in question */
     bool held, free; /* gone: files are open for writing; nothing is locked any more */
-    dev_t dev;       /* 0: not known */
+    dev_t dev;       /* 0: unknown */
     char *at;        /* the mount point; owned, these may be NULL */
     char *model;     /* */
     char *read_only; /* why */
@@ -53,7 +53,7 @@ struct daemon {
     uid_t uid;
     char name[64];   /* of its socket */
     int fd;          /* owned: its status comes from there */
-    bool now;        /* what was known when it was asked is known */
+    bool now;        /* what was known at the time of the request has arrived */
     size_t heard;    /* bytes */
     struct buf part; /* of a line */
     struct daemon_status status;
@@ -66,24 +66,29 @@ struct daemons {
 
 /* ---- all of them ---- */
 
-/* All daemons that can be seen, except this process; *locked: a file that may be locked, or NULL. 0, -errno. Free in
- * both cases. */
+/*
+ * All daemons that can be seen, except this process; *locked: a file that may be locked, or NULL.
+ * 0, -errno. Free in both cases.
+ */
 int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
-/* The daemon that serves a mount; NULL: it cannot be seen. A process that claims to serve it must
- * belong to the mount's owner, or to root. One that is starting is waited for. */
+/*
+ * The daemon that serves a mount; NULL: not visible. A process that claims to serve it must belong
+ * to the mount's owner, or to root. One that is starting is waited for.
+ */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
-/* One that does not answer, and seems to serve a mount: it says so by the name of its socket. */
+/* A silent daemon that seems to serve a mount, by the name of its socket. */
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
-/* Say so. -ETIMEDOUT. */
+/* Report that. -ETIMEDOUT. */
 int daemon_no_answer(const struct daemon *d, struct err *e);
 /* The mount of a daemon; NULL: not in this list. */
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
 /* Wait some milliseconds for more of its status. False: no more will come. */
 bool daemon_hear(struct daemon *d, int ms);
 /*
- * Have it do something; what it says goes to `said`. `wait` is called ten times a second meanwhile. 0; -errno with a
- * line of the daemon's, which is safe to print; -ETIMEDOUT: it is stopped; -EPIPE: it has ended.
+ * Send it a request; its answer goes to `said`. `wait` is called ten times a second meanwhile. 0;
+ * -errno with a line of the daemon's, which is safe to print; -ETIMEDOUT: it is stopped; -EPIPE: it
+ * has ended.
  */
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
@@ -101,28 +106,28 @@ void daemon_take(struct daemon *d);
 struct channel {
     struct daemons daemons;
     const struct daemon *daemon;
-    char *place; /* owned: as shelf_ask() has it */
+    char *place; /* owned: from shelf_ask() */
 };
 
 /*
- * Find the daemon of a model, given its file or one of its shards, or a link to one; a mount
- * point; or the model's folder in a mount. 0, with c->daemon NULL if no daemon that can be
- * seen, and that answers, has mounted the file read-write, or edits it in a mount of a folder of
- * models; -EINVAL (the folder is not a mount of a model), -ETIMEDOUT (the daemon of the mount is stopped), -errno.
- * channel_close() in any case.
+ * Find the daemon of a model, given its file or one of its shards, or a link to one; a mount point;
+ * or the model's directory in a mount. 0, with c->daemon NULL if no daemon that is visible and
+ * answers has mounted the file read-write, or edits it in a mount of a directory of models; -EINVAL
+ * (the directory is not a mount of a model), -ETIMEDOUT (the daemon of the mount is stopped),
+ * -errno. Always call channel_close().
  */
 int channel_open(const char *operand, struct channel *c, struct err *e);
-/* Have it do something to the model ("undo 12", control.h); what it says is added to `said`. 0, -errno. */
+/* Send it a request about the model ("undo 12", control.h); its answer is added to `said`. 0, -errno. */
 int channel_ask(const struct channel *c, const char *verb, struct buf *said, struct err *e);
 void channel_close(struct channel *c);
 
-/* ---- that which holds the lock of a model to be mounted ---- */
+/* ---- the holder of a model's lock, before mounting ---- */
 
 /*
  * Decides whether to wait for it; before threads are started.
  *
  *   a ggufs whose session has ended   wait: it writes pending edits, and ends
- *   one that is still being mounted,  wait a moment: it will serve, fail, or end
+ *   one that is still being mounted, wait a moment: it will serve, fail, or end
  *   whose mount cannot be seen, or
  *   of another user (except root)
  *   one that serves a mount           do not wait

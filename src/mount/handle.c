@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files and folders, and reads of files, with what is read ahead: see handle.h.
+ * Open files and directories, and reads of files, with read-ahead: see handle.h.
  *
  *                                no request waits           handle_read() of it
  *     NONE  ----------->  BUSY  ------------------>  READY  -------------------->  TAKEN
@@ -8,8 +8,9 @@
  *      +------------------+  | +--------- a request waits --------------------------|-+
  *        it failed           +------------------------ answered --------------------+
  *
- * In BUSY and TAKEN one thread owns `room`: it prepares the stretch that follows, or answers with it. What
- * arrives while it answers is answered by another thread, and the stretch behind that is prepared.
+ * In BUSY and TAKEN one thread owns `room`: it prepares the next stretch, or answers with it. A
+ * request that arrives meanwhile is answered by another thread, and the stretch after that is
+ * prepared.
  */
 #include "mount/handle.h"
 
@@ -20,22 +21,22 @@
 #include "base/count.h"
 #include "base/order.h"
 
-/* After so many reads in order a program is expected to continue in order. */
+/* After this many consecutive reads a program is expected to continue in order. */
 enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
 
 /* ---- scratch ---- */
 
-/* Memory for answers that are sent at once. */
+/* Memory for answers that are sent immediately. */
 struct scratch {
     size_t size; /* of bytes */
     void *bytes; /* owned */
 };
 
 /*
- * Kept for the next reads, which take the first: it is still in the processor's cache, whichever of libfuse's
- * threads runs. What more reads needed at one time is given back.
+ * Kept for the next reads, which take the first: it is still in the processor's cache, whichever of
+ * libfuse's threads runs. Memory for additional concurrent reads is freed.
  */
 static _Atomic(struct scratch *) spare[8];
 
@@ -77,9 +78,8 @@ static struct scratch *scratch_take(size_t size)
 /* ---- answers ---- */
 
 /*
- * The answer may lie in the mapping of the model. If a page of it has disappeared, writing the
- * reply fails with EFAULT, and the kernel itself ends the request with EIO: one reply is always
- * enough.
+ * The answer may be in the mapping of the model. If a page of it has disappeared, writing the reply
+ * fails with EFAULT, and the kernel itself ends the request with EIO: one reply is always enough.
  */
 static void answer_reply(fuse_req_t req, int err, struct reply *a)
 {
@@ -90,13 +90,13 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-/* What became of a read: replied to, with the bytes of a mapping, or not yet. */
+/* The outcome of a read: answered, answered with bytes of a mapping, or not yet. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /*
- * Read and reply, but for a file that tree_waits(): if what it shows is not computed yet, nothing is
- * replied and w->done() is called later (ANSWER_PARKED). The file is not used
- * after the reply: it may be closed then.
+ * Read and reply, except for a file that tree_waits(): if its content is not computed yet, nothing
+ * is replied and w->done() is called later (ANSWER_PARKED). The file is not used after the reply:
+ * it may be closed then.
  */
 static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t off, size_t size,
                                  struct live_wait *w)
@@ -113,7 +113,7 @@ static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t o
     return how;
 }
 
-/* ---- what is computed first ---- */
+/* ---- files that are computed first ---- */
 
 /* A read that waits for a result. The kernel does not close the file before it has the reply. */
 struct computed {
@@ -143,7 +143,7 @@ static void on_computed(struct live_wait *w, int result)
         free(c);
 }
 
-/* Of a read nothing is lost. */
+/* Interrupting a read loses nothing. */
 static void on_interrupt(fuse_req_t req, void *tree)
 {
     tree_interrupt(tree, req);
@@ -175,12 +175,12 @@ struct handle {
     /* Of a file: */
     bool waits, ahead;          /* tree_waits(), tree_ahead() */
     atomic_uint refs;           /* one until it is closed, one for each thread that reads */
-    struct lock lock;           /* protects what follows, but from the owner of TAKEN */
+    struct lock lock;           /* protects what follows, except from the owner of TAKEN */
     atomic_uint_least64_t upto; /* where the last read ended */
     atomic_uint run;            /* reads in order up to that one */
     _Atomic(enum ahead) state;
     uint64_t off;        /* of the stretch in the file */
-    size_t size;         /* bytes of it that were asked for */
+    size_t size;         /* how many bytes of it were requested */
     struct reply answer; /* READY: in `room` */
     uint8_t *room;       /* owned: scratch of the answer, or NULL */
     size_t room_size;    /* counted in ahead_used */
@@ -235,11 +235,11 @@ static int prepare(struct handle *h, struct reply *ret)
     *ret = (struct reply){.scratch = h->room};
     if (err == 0)
         err = tree_read(h->file, h->off, h->size, ret);
-    if (ret->mapped) { /* the model's file would be kept until the program reads on */
+    if (ret->mapped) { /* otherwise the model's file would be kept until the program reads on */
         tree_reply_done(ret);
         err = -EAGAIN;
     }
-    if (err < 0 || ret->len == 0) /* others can use the room */
+    if (err < 0 || ret->len == 0) /* the room is available to others */
         room_free(h);
     return err;
 }
@@ -253,8 +253,8 @@ static void begin(struct handle *h, size_t size)
 }
 
 /*
- * Answer with what is read now. True: this thread reads ahead. Not if the answer lay in a mapping: the next
- * one does, too, as a rule, and is sent from there.
+ * Answer with a read made now. True: this thread reads ahead. Not if the answer was in a mapping:
+ * the next one usually is, too, and is sent from there.
  */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
@@ -302,8 +302,10 @@ static void go_ahead(struct handle *h)
 
 /* ---- reads ---- */
 
-/* Note a read. NONE: it is to be answered now. BUSY: it is parked. READY: *answer is its answer, and this thread
- * is to prepare what follows. */
+/*
+ * Note a read. NONE: answer it now. BUSY: it is parked. READY: *answer is its answer, and this
+ * thread prepares what follows.
+ */
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {

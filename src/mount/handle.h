@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's handles of open files and folders, and reads of files.
+ * The kernel's handles of open files and directories, and reads of files.
  *
  * The kernel asks for the next stretch of a file when the program begins to use the last one, and
  * the program waits if the reply is late. So the thread that has answered a read decodes the stretch that
@@ -36,7 +36,7 @@ struct handles {
     struct handle *first;
     unsigned long changes; /* how often one was opened or closed */
     unsigned edits;        /* that have begun and not ended */
-    bool closed;           /* there will be no more */
+    bool closed;           /* no more edits may begin */
 };
 
 #define HANDLES_INIT      \
@@ -44,26 +44,30 @@ struct handles {
         .lock = LOCK_INIT \
     }
 
-/* A handle, which owns the opened file or folder, and an edit, if it writes: it is one for as long as it is open. NULL:
- * no memory, and these were closed. */
+/*
+ * A handle, which owns the opened file or directory, and an edit if it writes: the edit lasts as
+ * long as it is open. NULL: no memory, and these were closed.
+ */
 struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
 void handle_close(struct handles *l, struct handle *h);
 /* One of the two is NULL. */
 struct tree_file *handle_file(const struct handle *h);
 struct shelf_dir *handle_dir(const struct handle *h);
-/* Answer a read of a file: exactly one reply, by this thread, by the one that already prepares these bytes, or later. */
+/* Answer a read of a file: exactly one reply, by this thread, by the one already preparing these bytes, or later. */
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
 
-/* True if nothing is open, and nothing was opened or closed since *seen, which becomes the count of
- * now (0: since the beginning). */
+/*
+ * True if nothing is open, and nothing was opened or closed since *seen, which becomes the current
+ * count (0: since the beginning).
+ */
 bool handles_idle(struct handles *l, unsigned long *seen);
-/* An edit begins: false, if there are to be no more of them. It ends, or is that of a handle from then on. */
+/* An edit begins: false if no more edits may begin. It ends, or passes to a handle. */
 bool handles_edit(struct handles *l);
 void handles_edited(struct handles *l);
-/* No edit begins any more, if none has begun that has not ended. */
+/* Prevent new edits, unless one is in progress. True: prevented. */
 bool handles_no_edits(struct handles *l);
-/* Close all handles that are left. */
+/* Close all remaining handles. */
 void handles_end(struct handles *l);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 
-#define LOG_LINE_MAX 1024 /* bytes; every syslogd accepts so many */
+#define LOG_LINE_MAX 1024 /* bytes; every syslogd accepts this many */
 
 static atomic_bool daemonized;
 

@@ -85,14 +85,14 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
 }
 
 /*
- * ---- rights of a model's file that change while it is mounted ----
+ * ---- access rights that change while a model is mounted ----
  *
- * The kernel keeps attributes, and checks opens by these: a thread that holds nothing makes it drop the attributes of
- * each node where they are others now; control_leave() waits for it. From then on the daemon itself checks each open
- * too, as the kernel may have let it pass before.
+ * The kernel caches attributes, and checks opens by these: a thread that holds nothing makes it
+ * drop the attributes of each node where they have changed; control_leave() waits for it. From then
+ * on the daemon itself also checks each open, since the kernel may have let it pass before.
  */
 
-/* Pages stay: what is in the file did not change. The kernel has most nodes not, and says so. */
+/* Pages stay: the content of the file did not change. Most nodes are not known to the kernel, and it says so. */
 static void tell_node(void *arg, uint64_t node)
 {
     const struct mnt *m = arg;
@@ -111,7 +111,7 @@ static void look_at_rights(struct mnt *m, uint64_t node)
     if (!shelf_look(m->shelf, node))
         return;
     atomic_store(&m->checks, true);
-    (void)control_do(m->control, tell, m); /* else the daemon checks alone */
+    (void)control_do(m->control, tell, m); /* otherwise only the daemon checks */
 }
 
 static bool is_in_group(fuse_req_t req, gid_t gid)
@@ -129,7 +129,7 @@ static bool is_in_group(fuse_req_t req, gid_t gid)
     return in;
 }
 
-/* Before a call that opens it. wanted: bits of 07. 0, -EACCES. */
+/* Before a call that opens the node. wanted: bits of 07. 0, -EACCES. */
 static int check_rights(fuse_req_t req, uint64_t node, mode_t wanted)
 {
     struct mnt *m = mnt_of(req);
@@ -235,7 +235,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     handle_read(handle_of(fi), req, (uint64_t)off, size);
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -258,13 +258,13 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Add an entry to a listing if it fits. Returns the bytes that it needs in either case. */
+/* Add an entry to a listing if it fits. Always returns the bytes that it needs. */
 static size_t add_entry(fuse_req_t req, char *at, size_t size, const char *name,
                         const struct tree_entry *e, uint64_t cookie, bool plus)
 {
     struct fuse_entry_param p = entry_param(e);
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        p.ino = 0; /* not looked up: the kernel has these already */
+        p.ino = 0; /* not looked up: the kernel already has these */
     if (plus)
         return fuse_add_direntry_plus(req, at, size, name, &p, (off_t)cookie);
     return fuse_add_direntry(req, at, size, name, &e->attr, (off_t)cookie);
@@ -362,17 +362,19 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 /*
  * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
- * writer's thread replies. A signal that is to stop the waiting program ends the wait, not the edit.
+ * writer's thread replies. A signal meant to stop the waiting program ends the wait, not the edit.
  */
 struct parked {
     struct live_wait wait; /* first: done() gets its address */
     fuse_req_t req;
     struct tree_file *file; /* of its handle, or NULL */
     size_t written;         /* of a write */
-    /* Of a setattr, else 0: the reply has the file's attributes. They are asked for by the writer's thread, which
-     * waits for nothing that waits for it: the model stays open until then. */
+    /*
+     * For a setattr, else 0: the reply has the file's attributes. The writer's thread gets them,
+     * without waiting for anything that waits for it: the model stays open until then.
+     */
     fuse_ino_t ino;
-    struct tree_file *unopened; /* owned: of a truncation without a handle, or NULL */
+    struct tree_file *unopened; /* owned: for a truncation without a handle, or NULL */
 };
 
 static void on_done(struct live_wait *w, int result)
@@ -396,7 +398,7 @@ static void on_done(struct live_wait *w, int result)
         (void)fuse_reply_write(req, written);
 }
 
-/* True if the program is to stop. */
+/* True if a signal should stop the program. */
 static bool is_to_stop(fuse_req_t req)
 {
     return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
@@ -407,14 +409,14 @@ static bool is_stopped(struct live_wait *w)
     return is_to_stop(((struct parked *)w)->req);
 }
 
-/* Reached by the first signal only: is_stopped() knows of all. */
+/* Only the first signal arrives here: is_stopped() finds the others. */
 static void on_signal(fuse_req_t req, void *shelf)
 {
     if (is_to_stop(req))
         shelf_interrupt(shelf, req);
 }
 
-/* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
+/* A wait for this request, for an open file or NULL. NULL: no memory, and it was answered. */
 static struct parked *park(fuse_req_t req, struct tree_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));
@@ -428,7 +430,7 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
     return p;
 }
 
-/* An edit that has begun; NULL: there are to be none any more, and that was replied. */
+/* An edit that has begun; NULL: no more may begin, and the request was answered. */
 static struct handles *begin_edit(fuse_req_t req)
 {
     struct handles *l = &mnt_of(req)->handles;
@@ -452,13 +454,13 @@ static void end_edit(struct handles **l)
         handles_edited(*l);
 }
 
-/* The tree of a node, in use until the end of the block; or that cannot be, and was replied. */
+/* The tree of a node, in use until the end of the block; without one the request was answered. */
 #define ENTER(req, node, otherwise, name)      \
     CLEANUP(shelf_leave) struct at name;       \
     if (!enter(req, node, otherwise, &(name))) \
     return
 
-/* It ends with the block: what waits to be written is written before the model is let go of. */
+/* It ends with the block: pending edits are written before the model is released. */
 #define EDIT(req, name)                                       \
     CLEANUP(end_edit) struct handles *name = begin_edit(req); \
     if (!name)                                                \
@@ -644,7 +646,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     reply_entry(req, shelf_given(&at.use, tree_mkdir(at.use.tree, at.local, name, &e), &e), &e);
 }
 
-/* tar makes files this way, to set attributes before it writes the content. */
+/* tar creates files this way, to set attributes before it writes the content. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
     EDIT(req, edit);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The FUSE callbacks: each unpacks a request, calls the shelf, and replies exactly once. A struct mnt is the
- * session's user data, each open file or folder has a struct handle.
+ * The FUSE callbacks: each unpacks a request, calls the shelf, and replies exactly once. A struct
+ * mnt is the session's user data; each open file or directory has a struct handle.
  *
  * Threads: any.
  */
@@ -17,9 +17,9 @@
 #include "mount/handle.h"
 
 /*
- * Requests of a mount of a folder at a time: threads, and requests of the kernel ahead of programs. One
- * for a disk that does not answer keeps its place, and must hold up no others. (libfuse's 10 threads
- * and the kernel's 12 requests are soon used up.)
+ * How many requests a mount of a directory handles at a time: threads, and background requests of
+ * the kernel. A request for a hanging disk keeps its place, and must not block others. (libfuse's
+ * 10 threads and the kernel's 12 requests are soon used up.)
  */
 #define MNT_FOLDER_REQUESTS 1000
 
@@ -28,8 +28,8 @@ struct mnt {
     struct handles handles;
     struct control *control;
     struct fuse_session *session; /* once it is mounted */
-    atomic_bool checks;           /* each open: rights have changed */
-    int dead;                     /* to take the place of the session's descriptor: session.h */
+    atomic_bool checks;           /* at each open: rights have changed */
+    int dead;                     /* replaces the session's descriptor: session.h */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

@@ -106,7 +106,7 @@ static int on_path(struct mnt_options *o, const char *arg)
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
 }
 
-/* The value of an option; one that was given before is forgotten. */
+/* Store the value of an option; an earlier one is forgotten. */
 static int keep(struct mnt_options *o, enum option_id id, const char *value)
 {
     free(o->given[id]);
@@ -135,7 +135,7 @@ static int take_option(struct mnt_options *o, const char *arg)
     return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
 }
 
-/* 1: it is left for libfuse; 0: it is not; -1: with a line. */
+/* 1: leave it to libfuse; 0: done; -1: with a line. */
 static int on_option(void *data, const char *arg, int key, struct fuse_args *out)
 {
     const int r = key == FUSE_OPT_KEY_NONOPT ? on_path(data, arg) : take_option(data, arg);
@@ -143,7 +143,7 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return r < 0 ? -1 : r;
 }
 
-/* The row of an option that takes a value, and the value that was given or else counts; NULL: neither. */
+/* The row of an option that takes a value, and its given or default value; NULL: neither. */
 static const char *value_of(const struct mnt_options *o, enum option_id id,
                             const struct option_row **row)
 {
@@ -153,7 +153,7 @@ static const char *value_of(const struct mnt_options *o, enum option_id id,
     return o->given[id] ? o->given[id] : (*row)->fallback;
 }
 
-/* The first thing that is wrong is reported. */
+/* Only the first error is reported. */
 static int bad_word(struct mnt_options *o, const char *name, const char *value, const char *takes)
 {
     char shown[SHOW_MAX];
@@ -164,7 +164,7 @@ static int bad_word(struct mnt_options *o, const char *name, const char *value, 
                    show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
 }
 
-/* A value that is one of some words: its place among them. */
+/* A value that is one of several words: its index among them. */
 static int word(struct mnt_options *o, enum option_id id)
 {
     CLEANUP(buf_free) struct buf list = BUF_INIT;
@@ -272,7 +272,7 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* libfuse writes the name of a wrong value to standard error. */
+/* libfuse writes the name of an invalid value to standard error. */
 static int parse_args(struct mnt_options *o)
 {
     char why[256];
@@ -285,7 +285,7 @@ static int parse_args(struct mnt_options *o)
     return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
 }
 
-/* Before the mount: it may be named from the folder that the program is in. */
+/* Before the mount: the file may be in the current directory. */
 static int open_imatrix(struct mnt_options *o)
 {
     char shown[SHOW_MAX];

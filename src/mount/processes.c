@@ -22,7 +22,7 @@
 #include "base/path.h"
 #include "shelf/mounts.h"
 
-/* Call fn for each number in a folder of /proc, until it returns false. True: it did. */
+/* Call fn for each number in a directory of /proc, until it returns false. True: it did. */
 static bool each_number(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
     DIR *d = opendir(folder);
@@ -118,7 +118,7 @@ bool file_id_of(int fd, struct file_id *ret)
     return true;
 }
 
-/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process, if that is a lock of the file; else 0. */
+/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process, if that is a lock on the file; else 0. */
 static long lock_in(const char *text, const struct file_id *id)
 {
     unsigned major_no, minor_no;
@@ -130,7 +130,7 @@ static long lock_in(const char *text, const struct file_id *id)
     return is ? pid : 0;
 }
 
-/* The descriptions of open files have their locks, whichever process took them. */
+/* Locks belong to open file descriptions, whichever process took them. */
 static bool is_unlocked(void *arg, long number)
 {
     static const char label[] = "\nlock:";
@@ -161,13 +161,13 @@ long file_locked_by(const struct file_id *id)
     return pid > 0 ? pid : 0;
 }
 
-/* ---- signals that are pending ---- */
+/* ---- pending signals ---- */
 
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 
-/* These stop a program also by a handler. */
+/* These stop a program, even with a handler. */
 #define ASKS (BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM))
-/* Without a handler all others end it. */
+/* All others end it, unless it has a handler. */
 #define HARMLESS                                                                               \
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
@@ -195,7 +195,7 @@ bool stops_by_status(const char *status)
 bool stops_thread(pid_t thread)
 {
     char path[64], status[8192];
-    if (thread <= 0) /* of another container */
+    if (thread <= 0) /* in another container */
         return true;
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
     (void)proc_read(path, status, sizeof(status));
@@ -207,10 +207,10 @@ bool stops_thread(pid_t thread)
 /* /proc/PID/comm of a process of ggufs. */
 #define OUR_NAME "ggufs"
 
-/* At most so many users are named. */
+/* The maximum number of users to name. */
 #define NAMED_MAX 8
 
-/* Of a device number within the kernel. */
+/* In a device number within the kernel. */
 #define KERNEL_MINOR_BITS 20
 
 struct users {
@@ -328,7 +328,7 @@ static bool try_namespace(void *arg, long pid)
     return true;
 }
 
-/* A folder that the kernel makes for each connection, by the device as the kernel writes it. */
+/* A directory that the kernel makes for each connection, named by the device number in kernel format. */
 static bool is_connected(dev_t dev)
 {
     char path[64];

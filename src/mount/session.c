@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A mount from its beginning to its end: see session.h. */
+/* A mount from beginning to end: see session.h. */
 #include "mount/session.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ bool connection_cut(struct fuse_session *se, int *dead)
 {
     struct pollfd p = {.fd = fuse_session_fd(se)};
     bool lived = poll(&p, 1, 0) <= 0; /* a signal interrupts it if there is nothing to report */
-    fuse_session_exit(se); /* libfuse's loop takes that back; it logs no reply that fails */
+    fuse_session_exit(se); /* libfuse's loop reverts that; it does not log failing replies */
     while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
         ;
     (void)close(*dead);
@@ -52,7 +52,7 @@ bool connection_cut(struct fuse_session *se, int *dead)
     return lived;
 }
 
-/* libfuse polls its descriptor: an error, as of a pipe that nobody reads, is an ended connection. */
+/* libfuse polls its descriptor: an error, like that of a pipe without a reader, means an ended connection. */
 void connection_end(struct fuse_session *se)
 {
     fuse_session_unmount(se);
@@ -62,12 +62,15 @@ void connection_end(struct fuse_session *se)
 /* ---- the first exchange ---- */
 
 /*
- * Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS, and does not pass it on. Without it the kernel
- * sends one lookup or listing of a folder at a time, so that a name on a disk that does not answer
- * holds up its whole folder. So the answer is caught on its way to the kernel, and the flag added.
+ * Older libfuse (3.14) offers FUSE_CAP_PARALLEL_DIROPS, but does not pass it on. Without it the
+ * kernel sends one lookup or listing of a directory at a time, so that a name on a hanging disk
+ * blocks its whole directory. So the answer is caught on its way to the kernel, and the flag added.
  */
 
-/* Have the session write to a socket; its end is returned, and *real is the kernel's. -1: it does not. */
+/*
+ * Make the session write to a socket; returns its other end, and *real is the kernel's descriptor.
+ * -1: not possible.
+ */
 static int catch_answer(struct fuse_session *se, int *real)
 {
     int end[2];
@@ -82,7 +85,7 @@ static int catch_answer(struct fuse_session *se, int *real)
     return -1;
 }
 
-/* Add the flag to an answer of so many bytes, if it is one. */
+/* Add the flag to an answer of this many bytes, if it is one. */
 static void allow_parallel(char *answer, size_t n)
 {
     struct fuse_out_header head;
@@ -99,7 +102,7 @@ static void allow_parallel(char *answer, size_t n)
 }
 
 /*
- * Answer the kernel's first request, which negotiates the protocol. By one thread, before any other
+ * Answer the kernel's first request, which negotiates the protocol. In one thread, before any other
  * request is answered.
  */
 static void first_exchange(struct fuse_session *se)
@@ -126,12 +129,13 @@ static void first_exchange(struct fuse_session *se)
     free(buf.mem);
 }
 
-/* ---- readahead of the kernel ---- */
+/* ---- the kernel's read-ahead ---- */
 
 /*
- * The size of the kernel's requests when a file is read in order. FUSE mounts get 128 KiB. With 1 MiB a request carries
- * eight times as much, and sequential reads cost about half. It is set through /sys/class/bdi, which root may write;
- * for others nothing happens. After the first exchange with the kernel, which lowers an earlier setting.
+ * The size of the kernel's requests when a file is read in order. The default of FUSE mounts is 128
+ * KiB. With 1 MiB a request carries eight times as much, and sequential reads cost about half. It
+ * is set through /sys/class/bdi, which root may write; for others nothing happens. After the first
+ * exchange with the kernel, which lowers an earlier setting.
  */
 static void set_readahead(dev_t dev, unsigned kib)
 {
@@ -185,7 +189,7 @@ static void log_mounted(const struct mnt_options *o, const struct shelf *t)
     log_line(LOG_INFO, "%s: mounted on %s%s", path, at, shelf_writable(t) ? "" : ", read-only");
 }
 
-/* The user asked for more: report it at once, and again in the log. */
+/* The user asked for more: report it immediately, and again in the log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -211,7 +215,7 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
     log_mounted(o, m->shelf);
 }
 
-/* Of a folder: threads that stay when they have nothing to do. */
+/* For a directory: threads that stay when they are idle. */
 #define IDLE_THREADS 10
 
 static int loop_threads(struct fuse_session *se, const struct mnt_options *o, bool folder)
@@ -243,8 +247,10 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
-/* In the parent: wait for the word that the mount is live, or for the end of the child, which has said
- * why on standard error. It does not return. */
+/*
+ * In the parent: wait for the message that the mount is live, or for the end of the child, which
+ * has written the reason to standard error. Does not return.
+ */
 static void wait_for_child(int fd, pid_t pid)
 {
     int status = 0;
@@ -264,8 +270,9 @@ static void wait_for_child(int fd, pid_t pid)
 }
 
 /*
- * A daemon is a child of this process, which stays until it reads a byte from the other end of *ready, or ends and takes
- * the child with it. In the foreground *ready is -1. What fails before that is still written to the terminal.
+ * A daemon is a child of this process, which stays until it reads a byte from the other end of
+ * *ready, or ends and takes the child with it. In the foreground *ready is -1. Errors before that
+ * are still written to the terminal.
  */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
@@ -288,7 +295,7 @@ static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
     return 0;
 }
 
-/* A signal to the terminal's processes, or the parent's end, is no longer for this one. */
+/* From now on a signal to the terminal's processes, or the parent's end, does not affect this one. */
 static int detach(int ready, struct err *e)
 {
     (void)prctl(PR_SET_PDEATHSIG, 0);
@@ -321,7 +328,7 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
     CLEANUP(mounts_free) struct mounts ms;
     const bool listed = mounts_load(&ms, 0) == 0;
 #ifdef SYS_ustat
-    char stats[256]; /* of the kernel's struct ustat, which is smaller */
+    char stats[256]; /* for the kernel's struct ustat, which is smaller */
     if (dev && (syscall(SYS_ustat, (unsigned)dev, stats) == 0 || errno == ENOTCONN ||
                 errno == ECONNABORTED))
         return true;
@@ -330,9 +337,9 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
 }
 
 /*
- * The mount, where an unmount takes away this one and no other that lies over it: first at its mount
- * point, else where it was moved to; NULL: nowhere. *hidden is the mount that others lie over, so it
- * must stay: the one at its mount point; else another, if NULL is returned; else NULL.
+ * The mount, at a place where an unmount removes this one and no other above it: first at its mount
+ * point, else where it was moved to; NULL: nowhere. *hidden is the mount with others above it, so
+ * it must stay: the one at its mount point; else another, if NULL is returned; else NULL.
  */
 static const struct mount *removable(const struct mounts *ms, dev_t dev,
                                      const struct mnt_options *o, const struct shelf *t,
@@ -360,8 +367,8 @@ static void warn_of(const struct mount *m, const char *what)
 }
 
 /*
- * End the connection, and unmount. If the connection had ended before, so has the mount: the number of
- * its device may be another's already.
+ * End the connection, and unmount. If the connection had already ended, so has the mount: its
+ * device number may already belong to another.
  */
 static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
 {
@@ -380,10 +387,10 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
 
 /*
  * The session has ended: write accepted edits, and report those that are not in the file. Programs
- * may still have files open if a signal or a forced unmount ended the session; any other unmount
- * comes after the last close. The signals that end a session keep their handlers until then, so
- * that they do not end the process early (a system that shuts down unmounts and then sends
- * signals). cut_off: programs may still have files open.
+ * may still have files open if a signal or a forced unmount ended the session (cut_off); any other
+ * unmount comes after the last close. The signals that end a session keep their handlers until
+ * then, so that they do not end the process early (a system that shuts down unmounts and then sends
+ * signals).
  */
 static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
                   bool cut_off, int r, struct err *e)
@@ -453,7 +460,7 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, struct control *c, 
     return r;
 }
 
-/* A mount on the folder that it shows, or above it, would hide the files from other programs. */
+/* A mount on the directory that it shows, or above it, would hide the files from other programs. */
 static int check_spot(const struct mnt_options *o, struct shelf *t, struct err *e)
 {
     if (!shelf_is_folder(t) || !path_below(shelf_path(t), o->mountpoint))

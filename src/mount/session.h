@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A mount from its beginning to its end. */
+/* A mount from beginning to end. */
 #ifndef MOUNT_SESSION_H
 #define MOUNT_SESSION_H
 
@@ -15,10 +15,10 @@ int mnt_run(struct mnt_options *o, struct err *e);
 /*
  * ---- the connection to the kernel ----
  *
- * Calls that wait for the disk get their reply from another thread, also after the session has ended.
- * libfuse writes it to the number of the session's descriptor. If that number were free, the next
- * file that is opened would get it: a reply would overwrite the start of a model. So the number keeps
- * a descriptor until the last reply: the end of a pipe that nobody reads, at which replies fail.
+ * Calls that wait for the disk get their reply from another thread, even after the session has
+ * ended. libfuse writes it to the session's descriptor number. If that number were free, the next
+ * file that is opened would get it: a reply would overwrite the start of a model. So the number
+ * stays in use until the last reply: by the end of a pipe without a reader, at which replies fail.
  *
  *     connection_reserve(&dead, &e);    before it is mounted: there may be no descriptor later
  *     connection_cut(se, &dead);        the loop has returned

@@ -19,7 +19,7 @@ static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 static struct {
     struct fuse_session *_Atomic se;
     atomic_int came; /* the signal; 0: none */
-    atomic_int wake; /* an eventfd, of the thread that calls signals_kick(); -1: not served yet */
+    atomic_int wake; /* an eventfd of the thread that calls signals_kick(); -1: not served yet */
     pthread_t looping;
     atomic_bool serves;
 } s;
@@ -38,7 +38,7 @@ static void on_signal(int number)
     (void)atomic_compare_exchange_strong(&s.came, &none, number);
     if (se)
         fuse_session_exit(se);
-    if (none == 0) /* the first: the other thread goes on until the loop has returned */
+    if (none == 0) /* the first: the other thread continues until the loop has returned */
         wake();
     errno = saved;
 }
@@ -52,7 +52,7 @@ bool signals_kick(void)
     return true;
 }
 
-/* `flags`: what becomes of a call that a signal interrupts. */
+/* `flags`: what happens to a call that a signal interrupts. */
 static void handle(int flags)
 {
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = flags};
@@ -69,7 +69,7 @@ void signals_begin(struct fuse_session *se)
     atomic_store(&s.wake, -1);
     atomic_store(&s.came, 0);
     atomic_store(&s.se, se);
-    /* libfuse takes a helper that it cannot wait for as a failed mount. */
+    /* libfuse treats a helper that it cannot wait for as a failed mount. */
     handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
     /* A write over the limit on file sizes is an error (EFBIG), and must not end the process. */

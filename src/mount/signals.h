@@ -3,13 +3,14 @@
  * Signals that end a session: SIGTERM, SIGINT, SIGHUP. Each makes the session's loop return,
  * whenever it comes; it never ends the process. libfuse's own handlers set a flag that its loop
  * checks before it waits: a signal between the two would have no effect until the next request.
- * Until the session is served a signal interrupts no call: what mounts finishes, and the loop ends at once.
+ * Until the session is served, a signal interrupts no call: mounting completes, and the loop ends
+ * immediately.
  *
  *     signals_begin(se);            before the process detaches: from here on no signal is lost
- *     signals_serve(fd);            in the process that serves; this thread is the one that loops
+ *     signals_serve(fd);            in the serving process; this thread runs the loop
  *     ... the loop ...
  *     signals_served();             it has returned
- *     signals_end();                what is pending is written
+ *     signals_end();                pending edits are written
  *
  * A signal may come between the loop's look at the flag and its wait. So another thread, which the handler wakes,
  * interrupts the wait until the loop has returned (signals_kick()).
@@ -24,9 +25,9 @@
 struct fuse_session;
 
 void signals_begin(struct fuse_session *se);
-/* fd: an eventfd, which is open until the process ends or another thread kicks no more. */
+/* fd: an eventfd that stays open until the process ends or the other thread has stopped kicking. */
 void signals_serve(int fd);
-/* Interrupt the wait of the loop, if a signal came. True: again in a few milliseconds. */
+/* Interrupt the wait of the loop, if a signal came. True: call again in a few milliseconds. */
 bool signals_kick(void);
 /* True if a signal came while the session was served. */
 bool signals_served(void);

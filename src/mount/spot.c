@@ -30,18 +30,22 @@
 
 extern char **environ;
 
-/* How often a mount point is checked: dead mounts may lie on each other, and one that is being taken
- * down disappears by itself. Between two checks of such a mount there are some milliseconds. */
+/*
+ * How often a mount point is checked: dead mounts may be stacked, and one that is being removed
+ * disappears on its own. Between two checks of such a mount there are some milliseconds.
+ */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
 #define ANSWER_MS 2000
 
-/* Of a device number within the kernel. */
+/* In a device number within the kernel. */
 #define KERNEL_MINOR_BITS 20
 
-/* Of the process that unmounts: its name in lists of processes, and its only descriptor besides 0 to 2, which are
- * /dev/null. */
+/*
+ * For the unmounting process: its name in lists of processes, and its only descriptor besides 0 to
+ * 2, which are /dev/null.
+ */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
@@ -60,7 +64,7 @@ enum mount_life mount_life(const char *at, int ms)
 {
     int status = 0;
     pid_t pid = fork();
-    if (pid == 0) { /* a reader of the command's output does not wait for a process that hangs */
+    if (pid == 0) { /* a reader of the command's output does not wait for a hanging process */
         (void)close_range(STDIN_FILENO, ~0U, 0);
         _exit(ask(at));
     }
@@ -80,7 +84,7 @@ bool mount_is_there(dev_t dev)
     return there;
 }
 
-/* Start it, with its standard error in `said`; -1: it stays as it is. 0, -errno. */
+/* Start it, with its standard error in `said`; -1: standard error is unchanged. 0, -errno. */
 static int spawn_fusermount(const char *at, bool lazy, int said, pid_t *pid)
 {
     char name[] = "fusermount3", now[] = "-u", later[] = "-uz", last[] = "--";
@@ -127,8 +131,10 @@ int mount_take_down(const char *at, bool lazy, struct err *e)
 
 /* ---- a process that unmounts after the daemon has ended ---- */
 
-/* The last space before field `n` of /proc/PID/stat; NULL: fewer fields. The process's name before
- * may contain spaces and brackets. */
+/*
+ * The last space before field `n` of /proc/PID/stat; NULL: fewer fields. The process name before it
+ * may contain spaces and brackets.
+ */
 static const char *stat_field(const char *text, int n)
 {
     const char *at = strrchr(text, ')');
@@ -150,15 +156,15 @@ static void take_name(void)
     const char *at = stat_field(text, 48);
     if (!at || sscanf(at, "%lu %lu", &from, &to) != 2 || from == 0 || from >= to)
         return;
-    char *args = (char *)(uintptr_t)from; /* this process' own */
+    char *args = (char *)(uintptr_t)from; /* this process's own */
     memset(args, 0, to - from);
     memcpy(args, GUARD_NAME,
            to - from <= sizeof(GUARD_NAME) ? to - from - 1 : sizeof(GUARD_NAME) - 1);
 }
 
 /*
- * Drop everything shared with the daemon: its terminal, its folder, and above all its open files.
- * With /dev/fuse open the guard would keep the connection alive, with the model open its lock.
+ * Drop everything shared with the daemon: its terminal, its directory, and above all its open
+ * files. An open /dev/fuse in the guard would keep the connection alive, an open model its lock.
  * Signals are for the daemon; the guard ends after it.
  */
 static void leave(int from)
@@ -235,11 +241,11 @@ static bool is_ours(const struct mount *m, const struct daemon *d)
     return mount_is_ggufs(m) || (mount_is_fuse(m) && d);
 }
 
-/* A mount of ggufs is on the mount point: refuse, or take it down. */
+/* A mount of ggufs is on the mount point: refuse, or remove it. */
 static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
     char model[SHOW_MAX], pid[64] = "";
-    if (d && d->status.state >= DAEMON_LEAVING) { /* it is taking its mount down */
+    if (d && d->status.state >= DAEMON_LEAVING) { /* it is removing its mount */
         (void)poll(NULL, 0, LOOK_AGAIN);
         return 0;
     }
@@ -284,7 +290,7 @@ static int look(const char *path, const char *shown, struct err *e)
     return r < 0 ? r : 1;
 }
 
-/* The path cannot be reached. */
+/* The path is not accessible. */
 static int no_path(const char *path, int why, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -297,7 +303,7 @@ static int no_path(const char *path, int why, const char *shown, struct err *e)
     return err_set(e, -why, "%s: %s", shown, strerror(why));
 }
 
-/* A path into a mount of ggufs is refused before it is followed. */
+/* A path into a mount of ggufs is refused before it is resolved. */
 static int check_typed(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -313,7 +319,7 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* As a new kernel describes a connection; 0: this one does not. */
+/* From a new kernel's description of a connection; 0: not available. */
 static dev_t device_of_connection(int fd)
 {
     static const char label[] = "\nfuse_connection:";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mount points: if the daemon of a mount lives, how a mount is taken down, and what a new one needs.
+ * Mount points: whether the daemon of a mount lives, how a mount is removed, and what a new one
+ * needs.
  *
  * Threads: any, unless a call says otherwise.
  */
@@ -18,8 +19,10 @@ enum mount_life {
     MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
 };
 
-/* Probe the file system at `at`, for at most some milliseconds. A separate process makes the call,
- * which cannot be abandoned if a daemon hangs. */
+/*
+ * Probe the file system at `at`, for at most some milliseconds. A separate process makes the call,
+ * since it cannot be abandoned if a daemon hangs.
+ */
 enum mount_life mount_life(const char *at, int ms);
 
 /* True if the list of mounts has this device, or cannot be read. */
@@ -32,9 +35,9 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
 /*
  * -o auto_unmount: a small process that outlives the daemon and removes the dead mount if the
  * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
- * of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the daemon's end. When that end is closed,
- * however the daemon ends, the process checks the mount point, an absolute path. Call this before any thread is
- * started and much memory is taken. 0, -errno.
+ * of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the daemon's end. When
+ * that end is closed, however the daemon ends, the process checks the mount point, an absolute
+ * path. Call this before any thread is started and much memory is allocated. 0, -errno.
  */
 int guard_begin(const char *mountpoint, int *ret, struct err *e);
 
@@ -42,24 +45,24 @@ int guard_begin(const char *mountpoint, int *ret, struct err *e);
 
 /*
  * Make *mountpoint (owned, replaced) a real path and check that a model can be mounted there: an
- * existing folder, neither with a ggufs on it nor inside of one. A dead mount of ggufs on it is
- * taken down first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) is
+ * existing directory, neither with a ggufs on it nor inside one. A dead mount of ggufs on it is
+ * removed first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) is
  * accepted. 0, -errno with a line. Call before threads are started.
  */
 int spot_prepare(char **mountpoint, struct err *e);
 
 /*
- * The device of the file system that was mounted, found without accessing it: it is this process, which
- * does not reply yet. `fd`: the session's descriptor. *mountpoint is replaced by the real path if mount(8)
- * has mounted it. 0: not known. Call it before other programs can see the mount, because the call keeps
- * it busy for a moment.
+ * The device of the mounted file system, found without accessing it, since this process would have
+ * to reply and does not serve yet. `fd`: the session's descriptor. *mountpoint is replaced by the
+ * real path if mount(8) has mounted it. 0: unknown. Call it before other programs can see the
+ * mount, because the call keeps it busy for a moment.
  */
 dev_t spot_device(char **mountpoint, int fd);
 
 /*
- * A claim, held while the file system is being mounted: if several processes mount on one folder at
- * the same time, the others wait, and then see the mount of the first. Close *claim; -1: no claim
- * could be made. 0, or -errno with a line: a ggufs is mounted there now.
+ * A claim, held while the file system is being mounted: if several processes mount on one directory
+ * at the same time, the others wait, and then see the mount of the first. Close *claim; -1: no
+ * claim could be made. 0, or -errno with a line: a ggufs is mounted there now.
  */
 int spot_claim(const char *mountpoint, int *claim, struct err *e);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mounts listed and unmounted: see unmount.h. */
+/* Listing and unmounting mounts: see unmount.h. */
 #include "mount/unmount.h"
 
 #include <errno.h>
@@ -19,25 +19,25 @@
 #include "shelf/mounts.h"
 #include "text/json.h"
 
-/* Milliseconds for a probe of a mount, and for all of a list. */
+/* Milliseconds for probing one mount, and for a whole list. */
 #define ANSWER_MS 2000
-/* After so many seconds a line reports the wait. */
+/* After this many seconds a line reports the wait. */
 #define LINE_AFTER 1
-/* How often a busy mount is tried again if no process is seen to use it. */
+/* How often a busy mount is retried if no process is seen to use it. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
-/* Milliseconds between two looks at a daemon that is to end. */
+/* Milliseconds between two checks of a daemon that should end. */
 #define LOOK_AGAIN 100
 /* Bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
 
 /* ---- --list ---- */
 
-/* A mount, or a daemon whose mount cannot be seen. */
+/* A mount, or a daemon whose mount is not visible. */
 struct entry {
     const char *at, *model, *reason; /* reason: NULL if it is read-write, or unknown */
     bool read_only;
-    long pid, user; /* 0, -1: not known */
+    long pid, user; /* 0, -1: unknown */
     const char *state;
 };
 
@@ -116,7 +116,7 @@ static void add_object(struct json *j, const struct entry *x)
     json_end(j);
 }
 
-/* As an object of a list that was begun, else as a line. */
+/* As an object in a JSON list, or as a line. */
 static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
                       long long until)
 {
@@ -168,18 +168,20 @@ int mnt_list(bool json, struct buf *out, struct err *e)
 
 /* The mount to be removed, and the daemon to wait for. */
 struct target {
-    const char *shown; /* the mount point as it was given, safe to print */
+    const char *shown; /* the mount point as given, safe to print */
     struct mounts mounts;
     struct daemons daemons;
     const struct mount *mount; /* NULL: no longer mounted, but its daemon still writes */
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
-    bool said;      /* that it waits */
+    bool said;      /* it was reported that it waits */
     unsigned looks; /* whether it lives on elsewhere */
 };
 
-/* The user beside root whose processes are trusted: for root the folder's owner, whose claims hold up
- * that folder alone. Its file system is not accessed, as it may hang. */
+/*
+ * The user besides root whose processes are trusted: for root the directory's owner, whose claims
+ * affect only that directory. Its file system is not accessed, as it may hang.
+ */
 static uid_t trusted(const char *path)
 {
     struct statx st;
@@ -202,7 +204,7 @@ static struct daemon *find_leaving(const struct daemons *ds, const char *path)
     return NULL;
 }
 
-/* A mount without a daemon that can be seen. */
+/* A mount without a visible daemon. */
 static int without_daemon(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
@@ -246,7 +248,7 @@ static int find_target(const char *path, struct target *t, struct err *e)
 
 /* ---- steps ---- */
 
-/* A line if this takes long. */
+/* Print a line if this takes long. */
 static void say_waiting(struct target *t, const char *does)
 {
     if (t->said || !when_past(&t->begin, LINE_AFTER))
@@ -260,7 +262,7 @@ static void say_writing(void *arg)
     say_waiting(arg, "is still writing edits");
 }
 
-/* Pending edits are written before, so that an error leaves time to say so. -EPIPE: the daemon was killed. */
+/* Pending edits are written first, so that an error can still be reported. -EPIPE: the daemon was killed. */
 static int write_pending(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
@@ -276,7 +278,7 @@ static int write_pending(struct target *t, struct err *e)
 
 /*
  * Another --unmount has the mount open for a moment, which does not count as a use: the mount is
- * tried again for a while, unless another program is seen to use it. 0: unmounted.
+ * retried for a while, unless another program is seen to use it. 0: unmounted.
  */
 static int busy(const struct target *t, struct err *e)
 {
@@ -299,7 +301,7 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* A dead mount may be in use, but waiting for its users makes no sense: their calls fail. */
+/* A dead mount may be in use, but waiting for its users is pointless: their calls fail. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
@@ -314,7 +316,7 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* The next of the daemon's lines, made safe to print. False: that was all. */
+/* The next of the daemon's lines, made safe to print. False: no more. */
 static bool next_line(const struct buf *lines, size_t *at, char shown[LINE_MAX_SHOWN])
 {
     const char *text = buf_text(lines) + *at;
@@ -336,7 +338,7 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
         log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
 }
 
-/* Unmounted here, and served still: where it lives on. 0: it does not; 1: nothing is left to do here; -errno. */
+/* Unmounted here, but still served: where it lives on. 0: it does not; 1: nothing is left to do here; -errno. */
 static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
@@ -361,7 +363,7 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended, or needs nothing more to end, or goes on elsewhere: 1. */
+/* Wait until the daemon has ended, or needs nothing more to end, or continues elsewhere: 1. */
 static int wait_for_end(struct target *t, struct err *e)
 {
     struct daemon *d = t->daemon;
@@ -394,7 +396,7 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
     return 0;
 }
 
-/* A bind mount of it may be left: then the daemon continues. */
+/* A bind mount of it may remain: then the daemon continues. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The mounts of ggufs on this machine, listed and unmounted: --list, --unmount. Call before threads are started. */
+/* Listing and unmounting the mounts of ggufs on this machine: --list, --unmount. Call before threads are started. */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H
 
@@ -16,7 +16,7 @@
  *     mountpoint, model   texts
  *     mode                "rw" or "ro"
  *     reason              why it is read-only; null if it is read-write, or unknown
- *     pid                 of the daemon; null if it cannot be seen
+ *     pid of the daemon; null if it is not visible
  *     user                number of the mount's owner; null if not known
  *     state               "alive"; "dead": the daemon was killed; "ending": it is unmounted and still
  *                         writing; "hidden": it is mounted elsewhere; "stopped": the daemon is;
@@ -28,10 +28,10 @@
 int mnt_list(bool json, struct buf *out, struct err *e);
 
 /*
- * Write pending edits, unmount, wait until the daemon has ended: fusermount3 -u and umount(8) return before, and
- * cannot report edits that could not be written. Lines about edits that are not in
- * the file go into `lost`, safe to print, each with its newline. 0, or -errno with the daemon's
- * reason, or the reason why it is still mounted.
+ * Write pending edits, unmount, wait until the daemon has ended: fusermount3 -u and umount(8)
+ * return before that, and cannot report edits that could not be written. Lines about edits that are
+ * not in the file go to `lost`, safe to print, each with its newline. 0, or -errno with the
+ * daemon's reason, or the reason why it is still mounted.
  */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 
