@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Folders: see folder.h. */
+/* Directories: see folder.h. */
 #include "shelf/folder.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@
 #define SUFFIX ".gguf"
 #define REPO_PREFIX "models--"
 
-/* Bytes of a file of refs/: a commit, and white space that programs leave. */
+/* Bytes of a file in refs/: a commit, and any white space around it. */
 #define REF_MAX 4096
 
 static bool named_gguf(const char *name)
@@ -29,7 +29,10 @@ static bool named_gguf(const char *name)
     return n > s && strcasecmp(name + n - s, SUFFIX) == 0;
 }
 
-/* The name under which a split model is shown, from that of one of its files; files, or 0. */
+/*
+ * The name under which a split model is shown, from the name of one of its files; returns the
+ * number of files, or 0.
+ */
 static uint32_t shard_of(const char *name, char shown[TREE_NAME_MAX + 1])
 {
     size_t files = split_count(name);
@@ -39,7 +42,7 @@ static uint32_t shard_of(const char *name, char shown[TREE_NAME_MAX + 1])
     return (uint32_t)files;
 }
 
-/* A blob that was taken out of an ollama store is named by its hash. */
+/* A blob taken out of an ollama store is named by its hash. */
 static bool named_blob(const char *name)
 {
     return strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name);
@@ -52,7 +55,7 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     if (strncmp(folder, REPO_PREFIX, strlen(REPO_PREFIX)) != 0 || strlen(folder) > TREE_NAME_MAX)
         return false;
     const char *rest = folder + strlen(REPO_PREFIX), *end = strstr(rest, "--");
-    if (strchr(rest, '@')) /* no repository's name has it: it would read as that of a revision */
+    if (strchr(rest, '@')) /* not in a repository's name: it would read as that of a revision */
         return false;
     (void)snprintf(org, TREE_NAME_MAX + 1, "%.*s", end ? (int)(end - rest) : 0, rest);
     (void)snprintf(name, TREE_NAME_MAX + 1, "%s", end ? end + 2 : rest);
@@ -81,8 +84,9 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 /* ---- repositories ---- */
 
 /*
- * What is at `path` in the repository `folder` (".": dir itself), or in the one that a link of this name leads to: it
- * was moved. 0, 1 (by a link), -ENOENT (by one that is not to be followed), -errno.
+ * Open `path` in the repository `folder` (".": dir itself), or in the one that a link of this name
+ * leads to if it was moved. 0, 1 (by a link), -ENOENT (by a link that must not be followed),
+ * -errno.
  */
 static int open_in(struct reach *r, const struct place *p, const struct found *dir,
                    const char *folder, const char *path, enum reach_flags flags, struct found *ret)
@@ -115,7 +119,7 @@ static bool is_repo_in(struct reach *r, const struct place *p, const struct foun
            S_ISDIR(f.st.st_mode);
 }
 
-/* True if one of the folders that begin so is a repository. */
+/* True if one of the directories with this prefix is a repository. */
 static bool has_some(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, const char *start)
 {
@@ -132,7 +136,7 @@ static bool is_revision(const struct names *n, size_t i)
     return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
 }
 
-/* The newest folder of `snapshots`; of several with one time the last name. SIZE_MAX: none. */
+/* The newest directory in `snapshots`; of several with the same time, the last by name. SIZE_MAX: none. */
 static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
@@ -151,7 +155,7 @@ static size_t newest(struct reach *r, const struct found *snapshots, const struc
     return found;
 }
 
-/* The number of the commit that refs/main names, if there is a snapshot of it. */
+/* The index of the commit that refs/main names, if there is a snapshot of it. */
 static size_t named_main(struct reach *r, const struct place *p, const struct found *dir,
                          const char *folder, const struct names *names)
 {
@@ -200,7 +204,7 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
 
 /* ---- listing ---- */
 
-/* What all names begin with that may be shown as `wanted`, or take such a name before others; NULL: any. */
+/* The common prefix of all names that may be shown as `wanted`, or take such a name before others; NULL: any. */
 static void stem_of(const char *wanted, char stem[TREE_NAME_MAX + 1])
 {
     size_t n = wanted ? strcspn(wanted, "%~@") : 0;
@@ -211,7 +215,7 @@ static void stem_of(const char *wanted, char stem[TREE_NAME_MAX + 1])
         stem[n - strlen(SUFFIX)] = '\0';
 }
 
-/* Folders and files that keep their names. */
+/* Directories and files that keep their names. */
 static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
@@ -229,7 +233,7 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* One of a folder's split models: by name and number of files. */
+/* One of a directory's split models: by name and number of files. */
 struct split_group {
     const char *first; /* the lowest of its files' names */
     uint32_t files;
@@ -253,7 +257,7 @@ static bool same_prefix(const struct split_group *a, const struct split_group *b
     return n == strlen(b->first) && memcmp(a->first, b->first, n - SPLIT_TAIL) == 0;
 }
 
-/* Groups are sorted, so that files of one model follow each other, and twins too. */
+/* Groups are sorted, so that files of one model are adjacent, and so are twins. */
 static int add_groups(struct split_group *g, size_t n, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -273,7 +277,7 @@ static int add_groups(struct split_group *g, size_t n, struct listing *ret)
     return e;
 }
 
-/* `stem`: what their names begin with. */
+/* `stem`: the prefix of their names. */
 static int add_splits(const struct names *names, const char *stem, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -298,7 +302,7 @@ static int add_splits(const struct names *names, const char *stem, struct listin
     return e;
 }
 
-/* Organisations, and repositories without one. Those of one organisation follow each other. */
+/* Organisations, and repositories without one. Those of one organisation are adjacent. */
 static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, const char *stem, const char *wanted,
                      struct listing *ret)
@@ -340,7 +344,7 @@ static int list_names(struct reach *r, const struct place *p, const struct found
     return p->store || e < 0 ? e : add_repos(r, p, dir, names, stem, wanted, ret);
 }
 
-/* The folder is a repository itself, of this name. */
+/* True if the directory itself is a repository, of this name. */
 static bool is_repo(const struct found *dir, const struct names *names,
                     char name[TREE_NAME_MAX + 1])
 {
@@ -365,7 +369,7 @@ int folder_list(struct reach *r, const struct place *p, const struct found *dir,
 
 /* ---- items ---- */
 
-/* Hidden folders are shown only if they are stores themselves. */
+/* Hidden directories are shown only if they are stores themselves. */
 static bool is_store(struct reach *r, const struct found *f)
 {
     const struct place own = {.path = f->path};
@@ -387,7 +391,7 @@ static int below_item(struct reach *r, const struct place *p, const struct found
         e = -ENOENT;
     if (e == 0 &&
         ((is_hidden(name) && !is_store(r, &f)) ||
-         (!p->store && is_repo_in(r, p, dir, name)))) /* it is shown by its organisation */
+         (!p->store && is_repo_in(r, p, dir, name)))) /* it is shown under its organisation */
         e = -ENOENT;
     if (e == 0)
         return item_below(r, p, &f, linked, false, ret);
@@ -408,7 +412,7 @@ static bool has_magic(struct reach *r, const struct found *dir, const char *name
     return is;
 }
 
-/* A split model is given by its first file, or the first of those that exist. */
+/* A split model is represented by its first file, or the first one that exists. */
 static int split_item(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -421,7 +425,7 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     return item_model(r, p, dir, is ? first : ref->a, ret);
 }
 
-/* A link that is named as a model may lead to a folder; a blob may be anything. */
+/* A link named like a model may lead to a directory; a blob may be anything. */
 static int model_item(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
 {

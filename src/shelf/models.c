@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The models that paths name: see models.h. */
+/* The models that paths refer to: see models.h. */
 #include "shelf/models.h"
 
 #include <errno.h>
@@ -14,16 +14,16 @@
 #include "model/split.h"
 #include "shelf/place.h"
 
-/* ---- folders and files, each once ---- */
+/* ---- directories and files, each once ---- */
 
 struct file_id {
     struct link link; /* the first */
     dev_t dev;
     ino_t ino;
-    size_t model; /* its number, of a file */
+    size_t model; /* its index, for a file */
 };
 
-/* 1: it is new, and remembered with the model; 0: it is not, *model is the one that it was; -ENOMEM. */
+/* 1: it is new, and remembered with the model; 0: it is known, *model is its model; -ENOMEM. */
 static int ids_add(struct table *t, const struct stat *st, size_t *model)
 {
     const uint64_t words[] = {st->st_dev, st->st_ino}, hash = hash_name(words, sizeof(words));
@@ -92,7 +92,7 @@ static bool has(const struct models *m, const char *path)
     return i < m->n;
 }
 
-/* A file: if it is of a split model, that model, unless it is in the list. */
+/* A file: if it belongs to a split model, add that model, unless it is in the list. */
 static int add_file(struct models *m, const char *path)
 {
     struct split s;
@@ -108,9 +108,9 @@ static int add_file(struct models *m, const char *path)
     return r;
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
-/* A place to be visited, and what it is called. */
+/* A place to visit, and its label. */
 struct visit {
     struct place place;
     char *label; /* owned */
@@ -121,7 +121,7 @@ struct walk {
     struct models *models;
     struct reach reach;
     struct table folders;
-    struct visit *later; /* owned; links to folders */
+    struct visit *later; /* owned; links to directories */
     size_t n, cap;
 };
 
@@ -133,7 +133,7 @@ static void visit_free(struct visit *v)
 
 static int walk(struct walk *w, const struct visit *v);
 
-/* Now, or later if it is a link. What was visited is left out. The place passes. */
+/* Now, or later if it is a link. Places already visited are left out. Takes ownership of the place. */
 static int walk_folder(struct walk *w, const struct visit *above, struct item *i, char *label)
 {
     struct visit v = {i->place, label, above->named || i->place.store};
@@ -155,7 +155,7 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     return r;
 }
 
-/* "FOLDER/llama3.1:" of "FOLDER/llama3.1:8b/model", in bytes; 0: it has no tag. *tag: how many follow. */
+/* "FOLDER/llama3.1:" of "FOLDER/llama3.1:8b/model", in bytes; 0: it has no tag. *tag: the tag's length. */
 static size_t before_tag(const char *label, size_t *tag)
 {
     const char *end = strrchr(label, '/'), *at = end;
@@ -165,7 +165,7 @@ static size_t before_tag(const char *label, size_t *tag)
     return *tag ? (size_t)(at - label) + 1 : 0;
 }
 
-/* A second name of a model: another tag of the same model of ollama's is kept beside the first. 0, -ENOMEM. */
+/* A second name of a model: another tag of the same ollama model is kept beside the first. 0, -ENOMEM. */
 static int add_tag(struct models *m, size_t no, const char *label)
 {
     size_t tag, first;
@@ -183,7 +183,7 @@ static int add_tag(struct models *m, size_t no, const char *label)
     return 0;
 }
 
-/* What is not a regular file, and what is in a mount, is left out; a link to nowhere is an error. */
+/* Anything but a regular file, and anything in a mount, is left out; a dangling link is an error. */
 static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
 {
     int e = i->error.code, r = 1;
@@ -209,7 +209,7 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
     return models_put(w->models, &new);
 }
 
-/* The label of an entry: a path as long as no store has other names than its folders. */
+/* The label of an entry: a path, unless a store shows other names than its directories have. */
 static char *label_of(const struct visit *v, const struct item *i, const struct ref *ref,
                       const char *shown)
 {
@@ -229,7 +229,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     struct ref ref = entry_ref(l, n);
     struct item i;
     int r = place_item(&w->reach, &v->place, &ref, &i);
-    if (r < 0) /* it went away, or is not to be shown */
+    if (r < 0) /* it was removed, or must not be shown */
         return r == -ENOMEM ? r : 0;
     if (i.kind == ITEM_FOLDER)
         r = walk_folder(w, v, &i, label_of(v, &i, &ref, entry_name(l, n)));
@@ -239,7 +239,7 @@ static int walk_entry(struct walk *w, const struct visit *v, const struct listin
     return r;
 }
 
-/* A place and all below; deep as paths may be long. */
+/* Visit a place and everything below; recursion is as deep as paths may be long. */
 static int walk(struct walk *w, const struct visit *v)
 {
     struct listing l = LISTING_INIT;
@@ -255,7 +255,7 @@ static int walk(struct walk *w, const struct visit *v)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Links to folders: the folder itself may have come meanwhile. */
+/* Links to directories: the directory itself may have been visited meanwhile. */
 static int walk_later(struct walk *w)
 {
     struct stat st;

@@ -17,7 +17,7 @@
 /* The kernel's own limit. */
 #define LINKS_MAX 40
 
-/* At most so many bytes of the list are read: about 100,000 mounts. */
+/* The maximum number of bytes to read: about 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
 
 /*
@@ -68,7 +68,7 @@ bool mount_parse(char *line, struct mount *ret)
     return true;
 }
 
-/* The place behind the name of an option in a list, NULL: the list does not have it. */
+/* The text after the name of an option in a list, NULL: the list does not have it. */
 static const char *option(const char *options, const char *name)
 {
     size_t n = strlen(name);
@@ -159,7 +159,7 @@ const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at
     return NULL;
 }
 
-/* The folder's real path and the last name; free() it. */
+/* The directory's real path and the last name; free() it. */
 static char *in_real_folder(const char *path, const char *slash)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -176,10 +176,7 @@ static char *in_real_folder(const char *path, const char *slash)
     return all;
 }
 
-/*
- * Follow one symbolic link at the end of a path: the new path, which replaces the old; NULL: not a
- * link.
- */
+/* Follow one symbolic link at the end of a path: returns the new path, which replaces the old; NULL: not a link. */
 static char *follow(const char *path)
 {
     char target[PATH_MAX], *all = NULL;
@@ -193,7 +190,7 @@ static char *follow(const char *path)
     return asprintf(&all, "%.*s/%s", folder, path, target) < 0 ? NULL : all;
 }
 
-/* A copy without slashes at the end. */
+/* A copy without trailing slashes. */
 static char *trimmed(const char *path)
 {
     size_t n = strlen(path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The kernel's list of mounts (/proc/PID/mountinfo). Reading it does not access any file system, so
- * a mount that is dead or hangs does no harm.
+ * a dead or hanging mount does no harm.
  *
  * Threads: any; no state.
  */
@@ -15,8 +15,9 @@
 /* One mount. The texts point into the parsed line; do not trust them. */
 struct mount {
     long id, parent;
-    dev_t dev;          /* of the file system */
-    const char *root;   /* the mounted part of the file system: "/", or a folder of a bind mount */
+    dev_t dev; /* of the file system */
+    /* the mounted part of the file system: "/", or a directory of a bind mount */
+    const char *root;
     const char *at;     /* the mount point */
     const char *flags;  /* of this mount: ro, nosuid ... */
     const char *type;   /* fuse.ggufs */
@@ -24,7 +25,7 @@ struct mount {
     const char *super;  /* options of the file system: ro, user_id= ... */
 };
 
-/* In the order in which they were made; the later of two on one mount point hides the other. */
+/* In the order in which they were made; of two on one mount point the later one hides the other. */
 struct mounts {
     struct mount *mount; /* owned */
     size_t n, cap;
@@ -35,26 +36,26 @@ struct mounts {
 bool mount_parse(char *line, struct mount *ret);
 /* True if a list of options, such as `super`, has this one. */
 bool mount_has(const char *options, const char *name);
-/* The number behind NAME= in a list of options; -1: the list does not have it. */
+/* The number after NAME= in a list of options; -1: the list does not have it. */
 long mount_number(const char *options, const char *name);
 bool mount_is_fuse(const struct mount *m);
 /* True if the type is that of ggufs. With -o subtype= a mount has another type. */
 bool mount_is_ggufs(const struct mount *m);
 
-/* The mounts that a process sees; pid 0: this process. 0, -errno. Free in both cases. */
+/* The mounts visible to a process; pid 0: this process. 0, -errno. Free in both cases. */
 int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
 /*
  * True for a mount of the file system `dev` that is on `at` or has this source (either may be
- * NULL). The number alone is not enough: that of a removed mount is soon used for another.
+ * NULL). The number alone is not sufficient: that of a removed mount is soon reused.
  */
 bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
 const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
                               const char *source);
 /*
  * The real path of a possible mount point: absolute, without links and dots. Its file system is not
- * accessed, so a mount there that is dead or hangs does no harm. NULL, with errno: ENOTCONN if the
- * path is inside of a dead mount. free() it.
+ * accessed, so a dead or hanging mount there does no harm. NULL, with errno: ENOTCONN if the path
+ * is inside a dead mount. free() it.
  */
 char *mounts_path(const char *given);
 /*
@@ -64,12 +65,12 @@ char *mounts_path(const char *given);
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
 
 /*
- * The innermost mount above a path as it was typed: nothing on the way is looked at, because a daemon may
- * not answer. NULL: it lies on the root alone.
+ * The innermost mount above a path as typed: nothing on the way is accessed, because a daemon may
+ * not answer. NULL: only the root mount.
  */
 const struct mount *mounts_typed(const struct mounts *ms, const char *path);
 
-/* True if no other mount is over it: an unmount of its path then unmounts this one. */
+/* True if no other mount is over it: unmounting its path then unmounts this one. */
 bool mount_is_top(const struct mounts *ms, const struct mount *m);
 
 /* Append a path with octal escapes (\ooo) for white space and backslashes; undo that in place. */

@@ -11,14 +11,14 @@
 
 #include "base/path.h"
 
-/* A host of manifests that is not shown, and its namespace that is not. */
+/* A host and a namespace that are omitted in shown names. */
 #define DEFAULT_HOST "registry.ollama.ai"
 #define DEFAULT_SPACE DEFAULT_HOST "/library"
 
 /* Room for HOST/NAMESPACE/MODEL/TAG. */
 #define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
 
-/* How many of these a path below manifests/ has. */
+/* How many names a path below manifests/ has. */
 static unsigned names_in(const char *sub)
 {
     unsigned n = *sub != '\0';
@@ -35,7 +35,7 @@ bool ollama_is(struct reach *r, const struct found *dir, const struct names *nam
             (manifests == DT_LNK && has_folder(r, dir, "manifests", REACH_LINKS)));
 }
 
-/* What is at a path below manifests/, which itself may be a link. */
+/* Open a path below manifests/, which itself may be a link. */
 static int open_below(struct reach *r, const struct found *dir, const char *sub, struct found *ret)
 {
     char path[PATH_ROOM + 16];
@@ -55,15 +55,17 @@ static int open_below(struct reach *r, const struct found *dir, const char *sub,
 #define MEDIA "application/vnd.ollama.image."
 #define DIGEST "sha256:"
 
-/* The layers that are shown, by the last word of their media type; in the order of the listing. Those
- * of one name stand together. */
+/*
+ * The layers that are shown, by the last word of their media type, in listing order. Rows of one
+ * name are adjacent.
+ */
 static const struct {
     const char *word, *name;
     bool model;
 } kinds[] = {
     {"model", "model", true},        {"projector", "projector", true},
     {"adapter", "adapter", true},    {"draft", "draft", true},
-    {"template", "template", false}, {"prompt", "template", false}, /* what it was called before */
+    {"template", "template", false}, {"prompt", "template", false}, /* its former media type */
     {"system", "system", false},     {"params", "params", false},
     {"license", "license", false},   {"messages", "messages", false},
 };
@@ -75,7 +77,7 @@ static const char *string_of(const cJSON *object, const char *name)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
-/* The last word of a layer's media type; "": it is not one of ollama's. */
+/* The last word of a layer's media type; "": not a type of ollama's. */
 static const char *word_of(const cJSON *layer)
 {
     const char *type = string_of(layer, "mediaType");
@@ -92,7 +94,7 @@ static size_t kind_of(const cJSON *layer)
     return k;
 }
 
-/* True if a layer is one tensor. Parameters may stand behind the type. */
+/* True if a layer is a single tensor. Parameters may follow the type. */
 static bool is_tensor(const cJSON *layer)
 {
     const char *word = word_of(layer);
@@ -178,7 +180,7 @@ void manifest_free(struct manifest *m)
     *m = (struct manifest){0};
 }
 
-/* Of a file that was found; what is not a regular one is -ENOENT. The line says what is wrong with it. */
+/* Load from a found file; anything but a regular file is -ENOENT. The line says what is wrong with it. */
 static int load(const struct found *f, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -196,7 +198,7 @@ static int load(const struct found *f, struct manifest *ret, struct err *e)
 
 /* ---- listings ---- */
 
-/* The tags of a model in `space`, the namespace at `sub`. One that cannot be read is left out. */
+/* The tags of a model in `space`, the namespace at `sub`. Unreadable ones are left out. */
 static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
                     struct listing *ret)
 {
@@ -235,7 +237,7 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
     return e;
 }
 
-/* The namespaces of a host, or the hosts (""), but the one at `except`. */
+/* The namespaces of a host, or the hosts (""), without the one at `except`. */
 static int list_folders(struct reach *r, const struct found *dir, const char *host,
                         const char *except, struct listing *ret)
 {
@@ -255,7 +257,7 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     return e == -ENOENT ? 0 : e;
 }
 
-/* A text may be missing; a model is shown with what is wrong. */
+/* A text may be missing; a model is shown even if something is wrong with it. */
 static int list_layers(const struct manifest *m, struct listing *ret)
 {
     char name[TREE_NAME_MAX + 1];
@@ -305,8 +307,10 @@ int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
 
 /* ---- items ---- */
 
-/* A tag in its model's folder, which is shown with the manifest's time and identity. -ENOENT; another error if the manifest
- * is broken, with a line. */
+/*
+ * A tag in its model's directory, which is shown with the manifest's time and identity. -ENOENT;
+ * another error if the manifest is broken, with a line.
+ */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
     struct manifest m = {0};
@@ -324,7 +328,7 @@ static int look_at_tag(struct reach *r, struct found *folder, const char *tag, s
     return e;
 }
 
-/* A host, a namespace or a tag: a folder, or a model that cannot be shown if its manifest is broken. */
+/* A host, a namespace or a tag: a directory, or a model that cannot be opened if its manifest is broken. */
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *sub, struct item *ret)
 {

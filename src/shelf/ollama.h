@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are blobs/sha256-<hex>
- * (before: sha256:<hex>). See place.h.
+ * (formerly sha256:<hex>). See place.h.
  *
- * Threads: any; no state. Bytes of a manifest are not to be trusted.
+ * Threads: any; no state. Do not trust the bytes of a manifest.
  */
 #ifndef SHELF_OLLAMA_H
 #define SHELF_OLLAMA_H
 
 #include "shelf/place.h"
 
-/* True if a folder with these names is a store. */
+/* True if a directory with these names is a store. */
 bool ollama_is(struct reach *r, const struct found *dir, const struct names *names);
 /* Of a store or a place in one. */
 int ollama_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
@@ -21,7 +21,7 @@ int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
 
 /* ---- a manifest: the layers of a model ---- */
 
-/* More than any manifest takes: ollama's have a dozen layers in a thousand bytes. */
+/* More than any manifest needs: ollama's have a dozen layers in a thousand bytes. */
 #define MANIFEST_MAX ((size_t)1 << 20)
 #define MANIFEST_LAYERS_MAX 4096
 
@@ -35,10 +35,10 @@ struct layer {
 };
 
 struct manifest {
-    struct layer *layer; /* owned; models first; those of one name follow each other */
+    struct layer *layer; /* owned; models first; those of one name are adjacent */
     size_t n;
     size_t models;  /* how many of them are models */
-    size_t tensors; /* layers that are a tensor each; not shown */
+    size_t tensors; /* layers that are single tensors; not shown */
 };
 
 /* 0, or -EBADMSG, -EFBIG, -ENOMEM with a line. */

@@ -143,7 +143,7 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
     return 0;
 }
 
-/* 1: the first of the n files of a split model is beside `path`, also if rules forbid to follow it. */
+/* 1: the first of the n files of a split model is beside `path`, even if rules forbid following it. */
 static int has_first(struct reach *r, const char *path, size_t n)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -181,7 +181,7 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
 
 /* ---- listings ---- */
 
-/* Where a text with its end was put. 0, -ENOMEM. */
+/* Store a text with its terminator, and return its offset. 0, -ENOMEM. */
 static int add_text(struct buf *texts, const char *text, uint32_t *ret)
 {
     size_t at = texts->len, n = strlen(text) + 1;
@@ -197,7 +197,7 @@ static uint64_t hash_text(const char *text)
     return hash_name(text, strlen(text));
 }
 
-/* The index is made anew, larger, when it is full. */
+/* When the index is full, it is rebuilt with a larger size. */
 static int make_room(struct listing *l)
 {
     struct index bigger;
@@ -267,7 +267,7 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-/* All are added, and none is searched for from now on. */
+/* All entries have been added; from now on there are no searches. */
 static void sort(struct listing *l)
 {
     if (l->n)
@@ -300,7 +300,7 @@ bool name_leads(const char *name, const char *wanted)
 
 /* ---- the calls ---- */
 
-/* The folder of a place. */
+/* Open the directory of a place. */
 static int open_place(struct reach *r, const struct place *p, struct found *dir)
 {
     int e = reach_again(r, p->path, dir);
@@ -311,7 +311,7 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
-/* What a place shows; `wanted`: at least what is shown by this name. */
+/* What a place shows; `wanted`: at least what is shown under this name. */
 static int list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
                 struct listing *ret)
 {
@@ -409,7 +409,7 @@ int place_item(struct reach *r, const struct place *p, const struct ref *ref, st
 
 /* ---- rights ---- */
 
-/* Rights of i->real, where it is. False if they cannot be found out: then the owner alone has them. */
+/* Rights of i->real, where it is. False if they cannot be determined: then only the owner has access. */
 static bool grant_at(struct reach *r, const struct item *i, const char *base, struct grant *ret)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
@@ -421,34 +421,36 @@ static bool grant_at(struct reach *r, const struct item *i, const char *base, st
 
 void granted_look(struct reach *r, const struct item *i, struct granted *g)
 {
-    if (!i->real) { /* nothing is behind it but a link, and a line that says why */
+    if (!i->real) { /* there is only a link there, and a line that says why */
         *g = (struct granted){.grant = {i->st.st_uid, i->st.st_gid, 0777}};
         return;
     }
     char *above =
-        i->above ? strndup(i->real, i->above) : NULL; /* what leads there is shown itself */
+        i->above ? strndup(i->real, i->above) : NULL; /* what leads there is itself shown */
     const char *base = above ? above : r->path;
     const uint64_t stamp = above || !i->above ? grant_stamp(&i->st, i->real, base) : 0;
-    if (!stamp || stamp != g->stamp) /* a look that failed is repeated */
+    if (!stamp || stamp != g->stamp) /* a failed check is repeated */
         g->stamp = grant_at(r, i, base, &g->grant) ? stamp : 0;
     free(above);
 }
 
-/* ---- what is there ---- */
+/* ---- identity ---- */
 
-/* One file, with those before it. 0, -ENOMEM. */
+/* Add one file to the stamp so far. 0, -ENOMEM. */
 static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
-    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE) /* this says nothing of the file */
+    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE) /* this says nothing about the file */
         return is;
     *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
     return 0;
 }
 
-/* The number of the file of a split model that is `first`, or the next one that the folder has;
- * `shards`: no more of them. Names between them that only look similar are passed over. */
+/*
+ * The number of the file of a split model that is `first`, or of the next one in the directory;
+ * `shards`: there are no more. Names in between that only look similar are skipped.
+ */
 static size_t next_shard(const struct names *names, const char *first, size_t shards)
 {
     size_t n = strlen(first) - SPLIT_TAIL;
@@ -462,8 +464,7 @@ static size_t next_shard(const struct names *names, const char *first, size_t sh
     return shards;
 }
 
-/* The files of a split model. Its name may stand for many more files than there are: those are not
- * looked for. */
+/* The files of a split model. Its name may claim many more files than exist: those are not searched for. */
 static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
                        uint64_t *stamp)
 {
@@ -513,7 +514,7 @@ bool same_file(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* ---- where it is ---- */
+/* ---- location ---- */
 
 int item_key(const struct item *i, uint64_t *ret)
 {

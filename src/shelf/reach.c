@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files below a shelf's folder: see reach.h. */
+/* Files below a shelf's directory: see reach.h. */
 #include "shelf/reach.h"
 
 #include <dirent.h>
@@ -22,14 +22,14 @@
 #include "base/path.h"
 #include "base/when.h"
 
-/* As many as the kernel follows. */
+/* The kernel's own limit. */
 #define LINKS_MAX 40
-/* What the kernel writes behind the path of a file that has none any more. */
+/* What the kernel appends to the path of a file that no longer has one. */
 #define DELETED " (deleted)"
 
 /* ---- other mounts ---- */
 
-/* If the list cannot be read, the old one stays, and counts for nothing until it can be. */
+/* If the list cannot be read, the old one is kept, but not trusted until it can be. */
 static int look_at_mounts(struct reach *r)
 {
     struct mounts now;
@@ -80,14 +80,14 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 
 /* ---- a walk ---- */
 
-/* Where a walk is, and what is still to come. */
+/* The state of a walk: where it is, and what remains. */
 struct walk {
     struct reach *reach;
-    int fd; /* owned; O_PATH, of a folder */
+    int fd; /* owned; O_PATH, of a directory */
     dev_t dev;
     char *path;   /* owned; its real path */
-    char *rest;   /* owned; the names to come */
-    bool foreign; /* a link that is not the daemon's user's was followed */
+    char *rest;   /* owned; the remaining names */
+    bool foreign; /* a link was followed that does not belong to the daemon's user */
     unsigned links;
 };
 
@@ -103,7 +103,7 @@ static int stat_path_fd(int fd, struct stat *ret)
     return 0;
 }
 
-/* The real path of `name` in the folder at `path`; NULL: errno says why. free() it. */
+/* The real path of `name` in the directory at `path`; NULL: see errno. free() it. */
 static char *path_in(const char *path, const char *name)
 {
     char *all;
@@ -120,7 +120,7 @@ static char *path_in(const char *path, const char *name)
     return asprintf(&all, "%s/%s", n == 1 ? "" : path, name) < 0 ? NULL : all;
 }
 
-/* Go on in another folder. The path passes. */
+/* Continue in another directory. Takes ownership of the path. */
 static int step_into(struct walk *w, int fd, char *path, dev_t dev)
 {
     if (!path)
@@ -133,7 +133,7 @@ static int step_into(struct walk *w, int fd, char *path, dev_t dev)
     return 0;
 }
 
-/* A link stands for the names of its target. */
+/* Replace a link by the names of its target. */
 static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
 {
     char target[PATH_MAX], *all;
@@ -160,7 +160,7 @@ static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
     return r;
 }
 
-/* The next name of the walk, taken off; false: no more names. `name` points into w->rest. */
+/* Take the next name off the rest of the walk; false: no more names. `name` points into w->rest. */
 static bool next_name(const struct walk *w, char **name, char **rest)
 {
     char *p = w->rest + strspn(w->rest, "/");
@@ -172,7 +172,7 @@ static bool next_name(const struct walk *w, char **name, char **rest)
     return n > 0;
 }
 
-/* The end of a walk: the file is found. */
+/* The end of a walk: the file was found. */
 static int arrive(struct walk *w, int fd, char *path, struct found *ret)
 {
     *ret = (struct found){.fd = fd, .path = path, .linked = w->links > 0};
@@ -182,7 +182,7 @@ static int arrive(struct walk *w, int fd, char *path, struct found *ret)
     return out && w->reach->strict && w->foreign ? -EACCES : 0;
 }
 
-/* One name. 1: go on; 0: it was the last, *ret is set (also on error: to be closed); -errno. */
+/* One name. 1: continue; 0: it was the last, *ret is set (also on error: to be closed); -errno. */
 static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 {
     char *name, *rest, *path;
@@ -254,8 +254,8 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
 /* ---- the calls ---- */
 
 /*
- * Most files are found by one call, which enters no mount: `below` the folder `from`. A link at the end is
- * found itself, without NO_SYMLINKS what it leads to. 0, with ret->fd and ret->st; -errno.
+ * Most files are found with one call, which enters no mount: `below` the directory `from`. A link
+ * at the end is itself found; without NO_SYMLINKS its target. 0, with ret->fd and ret->st; -errno.
  */
 static int find_at_once(int from, const char *below, uint64_t resolve, struct found *ret)
 {
@@ -267,13 +267,13 @@ static int find_at_once(int from, const char *below, uint64_t resolve, struct fo
     return give(f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
 }
 
-/* True if a failure of find_at_once() is that of a walk, too. */
+/* True if a walk would fail like this call of find_at_once(). */
 static bool is_final(int e)
 {
     return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE;
 }
 
-/* The real path of what was found by links; NULL: the kernel does not know one. */
+/* The real path of what was found through links; NULL: the kernel has none. */
 static char *path_of(const struct found *f)
 {
     char link[64], path[PATH_MAX];
@@ -286,7 +286,7 @@ static char *path_of(const struct found *f)
     return strdup(path);
 }
 
-/* By links that stay in the shelf's folder and on its disk. 0; -errno: it is walked. */
+/* Through links that stay in the shelf's directory and on its disk. 0; -errno: walk instead. */
 static int open_linked(struct reach *r, const char *path, struct found *ret)
 {
     struct found f = FOUND_NONE;
@@ -299,7 +299,7 @@ static int open_linked(struct reach *r, const char *path, struct found *ret)
     return give(e, &f, ret);
 }
 
-/* Without a walk. 1: found; 0: it is to be walked; -errno. */
+/* Without a walk. 1: found; 0: walk instead; -errno. */
 static int open_at_once(struct reach *r, const struct found *dir, const char *name,
                         enum reach_flags flags, struct found *ret)
 {
@@ -442,10 +442,12 @@ void reach_end(struct reach *r)
     lock_destroy(&r->lock);
 }
 
-/* ---- names of folders ---- */
+/* ---- names in directories ---- */
 
-/* A folder that was changed this many seconds ago or less may change again within one tick of its
- * times: what was read of it is used once. */
+/*
+ * A directory changed at most this many seconds ago may change again within one tick of its
+ * timestamps: its names are used only once.
+ */
 #define SETTLED 2
 
 static int by_bytes(const void *a, const void *b, void *texts)
@@ -454,7 +456,7 @@ static int by_bytes(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->text, (const char *)texts + y->text);
 }
 
-/* The type of a name that the folder does not give it. */
+/* The type of a name whose type the directory does not give. */
 static uint8_t look_up_type(struct reach *r, const struct found *dir, const char *name)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
@@ -482,8 +484,10 @@ uint8_t names_type(const struct names *n, const char *text)
     return i < n->n && strcmp(name_at(n, i), text) == 0 ? n->name[i].type : DT_UNKNOWN;
 }
 
-/* Names under which a ggufs is mounted are of no type, and a file that is a mount point is looked at as
- * if it were a link: it is on another disk. */
+/*
+ * Names under which a ggufs is mounted get no type, and a file that is a mount point is treated
+ * like a link: it is on another disk.
+ */
 static void bar_mounts(const struct buf *mounts, struct names *n)
 {
     const char *p = buf_text(mounts), *end = buf_text_end(mounts);
@@ -535,7 +539,7 @@ static int read_names(struct reach *r, const struct found *dir, int fd, struct n
     return e;
 }
 
-/* ---- names that are kept ---- */
+/* ---- cached names ---- */
 
 static bool same_time(struct timespec a, struct timespec b)
 {
@@ -559,7 +563,7 @@ void names_free(const struct names *const *n)
     names_unref((struct names *)*n);
 }
 
-/* A reference to what is kept of a folder, if that is of now. `mounts`: a hash of those in it. */
+/* A reference to the cached names of a directory, if they are current. `mounts`: a hash of the mount points in it. */
 static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
     struct names *found = NULL;
@@ -578,7 +582,7 @@ static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t 
     return found;
 }
 
-/* Let go of what was used least lately, until there is room for one more. Under the lock. */
+/* Drop the least recently used entry when there is no room for one more. Under the lock. */
 static struct kept_names *make_room(struct reach *r, const struct stat *st, size_t bytes)
 {
     for (;;) {
@@ -604,8 +608,10 @@ static struct kept_names *make_room(struct reach *r, const struct stat *st, size
     }
 }
 
-/* True if a folder's times will show any change from now on. Those of a disk elsewhere, or of a
- * file system that is a program, may never change, or arrive late. */
+/*
+ * True if a directory's times will reveal any change from now on. Those of a remote disk, or of a
+ * file system that is a program, may never change, or be late.
+ */
 static bool is_settled(const struct stat *st)
 {
     struct timespec now = when_date();
@@ -625,7 +631,7 @@ static void keep(struct reach *r, const struct kept_names *kept)
     lock_drop(&r->lock);
 }
 
-/* `mounts`: as reach_mounts_in() has them. */
+/* `mounts`: from reach_mounts_in(). */
 static int load(struct reach *r, const struct found *dir, const struct buf *mounts, struct names *n)
 {
     const struct stat *st = &dir->st;

@@ -18,9 +18,9 @@
 #include "tree/history.h"
 #include "tree/xattr.h"
 
-/* ---- where a node is ---- */
+/* ---- the location of a node ---- */
 
-/* Of a model's folder what is not its tree's, by numbers in its slot that no tree uses. */
+/* The files in a model's directory that are not its tree's, with numbers in its slot that no tree uses. */
 enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
 
 static inline uint64_t extra_ino(uint32_t extra)
@@ -35,7 +35,7 @@ static inline uint32_t extra_of(uint64_t local)
     return fixed ? (uint32_t)(local >> (INO_KIND_BITS + INO_ROW_BITS)) : 0;
 }
 
-/* Nothing is in use. */
+/* Nothing is held in use. */
 static struct at at_node(const struct shelf *s, uint64_t node)
 {
     const uint32_t slot = s->one ? 0 : ino_slot(node);
@@ -54,7 +54,7 @@ static struct at at_node(const struct shelf *s, uint64_t node)
     return at;
 }
 
-/* Use the tree that a node is in. */
+/* Use the tree that contains a node. */
 static int at_enter(struct shelf *s, struct at *at)
 {
     const struct node n = ino_node(at->local);
@@ -75,7 +75,7 @@ void shelf_leave(struct at *at)
     slot_leave(&at->use);
 }
 
-/* An entry of a tree, with the numbers of the mount. */
+/* Convert the numbers in an entry of a tree to those of the mount. */
 static void entry_in_slot(const struct use *u, struct tree_entry *e)
 {
     if (!u->slot)
@@ -93,7 +93,7 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
     return r;
 }
 
-/* The line of a model that cannot be opened: 1; 0: it can be. */
+/* 1: the line about a model that cannot be opened; 0: it can be. */
 static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(slot_leave) struct use u = {0};
@@ -203,7 +203,7 @@ static void ask_slot(const struct use *u, void *arg)
         w->result = ask_if_edited(u->tree, w);
 }
 
-/* The node at a path of names; the kernel's references that it costs are given back. */
+/* The node at a path of names; the kernel's references taken for it are returned. */
 static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 {
     char name[TREE_NAME_MAX + 1];
@@ -359,7 +359,7 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 bool shelf_look(struct shelf *s, uint64_t node)
 {
     CLEANUP(shelf_leave) struct at at = at_node(s, node);
-    if (!at.in_tree) /* the kernel keeps nothing of these */
+    if (!at.in_tree) /* the kernel caches nothing of these */
         return false;
     if (s->one) {
         const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
@@ -399,14 +399,14 @@ void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *
 
 /* ---- nodes ---- */
 
-/* Owner, group and bits, if options do not give others. */
+/* Owner, group and mode, unless options override them. */
 static void set_rights(const struct shelf *s, const struct grant *g, mode_t mask,
                        struct tree_entry *e)
 {
     const struct tree_options *o = &s->opt.tree;
     mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
     if (mask == 0444 && !o->set_umask && g->uid == geteuid())
-        from |= 0400; /* why the user's own model cannot be read, is to be read */
+        from |= 0400; /* so that the user can read why the user's own model is not readable */
     e->attr.st_uid = o->set_uid ? o->uid : g->uid;
     e->attr.st_gid = o->set_gid ? o->gid : g->gid;
     e->attr.st_mode |= from & mask;
@@ -429,7 +429,7 @@ static struct tree_entry plain_entry(uint64_t node, mode_t type, const struct st
                                         .st_ctim = st->st_mtim}};
 }
 
-/* Of a folder, a text, or a model's folder. */
+/* For a directory, a text, or a model's directory. */
 static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
 {
     CLEANUP(slot_leave) struct use u = {0};
@@ -457,7 +457,7 @@ static char *shard_name(const struct slot *slot, size_t i)
     return split_sibling(strrchr(slot_files(slot), '/') + 1, i, slot->shards);
 }
 
-/* Where source, or one of the links in it, leads. */
+/* The target of source, or of one of the links in it. */
 static int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -503,7 +503,7 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
     return 0;
 }
 
-/* What is listed as number i in a model's folder (extra 0) or its source, behind the tree's entries. */
+/* What is listed at position i in a model's directory (extra 0) or its source, after the tree's entries. */
 static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -519,7 +519,7 @@ static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, s
     return EXTRA_SHARDS + (uint32_t)i;
 }
 
-/* The number of the shard that a name in `source` is of; the number of shards: of none. */
+/* The index of the shard that a name in `source` refers to; the number of shards: none. */
 static size_t extra_shard(const struct slot *slot, const char *name)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -534,7 +534,7 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* The entry of an item that was found by this name of a folder, which is used up; the kernel gets a reference. */
+/* The entry of an item found under this name in a directory; uses up the item; the kernel gets a reference. */
 static int item_entry(struct shelf *s, uint64_t folder, const char *name, struct item *i,
                       struct tree_entry *ret)
 {
@@ -560,7 +560,7 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
     return r < 0 ? r : item_entry(s, folder, name, &i, ret);
 }
 
-/* In a model's folder, or its source: what is extra. -ENOENT: it may be in the tree. */
+/* In a model's directory, or its source: extra files. -ENOENT: it may be in the tree. */
 static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
                         struct tree_entry *ret)
 {
@@ -647,19 +647,19 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
                : source_target(s, at.use.slot, at.extra, out);
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
-/* Where the entries that are not a tree's begin in a model's folder: beyond any cookie of a tree. */
+/* Where the entries outside the tree begin in a model's directory: beyond any cookie of a tree. */
 #define EXTRA_COOKIE ((uint64_t)1 << 40)
 
-/* To the kernel a number that is not known yet. */
+/* For the kernel, a number that is not yet known. */
 #define UNKNOWN_INO 0xffffffff
 
 struct shelf_dir {
     struct shelf *shelf;
     struct at at;        /* in use, without a tree if the model cannot be opened, or in `source` */
-    struct listing list; /* of the shelf itself: what it held when it was opened */
-    struct tree_dir *tree; /* NULL: without one */
+    struct listing list; /* of the shelf itself: its content when opened */
+    struct tree_dir *tree; /* NULL: none */
     bool broken;           /* the model cannot be opened */
 };
 
@@ -729,8 +729,9 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
 }
 
 /*
- * An entry of the shelf's own folder that is shown. What is sure to be is looked at only for a listing with attributes, if it
- * is a file there: behind a folder or a link may be a disk that does not answer.
+ * A shown entry of the shelf's own directory. Entries that are certainly shown are examined only
+ * for a listing with attributes, and only if they are files there: a directory or a link may lead
+ * to a hanging disk.
  */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
@@ -794,7 +795,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
         return r;
     }
     if (*cookie < 2 && !d->tree) {
-        if (*cookie == 0 && d->at.own && (r = load(d)) < 0) /* rewound: as it is now */
+        if (*cookie == 0 && d->at.own && (r = load(d)) < 0) /* rewound: with the current content */
             return r;
         dot(d, (*cookie)++, name, ret);
         return 1;
@@ -805,7 +806,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 /* ---- extended attributes ---- */
 
-/* Why a model, or all of it, is not edited. Listed; it does not exist where it can be. */
+/* Why a model, or the whole mount, is not editable. Listed; does not exist if it is editable. */
 #define READ_ONLY "user.gguf.readonly"
 
 static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
@@ -831,7 +832,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))
-        return -ENODATA; /* not asked for: ls asks for others */
+        return -ENODATA; /* not requested: ls requests others */
     int r = at_enter(s, &at);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a mount shows: one model, or a folder of models, each as a tree (tree/tree.h) under its name.
- * docs/shelf.md says what a user sees.
+ * What a mount shows: one model, or a directory of models, each as a tree (tree/tree.h) under its
+ * name. docs/shelf.md describes what a user sees.
  *
  *     r = shelf_open(path, &options, &s, &e);
  *     ... any of the other calls, from any threads ...
  *     r = shelf_finish(s);
  *     shelf_close(s);
  *
- * The calls are those of a tree, with the node numbers of the mount: slot 0 has the folders and texts of the shelf itself (or
- * the model, if it is mounted alone), each other slot is one state of one model's file (slots.h). It is opened when something
- * in it is asked for, for editing with the first edit, and closed when nothing in it was used for a minute.
+ * The calls are those of a tree, with the node numbers of the mount: slot 0 has the directories and
+ * texts of the shelf itself (or the model, if it is mounted alone), each other slot is one state of
+ * one model's file (slots.h). It is opened when something in it is requested, for editing with the
+ * first edit, and closed after a minute without use.
  *
- * Threads: any. No lock is held while the disk is asked.
+ * Threads: any. No lock is held during disk access.
  */
 #ifndef SHELF_SHELF_H
 #define SHELF_SHELF_H
@@ -23,36 +24,37 @@ struct shelf;
 struct shelf_dir;
 struct slot;
 
-/* What is used of a model. */
+/* A model in use. */
 struct use {
     struct slot *slot; /* NULL: nothing, or the model that is mounted alone */
-    struct tree *tree; /* NULL: it was not opened for this */
+    struct tree *tree; /* NULL: not opened for this */
 };
 
-/* A node of a mount, as the calls see it. */
+/* A node of a mount, as seen by the calls. */
 struct at {
-    uint64_t node;  /* of the slot: a folder or text, or the folder of the model that it is in */
-    uint64_t local; /* the number in the slot: that of the tree, if it is: */
-    bool in_tree;   /* of a model; else it is: */
-    bool own;       /* a folder or text of the shelf itself */
-    bool model;     /* a model's folder in a mount of many */
-    uint32_t extra; /* a file in such a folder */
+    /* of the slot: a directory or text, or the directory of the model that contains the node */
+    uint64_t node;
+    uint64_t local; /* the number in the slot, which is the tree's, if it is: */
+    bool in_tree;   /* in a model; otherwise it is: */
+    bool own;       /* a directory or text of the shelf itself */
+    bool model;     /* a model's directory in a mount of many */
+    uint32_t extra; /* a file in such a directory */
     struct use use;
 };
 
 struct shelf_options {
     struct tree_options tree;
-    bool strict; /* other users may look into the mount: links of others do not lead out */
+    bool strict; /* other users have access to the mount: links of others do not lead out */
 };
 
-/* `path`: a model or a folder. */
+/* `path`: a model or a directory. */
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
-/* Write what is pending. 0, or why an edit was lost (it was logged). */
+/* Write what is pending. 0, or why an edit was lost (logged). */
 int shelf_finish(struct shelf *s);
 /*
- * Call this with a model's tree, which is opened if it is closed. `place` is the path of its folder in the mount, "/" and
- * more; or ":" and the real path of its first file, which is being edited. -ENOENT, -EINVAL (not a model), -errno with the
- * reason, or what fn() returns.
+ * Call fn with a model's tree, which is opened if it is closed. `place` is the path of its
+ * directory in the mount, "/" and more; or ":" and the real path of its first file, which is being
+ * edited. -ENOENT, -EINVAL (not a model), -errno with the reason, or the result of fn().
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);
@@ -68,22 +70,24 @@ void shelf_unsaved(struct shelf *s, struct buf *out);
 void shelf_backups(const struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
-/* The device of the mount: nothing on it is touched. */
+/* The device of the mount: nothing on it is accessed. */
 void shelf_mounted(struct shelf *s, dev_t dev);
-/* True if it is a folder of models. */
+/* True if it is a directory of models. */
 bool shelf_is_folder(const struct shelf *s);
-/* True if something may be edited; if not, why. */
+/* True if something may be edited; otherwise the reason why not. */
 bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
-/* The real path; good until shelf_close(). */
+/* The real path; valid until shelf_close(). */
 const char *shelf_path(const struct shelf *s);
-/* As tree_warning(); of a folder none: they are logged when a model is opened. */
+/* As tree_warning(); none for a directory: they are logged when a model is opened. */
 const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
-/* As tree_look(), before a call about a node: true if the rights of its model have changed. shelf_nodes(): all
- * nodes of such models that the kernel may know. */
+/*
+ * As tree_look(), before a call about a node: true if the rights of its model have changed.
+ * shelf_nodes(): all nodes of such models that the kernel may know.
+ */
 bool shelf_look(struct shelf *s, uint64_t node);
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
 /* file may be NULL: an open file of the node. */
@@ -94,7 +98,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out);
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out);
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out);
 
-/* True if a name that does not exist in this folder will never exist. */
+/* True if a name that does not exist in this directory will never exist. */
 bool shelf_never(const struct shelf *s, uint64_t parent);
 
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret);
@@ -106,24 +110,27 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
 
 /* ---- open files, and calls that edit: those of a tree ---- */
 
-/* tree/file.h has all other calls of an open file; but it is shelf_release() that ends it. */
+/* tree/file.h has all other calls for an open file; but shelf_release() ends it. */
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file **ret);
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
-/* A node that may be edited, as a file that is not open, for truncate(2): its model stays open until
- * shelf_release(). 0, -EPERM, -ENOMEM, or why the model cannot be opened. */
+/*
+ * A node that may be edited, as a file that is not open, for truncate(2): its model stays open
+ * until shelf_release(). 0, -EPERM, -ENOMEM, or why the model cannot be opened.
+ */
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
 int shelf_release(struct tree_file *f);
 
 /*
- * Use the tree that a node is in, for one of its calls: it is opened if it is closed, and the node is ret->local
- * there. `otherwise`: of what is in no tree. -errno: why it cannot be opened. shelf_leave() it in any case.
+ * Use the tree that contains a node, for one of its calls: it is opened if it is closed, and the
+ * node is ret->local there. `otherwise`: the result for a node outside any tree. -errno: why it
+ * cannot be opened. Always call shelf_leave().
  */
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);
-/* If r is 0 the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
+/* If r is 0, the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
 int shelf_given(const struct use *u, int r, struct tree_entry *e);
-/* Of a folder; and to another one: within a model. */
+/* Within one directory, or to another one of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w);
 void shelf_interrupt(struct shelf *s, const void *request);

@@ -34,8 +34,10 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* True if a slot is of this item, in whichever state: what differs has other rights, is edited or
- * not, or leads elsewhere. */
+/*
+ * True if a slot belongs to this item, in whichever state: if anything differs, it has other rights
+ * or editability, or leads elsewhere.
+ */
 static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
     if (slot->kind != i->kind || slot->above != i->above)
@@ -46,7 +48,10 @@ static bool is_slot_of(const struct slot *slot, const struct item *i)
            slot->store == i->store && slot->behind == i->behind;
 }
 
-/* That of an item in this state; NULL: of a model that is open and edited, which changes its file. Under the lock. */
+/*
+ * The slot of an item in this state; NULL: also for a model that is open and edited, which changes
+ * its file. Under the lock.
+ */
 static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
                          const uint64_t *stamp)
 {
@@ -71,7 +76,7 @@ static void slot_free(struct slot *slot)
     free(slot);
 }
 
-/* Once the kernel has forgotten its nodes; the number is for the same state of the same file only. */
+/* Once the kernel has forgotten its nodes; its number is only for the same state of the same file. */
 static void slots_drop(struct slots *s, struct slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
@@ -83,8 +88,10 @@ static void slots_drop(struct slots *s, struct slot *slot)
     slot_free(slot);
 }
 
-/* Of a model: in a slot that none has, and none had for the longest time. Of all else: one that none had. 0: all are in
- * use. */
+/*
+ * For a model: in the slot that has been free for the longest time. For anything else: a slot never
+ * used. 0: all are in use.
+ */
 static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
     if (kind != ITEM_MODEL)
@@ -97,7 +104,7 @@ static uint64_t free_node(struct slots *s, enum item_kind kind)
     return ino_in_slot(s->last, INO_ROOT);
 }
 
-/* The item's paths and its place pass. NULL: no memory. */
+/* Takes ownership of the item's paths and place. NULL: no memory. */
 static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));
@@ -130,8 +137,11 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 
 /* ---- open and closed ---- */
 
-/* Descriptors that an open model takes, at most: of each file one to read, of the first one to edit, its folder, that
- * of the history, and a file that is written; where tensors are edited the drafts' log, and one that was a journal. */
+/*
+ * The maximum number of descriptors of an open model: for each file one to read, for the first one
+ * to edit, its directory, that of the history, and a file being written; if tensors are edited, the
+ * log of drafts, and a former one that is now a journal.
+ */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
     return (slot->shards ? slot->shards : 1) + (s->opt->tree.tensors ? 6 : 4);
@@ -158,7 +168,7 @@ static void unlist(struct slots *s, struct slot *slot)
     slot->prev = slot->next = NULL;
 }
 
-/* As the one that was used last. */
+/* Enlist it as the most recently used. */
 static void enlist(struct slots *s, struct slot *slot)
 {
     slot->prev = s->end;
@@ -166,7 +176,7 @@ static void enlist(struct slots *s, struct slot *slot)
     s->end = slot;
 }
 
-/* A line for each note about a model, with its path below the shelf's folder. */
+/* A line for each note about a model, with its path below the shelf's directory. */
 static void add_notes(const struct slots *s, const struct slot *slot, const struct buf *notes,
                       struct buf *out)
 {
@@ -181,7 +191,7 @@ static void add_notes(const struct slots *s, const struct slot *slot, const stru
         buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
 }
 
-/* Those of other files that were at its path before. */
+/* Notes of earlier files at its path. */
 static void drop_older_notes(struct slots *s, const struct slot *slot)
 {
     struct link *l = table_first(&s->by_key, slot->by_key.hash);
@@ -195,7 +205,7 @@ static void drop_older_notes(struct slots *s, const struct slot *slot)
     }
 }
 
-/* A tree that was taken out of its slot, which stays meanwhile. Without the lock. */
+/* Close a tree that was taken out of its slot, which stays meanwhile. Without the lock. */
 static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
 {
     struct buf notes = BUF_INIT;
@@ -210,7 +220,7 @@ static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
     tree_close(t);
 }
 
-/* Take the tree out of a slot. The next one shows the same under the same numbers. */
+/* Take the tree out of a slot. The next one continues with the same numbers. */
 static struct tree *take_out(const struct slots *s, struct slot *slot)
 {
     struct tree *t = slot->tree;
@@ -224,7 +234,7 @@ static struct tree *take_out(const struct slots *s, struct slot *slot)
     return t;
 }
 
-/* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
+/* Close the model of a slot marked busy for that, if its tree, queried without the lock, allows it. */
 static void close_slot(struct slots *s, struct slot *slot)
 {
     lock_take(&s->lock);
@@ -232,7 +242,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     lock_drop(&s->lock);
     bool idle = tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
     lock_take(&s->lock);
-    bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
+    bool closed = s->stop || (idle && slot->uses == 0); /* not used meanwhile */
     struct tree *t = closed ? take_out(s, slot) : NULL;
     lock_drop(&s->lock);
     if (t)
@@ -255,7 +265,7 @@ static bool closing_turn(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* Have a slot closed that rests. False: no thread can do that now. Under the lock. */
+/* Start closing an unused slot. False: no thread can do that now. Under the lock. */
 static bool begin_to_close(struct slot *slot)
 {
     slot->busy = pool_do(&slot->closing, closing_turn) == 0;
@@ -263,8 +273,9 @@ static bool begin_to_close(struct slot *slot)
 }
 
 /*
- * Have closed what was not used for a minute, more than some of what is not in use, and what takes too many descriptors.
- * That is done by threads of its own: to close a file may take as long as its disk does not answer. Under the lock.
+ * Start closing models not used for a minute, unused models beyond the limit, and those that take
+ * too many descriptors. Separate threads do it: closing a file may take as long as its disk does
+ * not answer. Under the lock.
  */
 static void close_idle(struct slots *s)
 {
@@ -300,7 +311,7 @@ static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
     *ret = (struct use){slot, t};
 }
 
-/* Another file took its place: it is closed at once. */
+/* Another file has replaced it: it is closed immediately. */
 static void slot_expire(struct slot *slot)
 {
     if (slot_rests(slot) && (slot->replaced || slot->spent)) {
@@ -309,7 +320,7 @@ static void slot_expire(struct slot *slot)
     }
 }
 
-/* End what began with uses++: it does not count as a use for later. */
+/* End what began with uses++, without counting it as a use. */
 static void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
@@ -336,7 +347,7 @@ void slot_leave(struct use *u)
 
 /* ---- look up ---- */
 
-/* True if a model's file was changed by nobody but its own tree, which is open. */
+/* True if only its own tree, which is open, has changed a model's file. */
 static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
     struct use u = {0};
@@ -355,8 +366,7 @@ static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key
     return same;
 }
 
-/* What is at a path now is `slot`: of other files that were there no room is to be taken any more. Under
- * the lock. */
+/* `slot` is now at a path: no more room is taken for earlier files there. Under the lock. */
 static void replaces(struct slots *s, const struct slot *slot, const struct item *i, uint64_t key)
 {
     struct link *l = table_first(&s->by_key, key);
@@ -368,7 +378,7 @@ static void replaces(struct slots *s, const struct slot *slot, const struct item
     }
 }
 
-/* Its rights; of a model those that were found within a second, if its file is unchanged. */
+/* Its rights; for a model those found within a second, if its file is unchanged. */
 static struct granted granted_now(struct slots *s, const struct item *i, uint64_t key,
                                   uint64_t stamp, bool *again)
 {
@@ -394,7 +404,7 @@ uint64_t slot_way(uint64_t folder, const char *name)
     return hash_name(all, sizeof(folder) + n) | 1;
 }
 
-/* The next lookup may find it by this way. Under the lock. */
+/* The next lookup may find it this way. Under the lock. */
 static void set_way(struct slots *s, struct slot *slot, uint64_t way)
 {
     slot->found = when_now();
@@ -405,7 +415,7 @@ static void set_way(struct slots *s, struct slot *slot, uint64_t way)
     slot->way = table_add(&s->by_way, &slot->by_way, way) == 0 ? way : 0;
 }
 
-/* One that is in use from then on; NULL: it is to be looked up. */
+/* One found recently, which is then in use; NULL: look it up. */
 static struct slot *found_lately(struct slots *s, uint64_t way)
 {
     LOCKED(&s->lock);
@@ -509,7 +519,7 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
     i.st = f.st;
-    if (!same) /* of one whose file is gone, or is another one: those of before */
+    if (!same) /* if its file is gone, or is another one: the previous ones */
         return;
     granted_look(s->reach, &i, &now);
     lock_take(&s->lock);
@@ -545,8 +555,8 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 }
 
 /*
- * What is being closed takes its descriptors until it is: many models may be opened in a row. Not longer than none of them
- * is closed for a second: it may be on a disk that does not answer.
+ * A model that is being closed takes its descriptors until the end: many models may be opened in a
+ * row. Wait, but at most until none has been closed for a second: they may be on a hanging disk.
  */
 static void wait_for_room(struct slots *s)
 {
@@ -564,8 +574,8 @@ static void wait_for_room(struct slots *s)
 }
 
 /*
- * No descriptor is left: have the model closed that was used least lately, and wait until one is. False: none
- * is. Under the lock, which is released meanwhile.
+ * No descriptor is left: start closing the least recently used model, and wait until one is closed.
+ * False: none is. Under the lock, which is released meanwhile.
  */
 static bool make_room(struct slots *s)
 {
@@ -591,8 +601,8 @@ static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
 }
 
 /*
- * A tree wants to edit the file that another one has locked: by another name, or by the name that it
- * had before. If that is not in use any more, it is closed before its time.
+ * A tree needs to edit a file that another one has locked: under another name, or under its
+ * previous name. If that is no longer in use, it is closed early.
  */
 static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
@@ -622,8 +632,8 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 /* ---- open ---- */
 
 /*
- * What counts is which files a tree has open: those that are reached by the rules of reach.h, and no
- * others. If these are what they were when the name was looked up, it is the rules that forbid one.
+ * What matters is that a tree has opened exactly the files reached by the rules of reach.h. If
+ * these are unchanged since the name was looked up, the rules forbid one of them.
  */
 static int other_files(struct slots *s, const struct slot *slot, struct err *e)
 {
@@ -634,14 +644,14 @@ static int other_files(struct slots *s, const struct slot *slot, struct err *e)
     return err_set(e, -ESTALE, "the file was changed");
 }
 
-/* For a slot that is busy with that. Without the lock. */
+/* For a slot marked busy for that. Without the lock. */
 static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
 {
     struct tree_options o = s->opt->tree;
     struct tree *t = NULL;
     const char *what;
     o.base = slot->above ? NULL : s->reach->path;
-    o.wait = NULL; /* a lock that is held does not delay readers */
+    o.wait = NULL; /* another process's lock does not delay readers */
     o.late = true;
     o.refused = make_free;
     o.refused_arg = s;
@@ -664,7 +674,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     return 0;
 }
 
-/* A slot that is closed and not busy: open it. Under the lock, which is released meanwhile. */
+/* Open a slot that is closed and not busy. Under the lock, which is released meanwhile. */
 static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 {
     struct err why = {0};
@@ -688,7 +698,7 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
         free(slot->why);
         slot->why = NULL;
         slot->failed = 0;
-        /* Without a thread models are closed when others are opened. */
+        /* Without a thread, models are closed when others are opened. */
         if (!s->sweeps)
             s->sweeps = pool_join(&s->sweep, sweep) == 0;
         if (s->sweeps)
@@ -717,7 +727,7 @@ int slot_hold(struct slots *s, uint64_t node, struct use *ret)
     return slot ? 0 : -ESTALE;
 }
 
-/* Why a slot is known not to open; 0: it may. Under the lock. */
+/* The known reason why a slot does not open; 0: it may. Under the lock. */
 static int known_fault(const struct slot *slot, struct err *e)
 {
     bool lately = !slot->failed || slots_now() - slot->failed < SLOT_RETRY;
@@ -795,7 +805,7 @@ static void tell_open(const struct use *u, void *arg)
     add_notes(t->slots, u->slot, &notes, t->out);
 }
 
-/* Notes of those that are closed. Under the lock. */
+/* Notes of closed models. Under the lock. */
 static void add_closed(const struct slots *s, struct buf *out)
 {
     for (struct link *l = table_each(&s->by_node, NULL); l; l = table_each(&s->by_node, l))
@@ -817,8 +827,8 @@ void slots_unsaved(struct slots *s, struct buf *out)
 }
 
 /*
- * Threads close the trees, so that a disk that hangs holds up no other model; also those that were
- * about to be closed, as idle or not. What no thread can close is closed here.
+ * Threads close the trees, so that a hanging disk delays no other model, including those that were
+ * about to be closed. What no thread can close is closed here.
  */
 int slots_finish(struct slots *s)
 {
@@ -831,7 +841,7 @@ int slots_finish(struct slots *s)
     lock_take(&s->lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
-            tree_hurry(slot->tree); /* one after the other, but for those that take long */
+            tree_hurry(slot->tree); /* one after the other, except for those that take long */
         if (!slot->busy)
             (void)begin_to_close(slot);
     }

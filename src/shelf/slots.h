@@ -2,13 +2,15 @@
 /*
  * What a shelf shows; private to the shelf.
  *
- * A slot is a folder, a text of a store, or one state of one model's file (or files): where it is, and what
- * identified it when it was found, or when its own edits were written. It outlives the tree that is opened for a model, so
- * that node numbers stay true (the next tree goes on from those), and what `--unmount` has to name is known. It is gone when the tree is closed and
- * the kernel has forgotten its nodes. The number of a model is given again after all others, that of a folder or text
- * never; st_ino follows from where it is and the state of the file, and is never another one's.
+ * A slot is a directory, a text of a store, or one state of one model's file (or files): its
+ * location, and what identified it when it was found, or when its own edits were written. It
+ * outlives the tree that is opened for a model, so that node numbers stay valid (the next tree
+ * continues from them), and what `--unmount` must name is known. It ends when the tree is closed
+ * and the kernel has forgotten its nodes. The number of a model is reused after all others, that of
+ * a directory or text never; st_ino depends on the location and the state of the file, and is never
+ * another one's.
  *
- * Threads: what is marked so is protected by the lock of the slots; all else is constant.
+ * Threads: members marked so are protected by the lock of the slots; all others are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H
@@ -21,55 +23,55 @@
 #include "shelf/shelf.h"
 #include "base/hash.h"
 
-/* Seconds without use after which a model is closed; how often that is looked at. */
+/* Seconds without use after which a model is closed; how often this is checked. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
 /* Milliseconds that one may take to close before others are closed beside it, and opened. */
 #define SLOT_PATIENCE 1000
-/* Models that are kept open although nothing in them is in use: each takes some descriptors. */
+/* Models that are kept open without use: each takes some descriptors. */
 #define SLOTS_IDLE_MAX 64
-/* Descriptors that models may take which are not in use: a part of so many of those that the process may have, and no more
- * than that. */
+/* The limit on descriptors of unused models: this fraction of those the process may have, and at most this many. */
 #define SLOTS_FILES_PART 2
 #define SLOTS_FILES_MOST 448
-/* Models that are kept open in either case: a program that has looked a name up is about to open it. */
+/* Models that are always kept open: a program that has looked a name up is about to open it. */
 #define SLOTS_IDLE_LEAST 8
 /* Seconds for which a model that could not be opened is not tried again. */
 #define SLOT_RETRY 2
 
 struct slot {
     struct link by_node, by_key, by_way; /* protected */
-    uint64_t node;                       /* the number of its own node: of a model its folder */
+    uint64_t node;                       /* the number of its own node: for a model its directory */
     enum item_kind kind;
     struct place place; /* ITEM_FOLDER */
     uint64_t
         seed;   /* of st_ino: a hash of the path and what identified the file when it was found */
     char *path; /* owned; where it is opened */
     char *real; /* owned; the real path; NULL if there was none */
-    size_t shards, above; /* as of struct item, and these: */
+    size_t shards, above; /* as in struct item, and these: */
     bool store, behind;
     /* Protected: */
-    uint64_t stamp;         /* hash of what identifies the file, or all files */
-    struct tree_left left;  /* by the tree before; constant while it is in use */
-    struct buf notes;       /* while it is closed: what is not in the file (live/unsaved.h) */
-    bool replaced;          /* another file was found at its path: it is closed at once */
-    uint64_t rights;        /* tree_look() of the last time; 0: never */
+    uint64_t stamp;        /* hash of what identifies the file, or all files */
+    struct tree_left left; /* by the previous tree; constant while it is in use */
+    /* while it is closed: edits that are not in the file (live/unsaved.h) */
+    struct buf notes;
+    bool replaced;          /* another file was found at its path: close it immediately */
+    uint64_t rights;        /* the last tree_look(); 0: never */
     bool told;              /* the kernel knows them */
-    uint64_t way;           /* by which it was found last; 0: none */
+    uint64_t way;           /* by which it was last found; 0: none */
     struct timespec found;  /* when that was */
     struct timespec looked; /* when `granted` was found */
     struct stat st;
-    struct granted granted; /* its access rights, as of the last lookup */
+    struct granted granted; /* its access rights at the last lookup */
     char *why;              /* owned; why it cannot be opened; NULL: it can, as far as is known */
     time_t failed;          /* when that was; 0: it was found when the name was looked up */
     struct tree *tree;      /* owned; NULL: it is closed */
     struct slots *slots;
-    struct slot *prev, *next; /* of the open ones, and those that are being closed */
+    struct slot *prev, *next; /* among open models, and those being closed */
     struct pool_job closing;
     unsigned uses;    /* calls and open files */
     time_t used;      /* last */
-    uint64_t lookups; /* that the kernel did not forget */
-    bool busy;        /* a thread opens or closes it */
+    uint64_t lookups; /* references of the kernel */
+    bool busy;        /* a thread is opening or closing it */
     bool spent;       /* the file was changed: the next lookup makes another slot */
 };
 
@@ -77,19 +79,20 @@ struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
     struct lock lock;
-    struct cond done;             /* busy ended, or the last use */
+    struct cond done;             /* busy has ended, or so has the last use */
     struct table by_node, by_key; /* a path has a slot for each state of its file */
     struct table by_way;
-    uint32_t last;            /* slot that was given to a model */
-    uint32_t last_other;      /* node of a folder or text */
+    uint32_t last;            /* the slot last given to a model */
+    uint32_t last_other;      /* the node last given to a directory or text */
     struct slot *first, *end; /* of the open ones, by their last use */
-    size_t files_most;        /* descriptors that these may take where they are not in use */
+    size_t files_most;        /* maximum descriptors of unused models */
     struct pool_job sweep;    /* closes what is idle */
     bool sweeps;              /* it has joined */
-    bool stop;          /* nothing is served any more: what is closed, is closed in any case */
+    /* nothing is served any more: whatever is being closed is closed unconditionally */
+    bool stop;
     int failed;         /* of an edit, when a model was closed */
     bool finished;      /* all were closed, and ... */
-    struct buf unsaved; /* ... these are the lines of what is not in the files */
+    struct buf unsaved; /* ... these lines name the edits that are not in the files */
 };
 
 /* A path beside which the files of a split model are. */
@@ -98,20 +101,20 @@ static inline const char *slot_files(const struct slot *slot)
     return slot->behind ? slot->real : slot->path;
 }
 
-/* st_ino of what has this number in it. */
+/* st_ino of the node with this number in it. */
 static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 {
     if (slot->node == INO_ROOT)
         return INO_ROOT;
     return xxh64(slot->seed, &local, sizeof(local)) >>
-           1; /* positive also where a program takes it as signed */
+           1; /* positive even for a program that treats it as signed */
 }
 
-/* The open ones. Under the lock. */
+/* The open models. Under the lock. */
 struct opened {
-    unsigned n, rest, closing;   /* all; open and not in use; being closed */
-    size_t files, closing_files; /* descriptors that all take, about; and the latter */
-    struct slot *oldest;         /* of those that rest the one that was used least lately */
+    unsigned n, rest, closing;   /* all; open and unused; being closed */
+    size_t files, closing_files; /* approximate descriptors of all, and of those being closed */
+    struct slot *oldest;         /* the least recently used of the unused ones */
 };
 struct opened slots_opened(const struct slots *s);
 static inline bool slot_rests(const struct slot *slot)
@@ -128,32 +131,38 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* A hash of a folder's node and a name in it, by which a model is found. */
+/* A hash of a directory's node and a name in it, by which a model is found. */
 uint64_t slot_way(uint64_t folder, const char *name);
-/* The node of an item that was found, whose paths and place pass to it; the kernel gets one more reference to it. way: 0
- * if it is not a model. 0, -ENOMEM. */
+/*
+ * The node of a found item; takes ownership of its paths and place; the kernel gets one more
+ * reference to the node. way: 0 if it is not a model. 0, -ENOMEM.
+ */
 int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret);
-/* The same of a model that was found by this way within the last second, if the file there is still the same, which one look
- * shows. False: look it up. */
+/*
+ * The same for a model that was found this way within the last second, if a single check shows that
+ * the file there is still the same. False: look it up.
+ */
 bool slot_again(struct slots *s, uint64_t way, uint64_t *ret);
-/* The kernel gets one more reference to a node of a slot in use; loses n of them to one. */
+/* The kernel gets one more reference to a node of a slot in use; or loses n of them to a node. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
-/* Begin to use a slot, without opening it. -ESTALE: there is no such slot. */
+/* Begin to use a slot, without opening it. -ESTALE: it does not exist. */
 int slot_hold(struct slots *s, uint64_t node, struct use *ret);
-/* The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno: it cannot
- * be opened: e, which may be NULL, has the reason. */
+/*
+ * The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno:
+ * it cannot be opened, for the reason in e, which may be NULL.
+ */
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e);
-void slot_leave(struct use *u); /* may be of nothing */
-/* The rights of an open slot are these now (tree_look()): true if others were known. */
+void slot_leave(struct use *u); /* of nothing, possibly */
+/* Set the current rights of an open slot (tree_look()): true if they differ from those known. */
 bool slot_look(struct slot *slot, uint64_t rights);
-/* True once for each time that slot_look() was. */
+/* True once for each true result of slot_look(). */
 bool slot_tell(struct slot *slot);
-/* What is known of its file, whose rights are looked at again if that was over a second ago. */
+/* What is known about its file; its rights are checked again if the last check was over a second ago. */
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 
-/* Seconds for which the rights of what was found are taken as known. */
+/* Seconds for which the rights of what was found count as known. */
 #define LOOK_AGAIN 1
 /* By its own node. Under the lock. */
 struct slot *slots_at(const struct slots *s, uint64_t node);
@@ -162,9 +171,9 @@ struct slot *slots_at(const struct slots *s, uint64_t node);
 /* What a mount shows (shelf.h). */
 struct shelf {
     struct shelf_options opt;
-    struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a folder */
-    _Atomic(uint64_t) rights; /* its tree_look() of the last time; 0: never */
-    bool store;               /* the folder is a store when it is mounted */
+    struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a directory */
+    _Atomic(uint64_t) rights; /* its last tree_look(); 0: never */
+    bool store;               /* the mounted directory is a store */
     struct reach reach;
     struct slots slots;
 };
