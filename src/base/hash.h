@@ -25,7 +25,7 @@ uint64_t hash_name(const void *bytes, size_t n);
 /* The hash of a number that this program chose, so nobody can pick colliding ones. */
 static inline uint64_t hash_number(uint64_t number)
 {
-    return (number + 1) * 0x9e3779b97f4a7c15u >> 32;
+    return ((number ^ number >> 32) + 1) * 0x9e3779b97f4a7c15u >> 32;
 }
 
 /*

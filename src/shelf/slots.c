@@ -23,7 +23,7 @@ static time_t slots_now(void)
 
 struct slot *slots_at(const struct slots *s, uint64_t node)
 {
-    for (struct link *l = table_first(&s->by_node, node); l; l = table_next(l))
+    for (struct link *l = table_first(&s->by_node, hash_number(node)); l; l = table_next(l))
         if (SLOT_OF(l, by_node)->node == node)
             return SLOT_OF(l, by_node);
     return NULL;
@@ -109,7 +109,7 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 {
     struct slot *slot = calloc(1, sizeof(*slot));
     const uint64_t node = slot ? free_node(s, i->kind) : 0;
-    if (!node || table_add(&s->by_node, &slot->by_node, node) < 0) {
+    if (!node || table_add(&s->by_node, &slot->by_node, hash_number(node)) < 0) {
         free(slot);
         return NULL;
     }

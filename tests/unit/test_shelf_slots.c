@@ -258,6 +258,18 @@ static void test_least_used(void)
     teardown();
 }
 
+static size_t most_in_a_bucket(const struct table *t)
+{
+    size_t ret = 0;
+    for (size_t i = 0; i < t->room; i++) {
+        size_t n = 0;
+        for (const struct link *l = t->bucket[i]; l; l = l->next)
+            n++;
+        ret = n > ret ? n : ret;
+    }
+    return ret;
+}
+
 /* A lookup costs the same, however many other models are open. */
 static void test_lookup_among_open(void)
 {
@@ -272,6 +284,7 @@ static void test_lookup_among_open(void)
     atomic_store(&compared, 0);
     look_at(0, MANY);
     CU_ASSERT_EQUAL(atomic_load(&compared), 0);
+    CU_ASSERT_TRUE(most_in_a_bucket(&shelf->slots.by_node) < MANY / 4);
     for (unsigned i = 0; i < MANY; i++)
         CU_ASSERT_EQUAL(shelf_release(file[i]), 0);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
