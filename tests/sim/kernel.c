@@ -1029,7 +1029,8 @@ static void step_mv(struct program *p, const struct step *s)
         struct live_wait *w = kernel_begin(p);
         r = kernel_end(p,
                        tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w));
-        bool bad = moved_value(k, from, since) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+        const uint64_t had = made >= 0 ? of(k)->a[made].mask : 0; /* since it began */
+        bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since);
         kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
         forget_later(k, from);
