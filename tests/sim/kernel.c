@@ -944,9 +944,12 @@ static uint64_t moved_value(const struct kernel *k, const struct object *from, u
 }
 
 static void renamed(struct program *p, const struct step *s, struct object *from, struct object *to,
-                    int r, int gone, int made, uint64_t since)
+                    int r, int gone, int made, uint64_t since, unsigned changes)
 {
     struct kernel *k = p->k;
+    /* Its text is the key's now: a close judges it only once it is written again. */
+    const bool judged = changes == from->changes && !(from->content & BIT(TOKEN_EMPTY)) &&
+                        !from->writing && !k->w->disk.hits;
     /* Nothing is known about a key that has no value (it could not be written). */
     bool valued =
         !is_key(from->name) ||
@@ -984,7 +987,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         return;
     if (is_key(s->name) && parked)
         from->content = from->seen = moved_value(k, from, since) & ~BIT(TOKEN_ABSENT);
-    else if (!is_key(s->name) && !parked && !from->writers)
+    else if (!is_key(s->name) && !parked && (!from->writers || judged))
         from->dirty = false;
     from->old_name = from->name;
     from->name = s->to;
@@ -1018,6 +1021,7 @@ static void step_mv(struct program *p, const struct step *s)
             to->changes++;
         }
         from->next_name = s->to;
+        const unsigned changes = from->changes;
         k->removed[s->to] = false;
         if (is_key(s->to))
             made =
@@ -1031,7 +1035,7 @@ static void step_mv(struct program *p, const struct step *s)
                        tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w));
         const uint64_t had = made >= 0 ? of(k)->a[made].mask : 0; /* since it began */
         bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
-        renamed(p, s, from, to, r, gone, made, since);
+        renamed(p, s, from, to, r, gone, made, since, changes);
         kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
         forget_later(k, from);
         if (to)
@@ -1063,6 +1067,29 @@ static void step_sync(struct program *p)
         kernel_look_disk(k, "after sync");
 }
 
+/* What the file has. */
+static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
+
+/* It is on the disk: what nobody else has changed meanwhile is what the disk has. */
+static void undone(struct kernel *k, const unsigned made[KEYS])
+{
+    unsigned token[KEYS];
+    uint32_t judged = 0; /* perhaps */
+    for (unsigned i = 0; i < k->objects; i++) {
+        const struct object *o = &k->object[i];
+        const bool may = o->dirty || o->emptied || o->writing || o->moving || is_judged(o);
+        judged |= may && o->name >= 0 ? UINT32_C(1) << o->name : 0;
+        judged |= may && o->moved && o->old_name >= 0 ? UINT32_C(1) << o->old_name : 0;
+    }
+    disk_keys(k, token);
+    for (unsigned i = 0; i < KEYS; i++)
+        if (!(judged & UINT32_C(1) << i) && oracle_alone(of(k), made[i]) &&
+            of(k)->a[made[i]].mask & BIT(token[i])) {
+            of(k)->a[made[i]].mask = BIT(token[i]);
+            oracle_durable(of(k), made[i]);
+        }
+}
+
 /* Any key may get back any of its earlier values. */
 static void step_undo(struct program *p)
 {
@@ -1079,6 +1106,8 @@ static void step_undo(struct program *p)
     int r = kernel_end(p, tree_begin_undo(k->t, 0, w));
     for (unsigned i = 0; i < KEYS; i++)
         oracle_end(of(k), made[i], r < 0 ? kernel_failed(k, r) : PERHAPS);
+    if (r == 0 && !k->w->disk.hits && !k->rough)
+        undone(k, made);
     for (unsigned i = 0; i < k->objects; i++) /* a rename has judged what its close has not */
         k->object[i].doubt |= k->object[i].moved || k->object[i].moving;
     /* EIO: the history took too long. */
@@ -1230,6 +1259,11 @@ static void step_read(struct program *p, const struct step *s)
                           k->made[s->name].may);
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
+        may = oracle_ever(of(k), s->name) |
+              draft; /* removed meanwhile: it may be an older one, but no text is not */
+        if (h->o->name < 0 && token == TOKEN_EMPTY && !(may & BIT(token)) && !h->floats &&
+            !k->rough)
+            wrong(k, "read of what is removed", s->name, token, may);
     }
     close_slot(p, open.slot);
 }
@@ -1296,6 +1330,16 @@ static void step_model(struct program *p)
         }
         tree_forget(k->t, e.node, 1);
     }
+    __real_free(bytes);
+}
+
+static void disk_keys(const struct kernel *k, unsigned token[KEYS])
+{
+    char path[128];
+    size_t n = 0;
+    (void)snprintf(path, sizeof(path), "%s/m.gguf", k->w->folder);
+    uint8_t *bytes = disk_read(path, &n);
+    model_keys(bytes, n, token);
     __real_free(bytes);
 }
 

@@ -157,6 +157,7 @@ void kernel_exit(struct program *p);
 void kernel_signal(struct kernel *k, unsigned program, bool told);
 /* Read model.gguf, or the file itself, and compare. */
 void kernel_look_disk(struct kernel *k, const char *when);
+void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS]);
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
                  const char *when);
 

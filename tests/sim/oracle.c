@@ -100,6 +100,14 @@ bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since)
     return false;
 }
 
+bool oracle_alone(const struct oracle *o, unsigned i)
+{
+    bool other = false;
+    for (unsigned j = 0; j < o->n; j++)
+        other |= j != i && o->a[j].reg == o->a[i].reg && o->a[j].end >= o->a[i].start;
+    return !other;
+}
+
 void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n)
 {
     unsigned at = 0;

@@ -163,6 +163,16 @@ static unsigned token_in(const struct read_model *m, unsigned reg, const uint8_t
     return TOKEN_ABSENT;
 }
 
+void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS])
+{
+    struct read_model m;
+    const char *bad = bytes ? read_model(bytes, n, &m) : "there is no model";
+    if (bad)
+        sched_fail("%s", bad);
+    for (unsigned i = 0; i < KEYS; i++)
+        token[i] = token_in(&m, i, bytes, n);
+}
+
 /* For an existing tensor also check the type and the shape. */
 static void check_form(const struct world *w, const struct read_model *m, unsigned reg,
                        uint64_t from, bool disk, const char *when)
