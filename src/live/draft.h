@@ -92,6 +92,7 @@ struct draft {
     struct err why;          /* code 0; or why a write was refused, until it is written anew */
 
     /* ---- in metadata/ ---- */
+    unsigned restarts;  /* a program began anew from what is stored */
     bool whole;         /* written from the beginning on, without a hole: its start can be judged */
     bool closed;        /* the last that was seen of it is a flush, as close(2) sends it */
     bool anew;          /* of a name that had no file, though the key is stored; until accepted */

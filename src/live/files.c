@@ -23,6 +23,8 @@ struct live_file {
     bool wrote;    /* something of the draft is by this handle */
     bool fresh;    /* the same, since its last flush */
     uint64_t edit; /* by which what it wrote was accepted: see waits.h */
+    int refused;   /* 0, or the error of its last flush or fsync, until it writes anew, ... */
+    unsigned of;   /* ... and restarts of the draft by then */
 };
 
 /* ---- open and release ---- */
@@ -262,6 +264,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     LOCKED(&l->lock);
     struct file *f = h->file;
     h->wrote = h->fresh = true;
+    h->refused = 0;
     int r = draft_write(l, f, h->append, off, bytes, n);
     if (r == 0 && f->kind == FILE_HELPER && file_name(f))
         f->of->mtime = when_date();
@@ -271,7 +274,12 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
 /* Accept what was written. *edit: that of what this handle wrote. 0, -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
+    const unsigned restarts = h->file->draft->restarts;
+    if (h->refused && h->of != restarts) /* another program has begun anew */
+        return h->refused;
     int r = draft_settle(l, h->file);
+    h->refused = r < 0 ? r : 0;
+    h->of = restarts;
     if (r >= 0 && h->fresh && !draft_is_shown(h->file->draft)) { /* not of a mere truncation */
         h->edit = h->file->promise.edit;
         h->fresh = false;
@@ -354,6 +362,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     if (!h || !h->writes)
         return truncate_number(l, number, size, &unready, w);
     h->wrote = h->fresh = true;
+    h->refused = 0;
     return draft_truncate(l, h->file, size);
 }
 

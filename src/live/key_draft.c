@@ -271,6 +271,7 @@ static int restart(struct live *l, struct file *f, bool truncate)
     d->typed = (struct typed){0};
     d->known = (struct typed_value){0};
     d->why = (struct err){0};
+    d->restarts++;
     draft_event(d, DRAFT_REOPEN);
     return 0;
 }

@@ -104,7 +104,8 @@ bool oracle_alone(const struct oracle *o, unsigned i)
 {
     bool other = false;
     for (unsigned j = 0; j < o->n; j++)
-        other |= j != i && o->a[j].reg == o->a[i].reg && o->a[j].end >= o->a[i].start;
+        other |= j != i && o->a[j].reg == o->a[i].reg &&
+                 (o->a[j].end >= o->a[i].start || o->a[j].hidden);
     return !other;
 }
 

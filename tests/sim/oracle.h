@@ -64,7 +64,7 @@ uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b
 uint64_t oracle_ever(const struct oracle *o, unsigned reg);
 /* It was assigned since then, or is being assigned. */
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
-/* No other assignment of its register has gone on since it began. */
+/* No other assignment of its register has gone on since it began, and no removal may still follow. */
 bool oracle_alone(const struct oracle *o, unsigned i);
 /* The assignments of a register, for a report. */
 void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n);

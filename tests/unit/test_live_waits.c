@@ -24,6 +24,11 @@ static const struct script scripts[] = {
      "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; good a.name;"
      "text a.name 'two\n'; text a.count '7\n'; full no; put a.other 10; fsync",
      "a.name:string=two " A_COUNT "a.other:u32=10 " A_LIST},
+    {"a close that is refused: its duplicate too, when another program has opened the file",
+     "close",
+     "full; open B a.name w trunc; write B two; flush B =ENOSPC; open C a.name w; flush B =ENOSPC;"
+     "fsync B =ENOSPC; close C; later 2; full no; write B two 0; flush B; close B",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"there is room when it is written", "sync",
      "full; open A a.count w trunc; later 2; full no; write A 9; flush A; close A; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
