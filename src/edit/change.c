@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations on keys, and the entries that they make of the header: see change.h. */
+/* Operations on keys, and the header entries that result from them: see change.h. */
 #include "edit/change.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plan carried out: see commit.h, whose invariants are named here. */
+/* Carrying out a plan: see commit.h, whose invariants are cited here. */
 #include "edit/commit.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "edit/journal.h"
 #include "edit/temp.h"
 
-/* Room left for what the file system itself needs for a new file of this size. */
+/* Space left for what the file system itself needs for a new file of this size. */
 #define SPACE_SLACK ((uint64_t)1 << 20)
 
 struct job {
@@ -42,18 +42,17 @@ static void call_ready(const struct job *j)
 
 /* ---- the disk ---- */
 
-/* Errors about the present state of the file system, not about its abilities. */
+/* Errors about the current state of the file system, not about its capabilities. */
 static bool is_passing(int r)
 {
     return r == -EIO || r == -EINTR || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;
 }
 
-/* Ask the file system, with a file beside the model. Its answer does not change; if it gave none, the next look asks
- * again. */
+/* Ask the file system, with a file beside the model. The answer is final; without one, the next call asks again. */
 static void probe_clone(struct edit_file *f, uint64_t block)
 {
     struct temp t = TEMP_INIT;
-    uint64_t n = f->id.size < block ? 0 : block; /* 0: all, where there is less than a block */
+    uint64_t n = f->id.size < block ? 0 : block; /* 0: everything, if there is less than a block */
     if (temp_create(f, &t, NULL) < 0)
         return;
     int r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
@@ -62,7 +61,7 @@ static void probe_clone(struct edit_file *f, uint64_t block)
         f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
 }
 
-/* Bytes that are free for new files. */
+/* Bytes available for new files. */
 static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 {
     struct statvfs v;
@@ -92,14 +91,13 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
     return r < 0 ? r : check_free(found, needed, what, e);
 }
 
-/* Bytes that must be free for what is new, for a new file of `size` bytes, and for a backup. */
+/* Bytes that must be free for new data, for a new file of `size` bytes, and for a backup. */
 static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint64_t size,
                          uint64_t head, uint64_t fresh)
 {
     uint64_t n = how == EDIT_COPY ? min_u64(size, d->used + head + fresh) /* holes stay holes */
-                 : how == EDIT_INPLACE
-                     ? 2 * fresh /* also where nothing is written over what there is */
-                     : fresh;
+                 : how == EDIT_INPLACE ? 2 * fresh /* even if nothing existing is overwritten */
+                                       : fresh;
     return d->backup && d->clone != EDIT_CLONE_YES ? n + d->used : n;
 }
 
@@ -151,7 +149,10 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
     return 0;
 }
 
-/* What the disk and sizes say of a strategy: of the new file, and of what drafts have of it. 0, -EOPNOTSUPP. */
+/*
+ * Whether the disk and sizes allow a strategy: the size of the new file, and of the part that comes
+ * from drafts. 0, -EOPNOTSUPP.
+ */
 static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
                        enum edit_strategy how, uint64_t size, uint64_t changed, struct err *e)
 {
@@ -170,7 +171,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
     return 0;
 }
 
-/* The strategy that is asked for, or the first that applies, as far as sizes show. */
+/* The requested strategy, or the first that applies, judging by sizes. */
 static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
                                    const struct edit_disk *d)
 {
@@ -196,7 +197,10 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 
 /* ---- in place ---- */
 
-/* The model could not be written, but the journal has the edit. What was written is this file's own doing. */
+/*
+ * The model could not be written, but the journal has the edit. What was written is the result of
+ * this file's own edit.
+ */
 static int unfinished(struct job *j, struct err *e)
 {
     j->f->unfinished = j->ret->unfinished = true;
@@ -220,10 +224,10 @@ static int write_inplace(struct job *j, struct err *e)
     r = journal_apply(f, &k);
     if (r < 0) {
         (void)err_set(e, r, "cannot write the model: %s", strerror(-r));
-        /* Where nothing of it was written, the edit is taken back. */
+        /* If nothing of it was written, the edit is taken back. */
         if (journal_compare(f, &k, NULL) < 0 || k.begun)
             return unfinished(j, e);
-        (void)edit_file_note(f, NULL); /* a write that fails may set the time */
+        (void)edit_file_note(f, NULL); /* even a failing write may set the time */
         return journal_cancel(f, &k, r, e);
     }
     (void)journal_remove(f);
@@ -232,8 +236,10 @@ static int write_inplace(struct job *j, struct err *e)
 
 /* ---- a new file ---- */
 
-/* In the model's place; or, with the name of a backup, the model as it is: that gets its name when it is on the disk, so
- * that it is never there half, and an older one is replaced. */
+/*
+ * To replace the model; or, with the name of a backup, a copy of the unchanged model: it gets that
+ * name once it is on the disk, so that it is never incomplete, and an older one is replaced.
+ */
 static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
 {
     struct temp t = TEMP_INIT;
@@ -266,7 +272,7 @@ static int make_backup(struct job *j, struct err *e)
     return r < 0 ? err_prefix(e, r, "backup") : 0;
 }
 
-/* ---- which way ---- */
+/* ---- strategies ---- */
 
 static int applies(const struct job *j, enum edit_strategy how, struct err *e)
 {
@@ -283,7 +289,7 @@ static int applies(const struct job *j, enum edit_strategy how, struct err *e)
                       names[how], e);
 }
 
-/* -EOPNOTSUPP: it does not apply, which may show only when it is tried; nothing was changed. */
+/* -EOPNOTSUPP: it does not apply, which may only show when it is tried; nothing was changed. */
 static int carry_out(struct job *j, enum edit_strategy how, struct err *e)
 {
     int r = applies(j, how, e);
@@ -295,9 +301,9 @@ static int carry_out(struct job *j, enum edit_strategy how, struct err *e)
     return r;
 }
 
-/* ---- tries ---- */
+/* ---- probes ---- */
 
-/* Of some errors it is not certain that they last. */
+/* Some errors may be temporary: they do not count. */
 static int lasting(int r)
 {
     static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
@@ -328,7 +334,7 @@ int edit_try_new(const struct edit_file *f, struct err *e)
 
 /* ---- the commit ---- */
 
-/* C1. Its own unfinished edit is done first: the plan is made on that, and what it took is free. */
+/* C1. Its own unfinished edit is completed first: the plan builds on it, and the space that it used is free then. */
 static int begin(struct job *j, struct err *e)
 {
     enum journal_state found;
@@ -341,7 +347,7 @@ static int begin(struct job *j, struct err *e)
     return r < 0 || j->p->same ? r : edit_look(j->f, j->o, &j->d, e);
 }
 
-/* The strategy that is asked for, or the first that applies. */
+/* The requested strategy, or the first that applies. */
 static int run(struct job *j, struct err *e)
 {
     const enum edit_strategy asked = j->o->strategy;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model file as an edit sees it: see file.h. */
+/* The model file from an edit's point of view: see file.h. */
 #include "edit/file.h"
 
 #include <errno.h>
@@ -12,8 +12,10 @@
 
 #include "base/hash.h"
 
-/* How often a model may be replaced while it is opened. Where the numbers of files do not stay the
- * same it always seems to be. */
+/*
+ * How often a model may be replaced while it is opened. If inode numbers do not stay the same, it
+ * always seems to be.
+ */
 #define OPEN_TRIES 100
 
 struct edit_id edit_id_of(const struct stat *st)
@@ -27,9 +29,7 @@ bool edit_id_equal(const struct edit_id *a, const struct edit_id *b)
            a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
-/*
- * Take the lock, and see that the path still names this file: a writer may just have replaced it.
- */
+/* Take the lock, and check that the path still names this file: a writer may just have replaced it. */
 static int lock(const struct edit_file *f, bool *replaced, struct err *e)
 {
     struct stat st;
@@ -146,7 +146,8 @@ int edit_file_note(struct edit_file *f, struct err *e)
 
 void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix)
 {
-    static const uint64_t key[2] = {0x67677566732d7369, 0x64652d6e616d6521}; /* any, but fixed */
+    /* arbitrary, but fixed */
+    static const uint64_t key[2] = {0x67677566732d7369, 0x64652d6e616d6521};
     static const char mark[] = ".ggufs-";
     size_t n = strlen(name), around = 1 + sizeof(mark) - 1 + sizeof(EDIT_JOURNAL_SUFFIX) - 1;
     char cut[32] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What edits changed of a model's keys: see history.h, whose invariants are named here. */
+/* What edits changed in a model's keys: see history.h, whose invariants are cited here. */
 #include "edit/history.h"
 
 #include <assert.h>
@@ -17,11 +17,11 @@
 #include "base/when.h"
 #include "edit/restore.h"
 
-#define TICK_MS 10      /* between two tries to lock the folder */
-#define LOCK_TRIES 10   /* how often the folder may be removed meanwhile */
-#define NEW_NAME ".new" /* of a file while it is written: one at a time has the lock */
+#define TICK_MS 10      /* between two attempts to lock the directory */
+#define LOCK_TRIES 10   /* how often the directory may be removed meanwhile */
+#define NEW_NAME ".new" /* of a file while it is written: only one process has the lock */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define NAMES_SHOWN 5 /* of each kind of change; how many more there are is counted */
+#define NAMES_SHOWN 5 /* of each kind of change; the rest is only counted */
 
 enum { SUM_AT = HISTORY_UNIT - 8, FACT_HEAD = 24 };
 enum part { STATE = 1, MORE }; /* a state's record, or facts of an edit that joined it */
@@ -32,7 +32,7 @@ static int no_memory(struct err *e)
     return err_set(e, -ENOMEM, "no memory");
 }
 
-/* ---- the folder ---- */
+/* ---- the directory ---- */
 
 int history_home(char **ret, struct err *e)
 {
@@ -86,7 +86,10 @@ static int failed(const struct history *h, int r, const char *what, struct err *
                    show(shown, h->home, strlen(h->home)), h->name, what, strerror(-r));
 }
 
-/* The folder `name` in `dir`, which is closed. What is made is so in a folder of this user's, or of root's. */
+/*
+ * The directory `name` in `dir`, which is closed. New ones are only made in a directory owned by
+ * this user or root.
+ */
 static int step(const struct history *h, int dir, const char *name, bool make, struct err *e)
 {
     const struct sys *sys = h->sys;
@@ -106,7 +109,7 @@ static int step(const struct history *h, int dir, const char *name, bool make, s
     return fd;
 }
 
-/* The first n bytes of the state folder's path. */
+/* The first n bytes of the path of the state directory. */
 static int open_home(const struct history *h, size_t n, bool make, struct err *e)
 {
     char *path = n ? strndup(h->home, n) : strdup("/");
@@ -127,7 +130,10 @@ static int open_home(const struct history *h, size_t n, bool make, struct err *e
     return dir;
 }
 
-/* One of our folders is this user's, and written by nobody else; the last one nobody else enters. */
+/*
+ * Our directories must belong to this user, and be writable by no other; the last one must be
+ * inaccessible to others.
+ */
 static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
 {
     struct stat st;
@@ -141,7 +147,7 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
     return 0;
 }
 
-/* H4. 0; -ENOENT (it does not exist, and is not to be made), -EPERM, -ENOTDIR, -errno. */
+/* H4. 0; -ENOENT (it does not exist, and must not be created), -EPERM, -ENOTDIR, -errno. */
 static int open_folder(struct history *h, bool make, struct err *e)
 {
     static const struct {
@@ -170,8 +176,8 @@ static int open_folder(struct history *h, bool make, struct err *e)
 }
 
 /*
- * -EAGAIN: another process has it for so long; patience 0: any time. A folder that was removed while it was open is left for
- * the one that now has its name.
+ * -EAGAIN: another process holds it for that long; patience 0: at all. A directory removed while it
+ * was open is abandoned for the one that now has its name.
  */
 static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
@@ -275,7 +281,7 @@ static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
     return 1;
 }
 
-/* The part at the end of those so far. 1; 0: nothing else can be read; -ENOMEM. */
+/* Parse the next part. 1; 0: nothing more can be read; -ENOMEM. */
 static int next_part(struct history_file *f)
 {
     struct history_record rec;
@@ -334,7 +340,7 @@ static uint64_t last_number(const struct history_file *f)
     return f->n ? max_u64(f->state[f->n - 1].rec.number, f->forgotten) : f->forgotten;
 }
 
-/* H4. Nothing but a file is opened: to open a device is to use it. */
+/* H4. Only regular files are opened: opening a device would use it. */
 static int open_file(struct history *h, const char *name, int flags, struct stat *st, struct err *e)
 {
     flags |= O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -363,7 +369,7 @@ static int load(struct history *h, const char *name, struct buf *ret, struct err
     return r;
 }
 
-/* model NULL: of whichever model. -ENOENT, and as history_load(). */
+/* model NULL: any model. -ENOENT, and as history_load(). */
 static int load_name(struct history *h, const char *name, const char *model,
                      struct history_file *ret, struct err *e)
 {
@@ -410,7 +416,7 @@ static int by_place(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* The image of the state's keys: those of `next` without facts in their order, and the others in their places. */
+/* The image of the state's keys: those of `next` without facts, in their order, and the others in their places. */
 static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
                   size_t n, struct buf *b)
 {
@@ -490,7 +496,7 @@ int history_before(const struct history_file *f, size_t i, const struct gguf *ne
                                   (unsigned long long)s->rec.number);
 }
 
-/* No edit after this state is known to be in the file, and the keys `id` are not those of one that may be. */
+/* True if no edit after this state is known to be in the file, and the keys `id` are not those of one that may be. */
 static bool is_void(const struct history_record *r, uint64_t id)
 {
     return r->landed == r->before && (r->planned != id || id == r->before);
@@ -501,13 +507,13 @@ static bool left_by(const struct history_record *r, uint64_t id)
     return id == r->landed || id == r->planned;
 }
 
-/* From the newest state to older ones. */
+/* A walk from the newest state to older ones. */
 struct walk {
     const struct history_file *f;
     size_t i;          /* of the state; f->n: none yet */
     struct gguf *keys; /* a reference: its keys */
     struct gguf *next; /* a reference: those after its edits */
-    bool fits;         /* they are, as far as identities show */
+    bool fits;         /* they match, judging by identities */
 };
 
 static void walk_begin(struct walk *w, const struct history_file *f, struct gguf *now)
@@ -521,8 +527,10 @@ static void walk_end(struct walk *w)
     gguf_free(w->next);
 }
 
-/* To the next older state whose edits reached the file, not beyond state `to`. 1; 0: no such state; -errno as
- * history_before(). */
+/*
+ * Go to the next older state whose edits reached the file, not beyond state `to`. 1; 0: no such
+ * state; -errno as history_before().
+ */
 static int walk_on(struct walk *w, size_t to, struct err *e)
 {
     struct gguf *before;
@@ -543,16 +551,16 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
     return 1;
 }
 
-/* ---- what edits leave ---- */
+/* ---- recording edits ---- */
 
 #define STORED UINT32_MAX
 
 /* What an edit adds to its state. */
 struct adding {
     struct gguf *base;               /* a reference: the keys of the state */
-    uint32_t *place;                 /* owned: where they stand; STORED: there is a fact */
-    struct index known;              /* of the facts of a state that is joined, */
-    const struct history_fact *fact; /* ... which are the history file's */
+    uint32_t *place;                 /* owned: their places; STORED: there is a fact */
+    struct index known;              /* of the facts of a state being joined, */
+    const struct history_fact *fact; /* ... which belong to the history file */
     struct buf facts;
 };
 
@@ -586,7 +594,7 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
     buf_add(b, bytes, n);
 }
 
-/* A key that the edit changes, makes, moves or removes: what the state has of it, unless that is kept already. */
+/* For a key that the edit changes, makes, moves or removes, keep the state's version, unless it is already kept. */
 static void note(struct adding *a, const struct gguf *g, uint32_t kv)
 {
     const char *key = gguf_key(g, &g->kv[kv]);
@@ -617,8 +625,8 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
 }
 
 /*
- * What an edit changes, by a walk over both lists of keys: keys that are passed side by side stay. Of two keys
- * that changed places the one that went further is noted.
+ * Find what an edit changes by walking both lists of keys: keys passed side by side are unchanged.
+ * Of two keys that have swapped places, the one that moved further is noted.
  */
 static void compare(struct adding *to, const struct gguf *a, const struct gguf *b)
 {
@@ -637,9 +645,9 @@ static void compare(struct adding *to, const struct gguf *a, const struct gguf *
         if (i < a->n_kv && there == k) { /* another value */
             note(to, a, i++);
             k++;
-        } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed; or noted */
+        } else if (i < a->n_kv && (there == UINT32_MAX || there < k)) { /* removed, or noted */
             note(to, a, i++);
-        } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added; or noted */
+        } else if (k < b->n_kv && (here == UINT32_MAX || here < i)) { /* added, or already noted */
             if (here == UINT32_MAX)
                 note(to, b, k);
             k++;
@@ -652,7 +660,7 @@ static void compare(struct adding *to, const struct gguf *a, const struct gguf *
     }
 }
 
-/* Its edit is not in the file, and the keys are still those that it has. */
+/* True if its edit is not in the file, and the keys are still the state's. */
 static bool is_unused(const struct history_record *r, uint64_t before)
 {
     return r->landed == r->before && r->before == before;
@@ -690,14 +698,14 @@ static bool look_up(const struct history_file *f, const struct recorded_edit *ed
     return found;
 }
 
-/* The whole file anew, or for the first time (H1). */
+/* Write the whole file again, or for the first time (H1). */
 static int replace(struct history *h, const char *name, const struct buf *b, struct err *e)
 {
     const struct sys *sys = h->sys;
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     if (buf_error(b))
         return no_memory(e);
-    (void)sys->unlinkat(sys, h->dir, NEW_NAME); /* of a process that has ended */
+    (void)sys->unlinkat(sys, h->dir, NEW_NAME); /* left by a process that has ended */
     int fd = sys->openat(sys, h->dir, NEW_NAME, flags, 0600);
     if (fd < 0)
         return failed(h, fd, "make a file for it", e);
@@ -732,7 +740,7 @@ static int add_part(const struct history *h, struct history_record *rec, enum pa
     return 0;
 }
 
-/* Behind what the file has, and the state's record, durable (H1). */
+/* Append to the file, and update the state's record, durably (H1). */
 static int append(const struct recorder *r, const struct history_file *f, const struct buf *b,
                   struct err *e)
 {
@@ -755,7 +763,7 @@ static int append(const struct recorder *r, const struct history_file *f, const 
     return done < 0 ? failed(r->h, done, "write it", e) : 0;
 }
 
-/* With the folder's lock. */
+/* With the directory's lock. */
 static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
                  struct err *e)
 {
@@ -809,9 +817,9 @@ int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct 
     return done < 0 ? done : 1;
 }
 
-/* ---- what is too much ---- */
+/* ---- limits ---- */
 
-/* The file without its n oldest states. */
+/* Remove the n oldest states from a file. */
 static int drop_states(struct history *h, const char *name, const struct history_file *f, size_t n,
                        struct err *e)
 {
@@ -837,7 +845,7 @@ struct census {
     struct history *h;
     uint64_t bytes;
     bool look;
-    char name[17]; /* of that whose oldest state is the oldest of those that can go; "": none */
+    char name[17]; /* of the file with the oldest state that may go; "": none */
     int64_t begin;
 };
 
@@ -858,7 +866,7 @@ static int count_file(void *arg, const char *name)
     return 0;
 }
 
-/* The oldest states of all models, until the rest is within the bound. */
+/* Remove the oldest states of all models until the rest is within the limit. */
 static int prune_all(struct history *h, struct err *e)
 {
     for (bool look = false;; look = true) {
@@ -877,8 +885,10 @@ static int prune_all(struct history *h, struct err *e)
     }
 }
 
-/* What became of the edit, if the state is where it was. It need not be durable: until the next edit is, what the
- * model has shows it. */
+/*
+ * Store the outcome of the edit, if the state is where it was. It need not be durable: until the
+ * next edit is, the model's content shows it.
+ */
 static int write_end(const struct recorder *r, const struct history_record *rec, struct err *e)
 {
     const struct sys *sys = r->h->sys;
@@ -899,7 +909,7 @@ static int write_end(const struct recorder *r, const struct history_record *rec,
 
 static int prune(struct history *h, struct err *e)
 {
-    (void)h->sys->unlinkat(h->sys, h->dir, NEW_NAME); /* of a process that was killed */
+    (void)h->sys->unlinkat(h->sys, h->dir, NEW_NAME); /* left by a process that was killed */
     int r = prune_model(h, e);
     return r < 0 ? r : prune_all(h, e);
 }
@@ -918,7 +928,7 @@ int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
         rec.planned = rec.landed;
     }
     int done = lock(r->h, false, 0, &why);
-    if (done < 0) /* all was removed meanwhile, or why it cannot be locked */
+    if (done < 0) /* everything was removed meanwhile, or the reason why it cannot be locked */
         return done == -ENOENT ? 0 : err_set(e, done, "%s", why.msg);
     done = write_end(r, &rec, e);
     int pruned = r->added ? prune(r->h, done == 0 ? e : NULL) : 0;
@@ -939,7 +949,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
         return err_set(e, r, "%s", why.msg);
     r = history_load(h, &f, e);
     *n = f.n;
-    if (r == -EBADMSG || f.n) { /* what is damaged is forgotten, too */
+    if (r == -EBADMSG || f.n) { /* a damaged one is forgotten, too */
         head_put(&b, h->model, strlen(h->model), last_number(&f));
         r = replace(h, h->name, &b, e);
     }
@@ -949,7 +959,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
 
 /* ---- what changed ---- */
 
-/* The names of the keys of `of` that `other` does not have, or, `changed`, with another value. */
+/* The names of the keys of `of` that `other` does not have or, with `changed`, has with another value. */
 static void name_keys(const char *what, const struct gguf *of, const struct gguf *other,
                       bool changed, bool *any, struct buf *out)
 {
@@ -970,7 +980,7 @@ static void name_keys(const char *what, const struct gguf *of, const struct gguf
     *any |= n > 0;
 }
 
-/* True if keys that both have stand in another order. */
+/* True if the keys that both have are in a different order. */
 static bool moved(const struct gguf *from, const struct gguf *to)
 {
     uint32_t last = 0;
@@ -993,7 +1003,7 @@ void history_describe(const struct gguf *from, const struct gguf *to, struct buf
         buf_str(out, "changed the order of the keys");
 }
 
-/* ---- the list, and which one ---- */
+/* ---- the list, and picking a state ---- */
 
 static void put_line(const struct walk *w, struct buf *out)
 {
@@ -1028,7 +1038,7 @@ int history_text(struct history *h, struct gguf *now, struct buf *out, struct er
     walk_begin(&w, &f, now);
     while ((r = walk_on(&w, 0, &why)) == 1)
         put_line(&w, &line[w.i]);
-    if (r < 0) /* nor can those before it */
+    if (r < 0) /* nor can earlier states */
         buf_printf(&line[w.i], "%llu\tcannot be restored: %s\n",
                    (unsigned long long)f.state[w.i].rec.number, why.msg);
     walk_end(&w);

@@ -11,36 +11,36 @@
 #include "base/when.h"
 #include "edit/restore.h"
 
-/* What is asked of the job, in the order in which it does that. */
+/* The tasks of the job, in the order in which it does them. */
 enum { END = 1, KEEP = 2, LOOK = 4, ALL = 7 };
 
 struct history_job {
     struct pool_job job; /* first: see turn() */
-    struct err why;      /* nothing can be kept */
+    struct err why;      /* why nothing can be kept */
     struct logger log;
     struct lock lock;
     struct cond done; /* something was done */
-    /* Of the thread that commits: */
-    bool waits; /* what the present edit changes is to be kept */
+    /* For the committing thread: */
+    bool waits; /* the changes of the current edit are to be kept */
     bool late;  /* that takes long */
-    bool said;  /* what goes wrong was logged */
+    bool said;  /* the failure was logged */
     /* Protected by the lock: */
-    unsigned refs;             /* of the caller and of the job */
-    bool runs;                 /* the job has its turn */
+    unsigned refs;             /* of the caller and the job */
+    bool runs;                 /* the job has a turn */
     unsigned todo, doing;      /* END, KEEP, LOOK */
     struct recorded_edit edit; /* KEEP: with references */
-    bool over;                 /* the edit did not wait for that: what became of it stays unknown */
+    bool over;                 /* the edit did not wait for it: its outcome stays unknown */
     int result;
     struct err err;
     bool recorded; /* an edit is kept, and being written */
     bool landed;   /* END */
     int64_t ended_at;
-    /* Of the job: */
+    /* For the job: */
     struct history h;
     struct recorder r;
 };
 
-/* With the lock, which is dropped. */
+/* With the lock, which is released. */
 static void drop_ref(struct history_job *j)
 {
     bool last = --j->refs == 0;
@@ -79,7 +79,7 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 /* ---- the job ---- */
 
-/* With the lock, which is given up while the disk is asked. */
+/* With the lock, which is released during disk access. */
 static void keep(struct history_job *j)
 {
     struct recorded_edit edit = j->edit;
@@ -95,7 +95,7 @@ static void keep(struct history_job *j)
     j->err = e;
 }
 
-/* The same. To look is to learn whether the folder answers. */
+/* The same. LOOK only finds out whether the directory responds. */
 static void work(struct history_job *j)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
@@ -117,7 +117,7 @@ static void work(struct history_job *j)
     cond_broadcast(&j->done);
 }
 
-/* It ends where it has nothing to do: of many models that are edited, few threads and folders are open. */
+/* It ends when it has nothing to do: with many edited models, few threads and directories stay open. */
 static bool turn(struct pool_job *job, struct timespec *again)
 {
     struct history_job *j = (struct history_job *)job;
@@ -143,7 +143,7 @@ static int ask(struct history_job *j, unsigned what)
     return 0;
 }
 
-/* The same. False: that takes longer. */
+/* The same. False: it takes longer. */
 static bool wait_for(struct history_job *j, unsigned what, unsigned seconds)
 {
     struct timespec until = when_now();
@@ -153,7 +153,7 @@ static bool wait_for(struct history_job *j, unsigned what, unsigned seconds)
     return !((j->todo | j->doing) & what);
 }
 
-/* ---- the thread that commits ---- */
+/* ---- the committing thread ---- */
 
 static int ask_to_keep(struct history_job *j, struct snapshot *before, struct snapshot *after,
                        uint64_t restored)

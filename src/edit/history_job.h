@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps the history of a model while it is edited, as a job of the pool, so that a
- * state folder that is slow, or hangs, delays no edit by more than HISTORY_WAIT.
+ * Keeps the history of a model while it is edited, as a job of the pool, so that a slow or hanging
+ * state directory delays no edit by more than HISTORY_WAIT.
  *
  *     r = history_job_make("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &j);
  *     history_job_begin(j, before, after, 0);     before edit_commit()
@@ -9,10 +9,11 @@
  *     history_job_end(j, landed);                 after it
  *     history_job_close(j);
  *
- * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The job has a turn while
- * there is something to do.
+ * A failure here does not stop an edit: it is logged, once until the next success. The job has a
+ * turn while there is something to do.
  *
- * Threads: history_job_begin(), _wait() and _end() from the one that commits; history_job_look() from any.
+ * Threads: history_job_begin(), _wait() and _end() from the committing thread; history_job_look()
+ * from any.
  */
 #ifndef EDIT_HISTORY_JOB_H
 #define EDIT_HISTORY_JOB_H
@@ -31,24 +32,24 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
                      const struct logger *log, struct history_job **ret);
 
 /*
- * An edit is about to be written that makes what the file holds in `before` that of `after`; references are
- * taken. restored: the state that an undo goes back to; else 0. Waits for an edit that was not written, if
- * what was to be kept of it is not yet.
+ * An edit is about to be written that changes the file's content from `before` to `after`;
+ * references are taken. restored: the state that an undo goes back to; else 0. Waits if what an
+ * earlier unwritten edit had to keep is still being kept.
  */
 void history_job_begin(struct history_job *j, struct snapshot *before, struct snapshot *after,
                        uint64_t restored);
-/* Returns when what it changes is kept, or could not be, or after HISTORY_WAIT. */
+/* Returns when the changes are kept, or could not be, or after HISTORY_WAIT. */
 void history_job_wait(struct history_job *j);
-/* What became of the edit. Waits for nothing. */
+/* Report the outcome of the edit. Does not wait. */
 void history_job_end(struct history_job *j, bool landed);
 
 /*
- * The same history, for reading; waits for what is being kept, at most HISTORY_SETTLE. history_close()
- * it in any case. 0, -errno: no history, and why.
+ * The same history, for reading; waits for what is being kept, at most HISTORY_SETTLE. Always call
+ * history_close(). 0, -errno: no history, and why.
  */
 int history_job_look(struct history_job *j, struct history *ret, struct err *e);
 
-/* Waits for what is being kept, at most HISTORY_WAIT. NULL: nothing is done. */
+/* Waits for what is being kept, at most HISTORY_WAIT. NULL: does nothing. */
 void history_job_close(struct history_job *j);
 
 #endif

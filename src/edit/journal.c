@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The redo journal: see journal.h, whose steps and invariants are named here. */
+/* The redo journal: see journal.h, whose steps and invariants are cited here. */
 #include "edit/journal.h"
 
 #include <errno.h>
@@ -15,13 +15,16 @@
 #include "edit/temp.h"
 
 #define MAGIC "GGUFSJN3"
-/* Where the numbers of the fixed part are, and its bytes. */
+/* The offsets of the numbers in the fixed part, and its size. */
 enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48, FIXED = 56 };
 #define ROW 32 /* bytes of a row */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
-/* Start the write-out of rows of at least this size at once. Smaller ones share blocks that would be written twice. */
+/*
+ * Start the write-out of rows of at least this size immediately. Smaller ones share blocks that
+ * would be written twice.
+ */
 #define LARGE ((uint64_t)256 << 10)
-/* How often a journal is looked at that does not fit while another process edits the model. */
+/* How often a journal that does not fit is checked again while another process edits the model. */
 #define LOOKS 100
 
 _Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's bytes");
@@ -29,7 +32,7 @@ _Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's byt
 /* A row in memory. */
 struct stretch {
     uint8_t table[SECTORS * 8];
-    uint8_t now[JOURNAL_ROW]; /* what the model has */
+    uint8_t now[JOURNAL_ROW]; /* the model's bytes */
     uint8_t new[JOURNAL_ROW];
 };
 
@@ -57,13 +60,13 @@ static uint64_t row_end(const struct journal_row *row)
     return row->at + row->n;
 }
 
-/* Rows that are not whole units of the model are of its header. */
+/* Rows that are not whole units of the model belong to its header. */
 static bool is_units(const struct journal *j, const struct journal_row *row)
 {
     return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
 }
 
-/* The sum of what sector i has of n bytes. */
+/* The checksum of sector i within n bytes. */
 static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
 {
     size_t at = i * JOURNAL_SECTOR;
@@ -75,13 +78,13 @@ static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
     return sum_of(sum_of(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
 }
 
-/* Bytes of a row that the model had before. */
+/* How many bytes of a row the old model had. */
 static size_t old_bytes(const struct journal *j, const struct journal_row *row)
 {
     return (size_t)within_u64(row->at, row->n, j->before);
 }
 
-/* Where the parts of the table lie; its end. */
+/* Assign the positions of the parts of the table; returns its end. */
 static uint64_t place_table(struct journal *j, uint64_t at)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -93,7 +96,7 @@ static uint64_t place_table(struct journal *j, uint64_t at)
 
 /* ---- the rows of a plan ---- */
 
-/* A row at the end, or more of the last one. */
+/* Add a row at the end, or extend the last one. */
 static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 {
     struct journal_row *last = j->n ? &j->row[j->n - 1] : NULL;
@@ -110,8 +113,8 @@ static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 }
 
 /*
- * Rows of whole grains for these bytes, sectors or units, in the place of what the last rows have of them. src: where
- * their new bytes lie; 0: they get room of their own.
+ * Add rows of whole grains (sectors or units) for these bytes, in place of any overlap with the
+ * last rows. src: the position of their new bytes; 0: allocate one.
  */
 static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
 {
@@ -129,8 +132,10 @@ static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, u
     return r;
 }
 
-/* A segment of the log that has become the journal: its whole units stay where they are, if they lie
- * there as in the model. */
+/*
+ * For a segment of the log that has become the journal: whole units stay where they are, if they
+ * have the same alignment there as in the model.
+ */
 static int add_lent(struct journal *j, const struct segment *s)
 {
     const uint64_t end = s->at + s->len;
@@ -143,7 +148,10 @@ static int add_lent(struct journal *j, const struct segment *s)
     return r == 0 && hi < end ? add_rows(j, hi, end, 0, JOURNAL_UNIT) : r;
 }
 
-/* What comes from drafts, and all that the old file did not have, padding too, behind the rows of the header. */
+/*
+ * Bytes from drafts, and everything that the old file did not have, including padding, after the
+ * rows of the header.
+ */
 static int add_data(struct journal *j, const struct edit_plan *plan, const struct log *lent)
 {
     int r = 0;
@@ -159,7 +167,7 @@ static int add_data(struct journal *j, const struct edit_plan *plan, const struc
     return r;
 }
 
-/* The sectors of the header from the first that differs to the last. */
+/* The sectors of the header from the first difference to the last. */
 static int add_header(struct journal *j, const struct edit_file *f, const struct buf *head)
 {
     uint64_t lo = head->len, hi = 0;
@@ -182,17 +190,17 @@ static int add_header(struct journal *j, const struct edit_file *f, const struct
     return r < 0 || lo >= hi ? r : add_rows(j, lo, hi, 0, JOURNAL_SECTOR);
 }
 
-/* ---- written ---- */
+/* ---- writing ---- */
 
 struct writing {
     const struct edit_file *f;
     const struct edit_plan *plan;
     const struct edit_hooks *hooks;
     struct journal *j;
-    uint64_t own; /* new bytes that lie before it in the journal are the log's */
+    uint64_t own; /* earlier new bytes in the journal belong to the log */
 };
 
-/* What of a segment lies in the row. */
+/* Write the part of a segment that is in the row. */
 static int put_segment(const struct writing *w, const struct segment *s,
                        const struct journal_row *row, struct stretch *u)
 {
@@ -253,7 +261,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
                        w->hooks->arg);
 }
 
-/* Most of the time bytes are read and summed: what is large takes all processors. */
+/* Most of the time goes into reading and summing bytes: large journals use all processors. */
 static int write_rows(struct writing *w)
 {
     struct units c = {.unit = write_row, .arg = w, .n = w->j->n, .room = sizeof(struct stretch)};
@@ -262,13 +270,13 @@ static int write_rows(struct writing *w)
     return units_run(&c, &watch);
 }
 
-/* The sum of the fixed part before it, and of the rows and the name. */
+/* The checksum of the fixed part before it, and of the rows and the name. */
 static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
 {
     return sum_of(sum_of(0, head, SUM), rest->data, rest->len);
 }
 
-/* The rows and the name at `at`, then what makes them a journal. */
+/* Write the rows and the name at `at`, then the part that makes them a journal. */
 static int write_head(const struct writing *w, uint64_t at)
 {
     const struct journal *j = w->j;
@@ -293,7 +301,7 @@ static int write_head(const struct writing *w, uint64_t at)
     return r < 0 ? r : sys_write_all(w->f->sys, j->fd, head, FIXED, 0);
 }
 
-/* All of step 1 but for the file being made. */
+/* All of step 1 except creating the file. */
 static int fill(struct writing *w)
 {
     struct journal *j = w->j;
@@ -314,9 +322,9 @@ static int fill(struct writing *w)
 }
 
 /*
- * The model's owner may read and write the journal, others may read it if they may read the model. Bits say
- * that only if neither has an ACL (the journal may inherit one), and those of a group only if the journal has
- * this group. Else the journal stays 0600.
+ * Let the model's owner read and write the journal, and others read it if they may read the model.
+ * The mode decides that only if neither has an ACL (the journal may inherit one), and the group
+ * bits only if the journal has the same group. Otherwise the journal stays 0600.
  */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
@@ -329,7 +337,7 @@ static void give_to_owner(const struct edit_file *f, int fd)
         (void)f->sys->fchmod(f->sys, fd, 0600 | readers);
 }
 
-/* Another descriptor of a log that takes no more room from now on. -EBUSY: it was a journal before. */
+/* Another descriptor of a log that allocates no more room from now on. -EBUSY: it was already a journal. */
 static int close_log(struct log *log, uint64_t *end)
 {
     int fd = log_close(log, end) ? fcntl(log->src.fd, F_DUPFD_CLOEXEC, 0) : -EBUSY;
@@ -337,9 +345,9 @@ static int close_log(struct log *log, uint64_t *end)
 }
 
 /*
- * The journal's file, which has its name from the beginning, but not its head: a log that can be lent, if the
- * file system names files without a name, else (*lent is NULL then) a new one. *own: where bytes of its own
- * may lie.
+ * The journal's file, which has its name from the beginning, but not its head: a log that can be
+ * lent, if the file system can give a name to an unnamed file, otherwise (*lent is then NULL) a new
+ * one. *own: where its own bytes may begin.
  */
 static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
@@ -394,7 +402,7 @@ int journal_remove(const struct edit_file *f)
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->unlinkat(f->sys, f->dir, name);
-    if (r < 0) /* the first may have removed it and failed */
+    if (r < 0) /* the first attempt may have removed it and failed */
         r = f->sys->unlinkat(f->sys, f->dir, name);
     const int synced = sys_sync_dir(f->sys, f->dir);
     return r < 0 && r != -ENOENT ? r : synced;
@@ -412,7 +420,7 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
                              "when the model is opened again");
 }
 
-/* ---- applied ---- */
+/* ---- applying ---- */
 
 static int apply_row(const struct edit_file *f, const struct journal *j,
                      const struct journal_row *row, struct stretch *u)
@@ -446,7 +454,7 @@ int journal_apply(struct edit_file *f, const struct journal *j)
     return r;
 }
 
-/* ---- read ---- */
+/* ---- reading ---- */
 
 static int foreign(struct err *e, const char *why)
 {
@@ -461,7 +469,7 @@ static int cannot_read(struct err *e, int r)
     return err_set(e, r, "cannot read the journal: %s", strerror(-r));
 }
 
-/* The rows, whose sum is right. NULL; or why they are not those of an edit of this model. */
+/* Decode the rows, whose checksum is right. NULL; or why they are not those of an edit of this model. */
 static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
 {
     static const char outside[] = "its ranges lie outside";
@@ -483,12 +491,14 @@ static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, ui
         end = hi;
         j->row[j->n++] = row;
     }
-    /* What was not there before is in the journal, to the last byte. */
+    /* What is new at the end is in the journal, to the last byte. */
     return j->after > j->before && (end != j->after || run > j->before) ? outside : NULL;
 }
 
-/* The record of a journal whose fixed part is `head`, in a file of so many bytes, of a model of `size` bytes. VOID: it was
- * not written to its end; else REDO, but for what the model has. */
+/*
+ * The record of a journal whose fixed part is `head`, in a file of `file` bytes, for a model of
+ * `size` bytes. VOID: it was not completed; otherwise REDO, as far as known without the model.
+ */
 static int load_record(const struct edit_file *f, struct journal *j, const uint8_t head[FIXED],
                        uint64_t file, uint64_t size, struct err *e)
 {
@@ -522,18 +532,17 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
     return 0;
 }
 
-/* What became of the sectors. */
+/* The state of the sectors. */
 struct found {
     bool fits, done, begun;
 };
 
-/* The model has `have` bytes of the row. What it did not have before is missing, zero or new. */
+/* The model has `have` bytes of the row. What is new in the file is missing, zero or new. */
 static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size_t have, size_t i,
                            struct found *ret)
 {
     const size_t at = i * JOURNAL_SECTOR, end = (size_t)min_u64(at + JOURNAL_SECTOR, n);
-    const size_t mid =
-        (size_t)min_u64(max_u64(at, old_n), end); /* up to here it was there before */
+    const size_t mid = (size_t)min_u64(max_u64(at, old_n), end); /* existed before up to here */
     const size_t last = (size_t)max_u64(mid, min_u64(end, have));
     const bool new = memcmp(u->now + at, u->new + at, mid - at) == 0;
     const bool old = sector_sum(u->now, old_n, i) == get_u64(u->table + 8 * i, false);
@@ -574,7 +583,7 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
     return 0;
 }
 
-/* Another user's object has the journal's name, or the journal has other names (of a backup). */
+/* Another user's object has the journal's name, or the journal has other names (in a backup). */
 static int planted(const char *name, const struct stat *st, const struct stat *model, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -586,8 +595,7 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
                          "(if the model is whole, remove it to edit the model)");
 }
 
-/* Of a journal that is open. A form that this program does not write is left alone. Of anything else only its own means
- * something. */
+/* Judge an open journal. A form unknown to this program is left alone. Otherwise only our own journals matter. */
 static int judge(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
                  struct err *e)
 {
@@ -606,15 +614,17 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
     return r < 0 || j->state == JOURNAL_VOID ? r : journal_compare(f, j, e);
 }
 
-/* Open the journal, if there is one, and judge it. It is checked before it is opened, because opening a device already has
- * effects. */
+/*
+ * Open the journal, if there is one, and judge it. It is checked before it is opened, because
+ * opening a device already has effects.
+ */
 static int look(const struct edit_file *f, struct journal *j, struct err *e)
 {
     const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     char name[NAME_MAX + 1];
     struct stat model, st;
     int r = edit_file_stat(f, &model, e);
-    if (r < 0 || model.st_nlink == 0) /* no journal is about a file without a name */
+    if (r < 0 || model.st_nlink == 0) /* a file without a name has no journal */
         return r;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     r = f->sys->fstatat(f->sys, f->dir, name, &st);
@@ -662,7 +672,7 @@ static bool seen_equal(const struct journal_seen *a, const struct journal_seen *
            edit_id_equal(&a->journal, &b->journal);
 }
 
-/* True if another process has the lock. A lock of f's own stays. */
+/* True if another process holds the lock. f's own lock is unaffected. */
 static bool is_edited(const struct edit_file *f)
 {
     if (f->locked)
@@ -702,8 +712,11 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
     return r;
 }
 
-/* What can be read of either file need not be on the disk: its program was killed, or a sync failed, after which the
- * kernel takes what it has for written. Also what seems to be done is written again, from a journal that is there. */
+/*
+ * What can be read from either file need not be on the disk: its writer was killed, or a sync
+ * failed, after which the kernel considers its pages written. Even what looks done is written again
+ * from an existing journal.
+ */
 static int settle(struct edit_file *f, const struct journal *j)
 {
     int r = sys_sync(f->sys, j->fd);
@@ -727,7 +740,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     if (j.state == JOURNAL_PLANTED || j.state == JOURNAL_NONE)
         return j.state == JOURNAL_NONE ? 0 : -ESTALE;
     r = whole ? settle(f, &j) : 0;
-    if (r < 0 && edits) /* what was written of it is this file's own doing */
+    if (r < 0 && edits) /* what was written is the result of this file's own edit */
         (void)edit_file_note(f, NULL);
     if (r < 0)
         return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
@@ -736,13 +749,13 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     return 0;
 }
 
-/* ---- what a crash left ---- */
+/* ---- crash recovery ---- */
 
 struct sweep {
     const struct edit_file *f;
     struct stat model;
-    char pattern[NAME_MAX + 1]; /* the name of a temp, suffix aside */
-    size_t prefix;              /* its bytes */
+    char pattern[NAME_MAX + 1]; /* the name of a temp, without its suffix */
+    size_t prefix;              /* its size */
     unsigned removed;
 };
 
@@ -755,8 +768,8 @@ static bool is_temp_name(const struct sweep *s, const char *name)
 }
 
 /*
- * True for a file of ours that is not locked: its writer has ended. It may have other hard links, if
- * they were to be broken: the old file keeps those.
+ * True for a file of ours that is not locked: its writer has ended. It may have other hard links,
+ * if they were to be broken: the old file keeps those.
  */
 static bool is_left_over(const struct sweep *s, int fd)
 {
@@ -774,7 +787,7 @@ static int sweep_one(void *arg, const char *name)
     if (!is_temp_name(s, name) || sys->fstatat(sys, s->f->dir, name, &st) < 0 ||
         !edit_is_owned(&st, &s->model)) /* others are not even opened */
         return 0;
-    /* For writing, if that may be: NFS locks nothing else exclusively. */
+    /* For writing, if permitted: NFS requires it for an exclusive lock. */
     int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     int fd = sys->openat(sys, s->f->dir, name, O_RDWR | flags, 0);
     if (fd < 0)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The redo journal of an edit in place: one record beside the model that says which ranges of the model
- * change, and where in the journal's own file their new bytes lie. It may be large, and only its rows are
- * in memory.
+ * The redo journal of an in-place edit: one record beside the model that says which ranges of the
+ * model change, and where their new bytes are in the journal's own file. It may be large; only its
+ * rows are in memory.
  *
- * A row is at most 1 MiB of the model, whole sectors but at the end of the file: a sector is 512 bytes, the least
- * that any disk writes whole. Where bytes of tensors change, rows are whole units of 64 KiB, in the journal too, so
- * that readers can map them in the place of the model's (no page is larger). Numbers are little-endian.
+ * A row is at most 1 MiB of the model, whole sectors except at the end of the file: a sector is 512
+ * bytes, the least that any disk writes atomically. Where bytes of tensors change, rows are whole
+ * units of 64 KiB, in the journal too, so that readers can map them in place of the model's (no
+ * page is larger). Numbers are little-endian.
  *
  *     0  "GGUFSJN3"
  *     8  u32 bytes of the name         12  u32 0
@@ -19,25 +20,27 @@
  *        the model's name
  *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
  *
- * The log of drafts (model/content.h) becomes the journal where new bytes lie in it as they are to lie in
- * the model: they stay where they are, and the rest of the record is written before and behind them. Any
- * other edit has a small journal of its own. What the model did not have before is in rows to the last byte.
+ * The log of drafts (model/content.h) becomes the journal if it has new bytes aligned as in the
+ * model: they stay where they are, and the rest of the record is written before and after them. Any
+ * other edit has a small separate journal. Everything that extends the model is in rows to the last
+ * byte.
  *
- * Steps of an edit, each after the one before is known to be on disk:
- *  1. the record is written, its first 56 bytes last, and synced, then its folder;
+ * Steps of an edit, each after the previous one is known to be on disk:
+ *  1. the record is written, its first 56 bytes last, and synced, then its directory;
  *  2. the model is written and synced;
  *  3. the name is removed.
  * Invariants:
- *  J1. Before step 1 is done the model is untouched; a journal whose sums are wrong never mattered.
- *  J2. From then on every sector of the rows is as before or as after, and the journal is whole: the edit
- *      is done, replaying it completes it. What the model did not have is missing, zero or new.
+ *  J1. Before step 1 is done the model is untouched; a journal with wrong checksums has never taken
+ *  effect. J2. From then on every sector of the rows is as before or as after, and the journal is
+ *  complete: the edit counts as done, and replaying finishes it. What extends the model is missing,
+ *  zero or new.
  *  J3. A journal is applied only if it is ours (edit_is_ours()), names the model and its size, and
- *      every sector is one of the two. So one that a copied, restored or planted file does not fit
- *      changes nothing (-ESTALE, and it stays, for a person to look at). Nothing that is not ours is
- *      opened, and it never prevents reading: the model is then read as it is.
+ *      every sector is one of the two. So one that does not fit a copied, restored or planted file
+ *      changes nothing (-ESTALE, and it stays, for the user to examine). Nothing that is not ours
+ *      is opened, and it never prevents reading: the model is then read as it is.
  * Device and inode numbers are not part of it: they differ after a reboot or a restored backup.
  *
- * Private to the edit layer, but for what a crash left.
+ * Private to the edit layer, except for crash recovery.
  */
 #ifndef EDIT_JOURNAL_H
 #define EDIT_JOURNAL_H
@@ -49,88 +52,93 @@
 #define JOURNAL_UNIT ((uint64_t)64 << 10)
 #define JOURNAL_SECTOR 512
 #define JOURNAL_ROW ((uint64_t)1 << 20) /* bytes of a row */
-/* Of one edit: 256 GiB in one piece, and 16 GiB in the smallest. */
+/* For one edit: 256 GiB in one piece, and 16 GiB in the smallest. */
 #define JOURNAL_MAX_ROWS ((uint64_t)1 << 18)
 
 enum journal_state {
     JOURNAL_NONE,
-    JOURNAL_PLANTED, /* what has its name is not ours (edit_is_ours()) */
-    JOURNAL_VOID,    /* was not written to its end (J1) */
+    JOURNAL_PLANTED, /* the object of this name is not ours (edit_is_ours()) */
+    JOURNAL_VOID,    /* not completed (J1) */
     JOURNAL_DONE,    /* every sector is new */
     JOURNAL_REDO,    /* every sector is old or new, not all new */
 };
 
 struct journal_row {
     uint64_t at, n; /* of the model */
-    uint64_t src;   /* where in the journal its new bytes begin */
+    uint64_t src;   /* where its new bytes begin in the journal */
     uint64_t sum;
-    uint64_t table; /* where in the journal its part of the table begins */
+    uint64_t table; /* where its part of the table begins in the journal */
 };
 
 struct journal {
     enum journal_state state;
     bool begun;            /* REDO: some sector is new */
-    bool live;             /* REDO: its editor is at work (journal_load()) */
+    bool live;             /* REDO: its editor is still working (journal_load()) */
     const struct sys *sys; /* NULL: nothing is open */
     int fd;                /* owned */
     uint64_t before, after;
     struct journal_row *row; /* owned */
     size_t n, cap;
-    void *
-        room; /* owned; NULL: made when it is needed. So applying what was written takes no memory */
+    void *room; /* owned; NULL: allocated on demand. So applying what was written takes no memory */
 };
 
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
 
 /*
- * Step 1 for a plan that is done in place. On failure nothing is left, or it is as with journal_cancel(). 0, -EOPNOTSUPP
- * (more rows than there may be), -errno.
+ * Step 1 for a plan that is carried out in place. On failure nothing is left, or the result is as
+ * with journal_cancel(). 0, -EOPNOTSUPP (too many rows), -errno.
  */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
-/* Step 2, once more if it fails; f has the model's identity then. 0, -errno: some of it may be written. */
+/* Step 2, repeated once if it fails; f then has the model's identity. 0, -errno: part of it may be written. */
 int journal_apply(struct edit_file *f, const struct journal *j);
-/* Step 3. Best effort after step 2: a journal that stays is written once more and removed. 0, -errno: the name
- * may stay. */
+/*
+ * Step 3. Best effort after step 2: a journal that stays is rewritten and removed once more. 0,
+ * -errno: the name may stay.
+ */
 int journal_remove(const struct edit_file *f);
 
 /*
- * Before step 2, of an edit that failed with r: its journal must not be found whole later. Its name is removed, or else
- * its head is wiped. Returns r; where neither could be done, the line says that the edit may be made yet.
+ * Before step 2, for an edit that failed with r: no complete journal must be found later. Its name
+ * is removed, or else its head is wiped. Returns r; if neither could be done, the line says that
+ * the edit may still be made.
  */
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
-/* Compare a journal that is open with the model: state and `begun`. 0, -ESTALE (J3), -errno. */
+/* Compare an open journal with the model: sets the state and `begun`. 0, -ESTALE (J3), -errno. */
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);
 
 /*
- * The model's file and its journal as they were seen at one time. If both are the same later, no
- * edit in place began or ended in between.
+ * The model's file and its journal at one point in time. If both are the same later, no in-place
+ * edit began or ended in between.
  */
 struct journal_seen {
     struct edit_id model, journal; /* 0: it does not exist */
-    bool gone;                     /* the file has no name any more: no journal is about it */
+    bool gone;                     /* the file no longer has a name: it has no journal */
 };
 
 /*
- * Find the model's journal and judge it. Another process may be editing the model: what does not fit is
- * looked at again, until it stays the same and nobody has the lock. *seen: what was there before the look;
- * may be NULL. 0, with a line in *e for PLANTED; -ESTALE (J3), -EBUSY (another process edits the model
- * all the time), -errno.
+ * Find the model's journal and judge it. Another process may be editing the model: a journal that
+ * does not fit is checked again, until it stays the same and no process holds the lock. *seen: the
+ * state before the check; may be NULL. 0, with a line in *e for PLANTED; -ESTALE (J3), -EBUSY
+ * (another process edits the model continuously), -errno.
  */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e);
 
-/* Replay or drop the journal, if there is one. f is open for writing, and locked. edits: an edit follows, which was
- * planned on the file that f knows: the journal must be that of f's unfinished edit, if there is one, and no other. 0,
- * -ESTALE (also where one is planted), -errno. */
+/*
+ * Replay or drop the journal, if there is one. f is open for writing, and locked. edits: an edit
+ * follows, which was planned on the file known to f: the journal must then be that of f's
+ * unfinished edit, if there is one, and no other. 0, -ESTALE (also if one is planted), -errno.
+ */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 
-/* ---- what a crash left ----
+/*
+ * ---- crash recovery ----
  *
- * An edit in place is finished or dropped, new files that never took the model's place are removed. And for mounts that may
- * not write: the model as the journal makes it.
+ * An in-place edit is finished or dropped; new files that never replaced the model are removed. And
+ * for read-only mounts: the model as the journal makes it.
  */
 
 struct edit_recovered {
@@ -140,16 +148,17 @@ struct edit_recovered {
 };
 
 /*
- * f is open for writing (the lock keeps other writers away). Before the model is parsed.
- * 0, -ESTALE (the journal does not fit the model; it stays), -errno. *ret is set in any case.
+ * f is open for writing (the lock keeps other writers away). Before the model is parsed. 0, -ESTALE
+ * (the journal does not fit the model; it stays), -errno. *ret is always set.
  */
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
 
 /* What the journal would write, for reading through. */
 struct edit_overlay {
     struct journal journal; /* owned: without rows if it does not exist, or has nothing to write */
-    struct image *image;    /* owned: the file with it */
-    struct err planted; /* code 0, or what has the journal's name is not ours and was not opened */
+    struct image *image;    /* owned: the file with the overlay */
+    /* code 0, or the object with the journal's name is not ours and was not opened */
+    struct err planted;
     struct journal_seen seen;
 };
 
@@ -157,17 +166,19 @@ struct edit_overlay {
 
 /* f may be open for reading only. 0, -ESTALE, -EBUSY, -errno as journal_load(). */
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
-/* False if another process began or ended an edit in place since: what was read may be torn. */
+/* False if another process has begun or ended an in-place edit since: what was read may be torn. */
 bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
 /* The file with the overlay applied; o must outlive it. f->fd is read. */
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e);
-/* True if there is something that it changes. */
+/* True if it changes anything. */
 bool edit_overlay_changes(const struct edit_overlay *o);
-/* The same, of an edit that nobody is making any more. */
+/* The same, for an edit that no process is making any more. */
 bool edit_overlay_interrupted(const struct edit_overlay *o);
-/* Lay it over a mapping of the file, of the source's size, but for the header, which readers have from the source. 0,
- * -errno. */
+/*
+ * Map it over a mapping of the file, of the source's size, except for the header, which readers get
+ * from the source. 0, -errno.
+ */
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
 void edit_overlay_free(struct edit_overlay *o);
 

@@ -11,10 +11,10 @@
 
 #include "model/split.h"
 
-/* How often a model is parsed again that another process edits in place all the time. */
+/* How often a model is parsed again while another process continuously edits it in place. */
 #define PARSE_TRIES 100
 
-/* What may be entered and not listed is good enough to read one file in it. */
+/* Search permission without read permission suffices for a single file. */
 static int open_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -36,7 +36,7 @@ int model_find(const char *path, struct model_file *m, struct err *e)
         return sniff_folder(e);
     char *slash = strrchr(m->real, '/');
     m->name = slash + 1;
-    *slash = '\0'; /* the folder's path, for a moment */
+    *slash = '\0'; /* the directory's path, for a moment */
     m->dir = open_folder(slash == m->real ? "/" : m->real);
     *slash = '/';
     return m->dir >= 0 ? 0 : err_set(e, m->dir, "cannot open its directory: %s", strerror(-m->dir));
@@ -122,7 +122,7 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
     return r;
 }
 
-/* A file whose number is above the count belongs to another split, or the count is wrong. */
+/* A file whose number exceeds the count belongs to another split, or the count is wrong. */
 static int check_extra(const struct shards *s, struct err *e)
 {
     char *path = split_path(&s->split, s->n);
@@ -137,7 +137,7 @@ static int check_extra(const struct shards *s, struct err *e)
     return r;
 }
 
-/* On failure *i is the number of the shard whose count is wrong. */
+/* On failure *i is the number of the shard with the wrong count. */
 static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
 {
     uint64_t total = first->n_tensors;
@@ -184,7 +184,7 @@ static int recover_file(const char *path, struct edit_recovered *ret, struct err
     return r;
 }
 
-/* Each file by itself: what is wrong with one does not keep the others as they are. */
+/* Each file separately: a fault in one does not leave the others unrecovered. */
 static int recover_shards(const struct shards *s, struct edit_recovered *ret, struct err *e)
 {
     int result = 0;
@@ -197,7 +197,7 @@ static int recover_shards(const struct shards *s, struct edit_recovered *ret, st
                              why.code ? why.msg : strerror(-r));
         free(name);
         free(path);
-        if (r == -ENOENT) /* a name may lie about how many there are */
+        if (r == -ENOENT) /* a name may claim too many files */
             break;
     }
     return result;

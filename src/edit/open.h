@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of a model, found by a path and opened to be read: for mounts, --check, --info and
+ * The files of a model, found by a path and opened for reading: for mounts, --check, --info and
  * --recover alike. Symbolic links are followed to the real file; a header that an interrupted edit
  * still has to write is read as if it were written.
  *
@@ -8,7 +8,7 @@
  *     r = model_parse(&m, 0, &g, &e);
  *     model_free(&m);
  *
- * Of a split model, shards_find() (model/split.h) has the path of the first file, and
+ * For a split model, shards_find() (model/split.h) finds the path of the first file, and
  * model_open_shards() opens the others.
  *
  * Threads: one at a time.
@@ -20,48 +20,50 @@
 #include "model/split.h"
 
 struct model_file {
-    char *path;       /* owned: as it was asked for */
+    char *path;       /* owned: the requested path */
     char *real;       /* owned: links followed */
     const char *name; /* the last part of it */
-    int dir;          /* owned: of its folder, which may not be listed (O_PATH) */
+    int dir;          /* owned: of its directory, which may not be listable (O_PATH) */
     struct edit_file file;
     struct edit_overlay overlay; /* what an interrupted edit still has to write */
-    struct source src;           /* the file with that */
+    struct source src;           /* the file with that applied */
 };
 
 /*
- * Find a file and its folder. It is not opened: edit_file_open(&m->file, ..., m->dir, m->name, ...)
- * does that for writers. 0, or -errno with a line (-EISDIR: it is a folder). Free it in
- * either case.
+ * Find a file and its directory. It is not opened: edit_file_open(&m->file, ..., m->dir, m->name,
+ * ...) does that for writers. 0, or -errno with a line (-EISDIR: it is a directory). Always free
+ * it.
  */
 int model_find(const char *path, struct model_file *m, struct err *e);
 /*
- * Open it if it is not, look for a journal, set m->src, and parse it; flags as of gguf_parse(). If
+ * Open it if necessary, look for a journal, set m->src, and parse it; flags as in gguf_parse(). If
  * another process edits it in place meanwhile, it is read again. 0, -ESTALE, -EBUSY
- * (edit_overlay()), -errno; m->src.read is NULL if it did not come to parsing.
+ * (edit_overlay()), -errno; m->src.read is NULL if parsing was not reached.
  */
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e);
 void model_free(struct model_file *m);
 
-/* What opens the files of a split model for writing. */
+/* Hooks for opening the files of a split model for writing. */
 struct model_opener {
-    /* NULL, or: a file was found, and is to be read: m->file may be opened before. 0, or -errno with a line, which
-     * ends it all. */
+    /*
+     * NULL, or called when a file was found, before it is read: it may open m->file. 0, or -errno
+     * with a line, which aborts everything.
+     */
     int (*found)(void *arg, struct model_file *m, struct err *e);
-    /* File number i was read: m passes. */
+    /* File number i was read: takes ownership of m. */
     void (*keep)(void *arg, size_t i, struct model_file *m);
     void *arg;
 };
 
 /*
- * Open and check all files of a split model but the first, whose content is g; parse_flags as of
- * gguf_parse(). o: NULL: to be read only. -EBADMSG, -ENOENT, -ENODATA ... with a line that names the
- * file.
+ * Open and check all files of a split model except the first, whose content is g; parse_flags as in
+ * gguf_parse(). o: NULL for reading only. -EBADMSG, -ENOENT, -ENODATA ... with a line that names
+ * the file.
  */
 int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e);
 
-/* Finish or undo what a crash interrupted, of the model that `path` names. As edit_recover(). */
+/* Finish or undo what a crash interrupted in the model at `path`. As edit_recover(). */
 int model_recover(const char *path, struct edit_recovered *ret, struct err *e);
 
 #endif

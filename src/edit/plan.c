@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The new file, planned: see plan.h, whose numbers the comments here refer to. */
+/* Planning the new file: see plan.h, whose numbers are cited in the comments here. */
 #include "edit/plan.h"
 
 #include <assert.h>
@@ -15,15 +15,15 @@
 
 /* Bytes of the reserve's entry without its spaces: key length, key, type, value length. */
 #define RESERVE_ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
-/* Bytes between the end of the header and the data where there is a reserve. */
+/* The gap between the end of the header and the data if there is a reserve. */
 #define RESERVE_SLACK 4
 
-/* A plan while it is made. */
+/* A plan in progress. */
 struct layout {
     const struct gguf *g;
     const struct edit_options *o;
     uint64_t alignment;     /* of the new file */
-    struct edit_entry *key; /* owned: the keys but the reserve */
+    struct edit_entry *key; /* owned: the keys without the reserve */
     size_t n_keys;
     const struct edit_tensor *info; /* the tensors */
     size_t n;
@@ -34,7 +34,7 @@ struct layout {
     uint64_t data_off; /* of the new file */
 };
 
-/* Bytes of a tensor of the new file. */
+/* The size of a tensor in the new file. */
 static inline uint64_t info_size(const struct layout *d, const struct edit_tensor *t)
 {
     return t->content ? t->content->nbytes : d->g->tensor[t->old].nbytes;
@@ -57,7 +57,7 @@ static bool unknown_type(const struct gguf_tensor *t)
     return !type || type->block_len == 0;
 }
 
-/* P2 and P3 hold, as far as a parser sees (it looks into no padding). */
+/* P2 and P3 hold, as far as the parser sees (it does not read padding). */
 static bool is_regular(const struct gguf *g)
 {
     unsigned fine = GGUF_ANOMALY_UNKNOWN;
@@ -66,16 +66,16 @@ static bool is_regular(const struct gguf *g)
     return (g->anomalies & ~fine) == 0;
 }
 
-/* ---- where the data begins, and the reserve: R1, R2 ---- */
+/* ---- the data offset, and the reserve: R1, R2 ---- */
 
-/* Network file systems name their favourite transfer size instead, which says nothing. */
+/* Network file systems report their preferred transfer size instead, which is meaningless here. */
 uint32_t edit_block(const struct edit_options *o)
 {
     bool block = is_pow2(o->block) && o->block >= DEFAULT_BLOCK && o->block <= LARGEST_BLOCK;
     return block ? o->block : DEFAULT_BLOCK;
 }
 
-/* The spaces of the reserve that the file has; false: it has none. */
+/* The size of the file's reserve; false: it has none. */
 static bool present_reserve(const struct gguf *g, uint64_t *ret)
 {
     uint32_t i = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
@@ -95,7 +95,7 @@ static bool reserve_in_use(const struct layout *d)
            present_reserve(d->g, &n);
 }
 
-/* A small file that has a reserve, although it would not be given one, keeps one of that size. */
+/* A small file with a reserve, although it would not be given one, keeps one of that size. */
 static uint64_t wanted_reserve(const struct layout *d)
 {
     uint64_t n = EDIT_RESERVE_DEFAULT;
@@ -106,7 +106,7 @@ static uint64_t wanted_reserve(const struct layout *d)
     return min_u64(n, EDIT_RESERVE_DEFAULT);
 }
 
-/* The spaces that make the header end a little before `data_off`; false: they do not fit. */
+/* The number of spaces that makes the header end a little before `data_off`; false: they do not fit. */
 static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret)
 {
     uint64_t slack = min_u64(RESERVE_SLACK, d->alignment - 1);
@@ -117,20 +117,20 @@ static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret
     return true;
 }
 
-/* A file that is edited in place, if that is possible at all. */
+/* True for a file that is edited in place, if at all possible. */
 static bool wants_inplace(const struct layout *d)
 {
     return d->o->strategy == EDIT_INPLACE ||
            (d->o->strategy == EDIT_AUTO && d->g->file_size > EDIT_INPLACE_FROM);
 }
 
-/* Where old bytes want the data to begin, modulo the block, so that they can be cloned. */
+/* Where old bytes need the data to begin, modulo the block, so that they can be cloned. */
 struct lean {
     uint64_t *weight; /* by multiple of the alignment below the block: bytes */
-    uint64_t best;    /* the heaviest of them, in bytes */
+    uint64_t best;    /* the largest of them, in bytes */
 };
 
-/* How many bytes of a tensor are the old ones. */
+/* How many of a tensor's bytes are old ones. */
 static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
 {
     uint64_t n = info_size(d, t);
@@ -174,7 +174,7 @@ static bool keep_data_off(struct layout *d, const struct lean *l)
     return true;
 }
 
-/* R2. With alignments over the block the data offset is a multiple of it anyway. */
+/* R2. With alignments over the block, the data offset is always a multiple of it. */
 static void move_data(struct layout *d, const struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment;
@@ -188,9 +188,9 @@ static void move_data(struct layout *d, const struct lean *l)
 }
 
 /*
- * Sets p->block, has_reserve, reserve and data_off. Without any old bytes, and without `info` (the tensors are those of a
- * regular model then, and of the keys the alignment alone is given), the data begins as before, as far as it can. 0,
- * -ENOMEM.
+ * Sets p->block, has_reserve, reserve and data_off. Without any old bytes, and without `info` (the
+ * tensors are then those of a regular model, and only the alignment of the keys is given), the data
+ * begins where it did, if possible. 0, -ENOMEM.
  */
 static int lay_data(struct layout *d)
 {
@@ -208,13 +208,13 @@ static int lay_data(struct layout *d)
         weigh(d, &l);
         free(l.weight);
     }
-    /* No room for it, but none is needed either: the data stays. */
+    /* There is no room for it, but none is needed either: the data stays. */
     if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
         move_data(d, &l);
     return 0;
 }
 
-/* The header's bytes. */
+/* The bytes of the header. */
 
 static void put_reserve(struct buf *b, const struct layout *d)
 {
@@ -236,7 +236,7 @@ static void put_shape(struct buf *b, const struct tensor_shape *s, bool big)
     buf_uint(b, s->type, 4, big);
 }
 
-/* P2. An info that is not changed is the old one but for the offset. */
+/* P2. An unchanged info differs from the old one only in the offset. */
 static void put_infos(struct buf *b, const struct layout *d)
 {
     bool big = d->g->fmt.big;
@@ -276,7 +276,7 @@ static int make_head(struct layout *d, const struct edit_change *c, struct err *
     return buf_error(b) ? err_set(e, buf_error(b), "no memory for the new header") : 0;
 }
 
-/* True if the size of a tensor of the new file is known from its old place alone. */
+/* True if a tensor's size in the new file is known only from its old place. */
 static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
 {
     return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->old]);
@@ -296,7 +296,7 @@ static void add_draft(const struct layout *d, const struct tensor_piece *piece)
     struct edit_plan *p = d->p;
     struct image *im = p->image;
     const struct source src = log_source(piece->log);
-    bool last = im->file[im->files - 1].fd == src.fd; /* never the old file's */
+    bool last = im->file[im->files - 1].fd == src.fd; /* never in the old file */
     uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, src);
     image_add_file(im, no, piece->src, piece->len);
     p->changed += piece->len;
@@ -342,7 +342,7 @@ static int make_image(const struct layout *d)
     return image_end(p->image);
 }
 
-/* Is some tensor shorter than it was? Old bytes stand then where the new file has padding. */
+/* True if some tensor is shorter than before. Then old bytes are where the new file has padding. */
 static bool shrinks(const struct layout *d)
 {
     for (size_t i = 0; i < d->n; i++) {
@@ -353,7 +353,7 @@ static bool shrinks(const struct layout *d)
     return false;
 }
 
-/* What the strategies ask. */
+/* Determine what the strategies require. */
 static void judge(const struct layout *d)
 {
     const struct gguf *g = d->g;
@@ -479,7 +479,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     int r = edit_allowed(g, e);
     if (r < 0)
         return r;
-    /* The padding of the header is held in memory. */
+    /* The padding of the header is kept in memory. */
     struct layout d = {.g = g, .o = o, .p = &p, .bare = c->bytes, .alignment = edit_alignment(c)};
     if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,
@@ -520,7 +520,7 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
     return applies(how, p->inplace || p->same, p->clonable || p->same, e);
 }
 
-/* Where no old data has to move, the layout follows from the bytes of the header together. */
+/* If no old data has to move, the total size of the header determines the layout. */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e)
 {
@@ -537,7 +537,7 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
 
 void edit_plan_free(struct edit_plan *p)
 {
-    if (!p->next) /* whose it is */
+    if (!p->next) /* which owns it */
         buf_free(&p->head);
     image_unref(p->image);
     drop_tensors(p);

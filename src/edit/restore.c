@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All keys as they once were: see restore.h. */
+/* Restoring all keys: see restore.h. */
 #include "edit/restore.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static int set_value(struct edit_slot *s, const struct gguf *keys, const struct 
 
 /* ---- all of them ---- */
 
-/* Where the walk over the keys to restore has come to in the base. */
+/* The position in the base of the walk over the keys to restore. */
 struct at {
     uint64_t rank; /* of the last key */
     uint32_t next; /* of the base: the first key with a higher rank */
@@ -57,9 +57,10 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 }
 
 /*
- * A rank behind the last key and before the base's next, with room for `left` keys between. Its last bit is set, unlike
- * that of a key which was there in the beginning. Equal to the last if no number is left, after a great many undos:
- * slots of one rank are listed in the order in which they were made, behind the base's key.
+ * A rank after the last key and before the base's next, with room for `left` keys in between. Its
+ * last bit is set, unlike in the rank of an original key. Equal to the last if no number is left,
+ * after a great many undos: slots of one rank are listed in the order in which they were made,
+ * after the base's key.
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Slots: found by name, put in the place of others, and listed. See slots.h. */
+/* Slots: finding, replacing and listing them. See slots.h. */
 #include "edit/slots.h"
 
 #include <errno.h>
@@ -52,13 +52,13 @@ bool slot_find(const struct edit_change *c, enum edit_what kind, struct name nam
 
 /* ---- sizes ---- */
 
-/* Of a tensor's info: name, dimensions, type, offset. */
+/* For a tensor's info: name, dimensions, type, offset. */
 static uint64_t info_bytes(size_t name_len, uint32_t n_dims)
 {
     return 8 + name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
 }
 
-/* Bytes of what the base has of a slot, in the header and of data. */
+/* The bytes that the base has for a slot, in the header and as data. */
 static uint64_t base_entry(const struct gguf *g, const struct edit_slot *s)
 {
     if (s->old == EDIT_NONE)
@@ -92,7 +92,7 @@ static uint64_t data_bytes(const struct gguf *g, const struct edit_slot *s)
     return s->gone ? 0 : s->content ? s->content->nbytes : base_data(g, s);
 }
 
-/* Does data of the base lie elsewhere, or nowhere, because of a slot? */
+/* True if, because of a slot, data of the base moves or disappears. */
 static bool moves(const struct edit_change *c, const struct edit_slot *s)
 {
     const uint32_t n = c->on.g->n_tensors;
@@ -103,7 +103,7 @@ static bool moves(const struct edit_change *c, const struct edit_slot *s)
     return s->gone || data_bytes(c->on.g, s) != base_data(c->on.g, s);
 }
 
-/* What differs from the base because of a slot, now or no longer. */
+/* Add or remove a slot's differences from the base. */
 static void count(struct edit_change *c, const struct edit_slot *s, bool now)
 {
     const uint64_t sign = now ? 1 : UINT64_MAX; /* modulo 2^64 */
@@ -170,7 +170,7 @@ struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind, s
     return copy(&first, to);
 }
 
-/* Where slots are found is made when the first is put. */
+/* The indexes of slots are made when the first is put. */
 static int make_room(struct edit_change *c)
 {
     const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
@@ -198,8 +198,10 @@ static void leave(struct edit_change *c, struct edit_slot *s)
         table_remove(&c->by_number, &s->by_number);
 }
 
-/* One slot in the place of another; either may be NULL. 0; -ENOMEM: nothing changed. Where one is put back there is
- * memory for it. */
+/*
+ * Replace one slot by another; either may be NULL. 0; -ENOMEM: nothing changed. When a slot is put
+ * back, there is memory for it.
+ */
 static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
 {
     const struct edit_slot *any = now ? now : was;

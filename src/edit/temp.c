@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A new file that takes the model's place: see temp.h, whose invariants are named here. */
+/* A new file that replaces the model: see temp.h, whose invariants are cited here. */
 #include "edit/temp.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 /* ---- attributes ---- */
 
-/* Errors of the medium are passed on; any other is a refusal. */
+/* Errors of the medium are returned; any other is a refusal. */
 static int refuse(struct err *e, int r, const char *what, const char *name)
 {
     bool medium = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
@@ -52,7 +52,7 @@ static int get_all(const struct sys *s, int fd, const char *name, struct buf *re
     }
 }
 
-/* The names, one after another, each with its NUL. File systems without attributes have none. */
+/* The names, one after another, each with its NUL. None on file systems without attributes. */
 static int get_names(const struct sys *s, int fd, struct buf *ret)
 {
     int r = get_all(s, fd, NULL, ret);
@@ -74,10 +74,7 @@ static bool has_name(const struct buf *names, const char *name)
     return false;
 }
 
-/*
- * Copy one attribute. If `to` already has it (a label that the system gives), no permission is
- * needed.
- */
+/* Copy one attribute. If `to` already has it (a label set by the system), no permission is needed. */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;
@@ -149,26 +146,27 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
     r = copy_xattrs(s, from, to, e);
     if (r < 0)
         return r;
-    /* Last: a change of owner clears the set-id bits, and an ACL has its mask in the group bits. */
+    /* Last: a change of owner clears the set-id bits, and an ACL keeps its mask in the group bits. */
     r = s->fchmod(s, to, st->st_mode & 07777);
     return r < 0 ? refuse(e, r, "mode", "") : 0;
 }
 
-/* ---- what is in it ---- */
+/* ---- content ---- */
 
 /*
- * Cloning takes whole blocks, tensors begin anywhere: of bytes that move by whole blocks those are cloned, and what sticks
- * out at the ends is copied. Zeros, and holes of what is copied, are holes of the new file.
+ * Cloning takes whole blocks, but tensors begin anywhere: of bytes that move by whole blocks the
+ * whole ones are cloned, and the partial ones at the ends are copied. Zeros, and holes in what is
+ * copied, become holes of the new file.
  */
 
 #define CHUNK ((size_t)16 << 20)  /* between two reports of progress */
-#define PIECE ((size_t)256 << 10) /* where the kernel does not copy by itself */
+#define PIECE ((size_t)256 << 10) /* used if the kernel does not copy by itself */
 
 struct move {
     const struct sys *sys;
     const struct edit_hooks *hooks; /* may be NULL */
     int to;
-    uint64_t block;       /* what is cloned; 0: nothing is */
+    uint64_t block;       /* for cloning; 0: nothing is cloned */
     uint64_t done, total; /* bytes of data, holes included */
 };
 
@@ -204,7 +202,7 @@ static int copy_piecewise(struct move *m, int from, uint64_t src, uint64_t at, s
     return r;
 }
 
-/* Errors of copy_file_range() that are about the call, not about the medium. */
+/* Errors of copy_file_range() that are about the call, not the medium. */
 static bool is_unsupported(ssize_t r)
 {
     return r == -EXDEV || r == -ENOSYS || r == -EOPNOTSUPP || r == -EINVAL || r == -EPERM;
@@ -231,7 +229,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
     return 0;
 }
 
-/* The next stretch of data at or after src, before end; without such knowledge all is data. */
+/* The next stretch of data at or after src, before end; if unsupported, everything is data. */
 static int find_data(const struct move *m, int from, uint64_t src, uint64_t end, uint64_t *lo,
                      uint64_t *hi)
 {
@@ -247,7 +245,7 @@ static int find_data(const struct move *m, int from, uint64_t src, uint64_t end,
     return r == -ENXIO || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
-/* A range of a file, whose holes are holes of the new file already. */
+/* A range of a file, whose holes are already holes of the new file. */
 static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     uint64_t end = src + n, lo, hi;
@@ -265,7 +263,7 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
     return 0;
 }
 
-/* The same, with its whole blocks cloned where that can be. */
+/* The same, with whole blocks cloned if possible. */
 static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n, bool draft)
 {
     const uint64_t mask = m->block - 1, end = at + n;
@@ -273,7 +271,7 @@ static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint6
     if (m->block == 0 || (at ^ src) & mask)
         hi = lo = end;
     int r = lo < hi ? m->sys->clone_range(m->sys, from, src + (lo - at), m->to, lo, hi - lo) : 0;
-    if (r < 0 && draft) { /* whatever it is: to copy them shows */
+    if (r < 0 && draft) { /* whatever it is: copying shows it */
         hi = lo = end;
     } else if (r < 0) {
         return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
@@ -378,14 +376,14 @@ static bool same_rights(const struct stat *a, const struct stat *b)
     return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid;
 }
 
-/* Times may be coarse: rights are compared too. */
+/* Times may be coarse: owner, mode and links are compared, too. */
 static bool same_change(const struct stat *a, const struct stat *b)
 {
     return a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec &&
            same_rights(a, b);
 }
 
-/* T5. What became of the model while the new file was written. */
+/* T5. Check for changes of the model while the new file was written. */
 static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
 {
     for (int i = 0; i < DRESS_TRIES; i++) {
@@ -411,8 +409,8 @@ static bool no_exchange(int r)
 }
 
 /*
- * With two files that have names also what only these can show: one takes the place of the other,
- * which is open, as the model is. With SMB that fails, and the other one is gone.
+ * With two named files, test what only they can show: one replaces the other, which is open, like
+ * the model. With SMB that fails, and the other one disappears.
  */
 static int probe_named(const struct edit_file *f, struct err *e)
 {
@@ -475,7 +473,7 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* T2, T5: what the exchange displaced must be the file that was opened, and as it was a moment ago. */
+/* T2, T5: what the exchange displaced must be the file that was opened, in its state of a moment ago. */
 static int check_displaced(const struct edit_file *f, const struct temp *t, struct err *e)
 {
     struct stat st;
@@ -496,7 +494,7 @@ static int sync_folder(const struct edit_file *f, struct err *e)
     return r < 0 ? err_set(e, r, "cannot sync the model's directory: %s", strerror(-r)) : 0;
 }
 
-/* The new file is the model now: f takes its descriptor. */
+/* The new file is now the model: f takes its descriptor. */
 static void adopt(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old)
 {
     *old = f->fd;
@@ -505,7 +503,7 @@ static void adopt(struct edit_file *f, struct temp *t, const struct edit_id *id,
     *t = TEMP_INIT;
 }
 
-/* The path names the new file for good, although the edit failed: f keeps the one it has. */
+/* The path permanently names the new file, although the edit failed: f keeps the one it has. */
 static void let_go(const struct edit_file *f, struct temp *t)
 {
     sys_close(f->sys, &t->fd);
@@ -521,10 +519,10 @@ static bool names(const struct edit_file *f, const char *name, const struct edit
 }
 
 /*
- * T3. Undo the exchange. What comes out of the model's place then must be the new file: another one was
- * put there meanwhile, and goes back. If the exchange fails, what was displaced is renamed over the
- * new file, which is not needed any more: a recovery would remove a file that has the name of a temp.
- * What cannot be undone stays.
+ * T3. Undo the exchange. It must displace the new file: if not, another one was put there
+ * meanwhile, and goes back. If the exchange fails, the old file is renamed over the new one, which
+ * is no longer needed: a recovery would remove a file with the name of a temp. What cannot be
+ * undone stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {
@@ -549,7 +547,7 @@ static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *
         take_back(f, t);
         return r;
     }
-    /* The edit is done. An old file whose name stays is swept by the next recovery (T4). */
+    /* The edit is done. If the old file keeps its name, the next recovery removes it (T4). */
     if (f->sys->unlinkat(f->sys, f->dir, t->name) < 0)
         (void)f->sys->unlinkat(f->sys, f->dir, t->name);
     adopt(f, t, id, old);
@@ -605,7 +603,7 @@ int temp_name(const struct edit_file *f, struct temp *t, const char *name, struc
     return sync_folder(f, e);
 }
 
-/* A store that keeps open files for itself may bring the name back when the file is closed. */
+/* A store that caches open files may bring the name back when the file is closed. */
 void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;

@@ -27,7 +27,7 @@ static int check_name(struct name name, struct err *e)
     return 0;
 }
 
-/* Every file of a split model says how many tensors all of them have. */
+/* Every file of a split model states how many tensors there are in total. */
 static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
 {
     static const char key[] = "split.tensors.count";
@@ -94,7 +94,7 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 
 /* ---- operations ---- */
 
-/* Versions have numbers up to here; beyond, what is begun at the same time gets its own. */
+/* Versions have numbers up to here; beyond are those for tensors begun at the same time. */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
 static int check_numbers(const struct edit_change *c, struct err *e)
@@ -183,7 +183,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     return end_with(c, s, k, e);
 }
 
-/* Another shape for the bytes that there are. */
+/* Another shape for the existing bytes. */
 static int reshape(const struct edit_change *c, const struct edit_tensor *t,
                    const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
 {

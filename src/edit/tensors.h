@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operations on tensors, beside those on keys: see change.h. They take effect one after another, and
- * edit_undo() takes them back in the order of both.
+ * Operations on tensors, in addition to those on keys: see change.h. All take effect one after
+ * another, and edit_undo() takes them back in their common order.
  *
  *     r = edit_tensor_rename(&c, "a", 1, "b", 1, &e);
- *     r = edit_tensor_write(&c, "b", 1, &piece, 1, &e);          by its name at that moment
+ *     r = edit_tensor_write(&c, "b", 1, &piece, 1, &e);          by its current name
  *
  * An operation costs what it changes: a tensor's name, or its list of pieces. Bytes are not copied:
  * they stay in their drafts until the commit.
  *
- * Order: as for keys, by rank. A new tensor goes to the end (EDIT_LAST); one that is added under the
- * name of one that was removed in the same change gets its rank.
+ * Order: as for keys, by rank. A new tensor goes to the end (EDIT_LAST); one added under the name
+ * of a tensor removed in the same change gets its rank.
  *
  * Refused, with nothing changed: a tensor that does not exist (-ENOENT); a new name that is taken
- * (-EEXIST), empty or with a NUL (-EINVAL) or over 63 bytes (-ENAMETOOLONG); shapes as
- * tensor_shape_bytes() refuses them; more versions than there are numbers (-EOVERFLOW); adding and removing in a file of a split model, because each of
- * them says how many there are (-EOPNOTSUPP); a header over GGUF_MAX_HEADER (-EFBIG); -ENOMEM.
+ * (-EEXIST), empty or with a NUL (-EINVAL) or over 63 bytes (-ENAMETOOLONG); shapes that
+ * tensor_shape_bytes() refuses; more versions than there are numbers (-EOVERFLOW); adding and
+ * removing in a file of a split model, because each file states their number (-EOPNOTSUPP); a
+ * header over GGUF_MAX_HEADER (-EFBIG); -ENOMEM.
  */
 #ifndef EDIT_TENSORS_H
 #define EDIT_TENSORS_H
@@ -27,7 +28,7 @@
 /* A tensor of the new model. */
 struct edit_tensor {
     struct tensor_id id;
-    uint32_t old; /* its place in the base; EDIT_NONE: a new one, also under an old name */
+    uint32_t old; /* its index in the base; EDIT_NONE: a new one, even under an old name */
     uint64_t nbytes;
     uint64_t rank;
     const char *name; /* in the base or the change */
@@ -35,7 +36,7 @@ struct edit_tensor {
     struct tensor_content *content; /* of the change; NULL: the base's */
 };
 
-/* That of this name, or number, after the change. False: no tensor has it. */
+/* The one with this name, or number, after the change. False: none has it. */
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret);
 bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret);
@@ -47,12 +48,14 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint64_t rank, uint32_t number, struct err *e);
-/* Another type or shape with all bytes anew; or, without pieces, a shape of as many bytes of the
- * type that it has (else -EINVAL). */
+/*
+ * Set another type or shape with all bytes new; or, without pieces, a shape with the same number of
+ * bytes in its type (else -EINVAL).
+ */
 int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, struct err *e);
-/* Replace ranges of its bytes: pieces in order, disjoint, inside of it (else -EINVAL). */
+/* Replace ranges of its bytes: pieces in order, disjoint, inside the tensor (else -EINVAL). */
 int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
                       const struct tensor_piece *piece, size_t pieces, struct err *e);
 
