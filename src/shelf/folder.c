@@ -190,6 +190,7 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
 {
     CLEANUP(reach_close) struct found snapshots = FOUND_NONE;
     CLEANUP(names_free) const struct names *names = NULL;
+    ret->wide = true;
     int e = open_in(r, p, dir, folder, "snapshots", REACH_NO_LINKS, &snapshots);
     if (e >= 0)
         e = names_load(r, &snapshots, &names);
@@ -204,18 +205,7 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
 
 /* ---- listing ---- */
 
-/* The common prefix of all names that may be shown as `wanted`, or take such a name before others; NULL: any. */
-static void stem_of(const char *wanted, char stem[TREE_NAME_MAX + 1])
-{
-    size_t n = wanted ? strcspn(wanted, "%~@") : 0;
-    (void)snprintf(stem, TREE_NAME_MAX + 1, "%.*s", (int)n, wanted ? wanted : "");
-    if (split_count(stem))
-        stem[n - SPLIT_TAIL] = '\0';
-    else if (named_gguf(stem))
-        stem[n - strlen(SUFFIX)] = '\0';
-}
-
-/* Directories and files that keep their names. */
+/* Folders and files that keep their names. */
 static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
@@ -277,14 +267,13 @@ static int add_groups(struct split_group *g, size_t n, struct listing *ret)
     return e;
 }
 
-/* `stem`: the prefix of their names. */
-static int add_splits(const struct names *names, const char *stem, struct listing *ret)
+static int add_splits(const struct names *names, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
     size_t n = 0, cap = 0;
     struct split_group *g = NULL;
     int e = 0;
-    for (size_t i = names_from(names, stem); e == 0 && name_begins(names, i, stem); i++) {
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
         const char *name = name_at(names, i);
         uint8_t type = names->name[i].type;
         bool file = (type == DT_REG || type == DT_LNK) && !is_hidden(name);
@@ -304,15 +293,13 @@ static int add_splits(const struct names *names, const char *stem, struct listin
 
 /* Organisations, and repositories without one. Those of one organisation are adjacent. */
 static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
-                     const struct names *names, const char *stem, const char *wanted,
-                     struct listing *ret)
+                     const struct names *names, struct listing *ret)
 {
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1],
-        last[TREE_NAME_MAX + 1] = "", start[TREE_NAME_MAX + 16];
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], last[TREE_NAME_MAX + 1] = "";
     const struct ref ref = {.kind = REF_ORG, .a = org, .b = ""};
     int e = 0;
-    (void)snprintf(start, sizeof(start), REPO_PREFIX "%s", stem);
-    for (size_t i = names_from(names, start); e == 0 && name_begins(names, i, start); i++) {
+    for (size_t i = names_from(names, REPO_PREFIX); e == 0 && name_begins(names, i, REPO_PREFIX);
+         i++) {
         const char *folder = name_at(names, i);
         uint8_t type = names->name[i].type;
         if ((type != DT_DIR && type != DT_LNK) || !repo_name(folder, org, name) ||
@@ -320,7 +307,7 @@ static int add_repos(struct reach *r, const struct place *p, const struct found 
             continue;
         if (org[0])
             e = listing_add(ret, org, &ref);
-        else if (name_leads(name, wanted))
+        else
             e = add_repo(r, p, dir, folder, name, ret);
         (void)strcpy(last, org);
     }
@@ -328,20 +315,19 @@ static int add_repos(struct reach *r, const struct place *p, const struct found 
 }
 
 static int list_names(struct reach *r, const struct place *p, const struct found *dir,
-                      const struct names *names, const char *wanted, struct listing *ret)
+                      const struct names *names, struct listing *ret)
 {
-    char stem[TREE_NAME_MAX + 1], shown[TREE_NAME_MAX + 1];
+    char shown[TREE_NAME_MAX + 1];
     int e = 0;
-    stem_of(wanted, stem);
-    for (size_t i = names_from(names, stem); e == 0 && name_begins(names, i, stem); i++) {
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
         uint8_t type = names->name[i].type;
         const char *name = name_at(names, i);
         if (type == DT_DIR || !shard_of(name, shown))
             e = add_single(p, name, type, ret);
     }
     if (e == 0)
-        e = add_splits(names, stem, ret);
-    return p->store || e < 0 ? e : add_repos(r, p, dir, names, stem, wanted, ret);
+        e = add_splits(names, ret);
+    return p->store || e < 0 ? e : add_repos(r, p, dir, names, ret);
 }
 
 /* True if the directory itself is a repository, of this name. */
@@ -352,7 +338,7 @@ static bool is_repo(const struct found *dir, const struct names *names,
     return repo_name(path_name(dir->path), org, name) && names_type(names, "snapshots") == DT_DIR;
 }
 
-int folder_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+int folder_list(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret)
 {
     char name[TREE_NAME_MAX + 1];
@@ -361,9 +347,12 @@ int folder_list(struct reach *r, const struct place *p, const struct found *dir,
     if (e == 0 && !p->store && is_repo(dir, names, name))
         e = add_repo(r, p, dir, ".", name, ret);
     else if (e == 0 && !p->store && ollama_is(r, dir, names))
-        e = ollama_list(r, p, dir, wanted, ret);
-    else if (e == 0)
-        e = list_names(r, p, dir, names, wanted, ret);
+        e = ollama_list(r, p, dir, ret);
+    else if (e == 0 && !listing_kept(names, p, ret)) {
+        e = list_names(r, p, dir, names, ret);
+        if (e == 0 && !ret->wide)
+            listing_keep(names, p, ret);
+    }
     return e;
 }
 
@@ -458,8 +447,7 @@ int folder_item(struct reach *r, const struct place *p, const struct found *dir,
 
 /* ---- organisations ---- */
 
-int hub_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
-             struct listing *ret)
+int hub_list(struct reach *r, const struct place *p, const struct found *dir, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], start[TREE_NAME_MAX + 16];
     CLEANUP(names_free) const struct names *names = NULL;
@@ -467,8 +455,7 @@ int hub_list(struct reach *r, const struct place *p, const struct found *dir, co
     int e = names_load(r, dir, &names);
     for (size_t i = e < 0 ? 0 : names_from(names, start); e == 0 && name_begins(names, i, start);
          i++)
-        if (names->name[i].type != DT_UNKNOWN && repo_name(name_at(names, i), org, name) &&
-            name_leads(name, wanted))
+        if (names->name[i].type != DT_UNKNOWN && repo_name(name_at(names, i), org, name))
             e = add_repo(r, p, dir, name_at(names, i), name, ret);
     return e;
 }
@@ -488,6 +475,7 @@ static int org_item(struct reach *r, const struct place *p, const struct found *
     *ret = (struct item){.kind = ITEM_FOLDER, .st = dir->st, .store = true};
     ret->real = strdup(dir->path);
     ret->above = dir->linked ? 0 : strlen(dir->path);
+    ret->grant = found_grant(r, dir, ret->above);
     e = place_make(p, PLACE_ORG, NULL, org, false, &ret->place);
     if (e < 0 || !ret->real)
         item_free(ret);

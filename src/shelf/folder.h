@@ -12,15 +12,14 @@
 
 #include "shelf/place.h"
 
-int folder_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+int folder_list(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret);
 /* REF_FOLDER, REF_MODEL, REF_SPLIT. */
 int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                 const struct ref *ref, struct item *ret);
 
 /* The repositories of an organisation. */
-int hub_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
-             struct listing *ret);
+int hub_list(struct reach *r, const struct place *p, const struct found *dir, struct listing *ret);
 /* REF_ORG, REF_REVISION. */
 int hub_item(struct reach *r, const struct place *p, const struct found *dir, const struct ref *ref,
              struct item *ret);

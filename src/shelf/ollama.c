@@ -221,7 +221,7 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
 
 /* The models of the namespace at `sub`. */
 static int list_models(struct reach *r, const struct found *dir, const char *sub,
-                       const char *wanted, struct listing *ret)
+                       struct listing *ret)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     CLEANUP(names_free) const struct names *models = NULL;
@@ -230,8 +230,7 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
         e = names_load(r, &f, &models);
     for (size_t i = 0; e == 0 && i < models->n; i++) {
         const char *model = name_at(models, i);
-        if (models->name[i].type == DT_DIR && !is_hidden(model) && !strchr(model, ':') &&
-            name_leads(model, wanted))
+        if (models->name[i].type == DT_DIR && !is_hidden(model) && !strchr(model, ':'))
             e = add_tags(r, &f, sub, model, ret);
     }
     return e;
@@ -288,18 +287,18 @@ static int list_tag(struct reach *r, const struct place *p, const struct found *
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
 }
 
-int ollama_list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret)
 {
     switch (names_in(p->sub)) {
     case 4:
         return list_tag(r, p, dir, ret);
     case 2:
-        return list_models(r, dir, p->sub, wanted, ret);
+        return list_models(r, dir, p->sub, ret);
     case 1:
         return list_folders(r, dir, p->sub, "", ret);
     }
-    int e = list_models(r, dir, DEFAULT_SPACE, wanted, ret);
+    int e = list_models(r, dir, DEFAULT_SPACE, ret);
     if (!is_shortage(e))
         e = list_folders(r, dir, DEFAULT_HOST, DEFAULT_SPACE, ret);
     return is_shortage(e) ? e : list_folders(r, dir, "", DEFAULT_HOST, ret);
@@ -347,7 +346,7 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
     if (e == 0)
         e = place_make(p, PLACE_OLLAMA, NULL, sub, false, &below);
     if (e == 0)
-        return item_folder(p, &f, &below, ret);
+        return item_folder(r, p, &f, &below, ret);
     if (why.code && (e = item_file(r, p, &f, name, ITEM_MODEL, ret)) == 0) {
         ret->store = true;
         ret->error = why;

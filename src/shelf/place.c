@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,13 +82,26 @@ void item_free(struct item *i)
     *i = (struct item){0};
 }
 
-int item_folder(const struct place *p, struct found *f, struct place *place, struct item *ret)
+struct grant found_grant(const struct reach *r, const struct found *f, size_t above)
 {
+    struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
+    char *shown = above ? strndup(f->path, above) : NULL; /* what leads there is shown itself */
+    if (shown || !above)
+        (void)grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path, &g);
+    free(shown);
+    return g;
+}
+
+int item_folder(const struct reach *r, const struct place *p, struct found *f, struct place *place,
+                struct item *ret)
+{
+    const size_t above = f->linked ? 0 : strlen(p->path);
     *ret = (struct item){.kind = ITEM_FOLDER,
                          .place = *place,
                          .st = f->st,
                          .path = f->path,
-                         .above = f->linked ? 0 : strlen(p->path),
+                         .above = above,
+                         .grant = found_grant(r, f, above),
                          .store = place->store};
     ret->real = strdup(f->path);
     f->path = NULL;
@@ -111,7 +125,7 @@ int item_below(const struct reach *r, const struct place *p, struct found *f, bo
     }
     f->linked |= linked;
     below.store |= store;
-    return item_folder(p, f, &below, ret);
+    return item_folder(r, p, f, &below, ret);
 }
 
 static const char *why_not(int e)
@@ -125,7 +139,8 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
               enum item_kind kind, struct item *ret)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    struct item i = {.kind = kind, .above = strlen(p->path), .store = p->store};
+    struct item i = {
+        .kind = kind, .above = strlen(p->path), .store = p->store, .grant = {.bits = 0777}};
     if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
         return -ENOMEM;
     int e = reach_open(r, dir, name, REACH_LINKS, &f);
@@ -134,6 +149,7 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
     if (e == 0) {
         i.above = f.linked ? 0 : i.above;
         i.st = f.st;
+        i.grant = found_grant(r, &f, i.above);
         i.real = f.path;
         f.path = NULL;
     } else {
@@ -250,7 +266,7 @@ int listing_add(struct listing *l, const char *name, const struct ref *ref)
     if (r == 0)
         r = add_text(&l->texts, shown, &e.name);
     if (r == 0)
-        r = add_text(&l->texts, ref->a ? ref->a : "", &e.a);
+        r = strcmp(shown, ref->a) == 0 ? (int)(e.a = e.name, 0) : add_text(&l->texts, ref->a, &e.a);
     if (r == 0)
         r = add_text(&l->texts, ref->b ? ref->b : "", &e.b);
     if (r < 0)
@@ -267,12 +283,47 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-/* All entries have been added; from now on there are no searches. */
+/* All are added. */
 static void sort(struct listing *l)
 {
-    if (l->n)
+    if (l->n && !l->of)
         qsort_r(l->entry, l->n, sizeof(*l->entry), by_name, l->texts.data);
     index_free(&l->index);
+}
+
+static void made_free(struct names_listing *made)
+{
+    struct listing *l = (struct listing *)((char *)made - offsetof(struct listing, made));
+    listing_free(l);
+    free(l);
+}
+
+bool listing_kept(const struct names *names, const struct place *p, struct listing *ret)
+{
+    const struct names_listing *made = atomic_load(&names->made);
+    const struct listing *l =
+        made ? (const void *)((const char *)made - offsetof(struct listing, made)) : NULL;
+    if (!l || l->store != p->store)
+        return false;
+    *ret = *l;
+    ret->of = names_ref(names);
+    return true;
+}
+
+void listing_keep(const struct names *names, const struct place *p, struct listing *l)
+{
+    struct listing *kept = malloc(sizeof(*kept));
+    struct names_listing *none = NULL;
+    sort(l);
+    if (!kept)
+        return;
+    *kept = *l;
+    kept->store = p->store;
+    kept->made.free = made_free;
+    if (atomic_compare_exchange_strong(&((struct names *)names)->made, &none, &kept->made))
+        l->of = names_ref(names);
+    else
+        free(kept);
 }
 
 struct ref entry_ref(const struct listing *l, size_t i)
@@ -284,18 +335,14 @@ struct ref entry_ref(const struct listing *l, size_t i)
 
 void listing_free(struct listing *l)
 {
-    free(l->entry);
-    buf_free(&l->texts);
-    index_free(&l->index);
+    if (l->of) {
+        names_free(&l->of);
+    } else {
+        free(l->entry);
+        buf_free(&l->texts);
+        index_free(&l->index);
+    }
     *l = LISTING_INIT;
-}
-
-bool name_leads(const char *name, const char *wanted)
-{
-    size_t n = strlen(name);
-    if (!wanted || strchr(wanted, '%')) /* the shown name may have other bytes */
-        return true;
-    return strncmp(name, wanted, n) == 0 && (!wanted[n] || strchr("~@:", wanted[n]));
 }
 
 /* ---- the calls ---- */
@@ -311,18 +358,19 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
-/* What a place shows; `wanted`: at least what is shown under this name. */
-static int list(struct reach *r, const struct place *p, const struct found *dir, const char *wanted,
+/* What a place shows, by name. */
+static int list(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret)
 {
-    switch (p->kind) {
-    case PLACE_ORG:
-        return hub_list(r, p, dir, wanted, ret);
-    case PLACE_OLLAMA:
-        return ollama_list(r, p, dir, wanted, ret);
-    default:
-        return folder_list(r, p, dir, wanted, ret);
-    }
+    *ret = LISTING_INIT;
+    int e = p->kind == PLACE_ORG      ? hub_list(r, p, dir, ret)
+            : p->kind == PLACE_OLLAMA ? ollama_list(r, p, dir, ret)
+                                      : folder_list(r, p, dir, ret);
+    if (e < 0)
+        listing_free(ret);
+    else
+        sort(ret);
+    return e;
 }
 
 static int item_of(struct reach *r, const struct place *p, const struct found *dir,
@@ -344,16 +392,12 @@ static int item_of(struct reach *r, const struct place *p, const struct found *d
 int place_list(struct reach *r, const struct place *p, struct listing *ret)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    struct listing l = LISTING_INIT;
+    struct listing l;
     int e = open_place(r, p, &dir);
-    if (e < 0)
-        return e;
-    e = list(r, p, &dir, NULL, &l);
-    sort(&l);
+    if (e == 0)
+        e = list(r, p, &dir, &l);
     if (e == 0)
         *ret = l;
-    else
-        listing_free(&l);
     return e;
 }
 
@@ -375,63 +419,43 @@ bool place_is_store(struct reach *r, const struct place *p)
     return some && !others;
 }
 
+/* What is not sure to be shown is not there. */
+static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
+                      const struct ref *ref, struct item *ret)
+{
+    const int e = item_of(r, p, dir, ref, ret);
+    return e < 0 && ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e;
+}
+
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
-    struct listing l = LISTING_INIT;
-    if (strlen(name) > TREE_NAME_MAX)
-        return -ENOENT;
+    CLEANUP(listing_free) struct listing l = LISTING_INIT;
     int e = open_place(r, p, &dir);
+    if (e == 0)
+        e = list(r, p, &dir, &l);
+    size_t low = 0, high = e == 0 ? l.n : 0;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (strcmp(entry_name(&l, mid), name) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (e == 0 && (low == l.n || strcmp(entry_name(&l, low), name) != 0))
+        e = -ENOENT;
     if (e < 0)
         return e;
-    e = list(r, p, &dir, name, &l);
-    size_t i = e == 0 ? listing_find(&l, name) : SIZE_MAX;
-    if (e == 0 && i == SIZE_MAX)
-        e = -ENOENT;
-    if (e == 0) {
-        struct ref ref = entry_ref(&l, i);
-        e = item_of(r, p, &dir, &ref, ret);
-        if (e < 0 && ref.sure == REF_UNSURE && !is_shortage(e))
-            e = -ENOENT;
-    }
-    listing_free(&l);
-    return e;
+    const struct ref ref = entry_ref(&l, low);
+    return item_shown(r, p, &dir, &ref, ret);
 }
 
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE;
     int e = open_place(r, p, &dir);
-    if (e == 0)
-        e = item_of(r, p, &dir, ref, ret);
-    return e < 0 && ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e;
-}
-
-/* ---- rights ---- */
-
-/* Rights of i->real, where it is. False if they cannot be determined: then only the owner has access. */
-static bool grant_at(struct reach *r, const struct item *i, const char *base, struct grant *ret)
-{
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    bool known = reach_again(r, i->real, &f) == 0 && grant_of_real(f.fd, i->real, base, ret) == 0;
-    if (!known)
-        *ret = (struct grant){.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
-    return known;
-}
-
-void granted_look(struct reach *r, const struct item *i, struct granted *g)
-{
-    if (!i->real) { /* there is only a link there, and a line that says why */
-        *g = (struct granted){.grant = {i->st.st_uid, i->st.st_gid, 0777}};
-        return;
-    }
-    char *above =
-        i->above ? strndup(i->real, i->above) : NULL; /* what leads there is itself shown */
-    const char *base = above ? above : r->path;
-    const uint64_t stamp = above || !i->above ? grant_stamp(&i->st, i->real, base) : 0;
-    if (!stamp || stamp != g->stamp) /* a failed check is repeated */
-        g->stamp = grant_at(r, i, base, &g->grant) ? stamp : 0;
-    free(above);
+    return e < 0 ? (ref->sure == REF_UNSURE && !is_shortage(e) ? -ENOENT : e)
+                 : item_shown(r, p, &dir, ref, ret);
 }
 
 /* ---- identity ---- */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a shelf shows: directories ("places") with entries, each of which stands for a directory, a
- * model, or a small text of a store. Only names in directories are cached (reach.h): each call
- * looks at the current state of the disk.
+ * What a shelf shows: folders ("places") with entries, each of which stands for a folder, a model,
+ * or a small text of a store. Each call looks at the disk as it is now. Kept are the names of folders (reach.h), and with
+ * them the listing of a place that follows from one folder's names.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
  *     r = place_list(&reach, &top, &list);               all names
- *     r = place_find(&reach, &top, "x.gguf", &item);     one name: lists those with this prefix
+ *     r = place_find(&reach, &top, "x.gguf", &item);     one name of that listing
  *     r = place_item(&reach, &top, entry_ref(&list, i), &item);     what an entry stands for
  *
  * A listing consists of names. For some entries only a look at them, perhaps on another disk,
@@ -93,7 +93,11 @@ struct listing {
     size_t n, cap;
     struct buf texts;
     struct index index; /* by name, while entries are added */
-    size_t room;        /* of the index */
+    size_t room;        /* of that */
+    bool wide;          /* it does not follow from the names of the place's folder alone */
+    bool store;         /* as of the place */
+    struct names_listing made;
+    const struct names *of; /* a reference: it is theirs; or NULL */
 };
 
 #define LISTING_INIT ((struct listing){0})
@@ -104,11 +108,12 @@ enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
 struct item {
     enum item_kind kind;
     struct place place; /* ITEM_FOLDER */
-    struct stat st;     /* of the directory or file that it stands for; zero if unknown */
-    char *path;         /* owned; where it is opened: in a real directory, perhaps by a link */
-    char *real;         /* owned; the real path, or NULL */
-    /* the length of the directory part of `real` that is shown; 0: a link leads here */
-    size_t above;
+    struct stat st;     /* of the folder or file that it stands for; zero if that is not known */
+    struct grant
+        grant; /* its access rights; of what is only a link, and a line that says why, everyone's */
+    char *path;       /* owned; where it is opened: in a real folder, perhaps by a link */
+    char *real;       /* owned; the real path, or NULL */
+    size_t above;     /* bytes of `real` that are the folder it is shown in; 0: a link leads here */
     size_t shards;    /* ITEM_MODEL: files of a split model; 0: it is not split */
     bool behind;      /* they are beside `real`, not beside `path` */
     bool store;       /* it is in a store */
@@ -156,8 +161,10 @@ int listing_add(struct listing *l, const char *name, const struct ref *ref);
 /* True if this name, before encoding, is shown. */
 bool listing_has(const struct listing *l, const char *name);
 
-/* True if something called `name`, possibly with a suffix, may be shown as `wanted`. NULL: any name is wanted. */
-bool name_leads(const char *name, const char *wanted);
+/* The listing that is kept with the names of a place's folder: true if there is one. */
+bool listing_kept(const struct names *names, const struct place *p, struct listing *ret);
+/* Keep a whole one there; without memory it is not. */
+void listing_keep(const struct names *names, const struct place *p, struct listing *l);
 
 /* A place below p, perhaps by a link; its path is p's if `path` is NULL. 0, -ENOMEM. */
 int place_make(const struct place *p, enum place_kind kind, const char *path, const char *sub,
@@ -167,15 +174,12 @@ int place_make(const struct place *p, enum place_kind kind, const char *path, co
  * be shown inside itself, endlessly.
  */
 bool place_goes_round(const struct reach *r, const struct place *p, const char *path);
-/*
- * An item for a directory in p: `f` (whose path it takes, closed) with this place. 0, -ENOMEM:
- * always takes ownership of the place.
- */
-int item_folder(const struct place *p, struct found *f, struct place *place, struct item *ret);
-/*
- * The same for any directory, to which a link in p may lead; `store`: in a store. -ENOENT: it must
- * not be followed. Always takes ownership of f.
- */
+/* An item that is a folder in p: `f` (whose path it takes, closed) with this place. 0, -ENOMEM: the place passes in
+ * both cases. */
+int item_folder(const struct reach *r, const struct place *p, struct found *f, struct place *place,
+                struct item *ret);
+/* The same of any folder, to which a link in p may lead; `store`: in a store. -ENOENT: it is not to be followed.
+ * f passes in any case. */
 int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
                bool store, struct item *ret);
 /* An item for the file `name` in the directory `dir`: a model, or a text. It need not exist. */
@@ -188,17 +192,11 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
 /* ---- what identifies an item, and its access rights ---- */
 
 /*
- * Access rights of a file at its real path: those of the file itself, of the directories of a store
- * that are passed but not shown and, if a link leads to it, of all directories around it. The
- * kernel checks the target of a link before anything below it, so what is below only needs its own
- * rights, by whichever name the directory was reached.
+ * Access rights of what was found: those of the file itself, of the folders of a store that are passed but not shown and, if
+ * a link leads to it (above 0), of all folders around it. The kernel checks what a link leads to before anything below that,
+ * so what is below has rights of its own only, by whichever name the folder was reached.
  */
-struct granted {
-    struct grant grant;
-    uint64_t stamp; /* grant_stamp() */
-};
-/* The current rights, if they have changed. {0}: there are no previous ones. */
-void granted_look(struct reach *r, const struct item *i, struct granted *g);
+struct grant found_grant(const struct reach *r, const struct found *f, size_t above);
 
 /* A hash of its location, whatever is there: for a directory its place, else the path. 0, -ENOMEM. */
 int item_key(const struct item *i, uint64_t *ret);

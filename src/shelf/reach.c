@@ -375,21 +375,6 @@ int reach_around(struct reach *r, const char *path, struct found *ret)
     return e;
 }
 
-int reach_stat(struct reach *r, const char *path, const char *real, struct stat *ret)
-{
-    struct found f = FOUND_NONE;
-    const char *below = path + strlen(r->path);
-    const bool linked = strcmp(path, real) != 0;
-    int e = !reach_holds(r, path) ? -EXDEV
-                                  : find_at_once(r->fd, below + strspn(below, "/"),
-                                                 linked ? 0 : RESOLVE_NO_SYMLINKS, &f);
-    if (e == 0 && linked && (!(f.path = path_of(&f)) || strcmp(f.path, real) != 0))
-        e = -ESTALE;
-    *ret = f.st;
-    reach_close(&f);
-    return e;
-}
-
 int reach_read(const struct found *f)
 {
     char path[64];
@@ -550,9 +535,18 @@ static void names_unref(struct names *n)
 {
     if (!n || --n->refs)
         return;
+    if (n->made)
+        atomic_load(&n->made)->free(n->made);
     free(n->name);
     buf_free(&n->texts);
     free(n);
+}
+
+const struct names *names_ref(const struct names *n)
+{
+    LOCKED(&n->reach->lock);
+    ((struct names *)n)->refs++;
+    return n;
 }
 
 void names_free(const struct names *const *n)

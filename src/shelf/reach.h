@@ -19,6 +19,7 @@
 #ifndef SHELF_REACH_H
 #define SHELF_REACH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -84,12 +85,7 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
 int reach_again(struct reach *r, const char *path, struct found *ret);
 /* The directory that contains such a path. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
-/*
- * Attributes of a file that was found by `path` at the real path `real`, if that is still true. 0;
- * -errno: find it again.
- */
-int reach_stat(struct reach *r, const char *path, const char *real, struct stat *ret);
-/* Open a found file for reading: a directory, or a regular file. The descriptor, or -errno. */
+/* What was found for reading: a folder, or a regular file. The descriptor, or -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
@@ -115,6 +111,11 @@ struct names {
     size_t n, cap;
     struct reach *reach;
     unsigned refs; /* protected by the reach's lock */
+    _Atomic(struct names_listing *)
+        made; /* owned: the listing that is made of them alone; or NULL */
+};
+struct names_listing {
+    void (*free)(struct names_listing *made);
 };
 
 /*
@@ -123,6 +124,7 @@ struct names {
  * -errno (*ret is NULL).
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
+const struct names *names_ref(const struct names *n);
 void names_free(const struct names *const *n); /* may be of NULL */
 static inline bool is_hidden(const char *name)
 {

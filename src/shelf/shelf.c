@@ -110,23 +110,24 @@ static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     struct item top = {.kind = ITEM_FOLDER};
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     uint64_t root;
     if (s->opt.tree.backup)
         return err_set(e, -EINVAL, "is a directory: -o backup is for a mount of one model");
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
-    if (fstat(s->reach.fd, &top.st) < 0)
-        return err_set(e, -errno, "%s", strerror(errno));
     quant_init(); /* before threads open models */
-    top.real = strdup(s->reach.path);
-    top.above = strlen(s->reach.path);
-    r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
+    r = place_top(&s->reach, &top.place);
     s->store = r == 0 && place_is_store(&s->reach, &top.place);
     if (r == 0)
-        r = slot_of(&s->slots, &top, 0, &root);
+        r = reach_again(&s->reach, s->reach.path, &f);
+    if (r == 0)
+        r = item_folder(&s->reach, &top.place, &f, &top.place, &top);
+    if (r == 0)
+        r = slot_of(&s->slots, &top, &root);
     item_free(&top);
-    return r < 0 ? err_set(e, r, "no memory") : 0;
+    return r < 0 ? err_set(e, r, "%s", strerror(-r)) : 0;
 }
 
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e)
@@ -534,12 +535,11 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* The entry of an item found under this name in a directory; uses up the item; the kernel gets a reference. */
-static int item_entry(struct shelf *s, uint64_t folder, const char *name, struct item *i,
-                      struct tree_entry *ret)
+/* The entry of an item that was found, which is used up; the kernel gets a reference. */
+static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {
     uint64_t node;
-    int r = slot_of(&s->slots, i, i->kind == ITEM_MODEL ? slot_way(folder, name) : 0, &node);
+    int r = slot_of(&s->slots, i, &node);
     item_free(i);
     return r < 0 ? r : slot_entry(s, node, ret);
 }
@@ -550,14 +550,11 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
 {
     CLEANUP(slot_leave) struct use u = {0};
     struct item i;
-    uint64_t node;
-    if (slot_again(&s->slots, slot_way(folder, name), &node))
-        return slot_entry(s, node, ret);
     int r = slot_hold(&s->slots, folder, &u);
     if (r == 0)
         r = u.slot->kind == ITEM_FOLDER ? place_find(&s->reach, &u.slot->place, name, &i)
                                         : -ENOTDIR;
-    return r < 0 ? r : item_entry(s, folder, name, &i, ret);
+    return r < 0 ? r : item_entry(s, &i, ret);
 }
 
 /* In a model's directory, or its source: extra files. -ENOENT: it may be in the tree. */
@@ -747,7 +744,7 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
         *cookie = i + 3;
         *ret = (struct tree_entry){.attr = {.st_ino = UNKNOWN_INO, .st_mode = type}};
         if (r == 0 && here)
-            r = item_entry(d->shelf, d->at.node, name, &item, ret);
+            r = item_entry(d->shelf, &item, ret);
         else if (r == 0)
             item_free(&item);
         if (r != -ENOENT)

@@ -83,8 +83,6 @@ static void slots_drop(struct slots *s, struct slot *slot)
         return;
     table_remove(&s->by_node, &slot->by_node);
     table_remove(&s->by_key, &slot->by_key);
-    if (slot->way)
-        table_remove(&s->by_way, &slot->by_way);
     slot_free(slot);
 }
 
@@ -378,74 +376,7 @@ static void replaces(struct slots *s, const struct slot *slot, const struct item
     }
 }
 
-/* Its rights; for a model those found within a second, if its file is unchanged. */
-static struct granted granted_now(struct slots *s, const struct item *i, uint64_t key,
-                                  uint64_t stamp, bool *again)
-{
-    struct granted g = {0};
-    lock_take(&s->lock);
-    const struct slot *slot = find(s, i, key, &stamp);
-    *again = i->kind != ITEM_MODEL || !slot || when_past(&slot->looked, LOOK_AGAIN) ||
-             !same_file(&slot->st, &i->st);
-    if (slot)
-        g = slot->granted;
-    lock_drop(&s->lock);
-    if (*again)
-        granted_look(s->reach, i, &g);
-    return g;
-}
-
-uint64_t slot_way(uint64_t folder, const char *name)
-{
-    char all[sizeof(folder) + TREE_NAME_MAX + 1];
-    const size_t n = strlen(name);
-    memcpy(all, &folder, sizeof(folder));
-    memcpy(all + sizeof(folder), name, n);
-    return hash_name(all, sizeof(folder) + n) | 1;
-}
-
-/* The next lookup may find it this way. Under the lock. */
-static void set_way(struct slots *s, struct slot *slot, uint64_t way)
-{
-    slot->found = when_now();
-    if (slot->way == way)
-        return;
-    if (slot->way)
-        table_remove(&s->by_way, &slot->by_way);
-    slot->way = table_add(&s->by_way, &slot->by_way, way) == 0 ? way : 0;
-}
-
-/* One found recently, which is then in use; NULL: look it up. */
-static struct slot *found_lately(struct slots *s, uint64_t way)
-{
-    LOCKED(&s->lock);
-    struct slot *slot = NULL;
-    for (struct link *l = table_first(&s->by_way, way); l && !slot; l = table_next(l))
-        slot = SLOT_OF(l, by_way)->way == way ? SLOT_OF(l, by_way) : NULL;
-    if (!slot || slot->spent || slot->replaced || !slot->real || slot->why || slot->shards ||
-        when_past(&slot->found, LOOK_AGAIN))
-        return NULL;
-    slot->uses++;
-    return slot;
-}
-
-bool slot_again(struct slots *s, uint64_t way, uint64_t *ret)
-{
-    struct stat st;
-    struct slot *slot = found_lately(s, way);
-    if (!slot)
-        return false;
-    const bool there = reach_stat(s->reach, slot->path, slot->real, &st) == 0;
-    lock_take(&s->lock);
-    const bool same = there && same_file(&slot->st, &st) && !slot->spent && !slot->replaced;
-    slot->lookups += same;
-    *ret = slot->node;
-    slot_let_go(s, slot);
-    lock_drop(&s->lock);
-    return same;
-}
-
-int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret)
+int slot_of(struct slots *s, struct item *i, uint64_t *ret)
 {
     uint64_t key, stamp = 0;
     int e = item_key(i, &key);
@@ -454,9 +385,6 @@ int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret)
     char *why = e == 0 && i->error.code ? strdup(i->error.msg) : NULL;
     if (e < 0 || (i->error.code && !why))
         return e < 0 ? e : -ENOMEM;
-    const struct stat st = i->st;
-    bool again;
-    const struct granted g = granted_now(s, i, key, stamp, &again);
     const bool same = changed_by_edits(s, i, key);
     lock_take(&s->lock);
     struct slot *slot = same ? find(s, i, key, NULL) : NULL;
@@ -466,12 +394,9 @@ int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret)
     if (!slot)
         slot = new_slot(s, i, key, stamp);
     if (slot) {
-        slot->st = st;
-        slot->granted = g;
-        if (again)
-            slot->looked = when_now();
-        if (way)
-            set_way(s, slot, way);
+        slot->st = i->st;
+        slot->grant = i->grant;
+        slot->looked = when_now();
         slot->lookups++;
         if (why || !slot->failed) {
             free(slot->why);
@@ -506,27 +431,23 @@ bool slot_tell(struct slot *slot)
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
     struct slots *s = slot->slots;
-    struct item i = {.real = slot->real, .above = slot->above};
     CLEANUP(reach_close) struct found f = FOUND_NONE;
     lock_take(&s->lock);
     bool due = when_past(&slot->looked, LOOK_AGAIN);
     if (due)
         slot->looked = when_now();
-    struct granted now = slot->granted;
     *st = slot->st;
-    *g = now.grant;
+    *g = slot->grant;
     lock_drop(&s->lock);
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
-    i.st = f.st;
-    if (!same) /* if its file is gone, or is another one: the previous ones */
+    if (!same) /* of one whose file is gone, or is another one: those of before */
         return;
-    granted_look(s->reach, &i, &now);
+    *g = found_grant(s->reach, &f, slot->above);
     lock_take(&s->lock);
-    slot->granted = now;
-    *g = now.grant;
+    slot->grant = *g;
     if (slot->kind != ITEM_MODEL) /* a model's are those of its state */
-        slot->st = *st = i.st;
+        slot->st = *st = f.st;
     lock_drop(&s->lock);
 }
 
@@ -870,7 +791,6 @@ void slots_free(struct slots *s)
     }
     table_free(&s->by_node);
     table_free(&s->by_key);
-    table_free(&s->by_way);
     buf_free(&s->unsaved);
     lock_destroy(&s->lock);
     cond_destroy(&s->done);

@@ -39,8 +39,8 @@
 #define SLOT_RETRY 2
 
 struct slot {
-    struct link by_node, by_key, by_way; /* protected */
-    uint64_t node;                       /* the number of its own node: for a model its directory */
+    struct link by_node, by_key; /* protected */
+    uint64_t node;               /* the number of its own node: of a model its folder */
     enum item_kind kind;
     struct place place; /* ITEM_FOLDER */
     uint64_t
@@ -51,17 +51,14 @@ struct slot {
     bool store, behind;
     /* Protected: */
     uint64_t stamp;        /* hash of what identifies the file, or all files */
-    struct tree_left left; /* by the previous tree; constant while it is in use */
-    /* while it is closed: edits that are not in the file (live/unsaved.h) */
-    struct buf notes;
-    bool replaced;          /* another file was found at its path: close it immediately */
-    uint64_t rights;        /* the last tree_look(); 0: never */
-    bool told;              /* the kernel knows them */
-    uint64_t way;           /* by which it was last found; 0: none */
-    struct timespec found;  /* when that was */
-    struct timespec looked; /* when `granted` was found */
+    struct tree_left left; /* by the tree before; constant while it is in use */
+    struct buf notes;      /* while it is closed: what is not in the file (live/unsaved.h) */
+    bool replaced;         /* another file was found at its path: it is closed at once */
+    uint64_t rights;       /* tree_look() of the last time; 0: never */
+    bool told;             /* the kernel knows them */
     struct stat st;
-    struct granted granted; /* its access rights at the last lookup */
+    struct grant grant;     /* its access rights ... */
+    struct timespec looked; /* ... as they were then */
     char *why;              /* owned; why it cannot be opened; NULL: it can, as far as is known */
     time_t failed;          /* when that was; 0: it was found when the name was looked up */
     struct tree *tree;      /* owned; NULL: it is closed */
@@ -81,15 +78,13 @@ struct slots {
     struct lock lock;
     struct cond done;             /* busy has ended, or so has the last use */
     struct table by_node, by_key; /* a path has a slot for each state of its file */
-    struct table by_way;
-    uint32_t last;            /* the slot last given to a model */
-    uint32_t last_other;      /* the node last given to a directory or text */
-    struct slot *first, *end; /* of the open ones, by their last use */
-    size_t files_most;        /* maximum descriptors of unused models */
-    struct pool_job sweep;    /* closes what is idle */
-    bool sweeps;              /* it has joined */
-    /* nothing is served any more: whatever is being closed is closed unconditionally */
-    bool stop;
+    uint32_t last;                /* slot that was given to a model */
+    uint32_t last_other;          /* node of a folder or text */
+    struct slot *first, *end;     /* of the open ones, by their last use */
+    size_t files_most;            /* descriptors that these may take where they are not in use */
+    struct pool_job sweep;        /* closes what is idle */
+    bool sweeps;                  /* it has joined */
+    bool stop;          /* nothing is served any more: what is closed, is closed in any case */
     int failed;         /* of an edit, when a model was closed */
     bool finished;      /* all were closed, and ... */
     struct buf unsaved; /* ... these lines name the edits that are not in the files */
@@ -131,19 +126,10 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* A hash of a directory's node and a name in it, by which a model is found. */
-uint64_t slot_way(uint64_t folder, const char *name);
-/*
- * The node of a found item; takes ownership of its paths and place; the kernel gets one more
- * reference to the node. way: 0 if it is not a model. 0, -ENOMEM.
- */
-int slot_of(struct slots *s, struct item *i, uint64_t way, uint64_t *ret);
-/*
- * The same for a model that was found this way within the last second, if a single check shows that
- * the file there is still the same. False: look it up.
- */
-bool slot_again(struct slots *s, uint64_t way, uint64_t *ret);
-/* The kernel gets one more reference to a node of a slot in use; or loses n of them to a node. */
+/* The node of an item that was found, whose paths and place pass to it; the kernel gets one more reference to it.
+ * 0, -ENOMEM. */
+int slot_of(struct slots *s, struct item *i, uint64_t *ret);
+/* The kernel gets one more reference to a node of a slot in use; loses n of them to one. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 

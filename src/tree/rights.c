@@ -12,14 +12,10 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/when.h"
 
 #define READ 4U
 #define WRITE 2U
 #define ALL 7U
-
-/* Seconds after which a change is known to have another time than the next one. */
-#define SETTLED 2
 
 /* ---- what a file gives ---- */
 
@@ -138,39 +134,14 @@ static struct grant grant_of(int fd, const struct stat *st, const struct grant *
     return grant_both(&g, way, geteuid(), known);
 }
 
-int grant_of_real(int fd, const char *real, const char *base, struct grant *ret)
+int grant_of_real(int fd, const struct stat *st, const char *real, const char *base,
+                  struct grant *ret)
 {
-    struct stat st;
     struct grant way;
-    int e = fstat(fd, &st) < 0 ? -errno : add_folders(&way, real, base, &st);
+    int e = add_folders(&way, real, base, st);
     if (e == 0)
-        *ret = grant_of(fd, &st, &way, READ);
+        *ret = grant_of(fd, st, &way, READ);
     return e;
-}
-
-/* With what was hashed before. 0: it was changed so lately that the next change may have the same time. */
-static uint64_t stamp(uint64_t before, const struct stat *st)
-{
-    const uint64_t all[] = {before, st->st_dev, st->st_ino, (uint64_t)st->st_ctim.tv_sec,
-                            (uint64_t)st->st_ctim.tv_nsec};
-    return st->st_ctim.tv_sec + SETTLED >= when_date().tv_sec
-               ? 0
-               : hash_name((const void *)all, sizeof(all));
-}
-
-uint64_t grant_stamp(const struct stat *file, const char *real, const char *base)
-{
-    struct stat st;
-    uint64_t all = stamp(1, file);
-    char *path = all ? strdup(real) : NULL;
-    for (char *slash = path; all && path && (slash = next_folder(path, slash, base));) {
-        *slash = '\0';
-        all = stat(path, &st) == 0 ? stamp(all, &st) : 0;
-        *slash = '/';
-    }
-    all = path ? all : 0;
-    free(path);
-    return all;
 }
 
 /* ---- what is shown ---- */

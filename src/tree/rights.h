@@ -65,10 +65,8 @@ struct rights {
 /* What two give. `self`: the daemon's user, to which both give at least `known` of 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
 /* What a file gives that is open as fd, and known to be at this real path, to which `base` leads. 0, -errno. */
-int grant_of_real(int fd, const char *real, const char *base, struct grant *ret);
-/* Changes when that may give something else: of a file with these attributes. 0: nothing can be said, as
- * something was changed just now. */
-uint64_t grant_stamp(const struct stat *file, const char *real, const char *base);
+int grant_of_real(int fd, const struct stat *st, const char *real, const char *base,
+                  struct grant *ret);
 
 /*
  * One more file of the model, open as fd, for writing if it is `writable`, found by `path`; `base` is the real path of
