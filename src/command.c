@@ -176,7 +176,7 @@ static int undo(const struct command_args *a)
     return 0;
 }
 
-/* The states as text, or forget them. */
+/* Print the states as text, or forget them. */
 static int states(const char *operand, const struct channel *c, bool forget, struct buf *said,
                   struct err *e)
 {
@@ -288,7 +288,7 @@ static int check_value(const struct option_row *cmd, const struct option_row *ro
                    show(shown, value, strlen(value)));
 }
 
-/* An argument that begins with "-". */
+/* Take an argument that begins with "-". */
 static int take_option(const struct option_row *cmd, const char *arg, struct command_args *a)
 {
     const char *value;

@@ -2,7 +2,7 @@
 /*
  * The commands besides mounting: ggufs --COMMAND[=VALUE] [OPTION...] OPERAND...
  *
- * One parser for all, from the one table of options (mount/options.h). Options may precede the command, and may follow
+ * All share one parser and one table of options (mount/options.h). Options may precede the command, and may follow
  * operands up to "--".
  */
 #ifndef COMMAND_H

@@ -17,8 +17,8 @@ struct nearest {
     const char *word;
     size_t len;
     bool found;
-    size_t
-        which; /* if found: the caller's number for the best candidate, the first one if several are equal */
+    /* if found: the caller's number for the best candidate, the first one if several are equal */
+    size_t which;
     unsigned distance; /* if found: letters that are wrong, missing, extra or swapped */
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache of keys and values that a model needs while it runs, in F16: layer by layer, as llama.cpp
- * allocates it. Recurrent layers and those that use another one's cache have none; latent
- * attention keeps keys alone.
+ * The cache of keys and values that a model needs while it runs, in F16: layer by layer, as llama.cpp allocates it.
+ * Recurrent layers, and layers that use another layer's cache, have none; latent attention keeps only keys.
  */
 #ifndef CHECK_CACHE_H
 #define CHECK_CACHE_H
@@ -11,7 +10,7 @@
 
 struct cache {
     uint64_t token; /* bytes that a token takes in all layers */
-    uint64_t whole; /* bytes of the whole context; 0: the keys do not say */
+    uint64_t whole; /* bytes for the whole context; 0: the keys do not say */
 };
 
 /* False: the model has no such cache, or the keys do not say. */

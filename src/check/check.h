@@ -8,8 +8,8 @@
  * A rule is a row {id, scope, function}; a new rule is a new row. Each rule reports at most
  * CHECK_MOST findings, then how many were left out.
  *
- * Severity: an error makes readers refuse or misread the file, or breaks a "must" of the
- * specification. A warning breaks its wording, or stops some readers. A note is not a fault.
+ * Severity: an error makes readers refuse or misread the file, or violates a "must" of the specification. A warning
+ * violates its wording, or stops some readers. A note is not a fault.
  *
  * Threads: nothing is shared; only the caller's thread calls the sink.
  */
@@ -26,54 +26,54 @@ enum check_severity { CHECK_NOTE, CHECK_WARNING, CHECK_ERROR };
 /* "note", "warning", "error" */
 extern const char *const check_severity_name[];
 
-/* All text is one line, safe to print, and valid only during the call of the sink. */
+/* All text is one line, safe to print, and valid only while the sink runs. */
 struct check_finding {
     enum check_severity severity;
     const char *rule;  /* its id */
-    const char *file;  /* the label of the file that was checked; not made safe to print */
+    const char *file;  /* the label of the checked file; not made safe to print */
     const char *what;  /* what is wrong */
     const char *where; /* in the file: a key, a tensor, bytes; "" if no place applies */
 };
 
 typedef void check_sink(void *arg, const struct check_finding *f);
 
-#define CHECK_MOST 20 /* findings of one rule */
+#define CHECK_MOST 20 /* findings per rule */
 
 /*
- * A split model is checked file by file, by the rules about a file, and then merged, as a whole, by
- * the rules about a model. All rules apply to any other model.
+ * A split model is checked file by file with the rules about files, and then merged, as a whole, with the rules about
+ * models. For any other model all rules apply.
  */
 enum check_scope { CHECK_ALL, CHECK_FILE, CHECK_WHOLE };
 
 struct check_model {
     const struct gguf *g;     /* may come from gguf_parse_faults(), if the file is broken */
-    const struct source *src; /* the file's bytes; NULL: the bytes between tensors are not read */
-    const char *file;         /* its name without folders; NULL: no name */
+    const struct source *src; /* the file's bytes; NULL: bytes between tensors are not read */
+    const char *file;         /* its name without directories; NULL: no name */
     const char *label;        /* names the file in findings */
     enum check_scope scope;
-    size_t shards;        /* files of a split model whose files fit together; else 0 */
+    size_t shards;        /* for a split model whose files fit together, how many; else 0 */
     bool faults_reported; /* the parser's findings were already reported */
-    /*
-     * At most so much padding is read, in whole pages; a note reports it if there is more. 0: all.
-     */
+    /* The most padding that is read, in whole pages; a note says so if there is more. 0: all. */
     uint64_t padding_most;
 };
 
-/* Apply all rules but that of values (scan.h). 0, -ENOMEM, or -errno of reading the file. */
+/* Apply all rules except the one about values (scan.h). 0, -ENOMEM, or -errno from reading the file. */
 int check_rules(const struct check_model *m, check_sink *sink, void *arg);
 
 /* Report that an interrupted edit was applied in memory before the check. */
 void check_tell_journal(const char *label, check_sink *sink, void *arg);
 
-/* The ids of the rules, in the order in which they are applied, and those of findings that no row of the table
- * makes; NULL past the last. */
+/*
+ * The ids of the rules in the order they are applied, then ids of findings that come from no row of the table; NULL
+ * past the last.
+ */
 const char *check_any_rule_id(size_t i);
 #define CHECK_STRUCTURE "structure" /* refused by the parser; an interrupted edit */
 #define CHECK_VALUES "values"       /* scan.h */
 
 /* ---- findings as text and as JSON ---- */
 
-/* The worst finding of a model, not counting notes; worse is higher. */
+/* The worst finding about a model, not counting notes; worse is higher. */
 enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
 
 /* "FILE: error: what (where)\n". The name of the file is made safe to print. */
@@ -100,7 +100,7 @@ void report_end(struct report *r);
 
 /* ---- for the rules: private to the check layer ---- */
 
-/* A rule at work. */
+/* A rule being applied. */
 struct checker {
     const struct gguf *g;
     const struct source *src;
@@ -108,22 +108,24 @@ struct checker {
     const char *label;
     struct text arch; /* general.architecture */
     const struct key_index *index;
-    uint32_t at; /* the number of the key, or the tensor, that a rule is to look at */
-    int error;   /* 0, or why a rule could not be applied: -errno */
+    uint32_t at; /* the number of the key or tensor that the rule should check */
+    int error;   /* 0, or -errno if a rule could not be applied */
     size_t shards;
     bool faults_reported;
     uint64_t padding_left; /* bytes of padding that may still be read */
     uint64_t padding_page; /* the end of the last page of padding that was read */
-    bool padding_cut;      /* not all padding was read */
+    bool padding_cut;      /* some padding was not read */
     const char *rule;      /* id of the rule */
-    unsigned reported;     /* findings of this rule */
+    unsigned reported;     /* findings of this rule so far */
     enum check_severity last;
     check_sink *sink;
     void *arg;
 };
 
-/* Report a finding about a place: as it is given, "key 'x'", "tensor 'x'", "bytes 12 to 31". Strings in the format's
- * arguments must be safe to print. */
+/*
+ * Report a finding about a place, taken as given: "key 'x'", "tensor 'x'", "bytes 12 to 31". Strings among the
+ * format's arguments must be safe to print.
+ */
 void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void report_key(struct checker *c, enum check_severity s, uint32_t key, const char *fmt, ...)
@@ -135,7 +137,7 @@ void report_bytes(struct checker *c, enum check_severity s, uint64_t first, uint
 /* Report how many findings of the rule were left out. */
 void report_rest(const struct checker *c);
 
-/* One of the functions: for each key, for each tensor, or for the whole. */
+/* One of the functions: called for each key, for each tensor, or once. */
 struct rule {
     const char *id;
     enum check_scope scope; /* CHECK_FILE, CHECK_WHOLE */
@@ -144,7 +146,7 @@ struct rule {
     void (*whole)(struct checker *c);
 };
 
-/* Those of each file, up to a row without an id. */
+/* The rules of each file, up to a row without an id. */
 extern const struct rule layout_rules[], keys_rules[], tokenizer_rules[], model_rules[],
     template_rules[], needs_rules[], name_rules[];
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model in its files: see file.h. */
+/* A model and its files: see file.h. */
 #include "check/file.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ uint64_t header_missing(const struct gguf *g)
     return g->data_end > g->file_size ? g->data_end - g->file_size : 0;
 }
 
-/* Of a split model, the first file and then the others. */
+/* For a split model, the first file and then the others. */
 static int load_header(const char *path, struct shards *s, struct gguf **first, struct err *e)
 {
     struct model_file m;
@@ -71,7 +71,7 @@ void header_free(struct header *h)
 struct part {
     struct model_file m; /* its path is its name in findings */
     struct gguf *g;      /* owned; NULL: it could not be parsed */
-    bool faults;         /* the parser found some and reported them */
+    bool faults;         /* the parser found faults and reported them */
 };
 
 /* Report a line "WHERE: WHY" as an error. */
@@ -101,15 +101,15 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     p->faults = true;
     unsigned reported = structure->reported;
     (void)gguf_parse_faults(&p->m.src, on_fault, structure, &p->g, e);
-    if (structure->reported == reported && e->code == 0) /* a failure of the medium or of memory */
+    if (structure->reported == reported && e->code == 0) /* the medium failed, or memory ran out */
         *e = first;
     return r;
 }
 
 /*
- * Open and parse the file at `path`, following symbolic links. Each fault is reported through `structure`. 0: no faults;
- * else -errno. *e holds an error that could not be reported as a fault; code 0: all were reported. Free *ret in either
- * case.
+ * Open and parse the file at `path`, following symbolic links. Each fault is reported through `structure`. 0: no
+ * faults; else -errno. *e holds an error that could not be reported as a fault; code 0: all were reported. Free *ret
+ * in either case.
  */
 static int part_open(const char *path, struct checker *structure, struct part *ret, struct err *e)
 {
@@ -135,12 +135,12 @@ struct job {
     struct checker structure; /* reports the parser's faults */
     struct checker set;       /* reports why the files of a split model do not fit together */
     struct split split;
-    struct part *part; /* owned; without a header: missing, or unreadable */
+    struct part *part; /* owned; without a header if it is missing or unreadable */
     size_t n;
-    uint64_t before, total; /* bytes: already scanned in earlier parts, and in all */
+    uint64_t before, total; /* bytes already scanned in earlier parts, and in all parts */
 };
 
-/* Called before the caller's sink: the outcome follows from the findings. */
+/* Called before the caller's sink: the findings decide the outcome. */
 static void count(void *arg, const struct check_finding *f)
 {
     static const enum check_outcome outcome[] = {
@@ -226,10 +226,7 @@ static void load(struct job *j, size_t i, const char *path)
 
 /* ---- do they fit together? ---- */
 
-/*
- * Missing files and files that do not fit are counted separately: many of one must not hide the
- * other.
- */
+/* Missing files and files that do not fit are counted separately: many of one kind must not hide the other. */
 static void end_set(struct job *j, const char *path)
 {
     j->set.label = path;
@@ -262,7 +259,7 @@ static void check_extra(struct job *j, const char *path)
     free(extra);
 }
 
-/* Tensors of all files, UINT64_MAX if one of them cannot be read. */
+/* Tensors in all files, UINT64_MAX if a file cannot be read. */
 static uint64_t count_tensors(const struct job *j)
 {
     uint64_t n = 0;
@@ -307,7 +304,7 @@ static void apply_file(struct job *j, const struct part *p)
     apply(j, &m);
 }
 
-/* If the files do not fit together, only the keys of the first one describe the model. */
+/* If the files do not fit together, only the first one's keys describe the model. */
 static void apply_whole(struct job *j)
 {
     const struct gguf **g = calloc(j->n, sizeof(struct gguf *));

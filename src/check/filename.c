@@ -33,7 +33,7 @@ static size_t span(struct text t, size_t from, bool (*is)(char))
     return n - from;
 }
 
-/* Bytes of "12" or "1.2" at `from`, 0: no number. */
+/* Bytes of "12" or "1.2" at `from`; 0: no number there. */
 static size_t number_at(struct text w, size_t from)
 {
     size_t whole = span(w, from, is_digit);
@@ -54,7 +54,7 @@ static bool is_size_word(struct text w)
 
 /* ---- the name ---- */
 
-/* As the specification writes it, but for what an expression of POSIX cannot say: see file_name_parse(). */
+/* As the specification writes it, except for what a POSIX expression cannot say: see file_name_parse(). */
 #define BLANK " \t-\r"
 #define PLAIN "[A-Za-z0-9" BLANK "]*"
 #define NUMBER "[0-9]+(\\.[0-9]+)?"
@@ -86,7 +86,7 @@ bool file_name_parse(const char *name, struct file_name *ret)
     regmatch_t m[GROUPS];
     struct file_name f = {0};
     if (!strstr(name, "-v") || regcomp(&pattern, convention, REG_EXTENDED) != 0)
-        return false; /* most names have no version, and cost nothing */
+        return false; /* most names have no version, and this rejects them early */
     const bool fits = regexec(&pattern, name, GROUPS, m, 0) == 0;
     regfree(&pattern);
     for (size_t i = 0; fits && i < FILE_PARTS; i++)
@@ -137,7 +137,7 @@ static double decimal(struct text t)
     return v;
 }
 
-/* A label may have any number of digits; those that fit count. */
+/* A label may have any number of digits; only those that fit count. */
 static uint64_t whole(struct text t)
 {
     double v = decimal(t);
@@ -163,7 +163,7 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     return true;
 }
 
-/* A size label is rounded, and may or may not count embeddings: "2B" of 2.7, "8B" of 6.5 are in use. */
+/* A size label is rounded, and may or may not count embeddings: "2B" for 2.7 and "8B" for 6.5 are in use. */
 static bool near(double label, uint64_t params)
 {
     double have = (double)params;
@@ -186,9 +186,7 @@ bool file_size_fits(struct text label, const struct params *p)
 /* Bytes of a part: a whole file name has 255. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
-/*
- * Append words of letters and digits; all else becomes "-". Words that `keep` refuses are left out.
- */
+/* Add words of letters and digits; everything else becomes "-". Words that `keep` refuses are left out. */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
     size_t start = out->len;
@@ -213,7 +211,7 @@ static bool all_digits(const char *w, size_t n)
     return true;
 }
 
-/* A word that a base name can have: not "7b", which would be a size. */
+/* A word that a base name may have: not "7b", which would be a size. */
 static bool is_base(const char *w, size_t n)
 {
     return w[0] > '9' || all_digits(w, n);
@@ -232,7 +230,7 @@ static void suggest_base(const struct gguf *g, struct buf *out)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
-/* The model's own label, if valid; else one from the number of parameters. */
+/* The model's own label if valid; else one from the number of parameters. */
 static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
@@ -299,7 +297,7 @@ static void suggest_shard(const struct gguf *g, struct buf *out)
         buf_printf(out, "%05" PRIu64 "-of-%05" PRIu64, no + 1, count);
 }
 
-/* One part of that name; "" if keys and tensors do not determine it. */
+/* One part of the suggested name; "" if keys and tensors do not determine it. */
 static void suggest_part(const struct gguf *g, enum file_part part, struct buf *out)
 {
     switch (part) {
@@ -354,9 +352,7 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 
 /* ---- the rules: does the name follow the convention, and agree with the model? ---- */
 
-/*
- * Words compare without case; the caller has made "1.0" and "v1.0", "Llama 3" and "Llama-3" equal.
- */
+/* Words compare without case; the caller has already made "1.0" and "v1.0", "Llama 3" and "Llama-3" equal. */
 static bool same(struct text a, const struct buf *b)
 {
     return a.len == b->len && strncasecmp(a.at, (const char *)b->data, b->len) == 0;
@@ -393,7 +389,7 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
     return says.at ? same(says, want) : part == PART_ENCODING;
 }
 
-/* People name files as they like; a name that says something wrong misleads them. */
+/* A name may be anything, but one that says something wrong misleads people. */
 static enum check_severity weight_of(enum file_part part)
 {
     bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
@@ -419,7 +415,7 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
                file_part_name[part], wanted);
 }
 
-/* A shard has only a part of the parameters, and only the first one has the model's keys. */
+/* A shard has only some of the parameters, and only the first one has the model's keys. */
 static bool can_suggest(const struct gguf *g)
 {
     return !fact_shard(g) || (!fact_later_shard(g) && fact_text(g, "general.size_label").at);
@@ -459,7 +455,7 @@ static void rule_size_label(struct checker *c)
            p.total, label);
 }
 
-/* The name to check: for a split model without the number of the file, which is correct. */
+/* The name to check: for a split model without the file's number, which is correct. */
 static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
 {
     size_t n = strlen(c->file), tail = c->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;

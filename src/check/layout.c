@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of the container: version, alignment, the places of data and the bytes between; tensors and blocks. */
+/* Rules about the container: version, alignment, where data lies and the bytes between; tensors and blocks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
     return list;
 }
 
-/* Call fn with each stretch between the header, the tensors' data and the end of the file. */
+/* Call fn for each stretch between the header, the tensors' data and the end of the file. */
 typedef int stretch_fn(struct checker *c, uint64_t first, uint64_t last,
                        const struct gguf_tensor *next);
 
@@ -120,8 +120,8 @@ static void rule_trailing(struct checker *c)
 }
 
 /*
- * The first byte from `at` on, at most `last`, that is not in a hole of the file. A sparse file of
- * a few blocks can claim exabytes of zeros between two tensors.
+ * The first byte from `at` on, at most `last`, that is not in a hole of the file. A sparse file of a few blocks can
+ * claim exabytes of zeros between two tensors.
  */
 static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
 {
@@ -230,7 +230,7 @@ static void rule_tensor_dims(struct checker *c, const struct gguf_tensor *t)
                       t->n_dims, DIMS_SPEC);
 }
 
-/* Types that a known fork has added. */
+/* Types added by a known fork. */
 enum { FORK_FIRST = 97, FORK_LAST = 399 };
 
 static void rule_tensor_type(struct checker *c, const struct gguf_tensor *t)
@@ -267,7 +267,7 @@ static void rule_quantization(struct checker *c)
 
 /* ---- blocks ---- */
 
-/* Mark each block from `begin` on that has a tensor. Returns the highest block, UINT64_MAX: no blocks. */
+/* Mark each block from `begin` on that has a tensor. Returns the highest such block, UINT64_MAX if there are none. */
 static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, bool *seen,
                             uint64_t room)
 {
@@ -324,7 +324,7 @@ static const char *const block_layers[] = {
     "ssm_a",        "ssm_d",        "ssm_dt",     "ssm_out",
 };
 
-/* "LAYER.weight", "LAYER.bias"; state space models have matrices with neither. */
+/* "LAYER.weight", "LAYER.bias"; state space models have matrices with neither suffix. */
 static bool is_layer(const char *name, size_t n, const char *const *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

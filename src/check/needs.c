@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What models need, by architecture, and the rules about it: see needs.h. */
+/* What each architecture needs, and the rules about it: see needs.h. */
 #include "check/needs.h"
 
 #include <inttypes.h>
@@ -10,35 +10,34 @@
 #include "base/bytes.h"
 #include "base/count.h"
 
-/*
- * The tensors that must be there. "(a b|c)": one of the alternatives, each a list that may be empty.
- */
+/* The required tensors. "(a b|c)": one of the alternatives, each a list that may be empty. */
 struct need_tensors {
-    const char *block; /* each block has them: "blk", "enc.blk", "dec.blk"; "": the model has */
+    /* which blocks need them: "blk", "enc.blk", "dec.blk"; "": the model as a whole */
+    const char *block;
     const char *archs;
     const char *tensors;
 };
 
 /*
- * The dimensions that keys give a tensor, in the order of the file: "E,HK+2GV". A letter is a key
- * (letters[]); letters beside each other are multiplied; "|" is between alternatives; "": not known.
- * Sorted by tensor, the row of all other architectures last.
+ * The dimensions that keys imply for a tensor, in the order of the file: "E,HK+2GV". A letter is a key (letters[]);
+ * adjacent letters are multiplied; "|" separates alternatives; "": unknown. Sorted by tensor, the row for all other
+ * architectures last.
  */
 struct need_shape {
-    const char *tensor; /* without its block; "." before one that is in no block */
+    const char *tensor; /* without its block; starts with "." if it is in no block */
     const char *dims;
     const char *archs; /* NULL: all others */
 };
 
-/* Keys without which a model is refused, or can have no tensor that fits. */
+/* Keys without which a model is refused, or no tensor can fit. */
 struct need_key {
     const char *key;   /* after the architecture */
     const char *archs; /* "! a b": all but these */
-    const char *
-        unless; /* a tensor of the first block; where it is there the key need not be. NULL: none */
+    /* a tensor of the first block; if it exists the key is not needed. NULL: always needed */
+    const char *unless;
 };
 
-/* need_tensors, need_keys, need_shapes: made of needs.tsv. */
+/* need_tensors, need_keys, need_shapes: generated from needs.tsv. */
 #include "check/needs-table.inc"
 
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest)
@@ -70,7 +69,7 @@ bool needs_know(struct text arch)
     return false;
 }
 
-/* A vocabulary without tensors is a model too, and a shard has only a part of them. */
+/* A vocabulary without tensors is a model too, and a shard has only some of them. */
 bool needs_apply(const struct gguf *g)
 {
     return g->n_tensors && !fact_shard(g) && fact_is_model(g) &&
@@ -88,8 +87,10 @@ uint64_t needs_first_block(const struct gguf *g)
     return count - nextn;
 }
 
-/* The name of a tensor as in struct need_shape, and its block: "blk.7.attn_q.weight" is "attn_q" of 7, "output.weight"
- * ".output". False: too long for the table. */
+/*
+ * A tensor's name as in struct need_shape, and its block: "blk.7.attn_q.weight" is "attn_q" in block 7,
+ * "output.weight" is ".output". False: too long for the table.
+ */
 #define NEED_NAME_MAX 80
 static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX])
 {
@@ -112,7 +113,7 @@ static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEE
 
 /* ---- the keys that must be there ---- */
 
-/* From the specification's chapters, of architectures that llama.cpp does not load. */
+/* From chapters of the specification on architectures that llama.cpp does not load. */
 static const struct need_key specified[] = {
     {"context_length", "gptj", NULL},
     {"embedding_length", "gptj rwkv", NULL},
@@ -133,7 +134,7 @@ static const struct need_key specified[] = {
     {"decoder.attention.head_count", "whisper", NULL},
 };
 
-/* The rank of a matrix that is not there. */
+/* True for the rank of a matrix that does not exist. */
 static bool is_needless(const struct gguf *g, const struct need_key *row)
 {
     char name[96];
@@ -166,15 +167,15 @@ void rule_required(struct checker *c)
 
 /* ---- the tensors that must be there ---- */
 
-/* One block of a model, or what is in no block. */
+/* One block of a model, or everything outside blocks. */
 struct looked {
     struct checker *c;
     const char *block;
     uint64_t number;
     bool tell;        /* report what is missing */
-    int experts;      /* in this block: 1 yes, 0 no, -1 not known */
+    int experts;      /* in this block: 1 yes, 0 no, -1 unknown */
     int recurrent;    /* the same */
-    unsigned present; /* tensors that were looked for and are there */
+    unsigned present; /* how many of the tensors looked for exist */
 };
 
 static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
@@ -192,7 +193,7 @@ static bool is_there(const struct looked *b, const char *word, size_t n)
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
-/* Writers may join the tensors of a word to one. */
+/* Writers may fuse the tensors of a word into one. */
 static bool is_fused(const struct looked *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
@@ -201,7 +202,7 @@ static bool is_fused(const struct looked *b, struct text word)
     return needs_list("ffn_gate_exps ffn_up_exps", word) && is_there(b, gate_up, strlen(gate_up));
 }
 
-/* Count, and maybe report, the words from `at` to `end`. Returns how many are missing. */
+/* Count, and perhaps report, the words from `at` to `end`. Returns how many are missing. */
 static unsigned look_words(struct looked *b, const char *at, const char *end)
 {
     unsigned missing = 0;
@@ -228,7 +229,7 @@ static bool has(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
 }
 
-/* Of the alternatives from `at` to `end` the most complete one counts. */
+/* Among the alternatives from `at` to `end` the most complete one counts. */
 static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;
@@ -237,7 +238,7 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= has(p, q, "_exps");
-        ffn &= has(p, q, "ffn_"); /* else its layers are of other kinds too */
+        ffn &= has(p, q, "ffn_"); /* otherwise it has layers of other kinds too */
     }
     const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
     const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
@@ -288,7 +289,7 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
-/* What these read of the block's kind; others go by its tensors. */
+/* These architectures read the block's kind from keys; for others its tensors decide. */
 static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
 {
     struct text arch = fact_text(g, "general.architecture");
@@ -343,7 +344,7 @@ static void rule_tensors(struct checker *c)
 
 /* ---- the dimensions of tensors follow from the keys ---- */
 
-/* The letters of need_shape; the second key is that of layers with a sliding window. */
+/* The letters of need_shape; the second key applies to layers with a sliding window. */
 static const struct {
     char letter;
     const char *key, *window;
@@ -391,12 +392,12 @@ static const struct {
     {'y', "attention.gate_lora_rank", NULL},
 };
 
-/* The model's keys, looked up once: of each letter its number in the model, UINT32_MAX: none. */
+/* The model's keys, looked up once: the number of each letter's key, UINT32_MAX if it does not exist. */
 struct lengths {
     const struct gguf *g;
     struct text arch;
     uint32_t key[128], window[128];
-    bool vocabulary, windows; /* layers may have a window */
+    bool vocabulary, windows; /* some layers may have a window */
     uint64_t tokens;
 };
 
@@ -425,7 +426,7 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
     }
 }
 
-/* The value of a letter without the defaults of readers. */
+/* The value of a letter without readers' defaults. */
 static bool stored(const struct layer *t, char letter, uint64_t *ret)
 {
     size_t at = (unsigned char)letter;
@@ -433,7 +434,7 @@ static bool stored(const struct layer *t, char letter, uint64_t *ret)
            fact_layer_uint(t->l->g, t->l->key[at], t->number, ret);
 }
 
-/* Each head's share of the embedding, as readers count it: by the heads of the first layer. */
+/* Each head's share of the embedding, as readers compute it: from the heads of the first layer. */
 static bool head_length(const struct layer *t, uint64_t *ret)
 {
     uint64_t width, heads;
@@ -461,7 +462,7 @@ static bool product(const struct layer *t, char a, char b, uint64_t *ret)
     return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
 }
 
-/* The value of a letter: its key's, else what readers take for it. False: not known. */
+/* The value of a letter: its key's, or readers' default. False: unknown. */
 static bool length(const struct layer *t, char letter, uint64_t *ret)
 {
     bool has = stored(t, letter, ret);
@@ -510,7 +511,7 @@ static bool is_factor(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* "2GV", "X/j": the number, and where it ends. */
+/* "2GV", "X/j": the number; *at moves past it. */
 static enum outcome product_of(const struct layer *t, const char **at, uint64_t *ret)
 {
     enum outcome r = KNOWN;
@@ -556,7 +557,7 @@ struct dims {
     unsigned n;
 };
 
-/* One alternative: "E,HK". Returns the rest, "" or what follows "|". */
+/* One alternative: "E,HK". Returns the rest: "" or what follows "|". */
 static const char *dims_of(const struct layer *t, const char *at, struct dims *d)
 {
     for (d->n = 0;; at++) {
@@ -570,7 +571,7 @@ static const char *dims_of(const struct layer *t, const char *at, struct dims *d
     }
 }
 
-/* Dimensions of 1 at the end count as none. */
+/* Dimensions of 1 at the end do not count. */
 static bool fits(const struct gguf *g, const struct gguf_tensor *tensor, const struct dims *d)
 {
     for (uint32_t i = 0; i < d->n || i < tensor->n_dims; i++) {
@@ -604,7 +605,7 @@ static int by_tensor(const void *name, const void *row)
     return strcmp(name, ((const struct need_shape *)row)->tensor);
 }
 
-/* The row of a tensor, NULL: none. */
+/* The row for a tensor, NULL if there is none. */
 static const struct need_shape *row_of(struct text arch, const char *name)
 {
     const struct need_shape *row =
@@ -618,7 +619,7 @@ static const struct need_shape *row_of(struct text arch, const char *name)
     return row;
 }
 
-/* Beside the weights of some types lies a scale, of stacked experts one for each. */
+/* The weights of some types have a scale beside them; stacked experts have one each. */
 static const struct need_shape *scale_row(const char *name)
 {
     static const struct need_shape one = {"", "1", NULL}, each = {"", "X", NULL};

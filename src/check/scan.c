@@ -2,9 +2,8 @@
 /*
  * NaN and infinity in tensors: see scan.h.
  *
- * Tensors are cut into pieces, the units of base/pool.h. A piece is decoded in
- * chunks that stay in the first-level cache, where one quick pass checks that all values are
- * finite. Only chunks that fail it are counted value by value.
+ * Tensors are cut into pieces, the units of base/pool.h. A piece is decoded in chunks that fit the first-level cache,
+ * where one quick pass checks that all values are finite. Only chunks that fail it are counted value by value.
  */
 #include "check/scan.h"
 
@@ -25,7 +24,7 @@ _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
 
-/* The places of scales in a type's blocks. `hidden`: a bad scale may not show in any value. */
+/* Where the scales are in a type's blocks. `hidden`: a bad scale may not show in any value. */
 static const struct scales {
     uint8_t kind, n, at[2];
     bool hidden;
@@ -87,8 +86,8 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
 struct piece {
     const struct quant_type *type;
     bool big;
-    const uint8_t *data; /* of the tensor */
-    uint64_t first;      /* element, a multiple of the block's length */
+    const uint8_t *data; /* the tensor's */
+    uint64_t first;      /* index of the first element, a multiple of the block's length */
     uint64_t n;          /* elements */
     float *room;         /* CHUNK floats */
     struct scan_result found;
@@ -158,11 +157,11 @@ static int scan_piece(void *arg)
 struct work {
     const struct scan *scan;
     struct scan_result *found;
-    uint64_t *
-        begin; /* owned: the number of each tensor's first piece; at last how many pieces there are */
+    /* owned: the number of each tensor's first piece, and finally the number of pieces */
+    uint64_t *begin;
     uint64_t total; /* bytes */
     struct units units;
-    uint64_t done; /* bytes; protected by their lock, as what is found */
+    uint64_t done; /* bytes; protected by their lock, like the results */
 };
 
 static bool in_file(const struct map *m, const struct gguf_tensor *t)
@@ -176,7 +175,7 @@ static bool is_integer(uint32_t id)
     return id == I8_ID || id == I16_ID || id == I32_ID || id == I64_ID;
 }
 
-/* True if the tensor can be scanned; else notes that it cannot. */
+/* True if the tensor can be scanned; otherwise records that it cannot. */
 static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct scan_result *r)
 {
     const struct quant_type *type = gguf_type(t);
@@ -184,7 +183,7 @@ static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct 
     return !r->unread && t->n_elem && !is_integer(type->id);
 }
 
-/* Pieces of a tensor may end in any order. */
+/* Pieces of a tensor may finish in any order. */
 static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
 {
     struct scan_result *r = &w->found[tensor];
@@ -199,7 +198,10 @@ static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
     w->done += p->n / p->type->block_len * p->type->block_bytes;
 }
 
-/* The tensor that a piece is of: the last that begins at it or before, as those without pieces come first. */
+/*
+ * The tensor that a piece belongs to: the last one that begins at or before it, since tensors without pieces come
+ * first.
+ */
 static uint32_t tensor_of(const struct work *w, uint64_t piece)
 {
     return (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->scan->g->n_tensors, piece) - 1;
@@ -233,7 +235,7 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     w->scan->progress(w->scan->arg, bytes, w->total);
 }
 
-/* The number of bytes to scan; *end is the end of the last one in the file. */
+/* The number of bytes to scan; *end is where the last of them ends in the file. */
 static uint64_t measure(const struct scan *s, uint64_t *end)
 {
     uint64_t total = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NaN and infinity in the tensors of a mapped model: every value is decoded and checked, by all
- * processors. Decoding takes most of the time.
+ * NaN and infinity in the tensors of a mapped model: every value is decoded and checked, on all processors. Decoding
+ * takes most of the time.
  *
  *     struct scan s = {.g = g, .map = &map};
  *     struct scan_result *found = calloc(g->n_tensors, sizeof(*found));
@@ -37,9 +37,7 @@ struct scan {
  */
 int scan_run(const struct scan *s, struct scan_result *found);
 
-/*
- * The bytes that scan_run() has to decode: the total of its progress. Uses only the size of s->map.
- */
+/* The bytes that scan_run() has to decode, for its progress. Uses only the size of s->map. */
 uint64_t scan_bytes(const struct scan *s);
 
 /* Report each tensor with NaN or infinity. label: names the file in findings. */

@@ -17,27 +17,29 @@
 #include "text/number.h"
 #include "text/table.h"
 
-/* A key, and what it is called in a line. */
+/* A key, and its name in a line. */
 struct named {
     const char *key, *what;
 };
 
 struct fact {
     const char *label;  /* NULL: only in JSON */
-    const char *member; /* of the object; NULL: only as a line */
-    /* What it shows, if no function does: a text, or of the architecture a number (the key begins with a dot); several
-     * keys, up to one that is NULL; a field of struct gguf. */
+    const char *member; /* its name in the object; NULL: only as a line */
+    /*
+     * What it shows, if no function does: a text or, if the key begins with a dot, a number of the architecture;
+     * several keys, up to a NULL; a field of struct gguf.
+     */
     const char *key;
     const struct named *named;
     size_t at, width;
-    /* The value, in one line or more; it writes nothing if the model has none. NULL: the number. */
+    /* The value, in one or more lines; writes nothing if the model has none. NULL: use the number. */
     void (*text)(const struct summary *s, struct buf *out);
-    /* The member's value, if that is a number; false if the model has none. */
+    /* The member's value, if it is a number; false if the model has none. */
     bool (*number)(const struct summary *s, uint64_t *ret);
-    /* The member, if its value is neither the number nor the text; nothing if the model has none. */
+    /* The member, if its value is neither the number nor the text; writes nothing if the model has none. */
     void (*json)(const struct summary *s, const char *member, struct json *j);
-    bool dash; /* the line has a "-" if the model has none */
-    bool bare; /* the text is JSON as it is */
+    bool dash; /* the line shows "-" if the model has no value */
+    bool bare; /* the text is JSON already */
 };
 
 static void show_text(struct text t, struct buf *out)
@@ -58,7 +60,7 @@ void summary_size(struct buf *out, uint64_t bytes)
     buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
 
-/* Of the data alone, without header and padding. */
+/* Counts only the data, without header and padding. */
 static void bits_text(const struct summary *s, struct buf *out)
 {
     double bytes = 0, n = 0;
@@ -70,7 +72,7 @@ static void bits_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%.2f", 8 * bytes / n);
 }
 
-/* Of a mix of types: the letter at the end of "Q4_K_M". */
+/* For a mix of types: the letter at the end of "Q4_K_M". */
 static const char *mix_size(const char *name, size_t n)
 {
     if (n < 4 || memcmp(name + n - 4, "_K_", 3) != 0)
@@ -97,7 +99,7 @@ static void file_type_text(const struct summary *s, struct buf *out)
                    mix ? ", " : "", mix ? mix : "");
 }
 
-/* A number of the architecture, which may be another one in each layer. */
+/* A number of the architecture, which may differ from layer to layer. */
 static void add_by_layer(const struct gguf *g, const char *key, struct buf *out)
 {
     uint64_t n;
@@ -114,7 +116,7 @@ static void feed_forward_text(const struct summary *s, struct buf *out)
 
 /* ---- attention ---- */
 
-/* "base 500000, scaling yarn": the keys that there are, of the architecture those that begin with a dot. */
+/* "base 500000, scaling yarn": those of the keys that exist; keys that begin with a dot belong to the architecture. */
 static void add_named(const struct gguf *g, const struct named *part, struct buf *out)
 {
     const char *between = "";
@@ -281,10 +283,10 @@ static const struct special {
 struct token {
     bool has;
     uint64_t id;
-    struct text text; /* at NULL: the vocabulary has none of this number */
+    struct text text; /* at NULL: the vocabulary has no such token */
 };
 
-/* Ids and texts of the special tokens that the model names: one walk over the vocabulary. */
+/* Ids and texts of the special tokens that the model names, in one walk over the vocabulary. */
 static void find_special(const struct gguf *g, struct token dst[COUNT(specials)])
 {
     struct gguf_value v, item;
@@ -331,7 +333,7 @@ static void add_token(struct json *j, const char *name, const struct token *t)
     json_end(j);
 }
 
-/* The first that the model has of those of one name. */
+/* True for the first of several tokens with one name that the model has. */
 static bool is_first(const struct token *token, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -374,7 +376,7 @@ static void template_json(const struct summary *s, const char *member, struct js
 
 /* ---- origin ---- */
 
-/* Merges have several base models; a line is for people. */
+/* Merges have several base models; the line is meant for people. */
 enum { BASE_MODELS_MOST = 8 };
 
 static void base_models(const struct summary *s, struct buf *out)
@@ -414,7 +416,7 @@ static bool parameters(const struct summary *s, uint64_t *ret)
     return true;
 }
 
-/* Of a table: "7.2B". */
+/* In a table: "7.2B". */
 static void params_cell(const struct summary *s, struct buf *out)
 {
     char count[SIZE_LABEL_MAX];
@@ -480,7 +482,7 @@ static void vocabulary_text(const struct summary *s, struct buf *out)
     show_text(pre, out);
 }
 
-/* "32", "32 (8 KV)"; a model may have another number in each layer. */
+/* "32", "32 (8 KV)"; may differ from layer to layer. */
 static void heads_text(const struct summary *s, struct buf *out)
 {
     uint64_t kv;
@@ -497,7 +499,7 @@ static bool shards(const struct summary *s, uint64_t *ret)
     return s->shards > 0;
 }
 
-/* Without the reserve, which is nobody's business but the file's. */
+/* Without the reserve, which is internal to the file. */
 static bool keys(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
@@ -572,7 +574,7 @@ static void file_text(const struct summary *s, struct buf *out)
     show_text((struct text){s->file, strlen(s->file)}, out);
 }
 
-/* The file's name taken apart by the naming convention. */
+/* The file's name, taken apart by the naming convention. */
 static void file_name_text(const struct summary *s, struct buf *out)
 {
     char shown[SHOW_MAX];
@@ -682,7 +684,7 @@ static void value_text(const struct summary *s, const struct fact *f, struct buf
         buf_printf(out, "%" PRIu64, n);
 }
 
-/* Break what was written since `begin`, a line, behind commas where it is longer than a terminal's 100 columns. */
+/* Break the line written since `begin` after commas where it exceeds 100 columns. */
 static void wrap(struct buf *out, size_t begin)
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT;
@@ -766,7 +768,7 @@ static void size_cell(const struct summary *s, struct buf *out)
         buf_str(out, ", incomplete");
 }
 
-/* What the model says, else the type that has the most bytes. */
+/* What the model says, else the type with the most bytes. */
 static void type_cell(const struct summary *s, struct buf *out)
 {
     struct share share[SHARES_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a person asks first about a model: one table of facts (summary.c), shown as lines
- * ("label:          value"), as members of a JSON object, and as a line of a table of models.
+ * The first things a person wants to know about a model: one table of facts (summary.c), shown as lines ("label:
+ * value"), as members of a JSON object, and as a line of a table of models.
  *
  * Threads: pure functions of an immutable model.
  */
@@ -13,9 +13,9 @@
 #include "text/json.h"
 
 struct summary {
-    const struct gguf *g; /* of a split model: merged */
-    const char *file;     /* the name of its file, without folders */
-    size_t shards;        /* files of a split model; 0: it is not split */
+    const struct gguf *g; /* merged if the model is split */
+    const char *file;     /* the name of its file, without directories */
+    size_t shards;        /* files of a split model; 0: not split */
     uint64_t missing;     /* bytes of tensor data that are not in the files */
 };
 
@@ -29,9 +29,7 @@ void summary_size(struct buf *out, uint64_t bytes);
 /* Add a member for each fact to an object. */
 void summary_json(const struct summary *s, struct json *j);
 
-/*
- * Columns of a table of models: the head of number i, NULL past the last, and the cell ("-": none).
- */
+/* The columns of a table of models: the head of column i (NULL past the last), and a cell ("-": no value). */
 const char *summary_head(size_t i);
 void summary_cell(const struct summary *s, size_t i, struct buf *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules about the tokenizer that readers make of the keys, its tokens, and chat templates. */
+/* Rules about the tokenizer that readers build from the keys, its tokens, and chat templates. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static const char models[] =
     "llama gpt2 bert t5 rwkv plamo2 gemma4 hybriddna whitespace no_vocab none";
 
-/* What llama.cpp of August 2026 knows as tokenizer.ggml.pre. */
+/* The values of tokenizer.ggml.pre that llama.cpp knew in August 2026. */
 // clang-format off
 static const char pres[] =
     "a.x-4.0 afmoe bailingmoe bailingmoe2 bloom chameleon chatglm-bpe codeshell cohere2moe "
@@ -42,7 +42,7 @@ static int by_text(const void *a, const void *b)
     return r ? r : (x->len > y->len) - (x->len < y->len);
 }
 
-/* llama.cpp ends itself where two tokens are the same. */
+/* llama.cpp aborts if two tokens are the same. */
 static void check_twice(struct checker *c, const struct gguf_value *tokens)
 {
     struct text *list = tokens->count < SIZE_MAX / sizeof(*list)
@@ -141,7 +141,7 @@ static void rule_token_ids(struct checker *c, struct text key, const struct gguf
     uint64_t tokens, id;
     if (text_begins(key, "tokenizer.ggml.") && text_ends(key, "_token_id") &&
         fact_value_uint(v, &id) && fact_vocabulary(c->g, &tokens) && id >= tokens &&
-        id != UINT32_MAX) /* llama.cpp saves those that are absent so */
+        id != UINT32_MAX) /* llama.cpp saves absent ones this way */
         report_key(c, CHECK_WARNING, c->at,
                    "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
 }
@@ -181,11 +181,11 @@ const struct rule tokenizer_rules[] = {
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
 
-/* A template while it is looked at. */
+/* A template being examined. */
 struct looked {
     struct checker *c;
     uint32_t key;     /* its number */
-    struct text left; /* what was not looked at yet */
+    struct text left; /* the part not examined yet */
     struct text open[DEPTH_MOST];
     size_t depth;
 };
@@ -196,7 +196,7 @@ static void skip(struct text *t, size_t n)
     t->len -= n;
 }
 
-/* Move past the next `end`, in code past one outside of quotes. False: it does not come. */
+/* Move past the next `end`; in code, past one outside quotes. False: there is none. */
 static bool skip_to(struct text *t, const char *end, bool code)
 {
     for (char quote = 0; t->len; skip(t, 1)) {
@@ -222,7 +222,7 @@ static struct text first_word(struct text t)
     return (struct text){t.at, n};
 }
 
-/* "{% if x %}": true if an end must follow. */
+/* "{% if x %}": true if a matching end must follow. */
 static bool opens(struct text word, struct text code)
 {
     static const char *const blocks[] = {"if",     "for",   "macro", "call",
@@ -277,7 +277,7 @@ static void look_at_blocks(struct looked *l)
         report_key(l->c, CHECK_ERROR, l->key, "%zu of its blocks have no end", l->depth);
 }
 
-/* "<|im_end|>" at the beginning of the text: its length, 0: none. */
+/* The length of a "<|im_end|>" at the beginning of the text; 0: there is none. */
 static size_t token_here(struct text t)
 {
     size_t n = 2;
@@ -289,7 +289,7 @@ static size_t token_here(struct text t)
     return n > 2 && n + 1 < t.len && t.at[n] == '|' && t.at[n + 1] == '>' ? n + 2 : 0;
 }
 
-/* Special tokens that the vocabulary does not have: one walk over it. */
+/* Special tokens that the vocabulary lacks, found in one walk over it. */
 static void look_at_tokens(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     struct text found[TOKENS_MOST];
@@ -319,7 +319,7 @@ static bool writes(struct text t, const void *what, size_t n)
     return n > 0 && memmem(t.at, t.len, what, n);
 }
 
-/* The end of a turn: the variable, a token that the model names, or one that llama.cpp takes for it by its text. */
+/* The end of a turn: the variable, a token that the model names, or one that llama.cpp recognises by its text. */
 static void look_at_end(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     static const char *const known[] = {"eos_token",

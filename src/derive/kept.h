@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was computed of tensors, kept for as long as the model is open: hashes and moments of all
- * tensors, and of the texts and pictures those that were used last, KEPT_BYTES in all.
+ * Results computed from tensors, kept for as long as the model is open: hashes and moments of all tensors, and the
+ * most recently used texts and pictures, KEPT_BYTES in all.
  *
- * A result belongs to a state of a tensor (model/ids.h). Other states than the newest stay for as long as
- * a wish needs them: kept_forget_others().
+ * A result belongs to a state of a tensor (model/ids.h). States other than the newest stay for as long as a wish
+ * needs them: kept_forget_others().
  *
- * Threads: the caller has a lock; what a reference is held to is constant.
+ * Threads: the caller holds a lock; a result is constant while a reference to it is held.
  */
 #ifndef DERIVE_KEPT_H
 #define DERIVE_KEPT_H
@@ -15,7 +15,7 @@
 #include "base/hash.h"
 #include "model/ids.h"
 
-/* Some twenty pictures. */
+/* About twenty pictures. */
 #define KEPT_BYTES ((size_t)64 << 20)
 
 /* A hash in lower-case hex, with a newline; struct moments; the text; the file. */
@@ -26,7 +26,7 @@ struct result {
     struct tensor_id of;
     enum derived what;
     atomic_uint refs;
-    struct result *older, *newer; /* of texts and pictures: by their last use */
+    struct result *older, *newer; /* texts and pictures: in order of last use */
     struct buf bytes;
 };
 
@@ -34,20 +34,20 @@ void result_unref(struct result *r); /* may be NULL */
 
 struct kept {
     struct table all;               /* references, by the tensor's number */
-    struct result *newest, *oldest; /* of texts and pictures, ... */
-    size_t bytes;                   /* ... that they have */
+    struct result *newest, *oldest; /* texts and pictures, ... */
+    size_t bytes;                   /* ... and their size in all */
 };
 
 #define KEPT_NONE ((struct kept){0})
 void kept_free(struct kept *k);
 
-/* Not a reference; NULL: it is not kept. */
+/* Not a reference; NULL: not kept. */
 struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what);
-/* A reference, or NULL: it is used now. */
+/* A reference, or NULL. Counts as a use. */
 struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what);
-/* Keep bytes, which pass. 0, -ENOMEM. */
+/* Keep bytes, which it takes over. 0, -ENOMEM. */
 int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes);
-/* Forget the other states of this tensor, but for those that are needed. */
+/* Forget the other states of this tensor, except for those that are needed. */
 void kept_forget_others(struct kept *k, struct tensor_id of,
                         bool (*needed)(void *arg, struct tensor_id other), void *arg);
 

@@ -45,13 +45,13 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     p.rows = p.columns ? p.n / p.columns + (p.n % p.columns != 0) : 0;
     p.height = (uint32_t)max_u64(1, min_u64(p.rows, PICTURE_MOST));
     p.width = (uint32_t)max_u64(1, min_u64(p.columns, PICTURE_MOST));
-    /* A pixel is in one unit only: so its mean does not depend on how it is divided. */
+    /* A pixel belongs to one unit only, so its mean does not depend on how the picture is divided. */
     uint64_t units = p.columns / PICTURE_UNIT + 1;
     p.slices = p.rows == p.height ? (uint32_t)min_u64(units, p.width) : 1;
     return p;
 }
 
-/* Where part `i` of `parts` of n begins: floor(i * n / parts), without overflow. */
+/* Where part `i` of `parts` parts of n begins: floor(i * n / parts), without overflow. */
 static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
 {
     return n / parts * i + n % parts * i / parts;
@@ -75,7 +75,7 @@ static struct slice slice_of(const struct picture *p, uint64_t unit)
                           .end = (uint32_t)part(p->width, i + 1, p->slices)};
 }
 
-/* Several slices are of one grid row. */
+/* One grid row may have several slices. */
 void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end)
 {
     struct slice s = slice_of(p, unit);
@@ -118,8 +118,10 @@ static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64
     }
 }
 
-/* How many values from `at` on are decoded at once: whole grid rows, or what the room holds of a long one.
- * The sums of a pixel do not depend on where a unit begins. */
+/*
+ * How many values from `at` on are decoded at once: whole grid rows, or as much of a long one as fits. The sums of a
+ * pixel do not depend on where a unit begins.
+ */
 static uint64_t stretch(const struct picture *p, uint64_t at)
 {
     if (p->columns <= PICTURE_ROOM)
@@ -128,7 +130,7 @@ static uint64_t stretch(const struct picture *p, uint64_t at)
     return min_u64(PICTURE_ROOM - column % PICTURE_ROOM, p->columns - column);
 }
 
-/* n values from `at` on, of one grid row or several. */
+/* n values from `at` on, in one grid row or several. */
 static void add_values(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
                        const float *v, size_t n)
 {
@@ -164,9 +166,8 @@ void picture_pixels(const struct picture *p, const struct quant_type *type, bool
 /* ---- PNG ---- */
 
 /*
- * A file: signature, chunks IHDR, IDAT, IEND. A chunk: u32 length, type, data, CRC-32 of the last two.
- * The data of IDAT is a zlib stream of stored blocks, whose content is the rows, each behind a byte 0
- * (no filter).
+ * A file: signature, chunks IHDR, IDAT, IEND. A chunk: u32 length, type, data, CRC-32 of the last two. The data of
+ * IDAT is a zlib stream of stored blocks, whose content is the rows, each preceded by a 0 byte (no filter).
  */
 enum {
     SIGNATURE = 8,
@@ -203,8 +204,8 @@ static uint32_t bits_of(float v)
 }
 
 /*
- * Number `rank` of the pixels that are above 0 and finite, in order of size: their bits are in the same
- * order. First the upper half is found, then the lower one.
+ * The pixel of this `rank` among those that are above 0 and finite, sorted by size: as integers their bits sort the
+ * same way. The upper half is found first, then the lower.
  */
 static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
 {
@@ -225,7 +226,7 @@ static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
     return ret;
 }
 
-/* The 99.9th percentile of the pixels above 0, where all but the largest are; 0: none is. -1: no memory. */
+/* The 99.9th percentile of the pixels above 0; 0: there are none. -1: no memory. */
 static double brightest(const float *pixel, size_t n)
 {
     size_t bright = 0;

@@ -31,8 +31,10 @@ static bool is_utf8(const char *s, size_t n)
     return true;
 }
 
-/* The text itself if it is UTF-8, else made in `room`: bytes that are not are %XX in tensors' names, U+FFFD in keys and
- * their texts. */
+/*
+ * The text itself if it is UTF-8, else a copy in `room`: bytes that are not become %XX in tensors' names, U+FFFD in
+ * keys and their texts.
+ */
 static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tensor)
 {
     const uint8_t *p = (const uint8_t *)s;
@@ -70,7 +72,7 @@ static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t
     return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
 }
 
-/* Leave out name i if one of those in the index is shown as it is; else add it. */
+/* Leave out name i if the index has one that is shown the same way; else add it. */
 static int omit_double(const struct gguf *g, bool tensor, struct index *seen, uint32_t i,
                        bool *omit)
 {
@@ -95,8 +97,8 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
 }
 
 /*
- * Of names that are shown alike leave all but the first out. The parser refuses names that are equal: they can be that only
- * where they are written otherwise.
+ * Leave out all but the first of names that are shown alike. The parser refuses equal names, so this can only happen
+ * where names are changed to be shown.
  */
 static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
@@ -126,14 +128,14 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
 
 /* ---- the plan ---- */
 
-/* What a build goes over; the same for the measuring of a size. */
+/* What a build, or measuring its size, goes over. */
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    bool *
-        tensor; /* owned: of each: left out, without values, named as the metadata, or as an earlier one */
-    bool *
-        key; /* owned: of each: left out, an array, hidden, or named as what the metadata has already */
+    /* owned: whether each is left out: without values, or named like the metadata or an earlier tensor */
+    bool *tensor;
+    /* owned: whether each is left out: an array, hidden, or named like something already in the metadata */
+    bool *key;
     bool tensors;   /* some are */
     uint64_t limit; /* keys whose text is longer are left out too */
 };
@@ -222,7 +224,7 @@ static unsigned width_of(const struct form *f, const struct gguf_tensor *t)
 
 /* ---- metadata ---- */
 
-/* Key number i as `,"key":"text"`; nothing if it is not shown. */
+/* Add key number i as `,"key":"text"`; nothing if it is not shown. */
 static void add_key(const struct plan *p, uint32_t i, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
@@ -261,7 +263,7 @@ static void add_omitted(const struct plan *p, struct buf *out)
     json_string(out, list.data, list.len);
 }
 
-/* Writes an entry, number i; the list of what is left out is behind the last key. */
+/* Writes entry number i; the list of what is left out follows the last key. */
 static void add_entry(const struct plan *p, uint32_t i, struct buf *out)
 {
     if (i < p->g->gguf->n_kv)
@@ -308,7 +310,7 @@ static int each_tensor(const struct plan *p,
 struct writing {
     const struct plan *p;
     struct buf *out;
-    uint64_t at; /* of the data */
+    uint64_t at; /* offset in the data */
 };
 
 static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *dtype)
@@ -328,7 +330,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     return buf_error(w->out);
 }
 
-/* The header without what pads it; *data: bytes of all tensors. */
+/* The header without its padding; *data: bytes of all tensors. */
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
     struct writing w = {p, out, 0};
@@ -341,7 +343,7 @@ static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 
 /* ---- the limit of the header ---- */
 
-/* Bytes of the file before its data, for n bytes of header without padding. */
+/* Where the data begins in the file, given n bytes of header without padding. */
 static uint64_t data_begin(uint64_t n)
 {
     return (LENGTH + n + PAGE - 1) / PAGE * PAGE;
@@ -359,8 +361,8 @@ static int by_length(const void *a, const void *b)
 }
 
 /*
- * Leave the longest keys out until the header, of n bytes with all of them, is short enough. All that
- * are as long as the first of these go with it.
+ * Leave out the longest keys until the header, n bytes with all of them, is short enough. Keys of the same length go
+ * together.
  */
 static int limit_keys(struct plan *p, uint64_t n)
 {
@@ -403,7 +405,7 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 
 struct kept_file {
     struct snapshot_part part;
-    _Atomic(uint64_t) size;        /* + 1; 0: not measured yet; UINT64_MAX: there can be none */
+    _Atomic(uint64_t) size;        /* + 1; 0: not measured yet; UINT64_MAX: not possible */
     _Atomic(struct image *) image; /* a reference, or NULL */
 };
 
@@ -505,7 +507,7 @@ int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image *
     if (r < 0)
         return r;
     if (im != atomic_load(&f->image) && !atomic_compare_exchange_strong(&f->image, &other, im)) {
-        image_unref(im); /* another thread was quicker */
+        image_unref(im); /* another thread was faster */
         im = other;
     }
     *ret = image_ref(im);

@@ -34,13 +34,13 @@ static bool all_finite(const float *x, size_t n)
 void moments_add(struct moments *m, float *x, size_t n)
 {
     struct moments own = MOMENTS_NONE;
-    /* The quick look is at little-endian floats; elsewhere each value is looked at. */
+    /* The quick check works on little-endian floats; elsewhere each value is checked. */
     if (HOST_BIG || !all_finite(x, n))
         n = leave_finite(&own, x, n);
     own.n = n;
     if (n > 0) {
         struct quant_extremes e = quant_extremes(x, n);
-        own.min = e.min + 0.0f; /* -0 becomes 0: which zero comes first must not matter */
+        own.min = e.min + 0.0f; /* -0 becomes 0: it must not matter which zero comes first */
         own.max = e.max + 0.0f;
         own.zeros = e.zeros;
         own.mean = quant_sum(x, n) / (double)n;
@@ -109,7 +109,7 @@ static uint64_t dead(const atomic_uint *word, uint64_t n)
     return ret;
 }
 
-/* n values of a row, from column `at` of all matrices on. Words that are full need no look. */
+/* n values of a row, from column `at` of all matrices on. Words whose bits are all set are skipped. */
 static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
 {
     for (size_t i = 0, some; i < n; i += some) {
@@ -125,7 +125,7 @@ static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t 
     }
 }
 
-/* n values from number `at` on. */
+/* n values, starting with number `at`. */
 static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
 {
     uint64_t row = at / a->columns, column = at % a->columns;
@@ -172,7 +172,7 @@ void spread_join(struct spread *s, const struct spread *next)
 
 /* Columns. A double takes at most 24 ("-2.2250738585072014e-308"), a float 15, a count 20. */
 enum { NAME = 14, VALUE = 28, DOUBLE = 24, COUNT = 20, BAR = 40, FLOAT = 15 };
-/* Of the histogram: below -4 deviations, quarters, above. */
+/* The histogram: below -4 deviations, quarters, above. */
 enum { LINES = 1 + 32 + 1 };
 
 _Static_assert(15 * (NAME + VALUE + 1) + LINES * (DOUBLE + 1 + COUNT + 1 + BAR + 1) == STATS_TEXT,
@@ -185,7 +185,7 @@ static void pad(struct buf *out, size_t from, size_t width)
         buf_char(out, ' ');
 }
 
-/* single: as short as a float can be. */
+/* single: print as the shortest float. */
 static void value_line(struct buf *out, const char *name, double v, bool single)
 {
     size_t from = out->len;
@@ -203,7 +203,7 @@ static void count_line(struct buf *out, const char *name, uint64_t n)
     buf_printf(out, "%-*s%-*" PRIu64 "\n", NAME, name, VALUE, n);
 }
 
-/* NumPy's index of value i, as `shape` has its numbers; "-" if it has too many of them. */
+/* NumPy's index of value i, according to `shape`; "-" if it has too many numbers. */
 static void index_line(struct buf *out, const char *name, const struct gguf *g,
                        const struct gguf_tensor *t, uint64_t i, bool any)
 {
@@ -223,7 +223,7 @@ static void index_line(struct buf *out, const char *name, const struct gguf *g,
     buf_char(out, '\n');
 }
 
-/* Any count has a bar; the largest has all of it. */
+/* Any count above 0 gets a bar; the largest gets a full one. */
 static size_t bar(uint64_t n, uint64_t most)
 {
     size_t ret = (size_t)ceil((double)n / (double)most * BAR);
@@ -271,7 +271,7 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
     index_line(out, "absmax_at", g, t, s->first - 1, s->first > 0);
     count_line(out, "beyond_6_std", s->count[0] + s->count[QUANT_BINS - 1]);
     count_line(out, "zeros", m->zeros);
-    /* Of one row, or one column, each value is the other. */
+    /* In a single row or column, rows and columns swap roles. */
     count_line(out, "zero_rows",
                a->row            ? dead(a->row, a->matrices * a->rows)
                : a->columns == 1 ? m->zeros
@@ -292,7 +292,7 @@ void stats_head(struct buf *out)
     buf_str(out, "name\ttype\telements\tshape\tmin\tmax\tmean\tstd\tabsmax\tzeros\tnan\tinf\n");
 }
 
-/* What min, max, mean, std, absmax, zeros, nan and inf take at most, with a tab before each. */
+/* The most that min, max, mean, std, absmax, zeros, nan and inf take, each after a tab. */
 static size_t fields_most(const struct gguf_tensor *t)
 {
     return 3 * (1 + FLOAT) + 2 * (1 + DOUBLE) + 3 * (1 + digits_u64(t->n_elem));

@@ -2,12 +2,12 @@
 /*
  * Statistics of a tensor's values, and how they are written: `stats` and the lines of `stats.tsv`.
  *
- * Values come in any number of stretches, each measured by itself; what was measured is joined in the
- * order of the values, so that a result does not depend on how many threads there were. NaN and
- * infinities are counted and left out. Sums are in double, and stable: the deviation of each stretch
- * is taken from its own mean. What needs the mean and deviation of all is found in a second pass.
+ * Values come in any number of stretches, each measured separately; the measurements are joined in the order of the
+ * values, so the result does not depend on the number of threads. NaN and infinities are counted and left out. Sums
+ * are in double, and stable: the deviation of each stretch is taken from its own mean. A second pass finds what
+ * depends on the overall mean and deviation.
  *
- * Threads: pure functions, but for the marks of struct alive, which threads may set side by side.
+ * Threads: pure functions, except that threads may set marks of one struct alive at the same time.
  */
 #ifndef DERIVE_STATS_H
 #define DERIVE_STATS_H
@@ -18,7 +18,7 @@
 #include "gguf/gguf.h"
 #include "quant/quant.h"
 
-/* Of the finite values; without any, min and max have no meaning. */
+/* Over the finite values; without any, min and max are meaningless. */
 struct moments {
     uint64_t n, zeros, nan, inf;
     float min, max;
@@ -28,29 +28,28 @@ struct moments {
 
 #define MOMENTS_NONE ((struct moments){0})
 
-/* What stretches have at most, in values: they stay in the processor's first cache. A multiple of
- * every block. */
+/* The most values in a stretch: they fit the processor's first-level cache. A multiple of every block. */
 enum { STATS_STRETCH = 4096 };
 
-/* Measure n host floats, at most STATS_STRETCH, and join that to *m. They may be moved. */
+/* Measure n host floats, at most STATS_STRETCH, and join the result to *m. The floats may be reordered. */
 void moments_add(struct moments *m, float *x, size_t n);
-/* Join what was measured of the values that follow. */
+/* Join the measurements of the values that follow. */
 void moments_join(struct moments *m, const struct moments *next);
-/* The largest magnitude of a finite value; 0 without any. */
+/* The largest magnitude of a finite value; 0 if there are none. */
 float moments_absmax(const struct moments *m);
 
-/* What the second pass finds. */
+/* The results of the second pass. */
 struct spread {
     uint64_t count[QUANT_BINS];
     uint64_t first; /* the first value of the largest magnitude, counted from 1; 0: none yet */
     double fourth;  /* sum of the fourth powers of the distances from the mean */
 };
 
-/* Rows and columns of the last two dimensions that have a value that is not zero. */
+/* Rows and columns of the last two dimensions that have a nonzero value. */
 struct alive {
     uint64_t columns, rows; /* of a matrix */
     uint64_t matrices;
-    /* A bit for each, of all matrices; column is owned by row. NULL: zeros are counted instead. */
+    /* A bit for each, over all matrices; column is owned by row. NULL: zeros are counted instead. */
     atomic_uint *row, *column;
 };
 
@@ -58,9 +57,7 @@ struct alive {
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
-/*
- * Measure n host floats from number `at` on, at most STATS_STRETCH. They may be moved.
- */
+/* Measure n host floats, at most STATS_STRETCH, starting with number `at`. They may be reordered. */
 void spread_add(struct spread *s, struct alive *a, const struct moments *all, float *x, uint64_t at,
                 size_t n);
 void spread_join(struct spread *s, const struct spread *next);
@@ -71,9 +68,8 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
                 const struct spread *s, const struct alive *a, struct buf *out);
 
 /*
- * `stats.tsv`: its head, and the line of a tensor; the bytes of that are known without the moments
- * (NULL: of a type without values, where fields stay empty). Blanks behind the last field, a number, take
- * what is left of the line.
+ * `stats.tsv`: its head, and the line of a tensor; a line's length does not depend on the moments (NULL: a type
+ * without values, whose fields stay empty). Blanks after the last field, a number, fill the line.
  */
 void stats_head(struct buf *out);
 size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);

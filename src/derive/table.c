@@ -12,7 +12,7 @@
 #include "model/facts.h"
 #include "text/table.h"
 
-/* Tensors of all blocks that do the same: their name without the block's number. */
+/* A role: tensors of all blocks with the same name apart from the block's number. */
 enum { ROLES_MOST = 256, TYPES_MOST = 8, ROLE_LEN = 64 };
 
 struct role {
@@ -50,7 +50,7 @@ static void role_name(const struct gguf *g, const struct gguf_tensor *t, char ds
     }
 }
 
-/* Counts a tensor. What does not fit is counted with the last. */
+/* Counts a tensor. Roles that do not fit are counted with the last. */
 static void add_role(struct role *role, size_t *n, const struct gguf *g,
                      const struct gguf_tensor *t)
 {
@@ -189,7 +189,7 @@ uint64_t lines_size(const struct lines *l, const struct snapshot *g)
     return g->gguf->n_tensors ? l->end[g->gguf->n_tensors - 1] : l->head;
 }
 
-/* The first tensor whose line ends behind `off`. */
+/* The first tensor whose line ends after `off`. */
 static uint32_t line_at(const struct lines *l, uint32_t n, uint64_t off)
 {
     return (uint32_t)upto_u64(l->end, 0, sizeof(l->end[0]), n, off);

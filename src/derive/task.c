@@ -17,29 +17,29 @@
 typedef void EVP_MD_CTX;
 #endif
 
-/* Bytes hashed, and values measured, in a unit: some milliseconds. Values: whole stretches. */
+/* Bytes hashed, or values measured, per unit: some milliseconds. Values: whole stretches. */
 #define HASHED ((uint64_t)8 << 20)
 #define MEASURED ((uint64_t)1024 * STATS_STRETCH)
-/* Each unit has a result of its own until all are joined: 20 MiB at most. */
+/* Each unit keeps its own result until all are joined: at most 20 MiB. */
 #define UNITS_MOST ((uint64_t)1 << 16)
 
-/* Decoded values, of a thread. */
+/* Decoded values per thread. */
 enum { ROOM = 4096 };
 _Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
 
 struct unit;
 
-/* All values of the tensor are looked at once. */
+/* One pass over all values of the tensor. */
 struct pass {
     struct task *t;
     const struct gguf_tensor *tensor;
     const struct quant_type *type;
     bool big;
     void (*look)(const struct unit *u); /* under map_guard() */
-    uint64_t measured;                  /* values of a unit */
-    EVP_MD_CTX *digest;                 /* of a hash */
+    uint64_t measured;                  /* values per unit */
+    EVP_MD_CTX *digest;                 /* for a hash */
     bool failed;                        /* the library */
-    struct moments *part;               /* owned, as what follows: of each unit */
+    struct moments *part;               /* owned, like those below: one per unit */
     struct spread *spread;              /* the same */
     struct alive alive;
     struct picture picture;
@@ -84,7 +84,7 @@ static int look(void *arg)
     return 0;
 }
 
-/* A page that was cut in two reads as zeros: the length is looked at afterwards. */
+/* A page partly beyond the end of a cut file reads as zeros, so the length is checked afterwards. */
 static int do_unit(void *arg, uint64_t no, void *room)
 {
     struct pass *p = arg;
@@ -122,7 +122,7 @@ const char *task_hash_library(void)
     return OpenSSL_version(OPENSSL_VERSION);
 }
 
-/* It allocates and locks nothing. */
+/* It must not allocate or lock. */
 static void hash(const struct unit *u)
 {
     u->p->failed |=

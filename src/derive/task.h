@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The computation of one result of one tensor, in units of some milliseconds: those of hashes one after the
- * other, all others by several processors (base/pool.h).
+ * The computation of one result of one tensor, in units of some milliseconds: hashes unit by unit, everything else on
+ * several processors (base/pool.h).
  *
- * Threads: any; pure, but for the reading of the model's files.
+ * Threads: any; pure, except for reading the model's files.
  */
 #ifndef DERIVE_TASK_H
 #define DERIVE_TASK_H
@@ -20,8 +20,8 @@ struct task {
     uint32_t tensor;
     enum derived what;
     const atomic_bool *stop; /* true: end early. May be NULL. */
-    struct moments moments;  /* of MOMENTS and STATS */
-    bool measured;           /* these are known */
+    struct moments moments;  /* for MOMENTS and STATS */
+    bool measured;           /* `moments` are already known */
     struct buf bytes;        /* owned: the result */
 };
 

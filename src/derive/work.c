@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computing what is wanted: see work.h.
+ * Computing results on demand: see work.h.
  *
- * A wish (struct want) goes over its tensors: it starts jobs ahead, and is answered when it has passed the last
- * tensor whose result is kept.
+ * A wish (struct want) advances over its tensors: it starts jobs ahead, passes tensors whose results are kept, and is
+ * answered once it has passed the last.
  *
- * But where it says otherwise, the caller of a static function has the lock.
+ * Unless noted otherwise, callers of static functions hold the lock.
  */
 #include "derive/work.h"
 
@@ -15,24 +15,26 @@
 #include "base/pool.h"
 #include "derive/task.h"
 
-/* Jobs beyond one for each processor: of wishes for one tensor, which so share the processors; and of tensors that are done in
- * a blink, which never wait for others. */
+/*
+ * Jobs beyond one per processor: for wishes for one tensor, which thus share the processors; and for tensors that are
+ * done in a blink, which never wait for others.
+ */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
-/* Bytes of such a tensor. */
+/* The size below which a tensor is done in a blink. */
 #define SMALL ((uint64_t)16 << 20)
 
 struct want {
     struct want *next;
-    struct want *also; /* that is answered at the same time */
+    struct want *also; /* answered at the same time */
     struct view view;  /* references */
     enum derived what;
-    uint32_t first; /* of the tensors */
-    uint32_t ready; /* all tensors before are kept, or left out */
+    uint32_t first; /* the range of tensors */
+    uint32_t ready; /* all tensors before it are kept, or left out */
     uint32_t start; /* all tensors before have been started */
     uint32_t last;
     int err;
-    bool answered; /* done() is called: until it returns, what was waited for stays kept */
+    bool answered; /* done() is being called: until it returns, what was waited for stays kept */
     struct work_waiter waiter;
 };
 
@@ -50,13 +52,13 @@ struct work {
     atomic_bool ending; /* set under the lock */
     /* Protected by the lock: */
     struct kept kept;
-    struct want *wants; /* the one whose turn it is first */
+    struct want *wants; /* the first is next in turn */
     struct job *jobs;   /* whose results are not kept yet */
     unsigned running;   /* jobs that have not ended ... */
-    unsigned threads;   /* ... and that look whether others can begin */
+    unsigned threads;   /* ... and those of them that check whether others can begin */
 };
 
-/* Those of all works: changed by each under its own lock. */
+/* Over all works; each changes it under its own lock. */
 static atomic_uint running;
 
 struct work *work_new(void)
@@ -69,19 +71,19 @@ struct work *work_new(void)
     return w;
 }
 
-/* What is kept of tensor i is kept under this. */
+/* The id under which results of tensor i are kept. */
 static struct tensor_id id_of(const struct view *v, uint32_t i)
 {
     return ids_of(v->snap->ids, i);
 }
 
-/* The place of a state of a tensor in a view, IDS_NONE if it does not show that. */
+/* The index in a view of a tensor in this state, IDS_NONE if the view does not show it. */
 static uint32_t place_of(const struct view *v, struct tensor_id of)
 {
     return ids_find_version(v->snap->ids, v->snap->gguf->n_tensors, of.version);
 }
 
-/* References to what tensors are read from. */
+/* References to whatever tensors are read from. */
 static struct view same_view(const struct view *v)
 {
     return (struct view){snapshot_ref(v->snap), store_ref(v->store), NULL};
@@ -107,7 +109,7 @@ static void job_free(struct job *j)
 
 /* ---- wishes and jobs ---- */
 
-/* True if the tensor needs nothing more for this wish. */
+/* True if this wish needs nothing more for the tensor. */
 static bool settled(const struct work *w, const struct want *want, uint32_t i)
 {
     const struct snapshot *g = want->view.snap;
@@ -125,12 +127,12 @@ static bool is_computed(const struct work *w, const struct want *want, uint32_t 
     return j;
 }
 
-/* True: the wish is to be answered. */
+/* True: the wish can be answered. */
 static bool is_ready(const struct work *w, struct want *want)
 {
     while (want->ready < want->last && settled(w, want, want->ready))
         want->ready++;
-    /* A result that was there may have been dropped before it was passed. */
+    /* A result may have been dropped again before the wish passed it. */
     bool all = want->ready == want->last;
     if (want->start < want->ready || (!all && !is_computed(w, want, want->ready)))
         want->start = want->ready;
@@ -183,7 +185,7 @@ static int start_job(struct work *w, const struct want *want, uint32_t i)
     return 0;
 }
 
-/* Start a job of the wish, if there is one to be started, and a processor for it. */
+/* Start a job for the wish, if one is left to start and a processor is free. */
 static bool start_one(struct work *w, struct want *want)
 {
     for (; !is_ready(w, want) && want->start < want->last; want->start++) {
@@ -201,7 +203,7 @@ static bool start_one(struct work *w, struct want *want)
     return false;
 }
 
-/* Start jobs, each wish in its turn. */
+/* Start jobs, taking wishes in turn. */
 static void start_jobs(struct work *w)
 {
     unsigned failed = 0, n = 0;
@@ -223,7 +225,7 @@ static bool is_needed(void *work, struct tensor_id of)
     return want;
 }
 
-/* Keep what was computed, or fail those that wait for it. */
+/* Keep what was computed, or fail the wishes that wait for it. */
 static void keep(struct work *w, struct job *j, int r)
 {
     struct task *t = &j->task;
@@ -247,7 +249,7 @@ static void keep(struct work *w, struct job *j, int r)
     }
 }
 
-/* Answer the wishes that are ready. Gives the lock up meanwhile. False: no wish is ready. */
+/* Answer the wishes that are ready. Releases the lock meanwhile. False: no wish is ready. */
 static bool answer(struct work *w)
 {
     struct want *list = NULL, **end = &list, *next;
@@ -291,7 +293,7 @@ static bool run(struct pool_job *job, struct timespec *again)
     w->running--;
     do
         start_jobs(w);
-    while (answer(w)); /* those that cannot be started */
+    while (answer(w)); /* those that could not be started */
     if (--w->threads == 0)
         cond_signal(&w->idle);
     lock_drop(&w->lock);
@@ -339,8 +341,10 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
     return r;
 }
 
-/* Take a wish off that is not being answered, and answer it with -EINTR. Without the lock. False: it has no wish.
- * request NULL: any. */
+/*
+ * Remove a wish that is not being answered, and answer it with -EINTR. Without the lock. False: the request has no
+ * wish. request NULL: any.
+ */
 static bool give_up(struct work *w, const void *request)
 {
     lock_take(&w->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys and tensors paired by name, and values compared: see pair.h. */
+/* Pairing keys and tensors by name, and comparing values: see pair.h. */
 #include "diff/pair.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static uint32_t find(const struct gguf *g, enum pair_what what, struct text name
                              : gguf_find_tensor(g, name.at, name.len);
 }
 
-/* Patterns end at a NUL; a name with one is compared up to it. */
+/* Patterns end at a NUL, so a name with a NUL is compared up to it. */
 static bool left_out(const struct pair_filter *f, enum pair_what what, struct text name)
 {
     bool ret = what == PAIR_KEYS && text_is(name, KEY_RESERVE);
@@ -59,8 +59,8 @@ static void pair_all(const struct gguf *a, const struct gguf *b, enum pair_what 
 }
 
 /*
- * Of the pairs that both have, keep the longest run whose places in B rise; the others have moved. tail[k]
- * is the pair that ends the best run of length k + 1; before[i] the one before pair i in its run.
+ * Among the pairs that both models have, keep the longest run whose places in B ascend; the others have moved.
+ * tail[k] is the pair that ends the best run of length k + 1; before[i] is the one before pair i in its run.
  */
 static void mark_moved(struct pairs *p, uint32_t *tail, uint32_t *before)
 {
@@ -135,7 +135,7 @@ static uint64_t bits_of(const struct gguf_value *v)
     return v->type == GGUF_BOOL ? bits != 0 : bits;
 }
 
-/* Bytes can be compared: both files write this value in the same way. */
+/* True if bytes can be compared: both files write this value in the same way. */
 static bool same_form(const struct gguf_value *a, const struct gguf_value *b)
 {
     return a->fmt->big == b->fmt->big && a->fmt->len_width == b->fmt->len_width &&
@@ -162,7 +162,7 @@ static bool same_array(const struct gguf_value *a, const struct gguf_value *b)
     return true;
 }
 
-/* Of the same type and content. NaNs are the same if their bits are. */
+/* True if type and content are the same. NaNs are the same if their bits are. */
 static bool value_same(const struct gguf_value *a, const struct gguf_value *b)
 {
     if (a->type != b->type)
@@ -316,14 +316,14 @@ struct search {
     size_t d;                          /* the last one */
 };
 
-/* The largest x on diagonal k after step d - 1, plus one; 0: it is not reached. */
+/* The largest x on diagonal k after step d - 1, plus one; 0: not reached. */
 static size_t reached(const struct search *s, size_t d, long k)
 {
     long least = -(long)d;
     return k < least || k > (long)d ? 0 : s->step[d][(k - least) / 2];
 }
 
-/* The same of where it begins in step d: an insertion from the diagonal above, or a removal from the one below. */
+/* The same for where it begins in step d: an insertion from the diagonal above, or a removal from the one below. */
 static size_t begin(const struct search *s, size_t d, long k)
 {
     if (d == 0)
@@ -357,7 +357,7 @@ static int take_step(struct search *s, size_t d)
     return 0;
 }
 
-/* Add a hunk before the others, or grow the first of them, which then begins at its end. */
+/* Add a hunk before the others, or extend the first of them if the new one ends where it begins. */
 static int add_before(struct hunks *h, struct hunk one)
 {
     struct hunk *last = h->n ? &h->of[h->n - 1] : NULL;
@@ -398,7 +398,7 @@ static int walk_back(const struct search *s, struct hunks *h)
     return r;
 }
 
-/* Element by element: runs of those that differ, and what one has more. */
+/* Element by element: runs of elements that differ, and what the longer one has in addition. */
 static int by_place(const struct search *s, struct hunks *h)
 {
     size_t both = s->n_a < s->n_b ? s->n_a : s->n_b;

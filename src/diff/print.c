@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What differs, as text and as JSON: see print.h. */
+/* Differences as text and as JSON: see print.h. */
 #include "diff/print.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 /* Bytes of a value on one line; of a name in a column; lines around a change; elements shown whole. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
-/* Text that is collected before it is passed on. */
+/* How much text is collected before it is passed on. */
 enum { PART = 1 << 16 };
 
 struct out {
@@ -78,7 +78,7 @@ static const char sign[] = {[DIFF_SAME] = ' ',
                             [DIFF_ONLY_B] = '+',
                             [DIFF_MOVED] = '>'};
 
-/* A sign at the beginning of a line, and all of the line up to end_line(), in its colour. */
+/* Start a line with a sign; everything up to end_line() gets the sign's colour. */
 static void begin_line(struct out *o, char first)
 {
     const char *colour = first == '-' ? "31" : first == '+' ? "32" : first == '~' ? "33" : "36";
@@ -99,7 +99,7 @@ static void add_shown(struct buf *out, const void *bytes, size_t n, size_t most)
     buf_str(out, show_in(room, most < sizeof(room) ? most : sizeof(room), bytes, n));
 }
 
-/* A value on one line, cut where it is long. */
+/* A value on one line, cut if it is long. */
 static void add_value(struct buf *out, const struct gguf_value *v)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -107,7 +107,7 @@ static void add_value(struct buf *out, const struct gguf_value *v)
         buf_printf(out, "%" PRIu64 " elements", v->count);
         return;
     }
-    if (v->type == GGUF_STRING) /* of a long one no more than is shown */
+    if (v->type == GGUF_STRING) /* no more of a long one than is shown */
         json_string(&text, v->data, (size_t)min_u64(v->len, VALUE_MOST));
     else
         json_line_value(&text, v);
@@ -134,7 +134,7 @@ static void add_text_line(struct out *o, char first, const struct line *l)
     }
 }
 
-/* Hunks [first, last) of one stretch, whose surroundings meet. */
+/* Hunks [first, last), which are close enough to be shown as one stretch. */
 static void add_stretch(struct out *o, const struct lines *a, const struct lines *b,
                         const struct hunk *h, size_t n)
 {
@@ -199,7 +199,7 @@ static void add_array(struct out *o, const struct gguf_value *a, const struct gg
         if (parts[i].n == 0)
             continue;
         buf_printf(&o->text, more ? ", %" PRIu64 : "%" PRIu64, parts[i].n);
-        if (!more && i != 1) /* inserted ones are not of those that were there */
+        if (!more && i != 1) /* inserted elements do not count as differing */
             buf_printf(&o->text, " of %" PRIu64, a->count);
         buf_printf(&o->text, " %s", parts[i].what);
         more = true;
@@ -316,7 +316,7 @@ static void add_types(struct buf *out, const struct gguf_tensor *x, const struct
     }
 }
 
-/* The last cells of a line, each behind a tab. */
+/* The last cells of a line, each preceded by a tab. */
 static void add_numbers(struct buf *out, const struct gguf *a, const struct tensor_diff *d,
                         const struct gguf_tensor *x)
 {
@@ -332,7 +332,7 @@ static void add_numbers(struct buf *out, const struct gguf *a, const struct tens
     } else {
         buf_str(out, "\tnone");
     }
-    /* That nearly all differ is what quantising does, and not worth the width. */
+    /* Quantising changes nearly all values, so that is not worth the width. */
     uint64_t differ = d->sum.differ + d->apart;
     if (differ < x->n_elem / 2)
         buf_printf(out, ", %" PRIu64 " value%s", differ, differ == 1 ? "" : "s");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model that is compared: see side.h. */
+/* One of two compared models: see side.h. */
 #include "diff/side.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static int open_files(struct side *s, const char *path, struct err *e)
     if (r == 0 && place_all(s, first) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     gguf_free(first);
-    shards_release(&s->shards); /* they are read through the files, not through mappings */
+    shards_release(&s->shards); /* they are read from the files, not through mappings */
     return r;
 }
 
@@ -105,7 +105,7 @@ uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
     if (edit_overlay_changes(&m->overlay))
         return off;
     int r = sys_libc.seek(&sys_libc, m->file.fd, at, SEEK_DATA, &data);
-    if (r == -ENXIO) { /* nothing but a hole up to the end, which is to be there still */
+    if (r == -ENXIO) { /* only a hole is left up to the end, which must still exist */
         r = sys_libc.seek(&sys_libc, m->file.fd, 0, SEEK_END, &data);
         r = r == 0 && data < m->src.size ? -EIO : r;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors compared: see tensors.h. Two passes, each done by all processors (base/pool.h): over the bytes of
- * those of one type and shape, up to the first difference of each; then over the values of those that differ.
+ * Comparing tensors: see tensors.h. Two passes, each on all processors (base/pool.h): over the bytes of pairs with
+ * the same type and shape, up to the first difference of each; then over the values of those that differ.
  */
 #include "diff/tensors.h"
 
@@ -16,11 +16,11 @@
 #include "derive/floats.h"
 #include "quant/convert.h"
 
-/* Elements decoded at a time, which stay in the first-level cache; elements and bytes of a piece. */
+/* Elements decoded at a time, which fit the first-level cache; elements and bytes of a piece. */
 enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
-/* What a thread has: room for the bytes of both, and for their values. */
+/* A thread's memory: the bytes of both, and their values. */
 struct room {
     float values[2][CHUNK];
     uint8_t bytes[2][ROOM];
@@ -33,12 +33,12 @@ struct pass {
     bool values;
     uint64_t *first; /* owned: the first piece of each pair, and the end */
     struct units units;
-    /* Protected by their lock, with what is in result: */
+    /* Protected by their lock, as is what `result` points to: */
     uint64_t bad; /* the first piece that cannot be read, */
     size_t side_of_bad;
 };
 
-/* Of bytes of A, or of elements. */
+/* A range: bytes of A, or elements. */
 struct piece {
     size_t pair;
     uint64_t first, n;
@@ -65,7 +65,7 @@ static bool has_values(const struct side *s, uint32_t i)
     return quant_has_values(gguf_type(tensor_of(s, i)), s->g->fmt.big);
 }
 
-/* What a pass has to do of a pair: bytes, or elements. */
+/* How much a pass has to do for a pair: bytes, or elements. */
 static uint64_t work_of(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->pairs->of[i];
@@ -82,7 +82,7 @@ static uint64_t work_of(const struct pass *w, size_t i)
 
 /* ---- bytes ---- */
 
-/* Bring bytes of B into A's byte order. They are whole blocks. */
+/* Bring bytes of B, which are whole blocks, into A's byte order. */
 static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uint8_t *bytes,
                           size_t n)
 {
@@ -91,7 +91,7 @@ static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uin
         quant_swap(type, bytes, n / type->block_bytes);
 }
 
-/* How far both tensors are holes from byte `off` of A's on. */
+/* How far both tensors are holes, from byte `off` of A's on. */
 static uint64_t byte_holes(const struct pass *w, const struct pair *p, uint64_t off)
 {
     uint64_t end = side_hole(w->side[0], p->no[0], off);
@@ -117,7 +117,7 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
 
 /* ---- values ---- */
 
-/* A stretch of one tensor: elements from `first` on, whose first block is at `data`. */
+/* A stretch of one tensor: elements from `first` on; its first block is at `data`. */
 struct stretch {
     const struct quant_type *type;
     bool big;
@@ -152,7 +152,7 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
     d->apart += !(isnan(a) && isnan(b)) && a != b;
 }
 
-/* n values from element `at` of the tensor on, which is element `i` of the stretches. */
+/* n values, starting with element `at` of the tensor, which is element `i` of the stretches. */
 static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
                        uint64_t i, size_t n, uint64_t at)
 {
@@ -189,7 +189,7 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float va
         }
 }
 
-/* True if blocks of zeros are zeros: what is a hole in both need not be read. */
+/* True if blocks of zero bytes decode to zeros: a hole in both need not be read then. */
 static bool zeros_are_zeros(const struct quant_type *t)
 {
     static const uint8_t zeros[QUANT_MAX_BLOCK_BYTES];
@@ -203,13 +203,13 @@ static bool zeros_are_zeros(const struct quant_type *t)
     return true;
 }
 
-/* Where in a tensor's bytes an element's block begins. */
+/* Where in a tensor's bytes the block of an element begins. */
 static uint64_t byte_of(const struct quant_type *t, uint64_t element)
 {
     return element / t->block_len * t->block_bytes;
 }
 
-/* How far both tensors are holes, which stand for zeros, from an element on. */
+/* How far both tensors are holes that stand for zeros, from an element on. */
 static uint64_t value_holes(const struct pass *w, const struct pair *p, uint64_t element)
 {
     uint64_t end = UINT64_MAX;
@@ -264,7 +264,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
 
 /* ---- a pass ---- */
 
-/* Bytes, or elements, of a pair's pieces: whole blocks. */
+/* The size of a pair's pieces in bytes, or elements: whole blocks. */
 static uint64_t piece_size(const struct pass *w, size_t i)
 {
     const uint32_t a = w->pairs->of[i].no[0];
@@ -280,7 +280,7 @@ static struct piece piece_at(const struct pass *w, uint64_t unit)
     return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
 }
 
-/* Pieces of what is known to differ in its bytes, and of holes, are left out. */
+/* Skips pieces of pairs whose bytes are known to differ, and holes. */
 static uint64_t next_piece(void *arg, uint64_t unit)
 {
     struct pass *w = arg;
@@ -348,7 +348,7 @@ static int run(struct pass *w, const struct diff_options *o, struct err *e)
 
 /* ---- tensors that only one has ---- */
 
-/* Bytes at the beginning, the middle and the end of a tensor, by which its copy is looked for. */
+/* Bytes at the beginning, middle and end of a tensor, used to find its copy. */
 enum { SAMPLE = 4096, TRIES = 4 };
 
 static int sample_hash(const struct side *s, uint32_t i, uint8_t *room, uint64_t *ret)
@@ -383,10 +383,10 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
     return 0;
 }
 
-/* The lonely tensors of one side, by type and length, and by their sampled bytes. */
+/* The lonely tensors of one side, by type and length, and by a hash of their sampled bytes. */
 struct lonely {
     struct index by_size, by_sample;
-    size_t *pair; /* owned: of each */
+    size_t *pair; /* owned: the pair of each */
     size_t n;
 };
 
@@ -423,7 +423,7 @@ static int gather(const struct pass *w, size_t k, struct lonely *l, struct room 
     return 0;
 }
 
-/* Tensor `no` of the other side: whose copy is it? */
+/* Find the tensor whose copy is tensor `no` of the other side. */
 static int match(struct pass *w, size_t k, const struct lonely *l, uint32_t no, struct room *m)
 {
     const struct side *own = w->side[k], *other = w->side[!k];
@@ -469,7 +469,7 @@ static int twins(struct pass *w, struct err *e)
 {
     struct room *m = malloc(sizeof(*m));
     int r = m ? 0 : -ENOMEM;
-    /* Bytes of different orders are not looked for: what is the same there has the same name, mostly. */
+    /* Not done if the byte orders differ: then equal tensors mostly have equal names. */
     for (size_t k = 0; k < 2 && r == 0 && w->side[0]->g->fmt.big == w->side[1]->g->fmt.big; k++)
         r = find_twins(w, k, m);
     free(m);
@@ -501,7 +501,7 @@ static void begin(struct pass *w)
                                  *y = tensor_of(w->side[1], p->no[1]);
         w->result[i].type = x->type_id != y->type_id;
         w->result[i].shape = !same_shape(w->side[0], p->no[0], w->side[1], p->no[1]);
-        /* Of an unknown type the length is not known either. */
+        /* The length of an unknown type is not known either. */
         w->result[i].bytes = !w->result[i].type && !w->result[i].shape && x->nbytes != y->nbytes;
     }
 }

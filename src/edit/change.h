@@ -13,9 +13,9 @@
  * value is freed: the change has at most one value for each key. What no operation names keeps its
  * exact bytes.
  *
- * Order: each key has a rank, and the header lists keys by rank. A key keeps its rank when its value
- * changes and when it is renamed. A key that comes back after its removal gets the rank that the
- * caller gives, or, within one change, the one that it had.
+ * Order: each key has a rank, and the header lists keys by rank. A key keeps its rank when its value changes and when
+ * it is renamed. A key that comes back after its removal gets the rank that the caller gives or, within one change,
+ * its old rank.
  *
  * Undo: every operation can be taken back until edit_keep(): it replaced one slot by another, and
  * restores the old one.
@@ -83,12 +83,12 @@ enum edit_what { EDIT_KEY, EDIT_TENSOR };
  */
 struct edit_slot {
     struct link by_name;   /* first */
-    struct link by_number; /* of a tensor */
+    struct link by_number; /* for a tensor */
     enum edit_what kind;
     bool gone;       /* removed */
     uint32_t old;    /* number in the base; EDIT_NONE: a new one, even under an old name */
     uint32_t at;     /* its index in the change */
-    uint64_t serial; /* rises with each operation */
+    uint64_t serial; /* grows with each operation */
     uint64_t rank;
     struct edit_value *value;       /* of a key: a reference; NULL: the base's value */
     struct tensor_content *content; /* of a tensor: likewise */
@@ -100,7 +100,7 @@ struct edit_slot {
 /* The effect of an operation: slot `at` was this one. */
 struct edit_undo {
     uint32_t at;
-    struct edit_slot *was; /* owned; NULL: there was none */
+    struct edit_slot *was; /* owned; NULL: there was no slot */
 };
 
 /* A model that is edited. It must outlive the change. */
@@ -109,9 +109,8 @@ struct edit_base {
     const uint64_t *rank;        /* of its keys, ascending; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* likewise for its tensors */
     const struct ids *ids;       /* the ids of its tensors; NULL as in ids.h */
-    atomic_uint
-        /* the next number for a tensor, or for a version of one; NULL: none are assigned */
-        *numbers;
+    /* the next number for a tensor, or for a version of one; NULL: none are assigned */
+    atomic_uint *numbers;
 };
 
 struct edit_change {
@@ -121,12 +120,12 @@ struct edit_change {
     size_t tensors;                  /* how many of them belong to tensors */
     struct table by_name, by_number; /* all slots; those of tensors */
     struct edit_slot **slot_of; /* owned: by number in the base, keys before tensors; or NULL */
-    struct edit_undo *undo;     /* owned: since edit_keep() */
+    struct edit_undo *undo;     /* owned: everything since edit_keep() */
     size_t n_undo, cap_undo;
     uint64_t bytes;  /* of the new header, without reserve and padding */
     uint64_t data;   /* of tensors, with the base's padding, ... */
     uint64_t fresh;  /* ... and of those in drafts */
-    size_t moves;    /* tensors that are removed or resized, or were added before others */
+    size_t moves;    /* tensors that are removed or resized, or added before others */
     uint64_t serial; /* of the last operation */
 };
 

@@ -21,7 +21,7 @@ struct job {
     const struct edit_options *o;
     const struct edit_hooks *h;
     struct edit_result *ret;
-    struct edit_disk d; /* when the commit began */
+    struct edit_disk d; /* as of when the commit began */
 };
 
 static const char *const names[] = {[EDIT_AUTO] = "auto",
@@ -118,7 +118,7 @@ static int check_backup(const struct edit_file *f, const struct edit_options *o,
     struct stat st;
     int r = edit_backup_name(name, f, o, e);
     if (r == 0 && f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && S_ISDIR(st.st_mode))
-        r = err_set(e, -EISDIR, "%s, which is to be the backup, is a directory",
+        r = err_set(e, -EISDIR, "%s, the name of the backup, is a directory",
                     show(shown, name, strlen(name)));
     return r;
 }

@@ -54,7 +54,7 @@ static int not_regular(struct err *e)
     return err_set(e, -EINVAL, "is not a regular file");
 }
 
-/* Only a regular file is opened, because opening a device already has effects. */
+/* Only a regular file is opened, because opening a device may have effects. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
     int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;

@@ -37,19 +37,18 @@ enum edit_clone { EDIT_CLONE_UNKNOWN, EDIT_CLONE_YES, EDIT_CLONE_NO };
 struct edit_file {
     const struct sys *sys;
     int dir;                 /* of the directory, not owned; not O_PATH: it is synced */
-    int fd;                  /* of the model, owned */
+    int fd;                  /* the model, owned */
     char name[NAME_MAX + 1]; /* of the model in the directory; not a symbolic link */
     struct edit_id id;       /* as opened, or after the last edit */
     enum edit_clone clone;   /* whether the file system clones ranges; probed once */
     bool locked;             /* it is open for writing and locked */
     bool backed;             /* its backup was made (commit.h) */
-    bool unfinished; /* its journal has an edit that could not be written into it (commit.h, C4) */
+    bool unfinished; /* its journal has an edit that could not be written to it (commit.h, C4) */
 };
 
 /*
- * Open, and with `write` for writing and locked. 0; -EWOULDBLOCK (another process writes it),
- * -EACCES, -EROFS, -ENOENT, -ELOOP (a symbolic link), -EINVAL (not a regular file), -ENAMETOOLONG,
- * -ESTALE (replaced again and again).
+ * Open the file; with `write`, for writing and locked. 0; -EWOULDBLOCK (another process writes it), -EACCES, -EROFS,
+ * -ENOENT, -ELOOP (a symbolic link), -EINVAL (not a regular file), -ENAMETOOLONG, -ESTALE (replaced again and again).
  */
 int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
                    bool write, struct err *e);
@@ -67,7 +66,7 @@ int edit_file_links(const struct stat *st, bool may_break, struct err *e);
 /* Take the current state of f->fd as the file's identity. */
 int edit_file_note(struct edit_file *f, struct err *e);
 
-/* For the parts of the edit layer: */
+/* For the other parts of the edit layer: */
 
 int edit_file_stat(const struct edit_file *f, struct stat *ret, struct err *e);
 struct edit_id edit_id_of(const struct stat *st);
@@ -83,7 +82,7 @@ void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix
 
 /* True for regular files owned by this process's user, the model's owner or root. */
 bool edit_is_owned(const struct stat *st, const struct stat *model);
-/* The same, without other hard links: only such a journal is opened, applied or removed. */
+/* The same, and without other hard links: only such a journal is opened, applied or removed. */
 bool edit_is_ours(const struct stat *st, const struct stat *model);
 
 #endif

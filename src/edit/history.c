@@ -443,7 +443,7 @@ static void merge(const struct gguf *next, const uint8_t *kept, const struct his
     }
 }
 
-/* With room for all facts and a byte for each key. */
+/* Leaves room for all facts and a byte for each key. */
 static int make_image(const struct history_fact *from, size_t n, const struct gguf *next,
                       struct history_fact *f, uint8_t *kept, struct buf *b)
 {
@@ -510,9 +510,9 @@ static bool left_by(const struct history_record *r, uint64_t id)
 /* A walk from the newest state to older ones. */
 struct walk {
     const struct history_file *f;
-    size_t i;          /* of the state; f->n: none yet */
-    struct gguf *keys; /* a reference: its keys */
-    struct gguf *next; /* a reference: those after its edits */
+    size_t i;          /* number of the state; f->n: none yet */
+    struct gguf *keys; /* a reference: the state's keys */
+    struct gguf *next; /* a reference: the keys after its edits */
     bool fits;         /* they match, judging by identities */
 };
 

@@ -48,7 +48,7 @@
 #include "base/sys.h"
 #include "gguf/gguf.h"
 
-#define HISTORY_KEEP 20       /* states of a model, by default */
+#define HISTORY_KEEP 20       /* states per model, by default */
 #define HISTORY_KEEP_MAX 1000 /* more than anybody reads */
 /* As many as there are, at least HISTORY_KEEP: for a caller that does not know the user's number. */
 #define HISTORY_KEEP_SAME UINT_MAX
@@ -79,9 +79,9 @@ void history_close(struct history *h);
 
 struct history_record {
     uint64_t number;
-    uint64_t
-        restored; /* for an undo, which no edit joins: the state that it went back to; 0: an edit */
-    int64_t begin, end;               /* of its edits: seconds since 1970 */
+    /* for an undo, which no edit joins: the state that it went back to; 0: an edit */
+    uint64_t restored;
+    int64_t begin, end;               /* times of its edits: seconds since 1970 */
     uint64_t before, landed, planned; /*
                           * edit_keys_id(): of the state, after its last edit known to be in the
                           * file, and after the one being written
@@ -147,10 +147,10 @@ struct recorded_edit {
  */
 struct recorder {
     struct history *h;         /* not owned */
-    struct history_record rec; /* of the edit's state, ... */
+    struct history_record rec; /* for the edit's state, ... */
     uint64_t at;               /* ... and its offset in the file */
     bool running;              /* an edit is being written */
-    bool added;                /* the state is its own */
+    bool added;                /* the state was added for this edit */
 };
 
 /* 1: what the edit changes is kept; 0: it changes no key; -EFBIG (over HISTORY_BYTES_MAX), -EPERM, -errno. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The history of a model while it is edited: see history_job.h. */
+/* Keeping the history of a model during edits: see history_job.h. */
 #include "edit/history_job.h"
 
 #include <errno.h>
@@ -15,24 +15,24 @@
 enum { END = 1, KEEP = 2, LOOK = 4, ALL = 7 };
 
 struct history_job {
-    struct pool_job job; /* first: see turn() */
+    struct pool_job job; /* first member: see turn() */
     struct err why;      /* why nothing can be kept */
     struct logger log;
     struct lock lock;
-    struct cond done; /* something was done */
+    struct cond done; /* some task was completed */
     /* For the committing thread: */
-    bool waits; /* the changes of the current edit are to be kept */
+    bool waits; /* the changes of the current edit must be kept */
     bool late;  /* that takes long */
     bool said;  /* the failure was logged */
     /* Protected by the lock: */
     unsigned refs;             /* of the caller and the job */
     bool runs;                 /* the job has a turn */
     unsigned todo, doing;      /* END, KEEP, LOOK */
-    struct recorded_edit edit; /* KEEP: with references */
+    struct recorded_edit edit; /* KEEP: holds references */
     bool over;                 /* the edit did not wait for it: its outcome stays unknown */
     int result;
     struct err err;
-    bool recorded; /* an edit is kept, and being written */
+    bool recorded; /* an edit was recorded and is being written */
     bool landed;   /* END */
     int64_t ended_at;
     /* For the job: */

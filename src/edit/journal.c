@@ -473,7 +473,7 @@ static int cannot_read(struct err *e, int r)
 static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
 {
     static const char outside[] = "its ranges lie outside";
-    uint64_t end = 0, run = 0; /* up to `end` there are rows without a gap from `run` on */
+    uint64_t end = 0, run = 0; /* the rows reach up to `end`, without a gap from `run` on */
     if (j->before > j->after || j->after > INT64_MAX)
         return outside;
     for (size_t i = 0; i < n; i++, b += ROW) {
@@ -615,8 +615,8 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
 }
 
 /*
- * Open the journal, if there is one, and judge it. It is checked before it is opened, because
- * opening a device already has effects.
+ * Open the journal, if there is one, and judge it. It is checked before it is opened, because opening a device may
+ * have effects.
  */
 static int look(const struct edit_file *f, struct journal *j, struct err *e)
 {
@@ -683,7 +683,7 @@ static bool is_edited(const struct edit_file *f)
     return r == -EWOULDBLOCK;
 }
 
-/* The editor of the model may have begun or ended an edit while its journal was read. */
+/* The model's editor may have begun or ended an edit while its journal was read. */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e)
 {
@@ -768,8 +768,8 @@ static bool is_temp_name(const struct sweep *s, const char *name)
 }
 
 /*
- * True for a file of ours that is not locked: its writer has ended. It may have other hard links,
- * if they were to be broken: the old file keeps those.
+ * True for one of our files that is not locked: its writer has ended. It may have other hard links if an edit may
+ * break them: the old file keeps them.
  */
 static bool is_left_over(const struct sweep *s, int fd)
 {

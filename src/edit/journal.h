@@ -64,7 +64,7 @@ enum journal_state {
 };
 
 struct journal_row {
-    uint64_t at, n; /* of the model */
+    uint64_t at, n; /* range of the model */
     uint64_t src;   /* where its new bytes begin in the journal */
     uint64_t sum;
     uint64_t table; /* where its part of the table begins in the journal */
@@ -72,7 +72,7 @@ struct journal_row {
 
 struct journal {
     enum journal_state state;
-    bool begun;            /* REDO: some sector is new */
+    bool begun;            /* REDO: some sector is already new */
     bool live;             /* REDO: its editor is still working (journal_load()) */
     const struct sys *sys; /* NULL: nothing is open */
     int fd;                /* owned */
@@ -143,7 +143,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
 
 struct edit_recovered {
     bool finished;    /* an interrupted edit was completed */
-    bool dropped;     /* a journal without meaning was removed */
+    bool dropped;     /* a meaningless journal was removed */
     unsigned removed; /* leftover files removed */
 };
 
@@ -153,9 +153,9 @@ struct edit_recovered {
  */
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
 
-/* What the journal would write, for reading through. */
+/* What the journal would write, for reading through it. */
 struct edit_overlay {
-    struct journal journal; /* owned: without rows if it does not exist, or has nothing to write */
+    struct journal journal; /* owned: without rows if it does not exist or has nothing to write */
     struct image *image;    /* owned: the file with the overlay */
     /* code 0, or the object with the journal's name is not ours and was not opened */
     struct err planted;
@@ -164,11 +164,11 @@ struct edit_overlay {
 
 #define EDIT_OVERLAY_INIT ((struct edit_overlay){0})
 
-/* f may be open for reading only. 0, -ESTALE, -EBUSY, -errno as journal_load(). */
+/* f may be open for reading only. 0, -ESTALE, -EBUSY, -errno as for journal_load(). */
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
 /* False if another process has begun or ended an in-place edit since: what was read may be torn. */
 bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
-/* The file with the overlay applied; o must outlive it. f->fd is read. */
+/* The file with the overlay applied; o must outlive it. Reads from f->fd. */
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e);
 /* True if it changes anything. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of a model: see open.h. */
+/* Opening the files of a model: see open.h. */
 #include "edit/open.h"
 
 #include <errno.h>

@@ -22,10 +22,10 @@
 struct model_file {
     char *path;       /* owned: the requested path */
     char *real;       /* owned: links followed */
-    const char *name; /* the last part of it */
+    const char *name; /* its last component */
     int dir;          /* owned: of its directory, which may not be listable (O_PATH) */
     struct edit_file file;
-    struct edit_overlay overlay; /* what an interrupted edit still has to write */
+    struct edit_overlay overlay; /* what an interrupted edit has yet to write */
     struct source src;           /* the file with that applied */
 };
 

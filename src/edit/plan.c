@@ -30,7 +30,7 @@ struct layout {
     struct edit_plan *p;
     uint64_t bare;     /* bytes of the header without reserve and padding */
     bool has_reserve;  /* a reserve is written ... */
-    uint64_t reserve;  /* ... of so many spaces */
+    uint64_t reserve;  /* ... of this many spaces */
     uint64_t data_off; /* of the new file */
 };
 
@@ -126,7 +126,7 @@ static bool wants_inplace(const struct layout *d)
 
 /* Where old bytes need the data to begin, modulo the block, so that they can be cloned. */
 struct lean {
-    uint64_t *weight; /* by multiple of the alignment below the block: bytes */
+    uint64_t *weight; /* bytes, by multiple of the alignment below the block */
     uint64_t best;    /* the largest of them, in bytes */
 };
 
@@ -484,7 +484,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,
                        "general.alignment is %llu: files with more than 1 MiB are not "
-                       "edited, but for that key",
+                       "edited, except for that key",
                        (unsigned long long)d.alignment);
     r = edit_change_tensors(c, &p.tensor, &p.n_tensors);
     if (r < 0)

@@ -63,12 +63,11 @@ enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 
 struct edit_options {
     enum edit_strategy strategy;
-    uint64_t reserve;     /* spaces; 0: none, EDIT_RESERVE_AUTO */
+    uint64_t reserve;     /* spaces; 0: no reserve; or EDIT_RESERVE_AUTO */
     uint32_t block;       /* bytes of the file system's block (statvfs f_bsize) */
     bool break_hardlinks; /* see commit.h */
-    const char *
-        /* the suffix of a backup's name after the model's (commit.h); not owned; NULL: none */
-        backup;
+    /* the suffix of a backup's name after the model's (commit.h); not owned; NULL: none */
+    const char *backup;
 };
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
@@ -79,29 +78,29 @@ uint32_t edit_block(const struct edit_options *o);
 #define EDIT_OLD_FILE 0 /* its number in a plan's image */
 
 struct edit_plan {
-    struct buf
-        /* bytes [0, data offset) of the new file, including padding; once the new model is made, its head */
-        head;
+    /* bytes [0, data offset) of the new file, including padding; once the new model is made, its head */
+    struct buf head;
     uint64_t old_size;   /* of the file that the plan is for */
     struct image *image; /*
                  * owned: the new file. Its file EDIT_OLD_FILE reads as zeros until a source is set:
                  * the plan does not touch it
                  */
     bool same;           /* the new file equals the old one byte for byte, except for old padding */
-    bool inplace;        /*
-                  * the layout was regular, and no data moves: only the header differs, bytes of
-                  * tensors, and what is added at the end
-                  */
-    bool clonable;       /* most old data moves by multiples of the block ... */
-    uint64_t copied;     /* ... except these bytes, some of them in incomplete blocks */
-    uint64_t changed;    /* bytes that come from drafts */
+    /*
+     * the layout was regular, and no data moves: only the header, bytes of tensors and what is added at the end
+     * differ
+     */
+    bool inplace;
+    bool clonable;    /* most old data moves by multiples of the block ... */
+    uint64_t copied;  /* ... except these bytes, some of them in incomplete blocks */
+    uint64_t changed; /* bytes that come from drafts */
     /* the multiple by which data moves if it is clonable; a power of two, at least 4096 */
     uint32_t block;
     struct gguf *next; /* owned: the new model */
     uint64_t *rank;    /* owned: of its keys (change.h); may be taken over */
     /*
-     * Owned: its tensors, without names, with references to their contents, which the image reads;
-     * NULL: the change names no tensor, so that they are those of the base.
+     * Owned: its tensors, without names, with references to their contents, which the image reads; NULL: the change
+     * names no tensor, so they are those of the base.
      */
     struct edit_tensor *tensor;
     size_t n_tensors;

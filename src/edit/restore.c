@@ -46,7 +46,7 @@ static int set_value(struct edit_slot *s, const struct gguf *keys, const struct 
 /* The position in the base of the walk over the keys to restore. */
 struct at {
     uint64_t rank; /* of the last key */
-    uint32_t next; /* of the base: the first key with a higher rank */
+    uint32_t next; /* in the base: the first key with a higher rank */
 };
 
 static void pass(const struct edit_change *c, struct at *at, uint64_t rank)

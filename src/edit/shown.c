@@ -65,7 +65,7 @@ uint64_t shown_size(const struct shown *s)
     return m.len;
 }
 
-/* Numbers of snapshots stay far below the bit that marks those of values. */
+/* Snapshot numbers stay far below the bit that marks numbers of values. */
 uint64_t shown_id(const struct shown *s)
 {
     return s->value ? UINT64_C(1) << 63 | s->value->id : s->snap->number;

@@ -31,7 +31,7 @@ bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
 /* The size of its text, measured once per value. */
 uint64_t shown_size(const struct shown *s);
 void shown_text(const struct shown *s, struct buf *out);
-/* A number that no other value of this key has in this mount. */
+/* A number unique among all values of this key in this mount. */
 uint64_t shown_id(const struct shown *s);
 
 #endif

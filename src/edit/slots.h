@@ -72,7 +72,7 @@ struct slot_walk {
     enum edit_what kind;
     struct edit_slot **list; /* owned: the slots that are not gone */
     size_t at, n;
-    uint32_t i; /* of the base */
+    uint32_t i; /* index in the base */
 };
 
 /* 0, -ENOMEM. */

@@ -167,7 +167,7 @@ struct move {
     const struct edit_hooks *hooks; /* may be NULL */
     int to;
     uint64_t block;       /* for cloning; 0: nothing is cloned */
-    uint64_t done, total; /* bytes of data, holes included */
+    uint64_t done, total; /* bytes of data, including holes */
 };
 
 static int fail(struct err *e, int r, const char *what)
@@ -236,7 +236,7 @@ static int find_data(const struct move *m, int from, uint64_t src, uint64_t end,
     *lo = src;
     *hi = end;
     int r = m->sys->seek(m->sys, from, src, SEEK_DATA, lo);
-    if (r == -ENXIO) /* nothing but a hole up to the end of the file */
+    if (r == -ENXIO) /* only a hole is left up to the end of the file */
         *lo = end;
     if (r == 0 && *lo < end)
         r = m->sys->seek(m->sys, from, *lo, SEEK_HOLE, hi);
@@ -510,7 +510,7 @@ static void let_go(const struct edit_file *f, struct temp *t)
     *t = TEMP_INIT;
 }
 
-/* True if `name` names the file that has this id. */
+/* True if `name` names the file with this id. */
 static bool names(const struct edit_file *f, const char *name, const struct edit_id *id)
 {
     struct stat st;
@@ -519,10 +519,9 @@ static bool names(const struct edit_file *f, const char *name, const struct edit
 }
 
 /*
- * T3. Undo the exchange. It must displace the new file: if not, another one was put there
- * meanwhile, and goes back. If the exchange fails, the old file is renamed over the new one, which
- * is no longer needed: a recovery would remove a file with the name of a temp. What cannot be
- * undone stays.
+ * T3. Undo the exchange. It must displace the new file: if not, another one was put there meanwhile, and goes back.
+ *     If the exchange fails, the old file is renamed over the new one, which is no longer needed: a recovery would
+ *     remove a file with the name of a temp. What cannot be undone stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {

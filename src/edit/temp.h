@@ -7,7 +7,7 @@
  *     ... temp_fill(), or write t.fd ...
  *     r = temp_sync(f, &t, e);
  *     r = temp_publish(f, &t, &old, e);
- *     temp_abandon(f, &t);            always; does nothing to a file that was published
+ *     temp_abandon(f, &t);            always; does nothing to a published file
  *
  * States of a temp, and the meaning of its name:
  *  EMPTY      fd -1: no file

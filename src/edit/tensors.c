@@ -123,7 +123,7 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
 
-/* Give a slot, which may be NULL, a content, whose reference is taken. */
+/* Give a slot, which may be NULL, a content, taking a reference. */
 static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_content *k,
                     struct err *e)
 {
@@ -138,7 +138,7 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
     return slot_end(c, s, e);
 }
 
-/* All bytes of a shape. */
+/* A content that covers all bytes of a shape. */
 static int make_whole(struct name name, const struct tensor_shape *shape,
                       const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
                       struct err *e)

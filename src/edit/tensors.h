@@ -6,8 +6,8 @@
  *     r = edit_tensor_rename(&c, "a", 1, "b", 1, &e);
  *     r = edit_tensor_write(&c, "b", 1, &piece, 1, &e);          by its current name
  *
- * An operation costs what it changes: a tensor's name, or its list of pieces. Bytes are not copied:
- * they stay in their drafts until the commit.
+ * An operation costs as much as what it changes: a tensor's name, or its list of pieces. Bytes are not copied: they
+ * stay in their drafts until the commit.
  *
  * Order: as for keys, by rank. A new tensor goes to the end (EDIT_LAST); one added under the name
  * of a tensor removed in the same change gets its rank.
@@ -31,9 +31,9 @@ struct edit_tensor {
     uint32_t old; /* its index in the base; EDIT_NONE: a new one, even under an old name */
     uint64_t nbytes;
     uint64_t rank;
-    const char *name; /* in the base or the change */
+    const char *name; /* stored in the base or the change */
     size_t name_len;
-    struct tensor_content *content; /* of the change; NULL: the base's */
+    struct tensor_content *content; /* from the change; NULL: the base's */
 };
 
 /* The one with this name, or number, after the change. False: none has it. */
@@ -44,7 +44,7 @@ bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct e
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e);
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);
-/* Add a tensor with this number. The pieces make up all of its bytes (else -EINVAL). */
+/* Add a tensor with this number. The pieces must make up all of its bytes (else -EINVAL). */
 int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
                     const struct tensor_shape *shape, const struct tensor_piece *piece,
                     size_t pieces, uint64_t rank, uint32_t number, struct err *e);

@@ -67,8 +67,8 @@ static void describe(const struct cursor *c, struct buf *b)
 }
 
 /*
- * "ITEM: FIELD at byte AT: REASON". Returns code, or 0 for a fault while faults are collected: the caller then goes
- * on with a substitute.
+ * "ITEM: FIELD at byte AT: REASON". Returns code, or 0 for a fault while faults are collected: the caller then
+ * continues with a substitute.
  */
 static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));

@@ -58,8 +58,8 @@ struct gguf_tensor {
     uint64_t dims_off; /* of dims[0] in the file, see gguf_dim() */
     uint64_t off;      /* its data, as an absolute offset in the file */
     uint64_t n_elem;   /* product of the dimensions; 1 without dimensions */
-    uint64_t
-        nbytes; /* bytes of its data: from the type's geometry, or (unknown type) up to the next tensor */
+    /* bytes of its data: from the type's geometry, or (unknown type) up to the next tensor */
+    uint64_t nbytes;
     uint32_t name_len; /* bytes */
     uint32_t n_dims;
     uint32_t type_id;   /* ggml's, also for version 1, whose ids for integers differed */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is accepted and not on the disk: see batch.h. */
+/* Accepted edits that are not on disk yet: see batch.h. */
 #include "live/batch.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 /* ---- begin, end ---- */
 
-/* Of a split model only keys are edited, in the first file. */
+/* In a split model only keys are edited, in the first file. */
 static struct edit_base base_of(const struct snapshot *g)
 {
     return (struct edit_base){.g = snapshot_own(g),
@@ -128,7 +128,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* of many saves the last one goes back */
+        !before->opens) { /* of many saves, the last one goes back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
@@ -138,7 +138,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     file_set_kind(l, f, FILE_KEY);
 }
 
-/* The name of a helper gets a file anew: f, which has its bytes, stays what it is. */
+/* The name of a helper gets a new file: f, which has its bytes, stays what it is. */
 static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
     struct file *anew = file_new(n, FILE_HELPER);
@@ -149,8 +149,10 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
     name_take(n, x, anew);
 }
 
-/* The two names swap back, unless one of them has another file now. So do the handles, but not those of a draft that was
- * begun since: then the helper gets a file anew. */
+/*
+ * The two names swap back, unless one of them has another file now. The handles swap back too, except those of a
+ * draft begun since: then the helper gets a new file.
+ */
 static void play_back(struct live *l, const struct step *s)
 {
     struct name *from = s->from;
@@ -176,7 +178,7 @@ static void play_all_back(struct live *l, const struct batch *b)
 
 /* ---- snapshots ---- */
 
-/* A key whose value is the same has the size that was measured before. */
+/* A key with an unchanged value keeps its measured size. */
 static void keep_sizes(const struct snapshot *old, struct snapshot *now)
 {
     for (uint32_t kv = 0; kv < now->gguf->n_kv; kv++) {
@@ -188,14 +190,14 @@ static void keep_sizes(const struct snapshot *old, struct snapshot *now)
     }
 }
 
-/* Put a snapshot and a store in the place of the newest: references, which pass. */
+/* Replace the newest snapshot and store, taking over both references. */
 static void adopt(struct live *l, struct snapshot *g, struct store *s)
 {
     keep_sizes(l->newest->view.snap, g);
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
     atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->objects.doomed.n > 0);
-    atomic_store(&l->shown.hides, false); /* after it: live_freshen() */
+    atomic_store(&l->shown.hides, false); /* must follow: live_freshen() */
     atomic_store(&l->shown.stale, false);
 }
 
@@ -210,7 +212,7 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* The base with the new content of the file, and the ranks of its keys; without what it has of tensors. */
+/* The base with the new content of the file, and the ranks of its keys; without anything about tensors. */
 static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **ret, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -241,7 +243,7 @@ void batch_note_version(struct live *l, struct tensor_id id)
         *at = (struct tensor_id){id.number + 1, id.version};
 }
 
-/* `s` is the table of n tensors. */
+/* True if `s` is the table of the n tensors. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
     uint32_t i = 0;
@@ -253,7 +255,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* The table that there is, if it is the same one; else a new one. */
+/* Reuse the table if it is the same; otherwise make a new one. */
 static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
 {
     const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};
@@ -272,7 +274,7 @@ static int make_ids(const struct live *l, const struct edit_plan *p, struct ids 
     return r;
 }
 
-/* Where a tensor's bytes are: those of its content, over what the base has. *ret: a reference. 0, -ENOMEM. */
+/* Where a tensor's bytes are: its content over what the base has. *ret: a reference. 0, -ENOMEM. */
 static int place_of(const struct store *base, const struct edit_tensor *t,
                     struct place_in_store *ret)
 {
@@ -308,7 +310,7 @@ static int copy_ranks(const uint64_t *rank, size_t n, uint64_t **ret)
     return rank && !*ret ? -ENOMEM : 0;
 }
 
-/* What a snapshot of a plan has of tensors, and its store. */
+/* Set a planned snapshot's tensors, and its store. */
 static int set_tensors(struct live *l, const struct edit_plan *p, struct snapshot *snap,
                        struct store **ret)
 {
@@ -344,7 +346,7 @@ int batch_store(struct live *l, struct store **ret)
 
 /* ---- the newest snapshot ---- */
 
-/* Of the change as it is. */
+/* From the present change. */
 static int make_newest(struct live *l, struct err *e)
 {
     struct batch *b = &l->next;
@@ -377,11 +379,11 @@ int batch_freshen(struct live *l, struct err *e)
         return 0;
     if (!edit_change_is_empty(&l->next.change))
         return make_newest(l, e);
-    adopt_base(l); /* what is pending is nothing: the one below */
+    adopt_base(l); /* nothing is pending: use the state below */
     return 0;
 }
 
-/* Without any tensor all of them would come back. */
+/* If no tensor were left, all of them would come back. */
 static void remove_doomed_tensors(struct live *l)
 {
     struct edit_change *c = &l->next.change;
@@ -474,7 +476,7 @@ static void follow(struct live *l, struct name *x)
         name_follow(l, x);
 }
 
-/* What the names of steps show follows from what is stored. */
+/* What the names in the steps show is derived from what is stored. */
 static void follow_steps(struct live *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->n_step; i++) {
@@ -500,7 +502,7 @@ void batch_follow(struct live *l, const struct edit_change *c)
     }
 }
 
-/* The same state once more, without a table of its tensors. */
+/* The same state again, without a table of its tensors. */
 static int copy_snapshot(struct live *l, const struct snapshot *from, struct snapshot **ret)
 {
     const size_t n = snapshot_files(from);
@@ -519,7 +521,7 @@ static int copy_snapshot(struct live *l, const struct snapshot *from, struct sna
     return r < 0 ? r : copy_ranks(from->tensor_rank, from->gguf->n_tensors, &(*ret)->tensor_rank);
 }
 
-/* Tensors of the model that a change was to alter. */
+/* Give new versions to tensors of the model that a change was meant to alter. */
 static void renew_ids(struct live *l, const struct edit_change *c, struct tensor_id *of)
 {
     const struct snapshot *disk = l->disk.snap;
@@ -598,7 +600,7 @@ void batch_drop(struct live *l, struct batch *failed)
 
 /* ---- promises ---- */
 
-/* An edit is lost, and no request waits for it that gets the error. */
+/* True if an edit is lost and no waiting request gets the error. */
 static bool is_silent(const struct live *l, uint64_t edit)
 {
     const struct live_wait *w = l->waits.first;
@@ -618,7 +620,7 @@ static bool break_keys(struct live *l, int r)
         if (f->promise.edit <= l->settled)
             continue;
         promise_break(&f->promise, l->settled, r);
-        if (f->draft) /* there is nothing to be put back */
+        if (f->draft) /* nothing has to be put back */
             f->draft->accepted = false;
     }
     return silent;
@@ -646,13 +648,13 @@ bool batch_break(struct live *l, int r)
 
 /* ---- for the log ---- */
 
-/* The value's bytes without a string's length word: that is what people count. */
+/* The value's bytes without a string's length word, since that is how people count. */
 static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 {
     return type == GGUF_STRING ? n - fmt->len_width : n;
 }
 
-/* What an edit does to a key, for the log; nothing if that is nothing. */
+/* Describe what an edit does to a key, for the log; nothing if it does nothing. */
 static void note_key(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];

@@ -31,7 +31,7 @@ void draft_free(struct draft *d)
     free(d);
 }
 
-/* An event that cannot come in this state. */
+/* An event that cannot happen in this state. */
 #define NEVER DRAFT_STATES
 
 #define CLEAN DRAFT_CLEAN

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the model has of a key, and edits of it: see edits.h. */
+/* What the model has for a key, and edits of it: see edits.h. */
 #include "live/edits.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ bool stored_has(const struct live *l, const struct name *x)
     return stored;
 }
 
-/* The value that a key has below all that is pending. */
+/* The value that a key has below everything pending. */
 static struct shown base_value(const struct live *l, const char *key, size_t n)
 {
     struct snapshot *g = base_snapshot(l);
@@ -61,7 +61,7 @@ struct typed stored_wanted_type(const struct name *x)
     return d && d->typed.set ? d->typed : x->typed;
 }
 
-/* The type of what is stored. All of the value is walked: for a draft once, until it is another. */
+/* The type of the stored value. The whole value is walked: for a draft once, until the value changes. */
 static struct typed stored_type(const struct live *l, const struct name *x)
 {
     struct gguf_value v;
@@ -74,7 +74,7 @@ static struct typed stored_type(const struct live *l, const struct name *x)
         return known->type;
     *known = (struct typed_value){shown_id(&s), s.kv, type_of_value(&v)};
     if (known->type.inner && strchr(known->type.inner, ','))
-        known->type.inner = NULL; /* of several: each has that of the one before it */
+        known->type.inner = NULL; /* of several, each has the type of the one before */
     return known->type;
 }
 
@@ -163,8 +163,10 @@ void look_measure(struct shown *s, struct live_attr *ret)
 
 /* ---- by name and number ---- */
 
-/* The number of a key that nobody has touched, of the model below all that is pending, and the key of a number: its rank
- * is the first still. */
+/*
+ * For an untouched key of the model below everything pending: its number; and the key of a number. Its rank is still
+ * the original.
+ */
 static uint32_t first_number(const struct snapshot *g, uint32_t kv)
 {
     return g->rank ? (uint32_t)(g->rank[kv] / EDIT_RANK_STEP - 1) : kv;
@@ -189,7 +191,8 @@ bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv,
     const uint64_t rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
     if (rank % EDIT_RANK_STEP || rank > l->names.first * EDIT_RANK_STEP ||
         (g->rank &&
-         key_of_number(g, first_number(g, kv)) != kv) || /* one that is back has its rank */
+         /* a key that has come back has its old rank */
+         key_of_number(g, first_number(g, kv)) != kv) ||
         names_file(&l->names, first_number(g, kv)))
         return false;
     *ret = first_number(g, kv);
@@ -227,7 +230,7 @@ struct name *look_key(struct live *l, const char *key, size_t n)
     return kv == UINT32_MAX ? x : touch(l, kv);
 }
 
-/* The key of this name that is shown, below all that is pending. */
+/* The key with this name that is shown, below everything pending. */
 static uint32_t find_key(const struct live *l, const char *text)
 {
     const struct snapshot *g = base_snapshot(l);
@@ -348,7 +351,7 @@ bool has_nul_names(const struct gguf *g)
     return false;
 }
 
-/* An empty text has no memory, but an address: there is arithmetic on it. */
+/* An empty text has no memory, but needs an address for pointer arithmetic. */
 static const uint8_t *bytes_of(const struct buf *text)
 {
     return text->len ? text->data : (const uint8_t *)"";
@@ -364,8 +367,10 @@ struct typed edits_type(const struct live *l, const struct name *x, const struct
     return type;
 }
 
-/* An operation is part of the change. What moves the tensors must be planned to be accepted, and so
- * must what may be equal up to a NUL to another key: the parser finds both. */
+/*
+ * An operation is part of the change. It must be planned before it is accepted if it moves the tensors, or if the key
+ * may equal another one up to a NUL: the parser detects both.
+ */
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
@@ -417,7 +422,7 @@ int edits_parse(const struct live *l, const struct name *x, const struct buf *te
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* That a key is not for editing is reported before any other fault. */
+/* That a key cannot be edited is reported before any other fault. */
 static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -438,7 +443,8 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
         return r;
     name_spare(&l->names, x);
     x->typed.set = false;
-    if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
+    /* not an edit: when an editor restores the value after a refused write, the reason stays */
+    if (r == 0)
         return 0;
     x->mtime = when_date();
     name_set_error(&l->names, x, NULL);
@@ -457,7 +463,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     shown_text(&s, &text);
     if (buf_error(&text))
         return no_memory(e);
-    if (x->file && x->file->draft) /* opened as KEY:TYPE: this is later */
+    if (x->file && x->file->draft) /* opened as KEY:TYPE: that was later */
         x->file->draft->typed.set = false;
     x->typed = type;
     int r = edits_accept(l, x, &text, e);
@@ -490,7 +496,7 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
 
 /* ---- names ---- */
 
-/* Type and place of a key that is about to leave its name, in case that it comes back. */
+/* Remember the type and place of a key that is about to leave its name, in case it comes back. */
 static void remember(const struct live *l, struct name *x)
 {
     struct gguf_value v;
@@ -511,7 +517,7 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
         r = accepted(l, x, NULL, mark, e);
     if (r > 0) {
         name_spare(&l->names, x);
-        name_set_error(&l->names, x, NULL); /* about a value that is removed */
+        name_set_error(&l->names, x, NULL); /* it was about a value that is being removed */
     }
     return r;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the model, with all edits accepted, has of a key, and what the key's name shows of it. From a text to an accepted
- * edit: values are parsed, and the change of what is not on the disk yet takes them (edit/change.h). Nothing is planned
- * here: see batch.h.
+ * What the model, with all edits accepted, has for a key, and what the key's name shows of it. Also the way from a
+ * text to an accepted edit: values are parsed and put into the change that is not on disk yet (edit/change.h).
+ * Nothing is planned here: see batch.h.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -20,45 +20,48 @@ bool stored_has(const struct live *l, const struct name *x);
 struct shown stored_value(const struct live *l, const struct name *x);
 /* The rank of a key that is stored. */
 uint64_t stored_rank(const struct live *l, const struct name *x);
-/* The type that a value is to have: as far as the name has it; and as far as it is known before
- * there is a text. */
+/*
+ * The type that a new value should have: as far as the name has it; and as far as it is known before there is a text.
+ */
 struct typed stored_wanted_type(const struct name *x);
 struct typed stored_known_type(const struct live *l, const struct name *x);
 
-/* A value was refused: for the log and for user.gguf.error. Returns e->code. */
+/* Record a refused value for the log and for user.gguf.error. Returns e->code. */
 int name_refused(struct live *l, struct name *x, const struct err *e);
-/* A key that the model does not have is visible only while it is written. */
+/* A key that the model lacks is visible only while it is being written. */
 void name_hide(struct live *l, struct name *x);
-/* Edits were given up: what a name shows follows from whether the model has the key. */
+/* Edits were given up: what a name shows is derived from whether the model has the key. */
 void name_follow(struct live *l, struct name *x);
 
 /* ---- found by name and number ---- */
 
-/* A name, also of a key that nobody has touched. NULL: live.names.missing says why; so it does with the others. */
+/* A name, even of an untouched key. NULL: live.names.missing says why, here and below. */
 struct name *look_name(struct live *l, const char *text);
 struct name *look_key(struct live *l, const char *key, size_t n);
 /* The file of a number, likewise. */
 struct file *look_file(struct live *l, uint32_t number);
-/* The same of the base by its name, and the entry of such a key, as look_attr(). False: it is not one. */
+/* The same for the base by its name, and the entry of such a key, like look_attr(). False: it is not one. */
 bool look_number(const struct live *l, const char *text, uint32_t *ret);
 bool look_first(const struct live *l, uint32_t number, struct live_attr *ret, struct shown *value);
-/* The number of key kv of a snapshot, as the file has it, if nobody has touched it; and its name. */
+/* The number of key kv of a snapshot of the file, if it is untouched; and its name. */
 bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret);
 void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1]);
-/* The file that a name shows: that of a key that the model has is made if it lacks one. NULL: it is hidden. */
+/* The file that a name shows: if the model has the key and there is no file, it is made. NULL: hidden. */
 struct file *look_visible(struct live *l, struct name *x);
-/* The same of a text. */
+/* The same by a text. */
 struct file *look_find(struct live *l, const char *text);
-/* The same; KEY:TYPE is a name of KEY as long as that has the type. */
+/* The same; KEY:TYPE is another name for KEY as long as that has the type. */
 struct file *look_find_typed(struct live *l, const char *text);
-/* A key has, or had, this name. */
+/* True if a key has, or had, this name. */
 bool look_is_key(const struct live *l, const char *text);
-/* The value that a file shows, if it is a key's. */
+/* The value that a file shows, if it is a key's file. */
 struct shown look_shown(const struct live *l, const struct file *f);
-/* Its entry; the size is that of what is returned, to be measured without the lock, if that is a
- * value, else it is set. */
+/*
+ * Its entry. If its size depends on a value, that is returned, to be measured without the lock; otherwise the size is
+ * set.
+ */
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
-/* Measure it: without the lock. s is freed. */
+/* Measure it, without the lock. Frees s. */
 void look_measure(struct shown *s, struct live_attr *ret);
 
 /* What a name in metadata/ is. */
@@ -68,27 +71,27 @@ enum name_class look_classify(const struct live *l, const char *text);
 
 /* ---- edits ---- */
 
-/* Some key has a NUL in it: it may be equal to another up to that. Any thread. */
+/* True if some key has a NUL in it: it may equal another one up to there. Any thread. */
 bool has_nul_names(const struct gguf *g);
-/* The type that this text is to have. */
+/* The type that this text would have. */
 struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text);
-/* The text as a value of a type. 1: it is what the key has already; 0; -errno. */
+/* Parse the text as a value of a type. 1: the key already has it; 0; -errno. */
 int edits_parse(const struct live *l, const struct name *x, const struct buf *text,
                 const struct typed *type, struct buf *payload, struct err *e);
 
 /*
- * Take a text as the value of a key. 1: it is accepted; 0: it is what the key has already; -errno
- * with a line in *e. What was accepted goes to writer_accepted().
+ * Take a text as the value of a key. 1: accepted; 0: the key already has it; -errno with a line in *e. After an
+ * accepted edit call writer_accepted().
  */
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e);
-/* Give a key the value that it had once; none: it is removed. As edits_accept(). */
+/* Give a key an earlier value; if that was none, remove it. Returns like edits_accept(). */
 int edits_restore(struct live *l, struct name *x, const struct shown *value, struct err *e);
-/* Rename a key to one that is not stored, or change a type. As edits_accept(). */
+/* Rename a key to one that is not stored, or change a type. Returns like edits_accept(). */
 int edits_rename(struct live *l, struct name *from, struct name *to, struct err *e);
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e);
-/* Remove a key. As edits_accept(). */
+/* Remove a key. Returns like edits_accept(). */
 int edits_remove(struct live *l, struct name *x, struct err *e);
-/* Make the removals that are due part of what is accepted. 0, or why keys are back. */
+/* Accept the removals that are due. 0, or why keys came back. */
 int edits_remove_due(struct live *l);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files opened, made, read, written and closed: see live.h. What is written goes to a draft. */
+/* Opening, creating, reading, writing and closing files: see live.h. What is written goes to a draft. */
 #include "live/files.h"
 
 #include <errno.h>
@@ -20,16 +20,16 @@ struct live_file {
     struct file *file;
     bool writes;   /* it is one of the draft's writers */
     bool append;   /* each write goes to the end */
-    bool wrote;    /* something of the draft is by this handle */
+    bool wrote;    /* part of the draft was written by this handle */
     bool fresh;    /* the same, since its last flush */
-    uint64_t edit; /* by which what it wrote was accepted: see waits.h */
-    int refused;   /* 0, or the error of its last flush or fsync, until it writes anew, ... */
+    uint64_t edit; /* the edit that accepted what it wrote: see waits.h */
+    int refused;   /* 0, or the error of its last flush or fsync, until it writes again, ... */
     unsigned of;   /* ... and restarts of the draft by then */
 };
 
 /* ---- open and release ---- */
 
-/* made: there was no file of this name. */
+/* made: there was no file with this name. */
 static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool made,
                        const struct err *unready)
 {
@@ -37,7 +37,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     if (f->kind == FILE_LINK)
         return -ELOOP;
     if (writes && !file_name(f))
-        return -ESTALE; /* the kernel looks its name up again */
+        return -ESTALE; /* the kernel looks the name up again */
     int r = writes ? draft_join(l, f, flags & O_TRUNC, made, unready) : 0;
     if (r < 0)
         return r;
@@ -46,7 +46,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     return 0;
 }
 
-/* A key without a value goes. */
+/* A key without a value disappears. */
 static void release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
@@ -101,8 +101,7 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     return 0;
 }
 
-/* What a file that is opened to be read shows: bytes in memory, or a value to be rendered. A helper
- * is read as it is. */
+/* What a file opened for reading shows: bytes in memory, or a value to be rendered. A helper is read as it is. */
 static int text_of(const struct live *l, struct file *f, struct live_text *ret)
 {
     const struct buf *bytes = file_bytes(f);
@@ -114,7 +113,7 @@ static int text_of(const struct live *l, struct file *f, struct live_text *ret)
     else
         ret->value = look_shown(l, f);
     if (!file_name(f) && !bytes && !ret->value.snap)
-        return -ESTALE; /* the key was removed after it was looked up: the kernel looks again */
+        return -ESTALE; /* the key was removed after the lookup: the kernel looks again */
     return buf_error(&ret->bytes);
 }
 
@@ -132,7 +131,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     int r = f ? open_locked(l, h, f, flags, false, &unready) : l->names.missing;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
-    else if (r == 0) /* it may go on with that draft */
+    else if (r == 0) /* it may continue with that draft */
         files_end_made(l);
     lock_drop(&l->lock);
     if (r < 0)
@@ -144,7 +143,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 /* ---- create ---- */
 
-/* A file for a name that points to none. */
+/* A file for a name that has none. */
 static int make_file(struct live *l, const char *text, struct file **ret)
 {
     struct names *n = &l->names;
@@ -174,7 +173,7 @@ static void unmake(struct live *l, struct file *f)
         name_leave(&l->names, f->of);
 }
 
-/* KEY:TYPE is KEY, with that type, where it does not exist. */
+/* KEY:TYPE is KEY, created with that type if it does not exist. */
 static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
                          struct live_attr *ret, struct live_file *h)
 {
@@ -225,8 +224,10 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
 
 /* ---- read and write ---- */
 
-/* What others write meanwhile may move: copied, under the lock. A file that was a helper when it was
- * opened has its bytes for as long. */
+/*
+ * Other writers may move the content meanwhile, so it is copied under the lock. A file that was a helper when it was
+ * opened keeps its bytes until it is closed.
+ */
 size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
 {
     LOCKED(&l->lock);
@@ -271,16 +272,16 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
-/* Accept what was written. *edit: that of what this handle wrote. 0, -errno. */
+/* Accept what was written. *edit: the edit with what this handle wrote. 0, -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
     const unsigned restarts = h->file->draft->restarts;
-    if (h->refused && h->of != restarts) /* another program has begun anew */
+    if (h->refused && h->of != restarts) /* another program has started over */
         return h->refused;
     int r = draft_settle(l, h->file);
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
-    if (r >= 0 && h->fresh && !draft_is_shown(h->file->draft)) { /* not of a mere truncation */
+    if (r >= 0 && h->fresh && !draft_is_shown(h->file->draft)) { /* not a mere truncation */
         h->edit = h->file->promise.edit;
         h->fresh = false;
     }
@@ -295,7 +296,7 @@ static int settle_and_wait(struct live *l, struct live_file *h, struct live_wait
     return r < 0 ? r : writer_flush(l, &h->file->promise, edit, w);
 }
 
-/* What others wrote is perhaps half of what they will write: they flush it themselves. */
+/* What others wrote may be half of what they will write: they flush it themselves. */
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 {
     if (!h->writes)
@@ -307,7 +308,7 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     return settle_and_wait(l, h, w);
 }
 
-/* Of a handle that nothing was accepted of it is what its key has, whichever handle wrote that (sync FILE). */
+/* If nothing was accepted from this handle, sync whatever its key has, whichever handle wrote it (sync FILE). */
 static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
     const struct name *x = file_name(h->file);
@@ -379,11 +380,11 @@ static void doom(struct live *l, struct name *x)
     if (!stored_has(l, x))
         return;
     name_doom(&l->names, x);
-    newest_touch(l->newest); /* views of the whole are without it */
+    newest_touch(l->newest); /* whole-model views no longer show it */
     writer_later(l, WRITER_SOON);
 }
 
-/* The last copy of a key that is parked is gone: that was meant. NULL: of no key. */
+/* The last copy of a hidden key is gone: that was intended. NULL: of no key. */
 static void lost_backup(struct live *l, struct name *key)
 {
     if (!key)
@@ -430,11 +431,11 @@ int live_unlink(struct live *l, const char *text)
 struct move {
     struct live *l;
     struct names *n;        /* its names */
-    struct name *from, *to; /* both are found before anything is changed */
+    struct name *from, *to; /* both are looked up before anything is changed */
     struct live_wait *wait;
 };
 
-/* The text as it is shown. */
+/* The text as shown. */
 static int copy_text(const struct move *m, struct buf *out)
 {
     const struct buf *bytes = file_bytes(m->from->file);
@@ -447,7 +448,7 @@ static int copy_text(const struct move *m, struct buf *out)
     return buf_error(out);
 }
 
-/* Another file takes the helper's name: what had it is gone. */
+/* Another file takes the helper's name: its previous file is gone. */
 static void replace_helper(const struct move *m)
 {
     if (m->to->file)
@@ -467,7 +468,7 @@ static int helper_to_helper(const struct move *m)
     return 0;
 }
 
-/* vim's backup: key -> key~. The key is parked until it is created anew, or its backup removed. */
+/* vim's backup: key -> key~. The key is hidden until it is created again or its backup is removed. */
 static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -483,7 +484,7 @@ static int key_to_helper(const struct move *m)
     name_take(n, m->to, f);
     file_free_content(n, f);
     f->kind = FILE_HELPER;
-    f->typed = type; /* for the new name that it may get as a key */
+    f->typed = type; /* for its new name, in case it becomes a key */
     f->inherited = true;
     m->to->mtime = m->from->mtime;
     n->helper_bytes += text.len;
@@ -499,8 +500,10 @@ static int key_to_helper(const struct move *m)
     return 0;
 }
 
-/* A rename was refused: the old value is back, also of a key that was out of the way (sed -i.bak).
- * If the new name has no file, the old one gets the reason. */
+/*
+ * A rename was refused: the old value is back, even if the key was out of the way (sed -i.bak). If the new name has
+ * no file, the old one gets the reason.
+ */
 static int refused(const struct move *m, const struct err *e)
 {
     name_spare(m->n, m->to);
@@ -513,7 +516,7 @@ static int refused(const struct move *m, const struct err *e)
     return e->code;
 }
 
-/* The helper's bytes as the key's value, of the type that the helper was given, if it was. */
+/* Accept the helper's bytes as the key's value, with the helper's type if it was given one. */
 static int accept_helper(const struct move *m, const struct buf *text, struct err *e)
 {
     const struct file *f = m->from->file;
@@ -527,8 +530,7 @@ static int accept_helper(const struct move *m, const struct buf *text, struct er
     return r;
 }
 
-/* A file that is open and has got no value yet takes the name: what is written to it will be the
- * value of that name. */
+/* A file that is open and has no value yet takes the name: what is written to it will be the value of that name. */
 static int unfinished(const struct move *m)
 {
     if (key_is_own(m->to->key, m->to->key_len))
@@ -543,7 +545,7 @@ static int unfinished(const struct move *m)
     return 0;
 }
 
-/* Renamed after it was opened, before it was written (programs with a buffer of their own). */
+/* Renamed after it was opened but before it was written (programs with a buffer of their own). */
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
@@ -554,16 +556,16 @@ static int unwritten_to_key(const struct move *m)
     draft_to_key(f->draft, &before, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
-    lost_backup(m->l, f->parked); /* of another key: a key that has a file again is not parked */
+    lost_backup(m->l, f->parked); /* of another key: a key that has a file again is not hidden */
     return 0;
 }
 
-/* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
+/* The helper's file becomes the key's; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
     struct names *n = m->n;
     CLEANUP(shown_free) struct shown before = stored_value(m->l, m->to);
-    if (is_edit) /* the time goes with it: gedit compares it when it saves again */
+    if (is_edit) /* the mtime goes with it: gedit compares it at the next save */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
         draft_to_key(f->draft, &before, false);
@@ -576,14 +578,14 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
         batch_move(m->l, m->from, m->to);
         return;
     }
-    promise_make(&f->promise, m->to->edit); /* it may be pending by another file */
+    promise_make(&f->promise, m->to->edit); /* it may be pending through another file */
     name_take(n, m->to, f);
     file_set_kind(m->l, f, FILE_KEY);
     file_is_key(n, f);
     name_reap(n, m->from);
 }
 
-/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. */
+/* sed -i, rsync, an editor's own way of saving: the helper's bytes become the key's value. */
 static int helper_to_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf left = BUF_INIT;
@@ -600,13 +602,13 @@ static int helper_to_key(const struct move *m)
     r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
-    struct name *parked = f->parked; /* of another key, which has no other copy */
+    struct name *parked = f->parked; /* another key, which has no other copy */
     become_key(m, f, &left, r > 0);
     lost_backup(m->l, parked);
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
 }
 
-/* Over a key that there is, or was: it keeps place and type and takes the value; the source is gone. */
+/* Over an existing or former key: it keeps place and type and takes the value; the source is gone. */
 static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -620,17 +622,17 @@ static int key_over_key(const struct move *m)
     if (r < 0)
         return refused(m, &e);
     r = edits_remove(m->l, m->from, &e);
-    if (r < 0) { /* neither the one nor the other */
+    if (r < 0) { /* neither changes */
         batch_undo(m->l, before);
         name_follow(m->l, m->to);
         return refused(m, &e);
     }
-    m->to->edit = m->l->edits; /* both are one */
+    m->to->edit = m->l->edits; /* both are one edit */
     batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }
 
-/* To a name that no key has: the same key, at the same place. */
+/* To a name that no key has: the same key, in the same place. */
 static int key_to_new(const struct move *m)
 {
     struct err e = {0};
@@ -647,7 +649,7 @@ static int key_to_key(const struct move *m)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    if (!stored_has(m->l, m->from)) /* it was made and has no value yet */
+    if (!stored_has(m->l, m->from)) /* it was created and has no value yet */
         return unfinished(m);
     int r = batch_room(m->l);
     if (r < 0)
@@ -657,7 +659,7 @@ static int key_to_key(const struct move *m)
     return known ? key_over_key(m) : key_to_new(m);
 }
 
-/* What the new name is; *key: that of a key. */
+/* What the new name is; *key: it is a key's name. */
 static int classify_target(struct live *l, const char *text, bool *key)
 {
     const struct name *x = names_find(&l->names, text);
@@ -670,14 +672,14 @@ static int classify_target(struct live *l, const char *text, bool *key)
     return class == NAME_INVALID ? -EINVAL : 0;
 }
 
-#define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
+#define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
 int live_rename(struct live *l, const char *old, const char *text, unsigned flags,
                 struct live_wait *w)
 {
     bool key;
     struct err e = {0};
-    struct err unready; /* the write says so */
+    struct err unready; /* the write reports it */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     struct file *f = look_find_typed(l, old);
@@ -716,7 +718,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
 
 /* ---- links ---- */
 
-/* emacs locks a file by a link .#NAME. A key cannot be a link. */
+/* emacs locks a file with a link .#NAME. A key cannot be a link. */
 int live_symlink(struct live *l, const char *text, const char *target, struct live_attr *ret)
 {
     struct names *n = &l->names;
@@ -780,7 +782,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
     return r;
 }
 
-/* The ino of a key's name. False: it is hidden. */
+/* The st_ino of a key's name. False: it is hidden. */
 static bool ino_of(struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret)
 {
     const struct gguf_kv *k = &g->gguf->kv[kv];
@@ -823,8 +825,10 @@ void live_list_free(struct live_list *list)
     *list = (struct live_list){0};
 }
 
-/* The file of entry *i, or of the next that still has one. NULL: there are no more; or, if *i is one, it is a key that
- * nobody has touched. */
+/*
+ * The file of entry *i, or of the next entry that still has one. NULL: there are no more; or, if *i is an entry, it
+ * is an untouched key.
+ */
 static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i)
 {
     for (; *i < list->n; ++*i) {

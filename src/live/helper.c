@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names in metadata/: see helper.h. */
+/* Classifying names in metadata/: see helper.h. */
 #include "live/helper.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static bool all(const char *s, int (*is)(int))
     return true;
 }
 
-/* "bak" ... or six letters or digits, as mktemp(3) makes them. */
+/* "bak" ... or six letters or digits, as from mktemp(3). */
 static bool helper_suffix(const char *s)
 {
     static const char *const known[] = {"bak", "orig", "tmp", "new", "old", "rej", "swp", "save"};
@@ -33,8 +33,10 @@ static int is_tempfile(int c)
     return isalnum(c) || c == '_';
 }
 
-/* Names without a dot that are known: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (its
- * letters, digits and underscores), and any mktemp(3) name. */
+/*
+ * Known names without a dot: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (its letters, digits and
+ * underscores), and any mktemp(3) name.
+ */
 static bool known_dotless(const char *s)
 {
     size_t n = strlen(s);
@@ -92,10 +94,10 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 
 /* ---- types ---- */
 
-/* Models have few lists of inner types: the first that a process meets are kept for its life. */
+/* Models have few lists of inner types: the first ones that a process meets are kept for its lifetime. */
 #define LISTS_MOST 256
 
-/* The text of a list, the same for equal ones. NULL: there are too many, or no memory. */
+/* The text of a list; equal lists share it. NULL: too many lists, or no memory. */
 static const char *keep_list(struct type_list list)
 {
     static _Atomic(const char *) kept[LISTS_MOST];

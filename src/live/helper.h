@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a name in metadata/ is: a key, or one of the files that editors and other tools make beside
- * the one they edit; and names of types. Any thread.
+ * Classifies names in metadata/: a key, or one of the files that editors and other tools make beside the one they
+ * edit. Also names of types. Any thread.
  */
 #ifndef LIVE_HELPER_H
 #define LIVE_HELPER_H
@@ -18,17 +18,19 @@
 struct typed {
     bool set;
     uint32_t type, elem;
-    const char
-        *inner; /* the list of types of inner arrays (type_name.h), constant; NULL: unknown */
+    /* the list of types of inner arrays (type_name.h), constant; NULL: unknown */
+    const char *inner;
 };
 
-/* A type by name: "u32", "array[string]", "array[array[u8]]". False: no such type, or one more list
- * of inner types than a process keeps. */
+/*
+ * A type by name: "u32", "array[string]", "array[array[u8]]". False: no such type, or too many lists of inner types
+ * in this process.
+ */
 bool type_by_name(const char *name, size_t n, struct typed *ret);
-/* The type of a value, with those of inner arrays. */
+/* The type of a value, including those of inner arrays. */
 struct typed type_of_value(const struct gguf_value *v);
 
-/* The same for text_parse_as(). */
+/* The same in the form for text_parse_as(). */
 struct type_name type_to_parse(const struct typed *t);
 /* Its name. */
 void type_put(const struct typed *t, struct buf *out);
@@ -36,23 +38,22 @@ void type_put(const struct typed *t, struct buf *out);
 /* ---- names ---- */
 
 enum name_class {
-    NAME_KEY,     /* may be a key: the specification's syntax */
+    NAME_KEY,     /* may be a key: it follows the specification's syntax */
     NAME_HELPER,  /* a known pattern: lives in memory, never becomes a key */
     NAME_STRAY,   /* has no dot, so it is not a key, and matches no known pattern */
     NAME_INVALID, /* neither */
 };
 
-/* Whether a key has this file name; n bytes, not NUL-terminated. */
+/* True if a key has this file name; n bytes, not NUL-terminated. */
 typedef bool key_known_fn(void *ctx, const char *file, size_t n);
 
 /*
- * Helpers begin with "." or "#", end in "~", or have no dot; or they are a key's name with a
- * suffix: .bak .orig .tmp .new .old .rej .swp .save, or a dot and six letters or digits, or six
- * letters or digits and .bck.
+ * Helpers begin with "." or "#", end in "~", or have no dot; or they are a key's name with a suffix: .bak .orig .tmp
+ * .new .old .rej .swp .save, or a dot and six letters or digits, or six letters or digits and .bck.
  */
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
 
-/* "KEY:TYPE" taken apart; TYPE is a name of a value type. False for other names. */
+/* Take "KEY:TYPE" apart, where TYPE names a value type. False for other names. */
 bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 
 #endif

@@ -47,13 +47,13 @@ void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
     f->kind = kind;
 }
 
-/* It is a key's text, which is to be its value; else a helper's bytes, or an orphan's: these are not judged. */
+/* True for a key's text, which will be its value; a helper's bytes, or an orphan's, are not judged. */
 static bool is_key(const struct file *f)
 {
     return f->kind == FILE_KEY && file_name(f);
 }
 
-/* May the content have n bytes? */
+/* Check that the content may have n bytes. */
 static int check_room(const struct live *l, const struct file *f, uint64_t n)
 {
     if (f->kind == FILE_HELPER)
@@ -61,7 +61,7 @@ static int check_room(const struct live *l, const struct file *f, uint64_t n)
     return n > TEXT_MAX ? -EFBIG : 0;
 }
 
-/* The content to begin with, and what is to be put back. empty: it is not needed. */
+/* The initial content, and what to restore on failure. empty: content is not needed. */
 static int fill(struct live *l, struct file *f, bool empty, struct buf *text, struct shown *before)
 {
     if (f->kind == FILE_HELPER) {
@@ -79,9 +79,9 @@ static int fill(struct live *l, struct file *f, bool empty, struct buf *text, st
 /* ---- a key's text ---- */
 
 /*
- * Whether a text that ends in a newline is one to which only blanks, or further lines of an array,
- * can be added: then what is wrong with it stays wrong. In brackets it is if it ends with one (a
- * string of JSON holds no newline). Of arrays of arrays nothing is said.
+ * True for a text that ends in a newline and to which only blanks, or further lines of an array, can be added: then
+ * an error cannot go away. A text in brackets counts if it ends with one (a JSON string contains no newline). Never
+ * true for arrays of arrays.
  */
 static bool looks_whole(const struct typed *type, const struct buf *text)
 {
@@ -94,7 +94,7 @@ static bool looks_whole(const struct typed *type, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-/* What is stored is accepted in any case. */
+/* The stored value is always accepted. */
 static int parse(const struct live *l, const struct name *x, const struct buf *text,
                  const struct typed *type, struct err *e)
 {
@@ -106,7 +106,7 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
                             payload.data, payload.len, e);
 }
 
-/* Bytes that are not UTF-8 may be a part of the text that the file shows: that is always accepted. */
+/* Bytes that are not UTF-8 may be part of the text that the file shows, which is always accepted. */
 static bool begins_stored(const struct live *l, const struct name *x, const struct buf *draft)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -117,8 +117,8 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
 }
 
 /*
- * As far as it is cheap to find out. A text that one write brought whole is parsed if it looks so: a
- * shell that echoes learns of a failure only here, for it does not look at what close(2) returns.
+ * Judge as far as that is cheap. If one write brought a text that looks complete, it is parsed: a shell's echo can
+ * only learn of a failure here, because shells ignore the result of close(2).
  */
 static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
                        struct err *e)
@@ -126,7 +126,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     const struct buf *text = &d->text;
     struct typed type = stored_known_type(l, x);
     bool known = type.set;
-    if (!known && !at_once) /* the type may become another */
+    if (!known && !at_once) /* the type may still change */
         return 0;
     if (!known)
         type = edits_type(l, x, text);
@@ -140,12 +140,12 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     int why = parse(l, x, text, &type, e);
     if (r == 0 && why == -EILSEQ)
         return begins_stored(l, x, text) ? 0 : why;
-    if (r == 0) /* only these stay, whatever follows */
+    if (r == 0) /* only these errors are final */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
 }
 
-/* It ends within a line. */
+/* True if it ends within a line. */
 static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
 {
     struct typed type = stored_known_type(l, x);
@@ -154,8 +154,8 @@ static bool key_may_go_on(struct live *l, const struct name *x, const struct buf
 }
 
 /*
- * A program that wrote half of a text and forked has had that half accepted: fork(2) and exec(2)
- * close too. Now that the rest is refused, the value from before the draft comes back.
+ * If a program wrote half of a text and forked, that half was accepted: fork(2) and exec(2) close too. Now that the
+ * rest is refused, the value from before the draft comes back.
  */
 static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
 {
@@ -170,7 +170,7 @@ static int key_refuse(struct live *l, struct name *x, struct draft *d, const str
     return name_refused(l, x, e);
 }
 
-/* What a mere truncation makes: the empty string or array. */
+/* The result of a mere truncation: the empty string or array. */
 static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
@@ -186,13 +186,15 @@ static void accept_truncation(struct live *l, struct file *f)
     if (r >= 0)
         promise_make(&f->promise, x->edit);
     if (r < 0)
-        l->writer.failed = name_refused(l, x, &e); /* a release reports to nobody */
+        l->writer.failed = name_refused(l, x, &e); /* a release cannot report */
     else if (r > 0)
         (void)writer_accepted(l, NULL);
 }
 
-/* At the end of the mount a release is the daemon's own, not the program's: what no flush or fsync
- * has judged is dropped. */
+/*
+ * At the end of the mount the daemon itself releases files, not the program: what no flush or fsync has judged is
+ * dropped.
+ */
 static void key_end(struct live *l, struct file *f)
 {
     if (f->draft->state == DRAFT_EMPTIED)
@@ -203,7 +205,7 @@ static void key_end(struct live *l, struct file *f)
 
 /* ---- content ---- */
 
-/* Make the content `len` bytes long; what is new is zero. All helpers together are counted. */
+/* Make the content `len` bytes long; new bytes are zero. Counts towards the limit for all helpers. */
 static int set_length(struct live *l, const struct file *f, uint64_t len)
 {
     struct buf *b = &f->draft->text;
@@ -250,7 +252,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
     return 0;
 }
 
-/* Begin anew from what is stored. */
+/* Start over from what is stored. */
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft;
@@ -277,8 +279,8 @@ static int restart(struct live *l, struct file *f, bool truncate)
 }
 
 /*
- * A program that opens a file begins with what it shows: not with the draft that was accepted, or
- * refused by a close, whose last release the kernel has perhaps not reported yet.
+ * A program that opens a file begins with what the file shows, not with a draft that was accepted, or refused by a
+ * close, and whose last release the kernel may not have reported yet.
  */
 static bool is_over(const struct draft *d)
 {
@@ -301,8 +303,10 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
     return 0;
 }
 
-/* Before a draft is written at `off`, or made `off` bytes long: a program that goes beyond the end
- * of what was accepted has seen the stored text, and means that. */
+/*
+ * Before a draft is written at `off`, or made `off` bytes long: a program that goes past the end of what was accepted
+ * has seen the stored text, and means that.
+ */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
     bool beyond = is_accepted(f->draft) && off > f->draft->text.len;
@@ -320,7 +324,7 @@ static int refuse(struct live *l, struct file *f, const struct err *e)
     return key_refuse(l, f->of, f->draft, e);
 }
 
-/* A text that is written in part is not a value: any failure refuses the whole draft. */
+/* A partly written text is not a value: any failure refuses the whole draft. */
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n)
 {
@@ -369,8 +373,10 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 
 /* ---- from draft to value ---- */
 
-/* A close may come from a fork of another thread, while the text is half written: what may still
- * become a value is refused to that close only, and dropped by the last one. */
+/*
+ * A close may come from a fork in another thread while the text is half written: a text that may still become a value
+ * is refused for that close only, and dropped by the last one.
+ */
 static int judge_now(struct live *l, struct file *f)
 {
     struct draft *d = f->draft;
@@ -396,7 +402,7 @@ int draft_settle(struct live *l, struct file *f)
     assert(lock_held(&l->lock));
     if (!is_key(f))
         return 0;
-    if (d->state == DRAFT_SHORT) /* nothing was written since */
+    if (d->state == DRAFT_SHORT) /* not written since */
         return -EINVAL;
     return d->state == DRAFT_WRITTEN && !d->why.code ? judge_now(l, f) : d->why.code;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Editing begun and ended, and what is known of files: see live.h. */
+/* Beginning and ending editing, and what is known about files: see live.h. */
 #include "live/live.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ int live_finish(struct live *l)
         return 0;
     live_hurry(l);
     waits_rest(l);
-    pool_call(&l->writer.job); /* what they came to */
+    pool_call(&l->writer.job); /* deal with the results */
     pool_leave(&l->writer.job);
     waits_stop(l);
     lock_take(&l->lock);
@@ -115,7 +115,7 @@ int live_finish(struct live *l)
 
 /* ---- what is not in the file ---- */
 
-/* Why what a name was given is not in the model; NULL if it is, or need not be. */
+/* Why what was given to a name is not in the model; NULL if it is, or need not be. */
 static const char *why_unsaved(const struct live *l, const struct name *x)
 {
     if (x->error)
@@ -124,7 +124,7 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
     return stray ? LOOK_STRAY : NULL;
 }
 
-/* The same of a tensor. refused: an edit of it was. */
+/* The same for a tensor. refused: an edit of it was. */
 static const char *why_not_saved(const struct object *o, bool refused)
 {
     switch (o->state) {
@@ -228,7 +228,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
             *ret = newest_view(l->newest);
         return 0;
     }
-    /* What is written shows what was removed, too: the view is taken before another one takes its place. */
+    /* What is written includes removed keys and tensors: the view is taken before another one replaces it. */
     LOCKED(&l->lock);
     if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);
@@ -239,7 +239,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     return r;
 }
 
-/* Tensors in the making, and drafts and helpers of tensors: they end with the mount. */
+/* Tensors being made, and drafts and helpers of tensors: they end with the mount. */
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.n_new;
@@ -248,7 +248,7 @@ static size_t unfinished(const struct live *l)
     return n;
 }
 
-/* True if another program changed the model. The disk is asked. */
+/* True if another program changed the model. Accesses the disk. */
 static bool is_changed(struct live *l)
 {
     struct edit_file file;
@@ -257,7 +257,7 @@ static bool is_changed(struct live *l)
     lock_drop(&l->lock);
     if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
         return false;
-    /* An edit of our own may have replaced the file meanwhile. */
+    /* One of our own edits may have replaced the file meanwhile. */
     lock_take(&l->lock);
     bool changed = !is_flying(l) && edit_id_equal(&file.id, &l->file->id);
     lock_drop(&l->lock);
@@ -313,7 +313,7 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino)
 
 /* ---- facts ---- */
 
-/* The type that a file without a value is to have. */
+/* The type that a file without a value should have. */
 static struct typed type_without_value(const struct file *f)
 {
     if (f->kind == FILE_HELPER && !f->inherited)
@@ -321,7 +321,7 @@ static struct typed type_without_value(const struct file *f)
     return f->kind == FILE_KEY && file_name(f) ? stored_wanted_type(f->of) : (struct typed){0};
 }
 
-/* All facts but the type of a value: that is walked without the lock. */
+/* All facts except a value's type, which is determined without the lock. */
 static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct shown *value)
 {
     LOCKED(&l->lock);
@@ -365,8 +365,8 @@ void live_facts_free(struct live_facts *f)
 }
 
 /*
- * What is being written has its type from then on, when it is accepted (cp -a); a helper keeps it
- * for the key that it is renamed to (rsync -X). False: it is neither.
+ * Set the type of what is being written: it counts from then on, when the draft is accepted (cp -a); a helper keeps
+ * it for the key it is renamed to (rsync -X). False: it is neither.
  */
 static bool type_to_come(const struct live *l, struct file *f, struct typed type)
 {
@@ -383,9 +383,9 @@ static bool type_to_come(const struct live *l, struct file *f, struct typed type
 }
 
 /*
- * Whether a helper that is given a type is a key from then on (cp -a from another mount, or from a
- * backup). Not if its name is one that programs which copy attributes give a file before it takes
- * its own (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX), or that of a backup of a key.
+ * Whether a helper that is given a type becomes a key (cp -a from another mount, or from a backup). Not if it has a
+ * name that programs which copy attributes use temporarily (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX), or that of a
+ * key's backup.
  */
 static bool is_key_by_type(struct live *l, const struct file *f)
 {
@@ -403,7 +403,7 @@ static bool is_key_by_type(struct live *l, const struct file *f)
     return class == NAME_STRAY || text[0] == '#' || !strchr(text, '.');
 }
 
-/* A helper's bytes become the value of the key that its name is now. */
+/* A helper's bytes become the value of the key that its name now stands for. */
 static int accept_content(struct live *l, struct name *x, struct file *f, struct typed type,
                           struct err *e)
 {
@@ -413,19 +413,19 @@ static int accept_content(struct live *l, struct name *x, struct file *f, struct
     return r;
 }
 
-/* It was written and not closed since, or emptied: it is judged by its close. */
+/* True if it was written and not closed since, or emptied: its close judges it. */
 static bool is_to_come(const struct draft *d)
 {
     return d && (d->state == DRAFT_WRITTEN ? !d->closed : d->state != DRAFT_CLEAN);
 }
 
-/* Make a helper the key that its name is now. As promote(). */
+/* Turn a helper into the key that its name now stands for. Returns like promote(). */
 static int make_key(struct live *l, struct name *x, struct file *f, struct typed type,
                     struct err *e)
 {
     struct names *n = &l->names;
     struct draft *d = f->draft;
-    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* by those that read it */
+    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* by its readers */
     if (d)
         buf_add(&seen, d->text.data, d->text.len);
     bool later = is_to_come(d);
@@ -444,7 +444,7 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
     promise_make(&f->promise, x->edit);
     file_set_kind(l, f, FILE_KEY);
     if (d) {
-        file_free_content(n, f); /* what it was when a rename of it failed */
+        file_free_content(n, f); /* its bytes as a helper, kept in case a rename failed */
         n->helper_bytes += seen.len;
         f->content = seen;
         seen = BUF_INIT;
@@ -453,7 +453,7 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
     return r;
 }
 
-/* Make a helper a key. 1: it is to be written; 0: it is not yet, or it stays a helper; -errno. */
+/* Turn a helper into a key. 1: it must be written; 0: not yet, or it stays a helper; -errno. */
 static int promote(struct live *l, struct file *f, struct typed type, struct err *e)
 {
     if (name_set_key(f->of) < 0)
@@ -500,8 +500,8 @@ int live_forgive(struct live *l, uint32_t number)
 /* ---- the history ---- */
 
 /*
- * All keys made what they once were, as one edit. It is made only while nothing is pending or being written, so that the
- * history has every edit before it.
+ * True if nothing is pending or being written. An undo, which restores all keys as one edit, requires this, so that
+ * the history has every edit before it.
  */
 static bool is_idle(const struct live *l)
 {
@@ -520,7 +520,7 @@ static int no_memory(struct err *e)
     return err_set(e, -ENOMEM, "no memory for the keys");
 }
 
-/* Note all keys that the change makes, changes or removes: all are one edit, the last. 0, -ENOMEM, -EBUSY. */
+/* Count all keys that the change adds, changes or removes as edited: all by one edit, the last. 0, -ENOMEM, -EBUSY. */
 static int note_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -554,7 +554,7 @@ static void raise_ranks(struct live *l)
 
 /* ---- the edit ---- */
 
-/* 1: it is accepted; 0: the keys are those already; -errno. Under the lock. */
+/* 1: accepted; 0: the keys are already in that state; -errno. Under the lock. */
 static int restore(struct live *l, const struct history_pick *p, struct err *e)
 {
     struct batch *next = &l->next;
@@ -567,7 +567,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->names.nul |= has_nul_names(p->keys);
     next->restored = p->rec.number;
-    batch_note(l, NULL, NULL); /* also where keys only move */
+    batch_note(l, NULL, NULL); /* even if keys only move */
     r = note_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);
@@ -582,7 +582,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     return 1;
 }
 
-/* It is accepted: what is to be said once it is written, and until then. */
+/* It is accepted: record what to report once it is written, and until then. */
 static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;
@@ -612,7 +612,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
     return writer_sync(l, &(struct promise){0}, l->edits, w);
 }
 
-/* What the disk holds, if nothing else is to be written: a reference; or NULL. */
+/* What the disk holds, if nothing else has to be written: a reference; or NULL. */
 static struct snapshot *disk_snapshot(struct live *l)
 {
     lock_take(&l->lock);
@@ -631,7 +631,7 @@ static void close_history(struct history *h)
     history_close(h);
 }
 
-/* What the folder of histories refuses must not be taken for a request that the kernel refused. */
+/* Errors of the history's directory must not be mistaken for a request that the kernel refused. */
 static int of_folder(int r)
 {
     return r == -EPERM || r == -EACCES || r == -EROFS ? -EIO : r;

@@ -10,9 +10,9 @@
 #include "base/bytes.h"
 #include "edit/temp.h"
 
-/* To a log that has as many bytes nothing is added. */
+/* A log with this many bytes is not extended any more. */
 #define LARGE ((uint64_t)1 << 30)
-/* The same with all its holes: file systems have files of 16 TiB and more. */
+/* The same for its length including holes: file systems allow files of 16 TiB and more. */
 #define LONG ((uint64_t)1 << 36)
 
 void logs_init(struct logs *s, const struct edit_file *f)
@@ -46,7 +46,7 @@ static int make(struct logs *s, struct err *e)
     return r;
 }
 
-/* Nothing refers to it. Under the lock no other reference is made. */
+/* True if nothing refers to it. Under the lock no new references are made. */
 static bool is_unused(const struct log *log)
 {
     return atomic_load(&log->refs) == 1;
@@ -128,14 +128,14 @@ static uint64_t end_of(const struct extent *x)
     return x->at + x->len;
 }
 
-/* The first that ends behind `off`, or their number. */
+/* The first that ends after `off`, or their number. */
 static size_t find(const struct extents *s, uint64_t off)
 {
     const size_t i = UPTO(s->of, at, s->n, off);
     return i && end_of(&s->of[i - 1]) > off ? i - 1 : i;
 }
 
-/* Bytes [lo, hi) of one, with a reference. */
+/* Bytes [lo, hi) of an extent, with a reference. */
 static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
 {
     struct extent ret = *x;
@@ -147,7 +147,7 @@ static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
     return ret;
 }
 
-/* The one behind number i continues it: they are one. */
+/* Merge extent i with the next one, which continues it. */
 static void join(struct extents *s, size_t i)
 {
     struct extent *x = &s->of[i], *next = x + 1;
@@ -160,7 +160,7 @@ static void join(struct extents *s, size_t i)
     s->n--;
 }
 
-/* Put these in the place of [lo, hi). Takes their references. The list has room for two more. */
+/* Replace [lo, hi) with these, taking over their references. The list has room for two more. */
 static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
                     size_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log of a model that is edited (model/content.h): a file without a name beside it, made when a draft is
- * written first. It gives its room back when nothing needs it any more; one to which much was written, or that
- * has become a journal, is left to those that need it, and another one is begun.
+ * The log of an edited model (model/content.h): a file without a name beside it, created when a draft is first
+ * written. Its space is freed when nothing needs it any more; after a lot was written to a log, or when it has become
+ * a journal, it is kept only for its present users, and a new one is begun.
  *
  * Threads: any.
  */
@@ -14,33 +14,33 @@
 #include "model/content.h"
 
 struct logs {
-    const struct edit_file *f; /* not owned; only what never changes of it is used */
+    const struct edit_file *f; /* not owned; only its constant members are used */
     struct lock lock;
     struct log *now; /* a reference; NULL: none */
 };
 
 void logs_init(struct logs *s, const struct edit_file *f);
 void logs_free(struct logs *s);
-/* log_take() in the log of the model. *ret: a reference to it. 0, -errno with a line. */
+/* log_take() in the model's log. *ret: a reference to it. 0, -errno with a line. */
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e);
-/* The same, of zeros. */
+/* The same, filled with zeros. */
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
-/* Write bytes that were taken. 0, -ENOSPC, -errno. */
+/* Write bytes that were reserved. 0, -ENOSPC, -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
-/* A line about what logs_put() returned. Returns r. */
+/* Turn an error of logs_put() into a line. Returns r. */
 int logs_failed(int r, struct err *e);
-/* Something may need the log no more. */
+/* Something may no longer need the log. */
 void logs_rest(struct logs *s);
 
 /* ---- what was written to a view: stretches of it, in order and disjoint, each in a log, or zeros. One thread at a
  * time ---- */
 
 struct extent {
-    uint64_t at, len; /* of the view */
-    uint64_t src;     /* of its first byte in the log */
+    uint64_t at, len; /* in the view */
+    uint64_t src;     /* where its first byte is in the log */
     struct log *log;  /* a reference; NULL: zeros */
-    bool fresh;       /* it is to be judged */
+    bool fresh;       /* not judged yet */
 };
 
 struct extents {
@@ -49,16 +49,16 @@ struct extents {
 };
 
 void extents_free(struct extents *s);
-/* Put one in, over what is there; it gets a reference of its own. 0, -ENOMEM. */
+/* Put an extent over what is there; takes its own reference. 0, -ENOMEM. */
 int extents_put(struct extents *s, const struct extent *x);
-/* Nothing is behind `size` any more. */
+/* Drop everything past `size`. */
 void extents_cut(struct extents *s, uint64_t size);
-/* All, with references of their own. *ret is empty before. 0, -ENOMEM. */
+/* Copy all, with new references. *ret must be empty. 0, -ENOMEM. */
 int extents_copy(const struct extents *s, struct extents *ret);
-/* How many bytes from `off` on, at most n > 0, are of one: *ret; NULL: of none. */
+/* How many bytes from `off` on, at most n > 0, belong to one extent: *ret; NULL: to none. */
 uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,
                          const struct extent **ret);
-/* Bytes [off, off + n) of the view, which one has. 0, -EIO, -errno. */
+/* Read bytes [off, off + n) of the view, all within one extent. 0, -EIO, -errno. */
 int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n);
 
 #endif

@@ -252,7 +252,7 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
     return x;
 }
 
-/* That of a first key stays: without it, nobody would have touched the key. */
+/* The name of an original key stays: without it the key would count as untouched. */
 void file_reap(struct names *n, struct file *f)
 {
     struct name *x = f->of;

@@ -15,7 +15,7 @@
 
 /* ---- to be judged ---- */
 
-/* In the order in which they were written last: most often it is the last one. */
+/* In the order in which they were last written: usually this is the last one. */
 static void enqueue(struct object_list *due, struct object *o)
 {
     struct object *before = due->last;
@@ -105,7 +105,7 @@ int new_tensor_rename(struct live *l, struct object *o, const char *name, size_t
     int r = new_tensor_check_name(name, n);
     if (r == 0)
         r = object_set_name(&l->objects, o, name, n);
-    if (r == 0 && o->error) /* its name may have been why */
+    if (r == 0 && o->error) /* its name may have been the reason */
         new_tensor_touch(l, o);
     return r;
 }
@@ -144,7 +144,7 @@ void new_tensor_closed(struct live *l, struct object *o, bool closed)
         new_tensor_queue(l, o);
 }
 
-/* What was closed is as old as that: so the order in which tensors are added is that of the program. */
+/* A closed file is as old as its close: so tensors are added in the order of the program. */
 void new_tensor_released(struct live *l, struct object *o, bool closed)
 {
     const struct timespec last = o->last;
@@ -177,7 +177,7 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
     assert(lock_held(&l->lock));
     if (d->view == TENSOR_TYPE) {
         r = tensor_type_parse(text, n, end, &o->type, e);
-        if (r == 0 || !d->unlinked) /* a helper that is refused is one again */
+        if (r == 0 || !d->unlinked) /* a refused helper is a helper again */
             o->has_type = r == 0;
     } else {
         r = tensor_shape_parse(text, n, end, &o->shape, e);
@@ -190,7 +190,7 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
 
 /* ---- judged ---- */
 
-/* The one to be judged first; NULL: none. The one that is being judged may have been written since. */
+/* The one to judge first; NULL: none. The one being judged may have been written since. */
 static struct object *next_due(const struct live *l)
 {
     struct object *o = l->objects.due.first;
@@ -211,12 +211,15 @@ const struct timespec *new_tensors_due_at(const struct live *l)
     if (!first)
         return NULL;
     at = first->last;
-    at.tv_sec += NEW_QUIET + 1; /* all of a second together */
+    at.tv_sec += NEW_QUIET + 1; /* everything from the same second together */
     at.tv_nsec = 0;
     return &at;
 }
 
-/* Those of its name that were lost are not to be reported any more; nor is the place of those that were removed known. */
+/*
+ * The name is in use again: lost tensors with this name are no longer reported, and the place of removed ones is
+ * forgotten.
+ */
 static void name_taken(struct live *l, const struct object *o)
 {
     struct objects *s = &l->objects;
@@ -229,7 +232,7 @@ static void name_taken(struct live *l, const struct object *o)
         object_clear_name(s, other);
 }
 
-/* It is a tensor from now on: in the place of one of its name that was removed, or as the last. */
+/* Make it a tensor: in the place of a removed one with its name, or as the last. */
 static int add(struct live *l, struct object *o, const struct tensor_edit *edit, struct err *e)
 {
     struct objects *s = &l->objects;
@@ -262,8 +265,10 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     return 0;
 }
 
-/* Whether one of its views that count lacks what a write that was refused was to put there. 0, or that
- * write's error: the view is to be written anew. */
+/*
+ * Check whether one of the views that count lacks the data of a refused write. 0, or that write's error: the view
+ * must be rewritten from the start.
+ */
 static int check_views(const struct object *o, struct err *e)
 {
     const struct draft *d = o->drafts;
@@ -274,7 +279,7 @@ static int check_views(const struct object *o, struct err *e)
     return e->code;
 }
 
-/* Judge its views as they are. The lock is given up meanwhile. */
+/* Judge its views as they are. The lock is released meanwhile. */
 static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_new t = {.big = l->newest->view.snap->gguf->fmt.big,
@@ -303,9 +308,8 @@ static int judge(struct live *l, struct object *o)
     const bool reported = r < 0 && !l->objects.now; /* to the program that wrote it */
     if (r == 0)
         r = judge_views(l, o, &edit, &e);
-    const bool again = !l->writer.stop && (o->open || o->dirty); /* a program goes on with it */
-    if (o->state != OBJECT_NEW ||
-        again) { /* removed meanwhile; or judged once more when it is quiet */
+    const bool again = !l->writer.stop && (o->open || o->dirty); /* a program continues with it */
+    if (o->state != OBJECT_NEW || again) { /* removed meanwhile; or judged again when it is quiet */
         o->dirty |= again;
         new_tensor_queue(l, o);
         r = 0;

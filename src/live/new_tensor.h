@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * New tensors: folders that were made in tensors/ and are not tensors yet (objects.h). Their files are
- * drafts without a base (view.h), which stay when they are closed. When no program writes one and
- * NEW_QUIET seconds have passed, at fsync of a folder and at the end, it is judged as a whole
- * (tensor_judge.h), by the writer's thread; then it is a tensor of the model, with the same number. What a program
- * has opened or changed meanwhile is not judged by that: it is judged again when it is quiet.
+ * New tensors: directories made in tensors/ that are not tensors yet (objects.h). Their files are drafts without a
+ * base (view.h), which stay when they are closed. When no program has one open for writing and NEW_QUIET seconds have
+ * passed, at fsync of a directory and at the end, the writer's thread judges it as a whole (tensor_judge.h); then it
+ * is a tensor of the model, with the same number. If a program opens or changes it meanwhile, it is judged again once
+ * it is quiet.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -14,45 +14,51 @@
 #include "live/view.h"
 
 #define NEW_QUIET 2
-/* Milliseconds for which a sync of a folder waits for handles to be released that were closed: the kernel
- * sends the release by itself, and another thread may take it. A mapping is not released so soon. */
+/*
+ * Milliseconds that a sync of a directory waits for closed handles to be released: the kernel sends the release
+ * separately, and another thread may receive it. A mapping may delay it further.
+ */
 #define NEW_RELEASE 5000
 
-/* The new one of this number, or folder's name; or NULL. */
+/* The new tensor with this number, or directory name; or NULL. */
 struct object *new_tensor(const struct live *l, uint32_t number);
 struct object *new_tensor_named(const struct live *l, const char *file);
-/* Whether it can have this name: 0, -EINVAL, -ENAMETOOLONG. */
+/* Check a new name: 0, -EINVAL, -ENAMETOOLONG. */
 int new_tensor_check_name(const char *name, size_t n);
-/* Its draft of a view; NULL: nothing was written to that. That goes, and what follows from it. */
+/* Its draft of a view; NULL: the view was not written. Removes a draft, and what follows from it. */
 struct draft *new_tensor_draft(const struct object *o, uint32_t row);
 void new_tensor_take_out(struct live *l, struct object *o, struct draft *d);
-/* A view is left aside: it is computed, or values beside `raw`. */
+/* True if a view is ignored: it is computed, or holds values while there is `raw`. */
 bool new_tensor_leaves(const struct object *o, enum tensor_view view);
-/* What is known of one that was removed goes with its last draft. */
+/* What is known about a removed one goes with its last draft. */
 void new_tensor_reap(struct live *l, struct object *o);
-/* Something was written, or a handle that may write is gone. */
+/* Something was written, or a writable handle is gone. */
 void new_tensor_touch(struct live *l, struct object *o);
-/* One of these handles was closed, or written after it was: under the lock of the caller. The last one is
- * released: closed or not. */
+/*
+ * One of these handles was closed, or written after it was; under the caller's lock. The last one is released, closed
+ * or not.
+ */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
 /* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n, bool end,
                     struct err *e);
-/* rename(2), rmdir(2), also while it is judged. */
+/* rename(2), rmdir(2), even while it is judged. */
 int new_tensor_rename(struct live *l, struct object *o, const char *name, size_t n);
 void new_tensor_remove(struct live *l, struct object *o);
 
-/* Its handles or the end of the mount may change whether it is to be judged: those that were written, and
- * that no handle may write, or all at the end, are in a list in the order of `last`. */
+/*
+ * Its handles, or the end of the mount, may change whether it is due: a list, ordered by `last`, has those that were
+ * written and have no writable handle, or at the end all of them.
+ */
 void new_tensor_queue(struct live *l, struct object *o);
 /* The end of the mount has come. */
 void new_tensors_hurry(struct live *l);
 
-/* When one is to be judged; NULL: none is. */
+/* When one is due to be judged; NULL: none. */
 const struct timespec *new_tensors_due_at(const struct live *l);
 bool new_tensors_due(const struct live *l);
-/* Judge what is due. The lock is given up meanwhile. 0, or why one could not be added. */
+/* Judge what is due. The lock is released meanwhile. 0, or why one could not be added. */
 int new_tensors_judge(struct live *l);
 
 #endif

@@ -113,7 +113,7 @@ void object_clear_name(struct objects *s, struct object *o)
 
 /* ---- states ---- */
 
-/* An event that cannot come in this state. */
+/* An event that cannot happen in this state. */
 #define NEVER OBJECT_STATES
 
 // clang-format off
@@ -128,7 +128,7 @@ static const enum object_state states[OBJECT_STATES][OBJECT_EVENTS] = {
 };
 // clang-format on
 
-/* Its error is that of an edit, and counts. */
+/* True if its error is that of an edit, and counts. */
 static bool counts(const struct object *o)
 {
     return o->error && (o->state == OBJECT_STORED || o->state == OBJECT_DOOMED);

@@ -15,7 +15,7 @@
 
 /* ---- found ---- */
 
-/* Long names are known by the base. */
+/* Long names are found in the base. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -45,7 +45,7 @@ struct object *tensor_object(struct live *l, uint32_t number)
     return o;
 }
 
-/* Where it stood is kept, if there is memory for that. */
+/* Its place is remembered, if memory allows. */
 static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct object *o = object_find(&l->objects, t->id.number);
@@ -151,7 +151,7 @@ void tensors_follow(struct live *l)
             object_event(&l->objects, o, OBJECT_BACK);
 }
 
-/* The object of a slot, or NULL. */
+/* The object for a slot, or NULL. */
 static struct object *object_of(const struct live *l, const struct edit_slot *s)
 {
     return s->kind == EDIT_TENSOR ? object_find(&l->objects, s->id.number) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which tensors the model has, with all edits accepted, and what is known of their folders.
+ * Which tensors the model has, with all edits accepted, and what is known about their directories.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -11,9 +11,9 @@
 #include "live/core.h"
 #include "live/writer.h"
 
-/* The tensor of a folder's name, also if it is doomed. -ENOENT. */
+/* The tensor with this directory name, even if it is doomed. -ENOENT. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret);
-/* One that is doomed is removed from the model now: its name is given to another one. -EEXIST: it is not. */
+/* Remove a doomed tensor from the model now, because its name is given to another. -EEXIST: it is not doomed. */
 int tensor_clear(struct live *l, const struct edit_tensor *t, struct err *e);
 /* False: the change leaves the model without any tensor. */
 bool tensors_left(const struct live *l);
@@ -21,14 +21,14 @@ bool tensors_left(const struct live *l);
 struct object *tensor_object(struct live *l, uint32_t number);
 /* Record a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
-/* An operation on a tensor is part of the change now. As writer_accepted(). */
+/* An operation on a tensor is part of the change now. Like writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
-/* Make the removals that are due part of what is accepted. 0, or why tensors are back. */
+/* Accept the removals that are due. 0, or why tensors came back. */
 int tensors_remove_due(struct live *l);
 
-/* Edits were given up: which tensors are there follows from what is stored now. */
+/* Edits were given up: which tensors exist is derived from what is stored now. */
 void tensors_follow(struct live *l);
-/* Drafts that were begun from what a batch gave its tensors can be accepted no more. */
+/* Drafts begun from what a batch gave its tensors can no longer be accepted. */
 void tensors_lost(struct live *l, const struct batch *b);
 /* A batch was not written: the tensors that it names show why, and those that it added are lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);

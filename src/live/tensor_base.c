@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A tensor before an edit: see tensor_base.h. */
+/* The state of a tensor before an edit: see tensor_base.h. */
 #include "live/tensor_base.h"
 
 #include <ctype.h>
@@ -168,7 +168,7 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
 
 /* ---- bytes ---- */
 
-/* From here on to copy it by a system call is faster than to touch its pages. */
+/* From this size on, copying with a system call is faster than touching the pages. */
 #define MUCH ((size_t)32 << 10)
 
 static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
@@ -179,7 +179,7 @@ static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size
     struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
     const struct source file = m ? mapped_source(m) : (struct source){0};
     int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
-    /* It notes that the file was cut. */
+    /* It records that the file was cut. */
     return r == -EIO ? store_read(b->store, b->place, off, dst, n, b->nbytes) : r;
 }
 
@@ -196,7 +196,7 @@ static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, siz
     return 0;
 }
 
-/* Stored bytes that are decoded at once. */
+/* Stored bytes decoded at a time. */
 enum { ROOM = 64 * 1024 };
 
 static int read_values(const struct tensor_base *b, const struct form *form, uint64_t off,
@@ -211,7 +211,7 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
         size_t len = (size_t)min_u64(n - done, step - (at - skip));
         quant_extent(t, form->width, at, len, &first, &last);
         r = read_raw(b, first, raw, (size_t)(last - first));
-        /* The stream from the first block that was read on. */
+        /* The stream from the first block read. */
         uint64_t start = first / t->block_bytes * t->block_len * form->width;
         if (r == 0)
             form->read(t, b->big, raw, at - start, len, dst + done);
@@ -268,9 +268,9 @@ void tensor_edit_free(struct tensor_edit *t)
 
 /* ---- texts ---- */
 
-/* The text, which may end in a newline; what follows it may be blank only. */
+/* The text, which may end in a newline; only blanks may follow that. */
 struct line {
-    const char *p, *end; /* of the line, without spaces before it */
+    const char *p, *end; /* the line, without leading spaces */
     bool whole;          /* no more of it will come */
 };
 
@@ -294,7 +294,8 @@ static int not_a_type(const char *p, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
     struct nearest near = nearest_to(p, n);
-    for (uint32_t id = 0; n > 0 && quant_find(id); id++) /* what only lacks its end, is meant */
+    /* a name that is merely incomplete is meant */
+    for (uint32_t id = 0; n > 0 && quant_find(id); id++)
         if (quant_find(id)->block_len > 0 && strncasecmp(quant_find(id)->name, p, n) == 0)
             return err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", show(shown, p, n),
                            quant_find(id)->name);
@@ -307,7 +308,7 @@ static int not_a_type(const char *p, size_t n, struct err *e)
     return err_set(e, -EINVAL, "'%s' is not a type, such as Q8_0 or F16", show(shown, p, n));
 }
 
-/* True if more text could make it the name of a type, or "unknown:NNN". */
+/* True if more text could turn it into the name of a type, or "unknown:NNN". */
 static bool may_become(const char *p, size_t n)
 {
     static const char unknown[] = "unknown:";
@@ -367,7 +368,7 @@ static int not_a_shape(const char *p, const char *end, struct err *e)
                    show(shown, p, (size_t)(end - p)));
 }
 
-/* The number at *p, past its end. open: more digits may follow. */
+/* Parse the number at *p; *p moves past it. open: more digits may follow. */
 static int take_number(const char **p, const char *end, uint64_t *ret)
 {
     const char *first = *p;
@@ -392,7 +393,7 @@ static int take_dims(const struct line *line, struct tensor_shape *s, struct err
         if (r == -EINVAL || (p < line->end && r == 0 && !is_space((uint8_t)*p)))
             return not_a_shape(line->p, line->end, e);
         if (r == 0 && v == 0 && open)
-            continue; /* a zero may come before other digits */
+            continue; /* a zero may precede other digits */
         if (r == 0 && v == 0)
             return err_set(e, -EINVAL, "a dimension is 0");
         if (s->n_dims == TENSOR_MAX_DIMS)
@@ -404,7 +405,7 @@ static int take_dims(const struct line *line, struct tensor_shape *s, struct err
     return 0;
 }
 
-/* NumPy's order becomes the stored one. */
+/* Convert NumPy's order to the stored one. */
 static void reverse(struct tensor_shape *s)
 {
     for (uint32_t i = 0; i < s->n_dims / 2; i++) {

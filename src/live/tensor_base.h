@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tensor as an edit of it finds it, and what its views show: its bytes are those of a store, with
- * pieces of drafts over them that are accepted and maybe not written yet. Or a tensor that does not
- * exist yet, without bytes.
+ * A tensor as an edit finds it, and what its views show: its bytes come from a store, under pieces of drafts that are
+ * accepted and perhaps not written yet. Or a tensor that does not exist yet, without bytes.
  *
- * Where the pieces are written in place later, the same bytes come from both: a base is as it was
- * made for as long as it lives, unless bytes outside of its pieces are overwritten.
+ * If the pieces are written in place later, both give the same bytes: a base stays the same as long as it lives,
+ * unless bytes outside its pieces are overwritten.
  *
  * Threads: immutable and counted; any.
  */
@@ -19,25 +18,25 @@
 #include "model/npy.h"
 #include "quant/encode.h"
 
-/* What a file in a tensor's folder is to programs that write it. */
+/* What a file in a tensor's directory is to programs that write it. */
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */
     TENSOR_F32, /* the values, as in model/form.h */
     TENSOR_F16,
     TENSOR_BF16,
-    TENSOR_F32_NPY, /* the same behind a header of NumPy */
+    TENSOR_F32_NPY, /* the same after a NumPy header */
     TENSOR_F16_NPY,
     TENSOR_VIEWS,
     TENSOR_TYPE = TENSOR_VIEWS, /* texts of the tensor's type and shape */
     TENSOR_SHAPE,
-    TENSOR_HELPER, /* a file beside them, by which a program makes one: renamed over a view it is that */
-    TENSOR_ASIDE, /* what is computed of the others: taken, and left aside */
+    TENSOR_HELPER, /* a file beside them, with which a program replaces a view by renaming */
+    TENSOR_ASIDE,  /* computed from the others: writes are accepted and ignored */
 };
 
 struct tensor_base {
     atomic_uint refs;
     bool big;
-    bool exists;   /* else all that follows is 0 */
+    bool exists;   /* if not, everything below is 0 */
     uint32_t type; /* ggml's id */
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* as stored */
@@ -45,13 +44,12 @@ struct tensor_base {
     struct store *store;            /* a reference; NULL: all bytes are in the pieces */
     uint32_t place;                 /* its number there */
     struct tensor_content *content; /* a reference; NULL: no pieces */
-    const struct imatrix_row *imp;  /* not owned: how much its columns matter; NULL: not known */
+    const struct imatrix_row *imp;  /* not owned: how much its columns matter; NULL: unknown */
 };
 
 /*
- * Tensor i of g, which is tensor `place` of the store, with a content over it. Takes references.
- * store NULL: the content covers all. Content with a shape of its own: that shape; then i is not
- * used. 0, -ENOMEM.
+ * Tensor i of g, which is tensor `place` of the store, with a content over it. Takes references. store NULL: the
+ * content covers everything. If the content has a shape of its own, that is used and i is ignored. 0, -ENOMEM.
  */
 int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store, uint32_t place,
                      struct tensor_content *content, struct tensor_base **ret);
@@ -60,7 +58,7 @@ int tensor_base_none(bool big, struct tensor_base **ret);
 struct tensor_base *tensor_base_ref(struct tensor_base *b);
 void tensor_base_unref(struct tensor_base *b); /* may be NULL */
 
-/* Where its bytes are in the file of its store; without one 0. */
+/* Where its bytes are in the file of its store; 0 without one. */
 uint64_t tensor_base_offset(const struct tensor_base *b);
 
 /* The name of a view's file: "f32.npy". */
@@ -68,17 +66,14 @@ const char *tensor_view_name(enum tensor_view view);
 /* The form of its values; NULL: raw bytes. */
 const struct form *tensor_view_form(enum tensor_view view);
 bool tensor_view_is_npy(enum tensor_view view);
-/* How the values of a view, or of an array, are compared and encoded; bytes of one. */
+/* How the values of a view or an array are compared and encoded; bytes per value. */
 enum quant_view tensor_view_values(enum tensor_view view);
 enum quant_view tensor_npy_values(const struct npy *npy);
 unsigned tensor_values_width(enum quant_view values);
-/* False: its values cannot be shown, it does not exist, or it is a helper's. Then the view has size 0. */
+/* False: its values cannot be shown, it does not exist, or the view is a helper's. Then the view has size 0. */
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view);
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
-/*
- * Bytes [off, off + n), inside of the size. 0, -EIO (the file has been cut), -errno of a draft,
- * -ENOMEM.
- */
+/* Read bytes [off, off + n), within its size. 0, -EIO (the file was cut), -errno of a draft, -ENOMEM. */
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n);
 
@@ -90,22 +85,25 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
 enum tensor_verdict {
     TENSOR_SAME,    /* nothing changes */
     TENSOR_CHANGED, /* struct tensor_edit is set */
-    TENSOR_SHORT, /* not whole, and may become so; struct err says what is missing, with -EINVAL */
-    TENSOR_BEGUN, /* a NumPy header and nothing else: not an edit yet, and not a mistake */
+    /* incomplete, but may become complete; struct err says what is missing, with -EINVAL */
+    TENSOR_SHORT,
+    TENSOR_BEGUN, /* only a NumPy header: not an edit yet, but not a mistake */
 };
 
 struct tensor_edit {
-    bool shaped; /* another shape or type: `shape` */
+    bool shaped; /* shape or type change: `shape` */
     bool whole;  /* the pieces are all bytes of the tensor */
     struct tensor_shape shape;
-    struct tensor_piece *piece; /* owned, with a reference to the draft of each */
+    struct tensor_piece *piece; /* owned, each with a reference to its draft */
     size_t n;
 };
 
 #define TENSOR_EDIT_INIT ((struct tensor_edit){0})
 
-/* Do it to the tensor of this name. As edit_tensor_write() and edit_tensor_set(); on failure nothing
- * has changed. */
+/*
+ * Apply it to the tensor with this name. Like edit_tensor_write() and edit_tensor_set(); on failure nothing has
+ * changed.
+ */
 int tensor_edit_apply(const struct tensor_edit *t, struct edit_change *c, const void *name,
                       size_t n, struct err *e);
 void tensor_edit_free(struct tensor_edit *t);
@@ -119,26 +117,26 @@ void tensor_edit_free(struct tensor_edit *t);
 #define TENSOR_TEXT_MORE 1
 
 /*
- * Parse ggml's name of a type, such as "Q8_0", in upper or lower case; spaces around it are ignored. end: the
- * text ends here, so the newline may be missing. 0; TENSOR_TEXT_MORE; -EINVAL (not a type; the line names the
- * nearest), -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
+ * Parse ggml's name of a type, such as "Q8_0", in upper or lower case; spaces around it are ignored. end: the text
+ * ends here, so the newline may be missing. 0; TENSOR_TEXT_MORE; -EINVAL (not a type; the line suggests the nearest),
+ * -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
  */
 int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struct err *e);
 
 /*
- * "4096 128": decimal numbers in NumPy's order, 1 to 4, none 0, with spaces between; nothing is one
+ * Parse "4096 128": 1 to 4 nonzero decimal numbers in NumPy's order, separated by spaces; an empty text is one
  * dimension of 1. Sets n_dims and dims of *ret. 0; TENSOR_TEXT_MORE; -EINVAL.
  */
 int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
                        struct err *e);
 
-/* What `type` or `shape` shows of a tensor, with the newline; of one that does not exist, nothing. */
+/* What `type` or `shape` shows for a tensor, with the newline; nothing if the tensor does not exist. */
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);
 
 /*
- * Another shape of as many elements: dims as parsed, the type of the tensor. TENSOR_SAME (0): it has
- * that shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or rows that are not whole
- * blocks), -EOPNOTSUPP (an unknown type).
+ * Another shape with the same number of elements: dims as parsed, the tensor's type. TENSOR_SAME (0): it has that
+ * shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or rows that are not whole blocks), -EOPNOTSUPP (an
+ * unknown type).
  */
 int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e);
 

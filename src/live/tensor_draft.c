@@ -11,15 +11,15 @@
 #include "base/bytes.h"
 #include "base/write_out.h"
 
-/* Most headers of NumPy arrays are shorter. */
+/* Most NumPy headers are shorter. */
 #define HEADER_MOST 4096
 
-/* Bytes that were written in order and are sent to the disk at once. */
+/* How many bytes written in order are sent to disk at once. */
 #define RUN_LEAST ((uint64_t)4 << 20)
 
 /* ---- read ---- */
 
-/* Bytes of one stretch: of x; without it the base's, and behind `cut` zeros. */
+/* Bytes of one stretch: of x; if it is NULL the base's, and past `cut` zeros. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
@@ -100,8 +100,8 @@ static void drop_room(struct draft *d)
 }
 
 /*
- * Room for bytes [off, off + n): for all of the view where it is known how long that can be, so that what
- * continues in it continues in the log. Else for these alone: the next ones most often lie behind them.
+ * Reserve space for bytes [off, off + n): for the whole view if its length is bounded, so that contiguous bytes of
+ * the view are contiguous in the log. Otherwise only for these: the next bytes usually follow them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {
@@ -123,8 +123,10 @@ static void release_log(void *log)
     log_unref(log);
 }
 
-/* Bytes [off, end) of the room were written. Many in order are on their way to the disk before a commit waits for
- * them. */
+/*
+ * Bytes [off, end) of the reserved space were written. Long sequential runs are sent to disk before a commit waits
+ * for them.
+ */
 static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {
     if (off != d->run)
@@ -155,7 +157,7 @@ static int put(struct draft *d, uint64_t off, const void *bytes, size_t n, bool 
     return logs_failed(r, e);
 }
 
-/* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */
+/* What is added are zeros, as if they were written: cp(1) skips the zeros of a sparse file. */
 static int grow(struct draft *d, uint64_t end, struct err *e)
 {
     const struct extent zeros = {.at = d->size, .len = end - d->size, .fresh = true};
@@ -182,7 +184,7 @@ static int too_long(const struct draft *d, struct err *e)
                    tensor_view_name(d->view), (unsigned long long)d->limit);
 }
 
-/* A NumPy header, as far as it is there, must be one. */
+/* A NumPy header must be valid as far as it exists. */
 static int parse_header(struct draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);
@@ -302,7 +304,7 @@ int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_s
 
 /* ---- made ---- */
 
-/* How long the view of a tensor that exists can be: a NumPy array may have any shape. */
+/* The greatest length of the view of an existing tensor: a NumPy array may have any shape. */
 static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
 {
     if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
@@ -329,8 +331,7 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
     d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
-    /* The header alone is not read from the model. Without one that can be taken (of more dimensions)
-     * writes find out. */
+    /* Only the header is read from the model. If there is none that can be used (more dimensions), writes find out. */
     if (tensor_view_is_npy(view) && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         draft_free(d);
@@ -375,7 +376,7 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     for (uint64_t len; r == 0 && lo < hi; lo += len) {
         lock_take(&d->io);
         len = extents_stretch(&d->written, lo, hi - lo, &x);
-        const bool is_below = !x && lo < d->cut; /* else they are there, or behind its end */
+        const bool is_below = !x && lo < d->cut; /* otherwise they exist, or are past its end */
         if (is_below) {
             len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));
             r = tensor_view_read(d->base, d->view, lo, bytes, (size_t)len);
@@ -387,7 +388,7 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     return r;
 }
 
-/* What is to be judged. */
+/* The ranges to judge. */
 static int find_fresh(const struct extents *s, struct tensor_ranges *ret)
 {
     ret->of = malloc((s->n + 1) * sizeof(*ret->of));
@@ -413,7 +414,7 @@ static void round_free(struct tensor_round *round)
     free(round->fresh.of);
 }
 
-/* All that was written. Its bytes do not change from now on. With `io`. */
+/* Everything written so far. Its bytes do not change from now on. With `io`. */
 static int take_round(struct draft *d, struct tensor_round *ret)
 {
     drop_room(d);
@@ -476,7 +477,7 @@ int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struc
     return 0;
 }
 
-/* All that was judged is to be judged again. Under `lock`. */
+/* What was being judged must be judged again. Under `lock`. */
 static void put_back(struct draft *d, const struct tensor_ranges *judged, enum draft_event event)
 {
     size_t k = 0;

@@ -2,9 +2,9 @@
 /*
  * Judges: see tensor_judge.h.
  *
- * What was written is gone through in units, by all processors: the bytes that the tensor is to have
- * are made of each (of `raw` those of the draft), and compared with those that it has. Runs of blocks
- * that differ become pieces: of `raw` as they were written, of values as they are encoded into the log.
+ * What was written is processed in units, on all processors: each yields the bytes that the tensor would have (for
+ * `raw`, those of the draft), which are compared with the present ones. Runs of blocks that differ become pieces: for
+ * `raw` as they were written, for values as encoded into the log.
  */
 #include "live/tensor_judge.h"
 
@@ -52,7 +52,7 @@ static int needs_importances(const struct quant_type *t, struct err *e)
                    t->name);
 }
 
-/* A line about what quant_write() or quant_convert() returned; fault->element counts from the tensor's first. */
+/* A line about an error of quant_write() or quant_convert(); fault->element counts from the tensor's first. */
 static int report_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
                         uint32_t n_dims, const uint64_t *dims, struct err *e)
 {
@@ -109,30 +109,29 @@ static int run_units(struct failing *f, const struct units_watch *watch, struct 
 
 /* ---- all values of a tensor encoded ---- */
 
-/* Where values come from, by their number. */
+/* Where values come from, by number. */
 struct values {
-    /* As blocks of this type, in the byte order of the model. NULL: as the view shows them. */
+    /* As blocks of this type, in the model's byte order. NULL: as the view shows them. */
     const struct quant_type *stored;
     enum quant_view view;
-    /* Values [first, first + n), whole blocks. Called by several threads. 0, -errno. */
+    /* Read values [first, first + n), whole blocks. Called by several threads. 0, -errno. */
     int (*read)(void *arg, uint64_t first, void *dst, size_t n);
     void *arg;
 };
 
 struct encode {
     struct values from;
-    struct tensor_shape shape; /* of the tensor that is made, as tensor_shape_bytes() takes it */
+    struct tensor_shape shape; /* of the resulting tensor, valid for tensor_shape_bytes() */
     bool big;
     const struct imatrix_row *imp; /* NULL: none */
-    /* Blocks of the same type: one that shows the same values keeps its bytes. NULL: all are encoded,
-     * as in a conversion. It may have fewer or more elements. */
+    /*
+     * Blocks of the same type: a block that shows the same values keeps its bytes. NULL: all are encoded, as in a
+     * conversion. May have fewer or more elements.
+     */
     const struct tensor_base *old;
 };
 
-/*
- * What a row has for a tensor of this shape: 0; *arg: ret, or NULL where nothing is weighed. -EINVAL: they do
- * not fit.
- */
+/* What a row has for a tensor of this shape: 0; *arg: ret, or NULL if nothing is weighed. -EINVAL: they do not fit. */
 static int find_importances(const struct imatrix_row *row, const struct quant_type *t,
                             uint32_t n_dims, const uint64_t *dims, struct quant_importances *ret,
                             const struct quant_importances **arg, struct err *e)
@@ -148,7 +147,7 @@ struct encoding {
     const struct encode *t;
     const struct quant_type *type;
     uint64_t n_elem;
-    uint64_t old_elem; /* elements whose old blocks can be looked at */
+    uint64_t old_elem; /* elements whose old blocks can be compared */
     struct quant_importances imp;
     const struct quant_importances *weigh; /* imp, or NULL */
     struct logs *logs;
@@ -162,7 +161,7 @@ struct encoding_room {
     uint8_t raw[TENSOR_STRETCH * 8];
 };
 
-/* Encode values [first, first + n), all with old blocks or all without. */
+/* Encode values [first, first + n), all of them with old blocks, or all without. */
 static int encode_part(struct encoding *j, uint64_t first, size_t n, struct encoding_room *room,
                        struct err *e)
 {
@@ -209,8 +208,8 @@ static int encode_unit(void *arg, uint64_t unit, void *room)
 }
 
 /*
- * Encode all values into the log: as an edit. 0; -EDOM, -ERANGE,
- * -EOPNOTSUPP (the line names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM, -errno.
+ * Encode all values into the log, as an edit. 0; -EDOM, -ERANGE, -EOPNOTSUPP (the line names the element by NumPy's
+ * index), -EINTR, -ENOSPC, -ENOMEM, -errno.
  */
 static int encode_values(const struct encode *t, struct logs *logs, const struct units_watch *watch,
                          struct tensor_edit *ret, struct err *e)
@@ -256,7 +255,7 @@ static int read_stored(void *arg, uint64_t first, void *dst, size_t n)
                             n / t->block_len * t->block_bytes);
 }
 
-/* From so many bytes on the file system is asked first whether it has room: encoding takes a while. */
+/* From this size on the file system is first asked for free space, because encoding takes a while. */
 #define ROOM_ASKED ((uint64_t)1 << 20)
 
 static int check_convert(const struct tensor_base *base, const struct quant_type *to,
@@ -298,9 +297,9 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
 /* ---- what was written to a view, and differs ---- */
 
 enum {
-    RAW_UNIT = 256 * 1024, /* bytes of `raw` that are judged at once */
-    RAW_BLOCK = 512,       /* and compared as one */
-    /* Equal bytes between two runs that are written again, so that there are not too many pieces. */
+    RAW_UNIT = 256 * 1024, /* bytes of `raw` judged at a time */
+    RAW_BLOCK = 512,       /* and compared as a unit */
+    /* Gaps of up to this many equal bytes between two runs are rewritten, to limit the number of pieces. */
     GAP = 16 * 1024,
 };
 
@@ -313,10 +312,10 @@ struct job {
     struct quant_importances imp;
     const struct quant_importances *weigh; /* imp, or NULL */
     uint64_t head;                         /* bytes of the draft before the first value */
-    uint64_t unit, block;                  /* bytes of the view in a unit, in a block */
-    uint64_t size;                         /* bytes of the view behind head */
-    uint32_t raw_block;                    /* bytes of a stored block */
-    struct log *log;                       /* a reference: to it values are encoded ... */
+    uint64_t unit, block;                  /* bytes of the view per unit, and per block */
+    uint64_t size;                         /* bytes of the view after head */
+    uint32_t raw_block;                    /* bytes per stored block */
+    struct log *log;                       /* a reference: values are encoded into it ... */
     uint64_t low, room;                    /* ... stored byte `low` at `room` */
     struct failing work;
     /* Protected by the lock of the units: */
@@ -324,7 +323,7 @@ struct job {
     size_t n, cap;
 };
 
-/* Memory of a thread. */
+/* A thread's memory. */
 struct room {
     uint8_t view[TENSOR_STRETCH * 4];
     uint8_t old[TENSOR_STRETCH * 8];
@@ -334,14 +333,14 @@ _Static_assert(RAW_UNIT <= TENSOR_STRETCH * 4, "a unit of bytes fits");
 
 /* ---- pieces ---- */
 
-/* Bytes of the view of n blocks of it from one on. */
+/* Copy to the log the bytes of the view for n blocks, starting with one. */
 static int hold(const struct job *j, uint64_t first, uint64_t n)
 {
     uint64_t lo = j->head + first * j->block;
     return tensor_draft_hold(j->d, lo, min_u64(lo + n * j->block, j->head + j->size));
 }
 
-/* The reference passes. */
+/* Takes over the reference. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
     lock_take(&j->work.units.lock);
@@ -354,7 +353,7 @@ static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct l
     return r;
 }
 
-/* Of `raw`: what is the base's is equal. */
+/* For `raw`: bytes that come from the base are equal. */
 static int add_written(struct job *j, uint64_t at, uint64_t n)
 {
     struct tensor_piece p;
@@ -367,7 +366,7 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
     return r;
 }
 
-/* Stored bytes [at, at + n) are to be these. */
+/* Stored bytes [at, at + n) become these. */
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
     uint64_t src = j->room + (at - j->low);
@@ -377,7 +376,7 @@ static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
     return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
-/* n bytes, of blocks that are compared as one; the last may be shorter. */
+/* n bytes in blocks that are compared as units; the last may be shorter. */
 struct compare {
     const uint8_t *old, *raw;
     size_t n, block;
@@ -390,7 +389,7 @@ static bool differs(const struct compare *c, size_t block)
     return memcmp(c->old + at, c->raw + at, n) != 0;
 }
 
-/* The next run of blocks that differ, with small gaps: [*first, *end). False: there are no more. */
+/* The next run of differing blocks, including small gaps: [*first, *end). False: there are no more. */
 static bool next_run(const struct compare *c, size_t *first, size_t *end)
 {
     const size_t blocks = (c->n + c->block - 1) / c->block, gap = GAP / c->block + 1;
@@ -405,7 +404,7 @@ static bool next_run(const struct compare *c, size_t *first, size_t *end)
     return true;
 }
 
-/* Blocks that differ are in the log from now on with all their values, so that to judge them again gives the same. */
+/* Copy all values of the blocks that differ to the log, so that judging them again gives the same result. */
 static int hold_changed(struct job *j, uint64_t from, const struct compare *c, size_t first,
                         size_t end)
 {
@@ -419,7 +418,7 @@ static int hold_changed(struct job *j, uint64_t from, const struct compare *c, s
     return r;
 }
 
-/* Of the blocks from number `from` on, those that differ. */
+/* Add those of the blocks from number `from` on that differ. */
 static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 {
     int r = 0;
@@ -478,14 +477,14 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     return logs_failed(r, e);
 }
 
-/* The first range to be judged that ends behind byte `off` of the view, or the number of them. */
+/* The first range to judge that ends after byte `off` of the view, or the number of ranges. */
 static size_t find_fresh(const struct job *j, uint64_t off)
 {
     const struct tensor_ranges *f = &j->round->fresh;
     return UPTO(f->of, hi, f->n, off);
 }
 
-/* What of the view, behind the header, was written in [lo, hi), as whole blocks. False: nothing. */
+/* The part of the view, after the header, that was written within [lo, hi), as whole blocks. False: none. */
 static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
 {
     const struct tensor_ranges *f = &j->round->fresh;
@@ -532,7 +531,7 @@ static int by_place(const void *a, const void *b)
     return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* Room for all values that may differ: in the order of the tensor, and as it lies in its file. */
+/* Reserve space for all values that may differ: in the tensor's order, and aligned as in its file. */
 static int reserve(struct job *j, struct err *e)
 {
     uint64_t lo = 0, hi = j->size;
@@ -553,7 +552,7 @@ static void collect(struct job *j, struct tensor_edit *ret)
     ret->n = j->n;
 }
 
-/* What was written to a tensor that keeps its number of elements and its type. */
+/* Judge what was written to a tensor that keeps its number of elements and its type. */
 static int judge_changes(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
                          struct err *e)
 {
@@ -600,7 +599,7 @@ static struct job make_job(struct draft *d, const struct tensor_round *round, co
     return j;
 }
 
-/* ---- all values anew ---- */
+/* ---- all values encoded again ---- */
 
 struct reader {
     struct draft *d;
@@ -631,7 +630,7 @@ static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
     return encode_values(&t, d->logs, watch, ret, e);
 }
 
-/* ---- what a draft is to be ---- */
+/* ---- what a draft becomes ---- */
 
 static int too_short(const struct tensor_round *round, uint64_t whole, struct err *e)
 {
@@ -681,8 +680,8 @@ static bool same_dims(const struct tensor_base *b, const struct npy *npy)
 }
 
 /*
- * Values are not where they were, so all are to be judged: as long as the base shows, compared with its
- * view; else with what was judged.
+ * True if values have moved, so that all must be judged: compared with the base's view while that shows; later with
+ * what was judged.
  */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
@@ -757,9 +756,9 @@ int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct 
     return r;
 }
 
-/* ---- tensors in the making ---- */
+/* ---- tensors being made ---- */
 
-/* A view that brings its own type is at most as good as one that brings the shape too. */
+/* A view that implies its type is worth at most as much as one that also brings the shape. */
 static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
                                          TENSOR_BF16};
 
@@ -791,7 +790,7 @@ static int check_new_length(struct draft *d, uint64_t need, struct err *e)
     return TENSOR_SHORT;
 }
 
-/* The bytes as they are. */
+/* Take the bytes as they are. */
 static int judge_new_raw(const struct tensor_new *t, struct tensor_edit *ret, struct err *e)
 {
     struct draft *d = t->draft[TENSOR_RAW];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was written is judged: to a view of a tensor that exists (tensor_draft.h), or into the folder of one in the
- * making, which is judged as a whole.
+ * Judges what was written: to a view of an existing tensor (tensor_draft.h), or into the directory of a tensor being
+ * made, which is judged as a whole.
  *
- * Of one in the making type, shape and `raw` count where they were given, and values are left aside. Else values are
- * encoded, of the first view that has some in this order: f32.npy, f32, f16.npy, f16, bf16; the type
- * is the view's own if none was given, the shape that of a NumPy header. While `raw` was begun values
- * are not looked at.
+ * For a tensor being made, type, shape and `raw` count if `raw` was given, and values are ignored. Otherwise values
+ * are encoded, from the first view that has some in this order: f32.npy, f32, f16.npy, f16, bf16; the type is the
+ * view's own if none was given, the shape that of a NumPy header. Once `raw` was begun, values are not considered.
  *
- * Threads: any; see tensor_draft.h. Nothing may write the drafts of one in the making meanwhile.
+ * Threads: any; see tensor_draft.h. The drafts of a tensor being made must not be written meanwhile.
  */
 #ifndef LIVE_TENSOR_JUDGE_H
 #define LIVE_TENSOR_JUDGE_H
@@ -16,30 +15,28 @@
 #include "base/pool.h"
 #include "live/tensor_draft.h"
 
-/* Values of a unit of work: whole blocks of any type. */
+/* Values per unit of work: whole blocks of any type. */
 #define TENSOR_STRETCH 65536
 
 /*
  * Judge what was written since it was begun or passed. enum tensor_verdict:
  *
  *     TENSOR_SAME      nothing was written, or nothing that differs
- *     TENSOR_CHANGED   *ret is what to do; passed() or failed() must follow
+ *     TENSOR_CHANGED *ret is the edit; passed() or failed() must follow
  *     TENSOR_SHORT     too short, for now
  *     TENSOR_BEGUN     only a NumPy header
  *
- * or -EDOM, -ERANGE, -EOPNOTSUPP (as in quant_write(); the line names the element), -EINVAL (a header
- * or shape that cannot be, bytes behind the values), -ENOSPC, -ENOMEM, -EIO (also: the model was cut),
- * -EINTR (watch->cancel), -EAGAIN (it was truncated meanwhile: judge again). Of a tensor that does
- * not exist yet: tensor_new_judge(). After anything but CHANGED and SAME all that was written counts as
- * not judged.
+ * or -EDOM, -ERANGE, -EOPNOTSUPP (as in quant_write(); the line names the element), -EINVAL (a header or shape that
+ * cannot be, bytes after the values), -ENOSPC, -ENOMEM, -EIO (also: the model was cut), -EINTR (watch->cancel),
+ * -EAGAIN (it was truncated meanwhile: judge again). For a tensor that does not exist yet: tensor_new_judge(). After
+ * anything but CHANGED and SAME everything written counts as not judged.
  */
 int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
                        struct err *e);
 /*
- * The values of a tensor that exists, whatever its bytes are made of, as another type, as by
- * quant_convert(). Errors as above, and -EINVAL (its rows are not whole blocks of that type, or over
- * 4 dimensions), -EOPNOTSUPP (values that cannot be shown, or stored in that type). TENSOR_SAME: it
- * has that type.
+ * The values of an existing tensor, wherever its bytes come from, converted to another type as by quant_convert().
+ * Errors as above, and -EINVAL (its rows are not whole blocks of that type, or over 4 dimensions), -EOPNOTSUPP
+ * (values that cannot be shown, or stored in that type). TENSOR_SAME: it has that type.
  */
 int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
@@ -49,17 +46,17 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
 struct tensor_new {
     bool big; /* the model's byte order */
     bool has_type, has_shape;
-    uint32_t type;                     /* as tensor_type_parse() gives it */
-    struct tensor_shape shape;         /* dims as tensor_shape_parse() gives them */
+    uint32_t type;                     /* as from tensor_type_parse() */
+    struct tensor_shape shape;         /* dims as from tensor_shape_parse() */
     const struct imatrix_row *imp;     /* not owned; NULL: none */
-    struct draft *draft[TENSOR_VIEWS]; /* not owned; NULL: nothing was written to it */
+    struct draft *draft[TENSOR_VIEWS]; /* not owned; NULL: not written */
 };
 
 /*
- * TENSOR_CHANGED: *ret has the shape and the pieces of edit_tensor_add(). TENSOR_SHORT: the line says
- * what it lacks ("lacks shape"). Else it cannot become a tensor as it is: -EINVAL (what was given does
- * not agree; a shape that cannot be), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR, -errno.
- * The edit has the bytes of a draft of `raw` that is used, and the draft shows them on.
+ * TENSOR_CHANGED: *ret has the shape and the pieces for edit_tensor_add(). TENSOR_SHORT: the line says what it lacks
+ * ("lacks shape"). Otherwise it cannot become a tensor as it is: -EINVAL (what was given does not fit together; an
+ * impossible shape), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR, -errno. If a draft of `raw` is used, the
+ * edit has its bytes, and the draft keeps showing them.
  */
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors with all edits accepted, made, renamed and removed: see tensors.h, and tensor.h. */
+/* Making, renaming and removing tensors: see tensors.h, and tensor.h. */
 #include "live/tensors.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
     return known || first ? 0 : -ENOENT;
 }
 
-/* A tensor that can be seen. */
+/* A visible tensor. */
 static int find_shown(struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct object *o = new_tensor_named(l, file);
@@ -47,7 +47,7 @@ int live_tensor_find(struct live *l, const char *file, uint32_t *number)
     LOCKED(&l->lock);
     int r = find_shown(l, file, &t);
     if (r == 0 && t.old == EDIT_NONE && !new_tensor(l, t.id.number))
-        r = batch_freshen(l, &e); /* it is new, and maybe in no snapshot yet */
+        r = batch_freshen(l, &e); /* it is new, and perhaps in no snapshot yet */
     if (r == 0)
         *number = t.id.number;
     return r;
@@ -92,9 +92,9 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 
 /* ---- edits ---- */
 
-#define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
+#define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* Whether a name can be given: t has it, in `text`. *cleared: it is that of a tensor that is doomed. */
+/* Check whether t may get the name in `text`. *cleared: it belongs to a doomed tensor. */
 static int check_new(struct live *l, const char *to, unsigned flags, struct edit_tensor *t,
                      char text[TREE_NAME_MAX + 1], bool *cleared)
 {
@@ -134,7 +134,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return new_tensor_rename(l, o, now.name, now.name_len);
     const struct object *placed = object_named(&l->objects, t.name, t.name_len, OBJECT_ABSENT);
     size_t mark = edit_mark(c);
-    if (cleared) /* what was removed a moment ago under the new name goes at once */
+    if (cleared) /* what was just removed under the new name goes at once */
         r = tensor_clear(l, &now, &e);
     if (r == 0)
         r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);
@@ -145,7 +145,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         tensors_follow(l);
         return tensor_refused(l, o, &e);
     }
-    if (placed) /* its place is that of the name no more */
+    if (placed) /* its place no longer belongs to the name */
         object_clear_name(&l->objects, object_find(&l->objects, placed->number));
     return tensor_accepted(l, o, w);
 }
@@ -153,7 +153,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w)
 {
-    struct err unready; /* the write says so */
+    struct err unready; /* the write reports it */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     return rename_locked(l, from, to, flags, w);
@@ -208,7 +208,7 @@ static int remove_locked(struct live *l, const char *file)
 
 int live_tensor_remove(struct live *l, const char *file)
 {
-    struct err unready; /* the write says so */
+    struct err unready; /* the write reports it */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     return remove_locked(l, file);
@@ -234,7 +234,7 @@ void live_view_show(struct live *l, uint32_t number, uint32_t row)
 
 /* ---- new tensors ---- */
 
-/* The name of a new folder. -EEXIST, -EINVAL, -ENAMETOOLONG. */
+/* The name of a new directory. -EEXIST, -EINVAL, -ENAMETOOLONG. */
 static int take_name(const struct live *l, const char *file, char name[TREE_NAME_MAX + 1],
                      size_t *n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is not in the file: see unsaved.h. */
+/* Edits that did not reach the file: see unsaved.h. */
 #include "live/unsaved.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ void unsaved_add(struct buf *notes, const char *folder, const char *name, const 
     buf_str(notes, folder);
     buf_add(notes, name, strlen(name) + 1);
     buf_add(notes, why, strlen(why) + 1);
-    if (buf_error(notes)) /* whole ones only */
+    if (buf_error(notes)) /* complete notes only */
         notes->len = len;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Notes about edits that are not in the file: a path in the model ("metadata/" is left out) and why, as
- * texts one behind the other, each with its NUL. So they outlive the model that is open (live_recall()).
+ * Notes about edits that did not reach the file: a path in the model (without "metadata/") and the reason, as
+ * consecutive NUL-terminated texts. So they can outlive the open model (live_recall()).
  *
  *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
  *
@@ -14,18 +14,18 @@
 
 #include "base/buf.h"
 
-/* Before the path of a tensor. */
+/* Precedes the path of a tensor. */
 #define UNSAVED_TENSOR "tensors/"
 
 struct note {
     const char *path, *why;
-    size_t next; /* where the one behind it is */
+    size_t next; /* where the next one is */
 };
 
 void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
 /* False: there are no more. */
 bool unsaved_next(const struct buf *notes, struct note *n);
-/* A line of each: "PATH: WHY". */
+/* A line for each: "PATH: WHY". */
 void unsaved_lines(const struct buf *notes, struct buf *out);
 
 #endif

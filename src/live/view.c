@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was written to a view of a tensor kept, judged, and made an edit: see view.h. */
+/* Keeping and judging what was written to a view of a tensor, and turning it into an edit: see view.h. */
 #include "live/view.h"
 
 #include <errno.h>
@@ -152,8 +152,10 @@ void views_close(struct live *l)
 
 /* ---- written ---- */
 
-/* A write that was refused: the error stays with the draft, but for a helper, which is not judged. It is reported once: a
- * full disk refuses each page of a mapping. */
+/*
+ * A write was refused: the error stays with the draft, except for a helper, which is not judged. It is reported once,
+ * although a full disk refuses each page of a mapping.
+ */
 int view_refused(struct live *l, struct draft *d, int r, struct err *e)
 {
     if (!e->code)
@@ -169,7 +171,7 @@ int view_refused(struct live *l, struct draft *d, int r, struct err *e)
     return r;
 }
 
-/* It is written anew. */
+/* It is being rewritten. */
 static void forget_why(struct live *l, struct draft *d)
 {
     LOCKED(&l->lock);
@@ -226,13 +228,13 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 
 /* ---- judged ---- */
 
-/* A judgement under way. */
+/* A judgement in progress. */
 struct round {
     struct live *l;
     struct draft *d;
     bool end;                 /* no more will come */
-    bool wrote;               /* something is to be judged */
-    struct tensor_base *base; /* of a text: a reference to the tensor as it is now */
+    bool wrote;               /* there is something to judge */
+    struct tensor_base *base; /* for a text: a reference to the tensor as it is now */
     struct tensor_edit edit;
     struct err e;
 };
@@ -243,7 +245,7 @@ void view_drop(struct draft *d)
     draft_event(d, DRAFT_DROP);
 }
 
-/* It is what is shown, also of a type or a shape that cannot be given. */
+/* True if it is what is shown, even a type or shape that cannot be set. */
 static bool is_shown(const struct round *o, const char *text, size_t n)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
@@ -279,7 +281,7 @@ static int judge_shape(struct round *o, const char *text, size_t n)
     return r;
 }
 
-/* Of a new tensor: alone, and at once. */
+/* For a new tensor: alone, and at once. */
 static int judge_new(struct round *o, const char *text, size_t n)
 {
     LOCKED(&o->l->lock);
@@ -319,15 +321,15 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     return r;
 }
 
-/* Whether what it was begun from is still what the model has. */
+/* Check that the draft's base is still what the model has. */
 static int check_base(const struct draft *d, struct err *e)
 {
     if (d->replaced)
-        return err_set(e, -ESTALE, "another file has taken its place: open it anew");
+        return err_set(e, -ESTALE, "another file has taken its place: open it again");
     if (d->losses != d->object->losses)
-        return err_set(e, -EIO, "the edit before it failed: open it anew");
+        return err_set(e, -EIO, "the edit before it failed: open it again");
     if (d->edits != d->object->edits)
-        return err_set(e, -ESTALE, "the tensor was edited by another file: open it anew");
+        return err_set(e, -ESTALE, "the tensor was edited by another file: open it again");
     return 0;
 }
 
@@ -363,13 +365,14 @@ static int accept(struct round *o)
     return 1;
 }
 
-/* Its line, and `why` of the draft, which every later flush repeats. With the lock. */
+/* Store its line, and `why` of the draft, which every later flush repeats. With the lock. */
 static int report(struct round *o, int r)
 {
     if (!o->e.code)
         (void)err_set(&o->e, r, "%s", strerror(-r));
     o->e.code = r;
-    if (r != -EINTR && draft_is_text(o->d)) /* of data it is found again as long as it is so */
+    /* an error in data is found again as long as it is there */
+    if (r != -EINTR && draft_is_text(o->d))
         o->d->why = o->e;
     (void)tensor_refused(o->l, o->d->object, &o->e);
     return r;
@@ -384,7 +387,7 @@ static int leave_begun(struct round *o)
     return 0;
 }
 
-/* What was written is what the tensor has, maybe by an edit that is pending; or what it had when the draft was begun. */
+/* What was written is what the tensor has, perhaps through a pending edit; or what it had when the draft was begun. */
 static int same(struct round *o)
 {
     struct draft *d = o->d;
@@ -394,11 +397,11 @@ static int same(struct round *o)
         return 0;
     }
     (void)report(o, r);
-    d->why = o->e; /* as it is whatever is written to it */
+    d->why = o->e; /* stays so whatever is written to it */
     return r;
 }
 
-/* What a verdict means. With the lock. */
+/* Act on a verdict. With the lock. */
 static int settle(struct round *o, int r)
 {
     struct draft *d = o->d;
@@ -425,14 +428,15 @@ static int settle(struct round *o, int r)
     return r == TENSOR_SAME && o->wrote ? same(o) : 0;
 }
 
-/* Why a write of it was refused, or the new tensor that it was to be was lost. With the lock. */
+/* Why a write of it was refused, or the new tensor that it belonged to was lost. With the lock. */
 static int refused_before(const struct draft *d)
 {
     return d->made && d->object->lost ? d->object->lost : d->why.code;
 }
 
-/* Whether there is something to judge: 1; 0; -errno: it was refused. A text is compared with the tensor as it is
- * now. */
+/*
+ * Whether there is something to judge: 1; 0; -errno: it was refused. A text is compared with the tensor as it is now.
+ */
 static int prepare(struct round *o)
 {
     struct draft *d = o->d;
@@ -443,7 +447,7 @@ static int prepare(struct round *o)
     o->wrote = draft_is_due(d->state);
     if (d->replaced)
         return o->wrote ? report(o, check_base(d, &o->e)) : 0;
-    if (!draft_is_text(d)) /* of a new tensor it is judged with the other views, as a whole */
+    if (!draft_is_text(d)) /* for a new tensor it is judged together with the other views */
         return r < 0 ? r : !d->made;
     d->losses = d->object->losses;
     d->edits = d->object->edits;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Views of tensors opened to be written, written and closed; and helpers: see views.h. */
+/* Opening views of tensors for writing, writing and closing them; and helpers: see views.h. */
 #include "live/views.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@ static time_t seconds(void)
     return now.tv_sec;
 }
 
-/* It waited for its program long enough. */
+/* True if it waited for its program long enough. */
 static bool is_left(const struct draft *d)
 {
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
-/* What it was begun from is no longer what the tensor is: it is never accepted. */
+/* True if the tensor is no longer what the draft was begun from: it will never be accepted. */
 static bool is_outdated(const struct draft *d)
 {
     if (d->made || d->replaced)
@@ -47,7 +47,7 @@ static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row)
     return d;
 }
 
-/* Another view of the tensor holds what is not accepted. */
+/* True if another view of the tensor holds something not accepted. */
 static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
@@ -59,7 +59,7 @@ static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     return false;
 }
 
-/* The draft of a view that is being written just now: programs that open it are to share that. */
+/* The draft of a view that is being written just now: programs that open the view share it. */
 static struct draft *in_work(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct draft *d = view_drafts(l, tensor);
@@ -78,7 +78,7 @@ static int base_of(struct live *l, const struct object *o, enum tensor_view view
     return view_base(l, o->number, ret);
 }
 
-/* A new draft that holds what the view shows, by a node that has none; IDS_NONE: by one of its own. */
+/* A new draft that holds what the view shows, for a node that has none; IDS_NONE: for a node of its own. */
 static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, enum tensor_view view,
                 struct draft **ret)
 {
@@ -111,7 +111,7 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
 
 /* ---- open ---- */
 
-/* One more handle of a draft. */
+/* Add a handle to a draft. */
 static int join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
@@ -140,7 +140,7 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     return 0;
 }
 
-/* It was closed, or is written: of several threads one notes that. */
+/* It was closed, or is written: one of several threads records that. */
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
     struct draft *d = h->d;
@@ -153,7 +153,7 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* A handle that was opened so; if it fails it is released. One that only reads wrote until here. */
+/* For a handle opened with truncation; on failure it is released. A read-only handle counts as a writer until here. */
 static int empty(struct live *l, struct live_view *h)
 {
     int r = live_view_truncate(l, h, 0);
@@ -178,7 +178,7 @@ static int open_aside(int flags, struct live_view **ret)
     return 0;
 }
 
-/* The draft of a node, but for one that waited long enough for its program. */
+/* The draft of a node, unless it has waited long enough for its program. */
 static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
 {
     struct draft *d = view_at(l, node, row);
@@ -200,7 +200,7 @@ static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool
     return there ? 0 : -ESTALE;
 }
 
-/* Of a node that is written from now on. What is in the kernel's cache may be what was written to it before. */
+/* For a node that is written from now on. The kernel's cache may hold what was written to it before. */
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
                        enum tensor_view view, struct draft **ret, bool *cold)
 {
@@ -217,8 +217,10 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
     return 0;
 }
 
-/* The draft by which a view is written that is opened. A program that found the node a moment before another one
- * began to write the view by its next node shares that draft. */
+/*
+ * The draft through which a view being opened is written. If a program found the node just before another one began
+ * to write the view through its next node, it shares that draft.
+ */
 static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                          uint32_t node, struct draft **ret, bool *cold)
 {
@@ -228,7 +230,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
         d = *ret = NULL; /* another one begins */
     if (d && (is_outdated(d) || (other && other != d)))
-        return -ESTALE; /* what is written to it now is never accepted */
+        return -ESTALE; /* what is written to it now will never be accepted */
     *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
     if (d)
         return 0;
@@ -275,7 +277,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
 }
 
-/* What its node shows. */
+/* True if its node shows it. */
 static bool is_shown(const struct draft *d)
 {
     return d && d->state != DRAFT_DROPPED && !is_left(d);
@@ -354,7 +356,7 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
     return r;
 }
 
-/* A line is whole. */
+/* A line is complete. */
 static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct draft *d = w->view->d;
@@ -400,7 +402,7 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closed ---- */
 
-/* The draft was judged: wait as the commit mode says. */
+/* The draft was judged: wait according to the commit mode. */
 static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
@@ -410,7 +412,7 @@ static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 
 static int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    /* Each close is taken for the end of a text: it may lack its newline. */
+    /* Each close may be the end of a text, which may lack its newline. */
     int r = view_judge(l, h->d, draft_is_text(h->d), w);
     if (r >= 0)
         return flushed(l, h, w);
@@ -423,7 +425,7 @@ static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
     return stopped ? -EINTR : view_flush(l, w->view, w);
 }
 
-/* Note a close of a helper, which judges nothing. False: it is not a helper. */
+/* Record the close of a helper, which judges nothing. False: it is not a helper. */
 static bool helper_closed(struct live *l, struct live_view *h)
 {
     LOCKED(&l->lock);
@@ -439,8 +441,10 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return waits_judge(l, h, flush_asked, w);
 }
 
-/* Of a draft that nothing was accepted of it is what the tensor has, whichever file it was written to; of one in the
- * making there is nothing to wait for. */
+/*
+ * If nothing was accepted from the draft, sync whatever the tensor has, whichever file it was written to; for a
+ * tensor being made there is nothing to wait for.
+ */
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
@@ -453,7 +457,7 @@ static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
     int r = judged ? view_judge(l, d, draft_is_text(d) || d->made, w) : 0;
     if (r < 0 || d->made)
         return r;
-    note_closed(l, h, true); /* before it is answered: its program may write then */
+    note_closed(l, h, true); /* before it is answered, because then its program may write */
     lock_take(&l->lock);
     const struct promise *p = d->promise.edit ? &d->promise : &d->object->promise;
     r = writer_sync(l, p, p->edit, w);
@@ -466,7 +470,7 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
     return h->d && !helper_closed(l, h) ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
-/* Dropped with what was written to it. With the lock. */
+/* Drop it with what was written to it. With the lock. */
 static void drop(struct live *l, struct draft *d)
 {
     struct err e = {0};
@@ -475,7 +479,7 @@ static void drop(struct live *l, struct draft *d)
         (void)tensor_refused(l, d->object, &e);
 }
 
-/* The last judgement, but of what a close has reported as refused. What was accepted stays. */
+/* The last judgement, unless a close has reported a refusal. What was accepted stays. */
 static void end_writing(struct live *l, struct draft *d)
 {
     lock_take(&l->lock);
@@ -491,7 +495,7 @@ static void end_writing(struct live *l, struct draft *d)
     lock_drop(&l->lock);
 }
 
-/* Drafts that have waited for their program long enough. With the lock. */
+/* Drop drafts that have waited for their program long enough. With the lock. */
 static void reap_begun(struct live *l)
 {
     for (struct draft *d = l->objects.views, *next; d; d = next) {
@@ -505,8 +509,7 @@ static void reap_begun(struct live *l)
     }
 }
 
-/* The last writer goes: what was written is judged, unless a program still had it open when the
- * mount was ended. */
+/* The last writer leaves: what was written is judged, unless a program still had it open when the mount was ended. */
 static void release(struct live *l, struct live_view *h)
 {
     struct draft *d = h->d;
@@ -562,7 +565,7 @@ static struct draft *helper_named(const struct live *l, uint32_t tensor, const c
     return d;
 }
 
-/* With a name of its own. */
+/* With its own name. */
 static int make_helper(struct live *l, uint32_t tensor, const char *name, struct draft **ret)
 {
     char *own = strdup(name);
@@ -612,7 +615,7 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
     return d;
 }
 
-/* Its name is gone. Returns, before `more`, what nothing needs any more, for view_drafts_end(). */
+/* Remove its name. Returns what nothing needs any more, followed by `more`, for view_drafts_end(). */
 static struct draft *forget(struct live *l, struct draft *d, struct draft *more)
 {
     d->unlinked = true;
@@ -645,7 +648,7 @@ static int rename_helper(struct live *l, struct draft *d, const char *to, struct
     return 0;
 }
 
-/* Make it the draft of this view, or of a helper again. With `io` and the lock. */
+/* Turn it into the draft of this view, or into a helper again. With `io` and the lock. */
 static void become(struct live *l, struct draft *d, enum tensor_view view, uint32_t row,
                    struct tensor_base *base)
 {
@@ -667,7 +670,7 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     d->losses = o->losses;
 }
 
-/* Mark the other drafts of the view as replaced, and unlink them. Returns what forget() does. */
+/* Mark the other drafts of the view as replaced, and unlink them. Returns the same as forget(). */
 static struct draft *replace_others(struct live *l, const struct draft *by)
 {
     struct draft *dead = NULL;
@@ -681,8 +684,9 @@ static struct draft *replace_others(struct live *l, const struct draft *by)
     return dead;
 }
 
-/* Make a helper the draft of a view, and judge it; not yet if a program still has to close it. 1: it was judged; 0;
- * -errno. */
+/*
+ * Turn a helper into the draft of a view, and judge it, unless a program still has to close it. 1: judged; 0; -errno.
+ */
 static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
 {
     struct draft *d = h->d;
@@ -696,7 +700,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
                                                                                  : 0;
     if (r == 0)
         r = base_of(l, d->object, h->to, &base);
-    if (r == 0) { /* it may be a helper again: no program is to find it meanwhile */
+    if (r == 0) { /* it may become a helper again: programs must not find it meanwhile */
         become(l, d, h->to, h->to_row, base);
         d->unlinked = true;
     }
@@ -710,7 +714,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     return r < 0 ? r : whole;
 }
 
-/* The view refused it: it is a helper again, under its name unless another one has taken that. */
+/* The view refused it: it is a helper again, with its name unless that was taken. */
 static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 {
     lock_take(&d->io);
@@ -748,7 +752,7 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     return r;
 }
 
-/* The rename holds a handle that may write, so that a new tensor is not judged before it is over. */
+/* The rename holds a writable handle, so that a new tensor is not judged before it is over. */
 static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
                        struct live_view **ret)
 {

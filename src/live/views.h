@@ -1,49 +1,51 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Views of tensors that are opened, written and closed, and helpers, which are files beside them. Beside tensors.h, of
- * which everything holds here too.
+ * Opening, writing and closing views of tensors, and helpers, which are files beside them. Everything said in
+ * tensors.h applies here too.
  */
 #ifndef LIVE_VIEWS_H
 #define LIVE_VIEWS_H
 
 #include "live/tensors.h"
 
-struct live_view; /* an open one, for writing; or for reading what is written */
+struct live_view; /* open for writing; or for reading what is being written */
 
 /*
- * A view is written by the node that shows it, which all programs share that have it open. As long as it has a draft its
- * node shows that: each read, and its size. An accepted edit gives the tensor a new version, and lookups from then on
- * give its views new nodes; what is open goes on with its draft.
+ * A view is written through the node that shows it, which all programs that have it open share. As long as it has a
+ * draft, its node shows that in every read, and in its size. An accepted edit gives the tensor a new version, and
+ * later lookups give its views new nodes; open files continue with their draft.
  *
- * node: that of the view; IDS_NONE: the tensor is in the making, and it is set. flags as of open(2): it may be written, or is
- * truncated. *cold: no page that the kernel has kept of it is right. -EBUSY: another view of the tensor was written,
- * and is not accepted. -ESTALE: what it was begun from is gone.
+ * node: that of the view; IDS_NONE: the tensor is being made, and it is set. flags as for open(2): it may be
+ * written, or is truncated. *cold: no page that the kernel has kept of it is right. -EBUSY: another view of the tensor
+ * was written, and is not accepted. -ESTALE: what it was begun from is gone.
  */
 int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
                    uint32_t *node, struct live_view **ret, bool *cold);
-/* A handle to read the draft of a node; -ESTALE: it has none. */
+/* A handle for reading the draft of a node; -ESTALE: it has none. */
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret);
-/* True if a node of a tensor has a draft. *cold: as above, for one that is opened to be read. */
+/* True if a node of a tensor has a draft. *cold: as above, for a node opened for reading. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
-/* As live_view_read(), of a node; -ESTALE: it has no draft. */
+/* Like live_view_read(), but for a node; -ESTALE: it has no draft. */
 int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
                         size_t n, size_t *got);
-/* The node of a view, which shows the tensor as it is, becomes that of the view's draft, if that has another one, and
- * is being written: it was opened or written and not closed or synced since, or is not accepted. */
+/*
+ * Replace the node of a view, which shows the tensor as it is, by that of the view's draft, if that differs and the
+ * view is being written: it was opened or written and not closed or synced since, or is not accepted.
+ */
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 
 struct live_view_attr {
     uint32_t tensor;
-    uint32_t row; /* a helper has none */
+    uint32_t row; /* unused for a helper */
     uint64_t size;
     bool helper;
 };
-/* Of the draft of a node; -ESTALE: it has none. */
+/* For the draft of a node; -ESTALE: it has none. */
 int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret);
 
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got);
-/* A line that is whole is judged at once, if a request waits (w not NULL). */
+/* A complete line is judged at once, if a request waits (w not NULL). */
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
@@ -51,22 +53,22 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
                        bool keep_size);
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
-/* What is to be judged may be judged later, by another thread. */
+/* Judging may happen later, in another thread. */
 void live_view_release(struct live *l, struct live_view *h);
 
 /*
- * Helpers: files in a tensor's folder that are not views (rsync's .raw.XXXXXX). They are in the log
- * of the model, and end with the mount.
+ * Helpers: files in a tensor's directory that are not views (rsync's .raw.XXXXXX). They are in the model's log, and
+ * end with the mount.
  */
 int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
                        struct live_view **ret, uint32_t *node);
 /* The number of its node. -ENOENT. */
 int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node);
-/* Number i of a folder's. False: there are no more. */
+/* Helper number i of a directory. False: there are no more. */
 bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
                     uint32_t *node);
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name);
-/* view TENSOR_HELPER: to another name, `to`; else over a view, whose content it is then. */
+/* view TENSOR_HELPER: rename it to `to`; otherwise rename it over a view, whose content it becomes. */
 int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
                        uint32_t row, enum tensor_view view, struct live_wait *w);
 

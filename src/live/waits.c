@@ -13,9 +13,9 @@
 #include "live/view.h"
 #include "live/writer.h"
 
-/* Milliseconds between two looks for signals to programs that wait. */
+/* Milliseconds between two checks for signals to waiting programs. */
 #define WATCH_MS 200
-/* Of a tensor of this many values the judgement is one unit of work. */
+/* For up to this many values of a tensor, judging is a single unit of work. */
 #define FEW TENSOR_STRETCH
 
 /* ---- the list ---- */
@@ -38,7 +38,7 @@ static void leave(struct waits *s, const struct live_wait *w)
     take_out(s, at)->begun = false;
 }
 
-/* One more entry: signals to its program are looked for. */
+/* Add an entry: its program is watched for signals. */
 static void add(struct live *l, struct live_wait *w, enum live_needs needs)
 {
     struct waits *s = &l->waits;
@@ -54,7 +54,7 @@ static void add(struct live *l, struct live_wait *w, enum live_needs needs)
     pool_call_at(&s->watch, &first);
 }
 
-/* One that waits from now on, or that was being judged and goes on waiting. */
+/* Let it wait from now on, or, after a judgement, continue to wait. */
 static int park(struct live *l, struct live_wait *w, enum live_needs needs)
 {
     if (!w->begun)
@@ -87,8 +87,10 @@ static bool is_stopped(struct live_wait *w, const void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/* Those that `pick` picks: what is being judged is to end, and is answered by its judge; the others are taken
- * out. */
+/*
+ * Stop the entries that `pick` picks: if one is being judged, that ends, and its judge answers it; the others are
+ * taken out.
+ */
 static struct live_wait *stop(struct waits *s, bool (*pick)(struct live_wait *, const void *),
                               const void *arg)
 {
@@ -123,7 +125,7 @@ void live_interrupt(struct live *l, const void *request)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, waits.watch)))
 
-/* The kernel reports the first signal to a program that waits, and no later one: they are looked for. */
+/* The kernel reports only the first signal to a waiting program, so later ones are looked for here. */
 static bool watch(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
@@ -216,7 +218,7 @@ static bool is_to_judge(const struct live_wait *w, const struct draft *d)
     return w->needs == LIVE_JUDGED && !w->begun && w->view->d == d;
 }
 
-/* The first that waits for a draft. With the lock. */
+/* The first entry that waits for a draft. With the lock. */
 static struct live_wait **first_of(struct live *l, const struct draft *d)
 {
     struct live_wait **at = &l->waits.first;
@@ -235,7 +237,7 @@ bool waits_judged_by(const struct live *l, const struct draft *d,
     return w;
 }
 
-/* Whether something is to be judged. With the lock. */
+/* Whether there is something to judge. With the lock. */
 static bool is_due(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
@@ -247,7 +249,7 @@ static bool is_due(const struct draft *d, const struct live_wait *w)
     return draft_is_due(state);
 }
 
-/* Nothing, or little, is to be judged. With the lock. */
+/* True if there is little or nothing to judge. With the lock. */
 static bool is_quick(const struct live_view *h, const struct live_wait *w)
 {
     const struct draft *d = h->d;
@@ -268,7 +270,7 @@ static struct draft *rest(struct live *l, struct draft *d)
 
 static bool turn(struct pool_job *j, struct timespec *again);
 
-/* It is being judged from now on. Its `ask` may free one that nobody waits with. With the lock. */
+/* Its judgement begins. If no thread waits for it, its `ask` may free it. With the lock. */
 static void begin(struct waits *s, struct live_wait **at)
 {
     struct live_wait *w = *at;
@@ -277,7 +279,7 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* A draft rests, and all that waited for it are answered: an end of the mount waits for that. */
+/* A draft is idle again, and everything that waited for it is answered: the end of the mount waits for that. */
 static void end_serving(struct live *l)
 {
     lock_take(&l->lock);
@@ -292,8 +294,8 @@ static bool send(const struct live *l, struct draft *d)
     return l->writer.started && pool_do_beside(&d->job, turn) == 0;
 }
 
-/* What waits for a draft next; NULL: nothing does, and *rests: end_serving() is left to do. over: what was judged, and is to
- * be answered, or NULL. here: what is not quick is left to the pool. */
+/* What waits for a draft next; NULL: nothing does, and *rests: end_serving() remains to be called. over: the entry that
+ * was just judged and must be answered, or NULL. here: leave slow ones to the pool. */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
 {
@@ -312,8 +314,10 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     return sent ? NULL : w;
 }
 
-/* An entry that has begun, and all that waits behind it. The last one is answered when the draft rests: what its program
- * does then is done at once. */
+/*
+ * Serve an entry that has begun, and everything waiting behind it. The last one is answered when the draft is idle
+ * again: what its program does next then starts at once.
+ */
 static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here, bool rests)
 {
     while (w) {
@@ -335,7 +339,7 @@ static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct draft *d = DRAFT_OF(j);
     struct live *l = d->live;
-    struct err unready; /* the write says so */
+    struct err unready; /* the write reports it */
     (void)again;
     writer_ready(l, &unready);
     bool rests;

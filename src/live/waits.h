@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that wait: one list, in the order in which they came. A request waits to be judged, which a view's draft
- * is for one after the other (closes, fsyncs, lines of texts, helpers renamed over it, and the end of each handle);
- * for handles to be released; or until its batch is durable. The thread that takes an entry out under the lock answers it,
- * once, with what became of its edit: no thread that serves requests sleeps for another request.
+ * Requests that wait: one list, in order of arrival. A request waits for a judgement, which a view's draft gives to
+ * one request after another (closes, fsyncs, lines of texts, helpers renamed over it, and the end of each handle);
+ * for handles to be released; or until its batch is durable. The thread that takes an entry out under the lock
+ * answers it, once, with the outcome of its edit: no thread that serves requests sleeps for another request.
  *
- * What is quick to judge, of a draft that is idle, is judged by the thread that brings it; all else by threads of the
- * pool, which may take as long as that takes. An entry that is being judged stays in the list, so that a signal
- * can end the judgement.
+ * If a draft is idle and judging is quick, the thread that brings the request judges it; otherwise threads of the
+ * pool do, however long it takes. An entry stays in the list while it is judged, so that a signal can end the
+ * judgement.
  *
  * Threads: functions are called with the lock of `struct live`, unless they say otherwise.
  */
@@ -25,30 +25,30 @@ struct live;
 struct live_view;
 struct draft;
 
-/* What a request waits for: to be judged, for handles to be released, until its batch is durable. */
+/* What a request waits for: a judgement, the release of handles, or its batch to be durable. */
 enum live_needs { LIVE_JUDGED, LIVE_RELEASED, LIVE_DURABLE };
 
-/* A request that waits. Zero but for the first three. */
+/* A request that waits. All zero except for the first three members. */
 struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* for live_interrupt() */
-    bool (*stopped)(struct live_wait *w);          /* a signal ends it; NULL: none can */
-    /* Of this module: an entry of waits.h. */
+    bool (*stopped)(struct live_wait *w);          /* a signal has ended it; NULL: none can */
+    /* Private to waits.c: an entry in its list. */
     struct live_wait *next;
     enum live_needs needs;
-    int result;             /* once it is taken out */
-    uint64_t batch, edit;   /* DURABLE: the numbers of the batch, and of the edit; or WAITS_ALL */
-    struct timespec until;  /* RELEASED: no longer than this: CLOCK_MONOTONIC */
-    struct live_view *view; /* JUDGED: by which a draft is judged, and for what; ... */
+    int result;             /* set once it is taken out */
+    uint64_t batch, edit;   /* DURABLE: the numbers of the batch and of the edit; or WAITS_ALL */
+    struct timespec until;  /* RELEASED: at most until then: CLOCK_MONOTONIC */
+    struct live_view *view; /* JUDGED: the handle whose draft is judged, and for what; ... */
     int (*ask)(struct live *l, struct live_wait *w, bool stopped);
-    bool begun;         /* ... it is being judged now, ... */
-    atomic_bool cancel; /* ... which is to end */
+    bool begun;         /* ... the judgement has begun, ... */
+    atomic_bool cancel; /* ... and has to end */
 };
 #define LIVE_PARKED 1
 
 /*
- * The program that waits with `request` is to stop: the request is answered with -EINTR. What was accepted stays
- * so, and is written; a conversion that is still being judged is ended and makes no edit.
+ * Stop the program that waits with `request`: the request is answered with -EINTR. Accepted edits stay accepted, and
+ * are written; a conversion that is still being judged ends without an edit.
  */
 void live_interrupt(struct live *l, const void *request);
 
@@ -57,46 +57,47 @@ void live_interrupt(struct live *l, const void *request);
 struct waits {
     struct live_wait *first, **end; /* not owned */
     struct pool_job watch; /* looks for signals to the programs, while there are entries: ... */
-    bool watched;          /* ... which it does */
-    unsigned judged;       /* drafts that are being served */
+    bool watched;          /* ... it is doing so */
+    unsigned judged;       /* drafts being served */
     struct cond rest;      /* all rest */
 };
 
 void waits_init(struct waits *s);
 void waits_free(struct waits *s);
-/* The job that looks for signals joins the pool: before the first entry. 0, -errno. And leaves it. Without the lock. */
+/* The job that looks for signals joins the pool, before the first entry: 0, -errno; and leaves it. Without the lock. */
 int waits_start(struct live *l);
 void waits_stop(struct live *l);
 /* Wait until no draft is being served any more. Without the lock. */
 void waits_rest(struct live *l);
 
 /*
- * Have `ask` called for a handle, which stays until then. ask: 0, -errno, LIVE_PARKED (it has passed w on).
- * stopped: a signal has ended the wait before it was begun; what it was to do is not done. w without done(): nobody
- * waits, and `ask` may free it. Returns what `ask` did, or LIVE_PARKED. Without the lock.
+ * Have `ask` called for a handle, which stays until then. ask: 0, -errno, LIVE_PARKED (it has passed w on). stopped:
+ * a signal has ended the wait before the work began; it is not done. If w has no done(), no thread waits, and `ask`
+ * may free it. Returns the result of `ask`, or LIVE_PARKED. Without the lock.
  */
 int waits_judge(struct live *l, struct live_view *h,
                 int (*ask)(struct live *l, struct live_wait *w, bool stopped), struct live_wait *w);
-/* Another request of this draft and this kind is to be judged. */
+/* True if another request of this draft and kind is still to be judged. */
 bool waits_judged_by(const struct live *l, const struct draft *d,
                      int (*ask)(struct live *l, struct live_wait *w, bool stopped));
 
-/* Of an entry: it waits for all edits. */
+/* For an entry that waits for all edits. */
 #define WAITS_ALL UINT64_MAX
 
-/* Until the batch of this number is durable. LIVE_PARKED; -EINTR: a signal has ended its judgement too late. */
+/* Wait until the batch with this number is durable. LIVE_PARKED; -EINTR: a signal has ended its judgement too late. */
 int waits_batch(struct live *l, struct live_wait *w, uint64_t batch);
-/* Until waits_released(), which is due at `until`. As waits_batch(). */
+/* Wait until waits_released(), which is due at `until`. Returns like waits_batch(). */
 int waits_release(struct live *l, struct live_wait *w, const struct timespec *until);
-/* When those go on that wait for handles; NULL: no entry does. */
+/* When entries that wait for handles continue; NULL: there are none. */
 const struct timespec *waits_released_at(const struct live *l);
-/* They do: they wait for this batch. */
+/* They continue, waiting for this batch. */
 void waits_released(struct live *l, uint64_t batch);
-/* A request waits for this batch. */
+/* True if a request waits for this batch. */
 bool waits_for(const struct live *l, uint64_t batch);
 /*
- * Batches up to this number are durable, or r, which those that wait for all edits get too; one that no request gets is
- * reported later. lost: with them, all edits after live.settled are lost. Returns the entries, for waits_tell().
+ * Batches up to this number are durable, or failed with r, which requests that wait for all edits get too; if no
+ * request gets it, it is reported later. lost: all edits after live.settled are lost as well. Returns the entries,
+ * for waits_tell().
  */
 struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost);
 /* Answer them. Without the lock: done() replies to the kernel. */
@@ -105,17 +106,17 @@ void waits_tell(struct live_wait *list);
 /* ---- promises ---- */
 
 /*
- * Every accepted edit has a number, from a counter of `struct live`. What programs have open remembers
- * that of the last edit by which what they wrote was accepted: a request waits for this edit, and a loss
- * is reported by every later flush and fsync, until it is written anew.
+ * Every accepted edit has a number, from a counter in `struct live`. Whatever programs have open remembers the last
+ * edit that accepted what they wrote: requests wait for this edit, and its loss is reported by every later flush and
+ * fsync, until the content is rewritten.
  */
 struct promise {
-    uint64_t edit; /* accepted last; 0: none was */
-    uint64_t from; /* of its edits, those from this number on were lost, ... */
-    int lost;      /* ... and why; 0: they were not */
+    uint64_t edit; /* the last accepted one; 0: none */
+    uint64_t from; /* its edits from this number on were lost, ... */
+    int lost;      /* ... for this reason; 0: not lost */
 };
 
-/* It has been written anew: by this edit, or one with this number has that already. */
+/* It was rewritten: by this edit, or its content was already accepted by it. */
 static inline void promise_make(struct promise *p, uint64_t edit)
 {
     p->lost = 0;

@@ -2,10 +2,9 @@
 /*
  * The one thread that changes the model file. See writer.h.
  *
- * What is accepted collects in `next`. The thread takes it as a whole (it is then in flight),
- * writes it without holding the tree's lock, and answers the waiting requests. What is accepted
- * meanwhile collects in `next` again, planned on what is in flight; if that fails, on what is on
- * disk.
+ * Accepted edits collect in `next`. The thread takes them as a whole (they are then in flight), writes them without
+ * holding the lock, and answers the waiting requests. Edits accepted meanwhile collect in `next` again, based on what
+ * is in flight; if that fails, on what is on disk.
  */
 #include "live/writer.h"
 
@@ -25,18 +24,18 @@
 #include "live/new_tensor.h"
 #include "live/tensor.h"
 
-/* Seconds without another edit after which what no request waits for is written. */
+/* Seconds without another edit after which edits that no request waits for are written. */
 #define LATER 2
-/* Milliseconds for which the disk's room is taken to be what it was seen to be. */
+/* Milliseconds for which the last known free space is relied on. */
 #define ROOM_MS 1000
 
 /* ---- writing ---- */
 
-/* A batch that is in flight, for the thread alone. */
+/* A batch in flight, used only by the writing thread. */
 struct job {
     struct edit_result result;
     struct timespec begin;
-    uint64_t reported;  /* seconds after which progress was logged last */
+    uint64_t reported;  /* time of the last logged progress, in seconds */
     bool made;          /* there is a new store */
     struct view old[3]; /* what was on the disk, what was in flight, and what readers had */
 };
@@ -53,7 +52,7 @@ struct progress {
     struct job *b;
 };
 
-/* The keys before the edit are kept before it is done. */
+/* The keys before the edit are recorded before it takes effect. */
 static void on_ready(void *arg)
 {
     const struct progress *p = arg;
@@ -87,7 +86,7 @@ static void log_edits(const struct live *l, const struct job *b, int r)
     }
 }
 
-/* The keys of a batch that failed show why. */
+/* The keys of a failed batch show why. */
 static void mark_keys(struct live *l, const struct edit_change *c, const struct err *e)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -99,7 +98,7 @@ static void mark_keys(struct live *l, const struct edit_change *c, const struct 
     }
 }
 
-/* What is pending is lost: each edit is named. */
+/* What is pending is lost: name each edit. */
 static void report_lost(struct live *l, const struct err *e)
 {
     struct buf notes = BUF_INIT;
@@ -112,7 +111,7 @@ static void report_lost(struct live *l, const struct err *e)
     tensors_failed(l, &l->next, e);
 }
 
-/* What is in flight failed, and with it what was accepted since, which is based on it. */
+/* What is in flight failed, and so did everything accepted since, which is based on it. */
 static void failed(struct live *l)
 {
     struct view flying = l->flight.view;
@@ -128,8 +127,8 @@ static void failed(struct live *l)
 }
 
 /*
- * The store of what was written, for readers. If the file cannot be mapped, readers go on with what they
- * have, which shows the same bytes; it is mapped with the next edit then.
+ * The store of what was written, for readers. If the file cannot be mapped, readers continue with what they have,
+ * which shows the same bytes; the next edit tries again.
  */
 static void store_written(struct live *l, bool replaced, struct store **ret)
 {
@@ -143,8 +142,10 @@ static void store_written(struct live *l, bool replaced, struct store **ret)
     l->writer.unmapped = false;
 }
 
-/* Carry it out, without the lock: only this thread changes what is in flight. *ret is the new store, or NULL if
- * it could not be had. */
+/*
+ * Carry it out, without the lock: only this thread changes what is in flight. *ret is the new store, or NULL if there
+ * is none.
+ */
 static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
     struct batch *b = &l->flight;
@@ -168,7 +169,7 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
     return r;
 }
 
-/* It is on the disk. s: its store; its reference passes. NULL: the store could not be made, or is the same. */
+/* It is on disk. s: its store, which it takes over; NULL: it could not be made, or is unchanged. */
 static void landed(struct live *l, struct job *job, struct store *s)
 {
     struct store *now = NULL;
@@ -180,21 +181,21 @@ static void landed(struct live *l, struct job *job, struct store *s)
         job->old[1].store = l->disk.store;
         l->disk.store = s;
     }
-    if (batch_store(l, &now) < 0) /* it goes on with what it has */
+    if (batch_store(l, &now) < 0) /* it continues with what it has */
         now = store_ref(l->newest->view.store);
     job->old[2] = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
     if (s)
         newest_drop_file(l->newest);
 }
 
-/* What is not needed any more. */
+/* Release what is not needed any more. */
 static void retire(struct job *job)
 {
     for (size_t i = 0; i < COUNT(job->old); i++)
         view_free(&job->old[i]);
 }
 
-/* Write what is in flight. The lock is given up meanwhile. */
+/* Write what is in flight. The lock is released meanwhile. */
 static int write_flight(struct live *l, struct job *job)
 {
     struct store *s = NULL;
@@ -208,7 +209,7 @@ static int write_flight(struct live *l, struct job *job)
     return r;
 }
 
-/* Take what is pending, which is planned; it is in flight from now on. */
+/* Take what is pending and planned; it is in flight from now on. */
 static void take(struct live *l, struct job *job)
 {
     struct batch *b = &l->next;
@@ -226,7 +227,7 @@ static void take(struct live *l, struct job *job)
     batch_begin(l);
 }
 
-/* Nothing is to be written: it was taken back, or undid itself; or it is lost: why. */
+/* Nothing has to be written: it was taken back, or cancelled itself out; or it is lost: why. */
 static void answer_without(struct live *l, int r)
 {
     l->writer.due.tv_sec = 0;
@@ -238,7 +239,7 @@ static void answer_without(struct live *l, int r)
     lock_take(&l->lock);
 }
 
-/* A batch is over, which may be an undo: what live_undo_said() says of it. why: it cannot be planned; else NULL. */
+/* A batch is over, perhaps an undo: set what live_undo_said() reports. why: it cannot be planned; else NULL. */
 static void undo_end(struct live *l, const struct batch *b, const struct err *why)
 {
     assert(lock_held(&l->lock));
@@ -258,8 +259,10 @@ static void give_up(struct live *l, const struct err *e)
     answer_without(l, e->code);
 }
 
-/* The batch is done, and those that wait are answered. What is unfinished is on the disk, in the journal: nothing
- * is lost, but those that wait get the error. */
+/*
+ * The batch is done, and waiting requests are answered. If it is unfinished, it is on disk, in the journal: nothing
+ * is lost, but waiting requests get the error.
+ */
 static void finish(struct live *l, struct job *job, int r)
 {
     const bool lost = r < 0 && !job->result.unfinished;
@@ -291,8 +294,10 @@ static void note_failure(struct live *l, int r)
         l->writer.failed = r;
 }
 
-/* What is due becomes pending. The lock is given up meanwhile: a request that syncs the folder then waits
- * for all that was due when it came. */
+/*
+ * Make what is due pending. The lock is released meanwhile: a request that syncs the directory then waits for
+ * everything that was due when it came.
+ */
 static void collect(struct live *l)
 {
     unsigned syncs;
@@ -305,7 +310,7 @@ static void collect(struct live *l)
     l->objects.now = false;
 }
 
-/* Write all that is pending. The lock is given up meanwhile. */
+/* Write everything pending. The lock is released meanwhile. */
 static void write_pending(struct live *l)
 {
     struct job job;
@@ -387,7 +392,7 @@ static int wait_for_batch(struct live *l, struct live_wait *w)
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
-    const int lost = promise_kept(p, edit); /* maybe taken back, and later than `settled` */
+    const int lost = promise_kept(p, edit); /* perhaps taken back, and later than `settled` */
     w->edit = edit;
     return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w) : 0;
 }
@@ -429,14 +434,13 @@ bool writer_file(const struct live *l, struct edit_file *ret)
     return true;
 }
 
-/* True if the file was written since, or is being written: then it is not another program's change that
- * was seen. */
+/* True if the file was written since, or is being written: then the change seen was not another program's. */
 static bool is_written(const struct live *l, const struct edit_file *before)
 {
     return is_flying(l) || !edit_id_equal(&l->file->id, &before->id);
 }
 
-/* What the disk said is remembered, unless something was written since. */
+/* Remember what the disk reported, unless something was written since. */
 static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
 {
     if (is_flying(l) || l->room.freeing || !room->known)
@@ -446,8 +450,10 @@ static void note_room(struct live *l, const struct edit_file *f, const struct ed
     l->room.until = when_after(ROOM_MS);
 }
 
-/* The file may be replaced while it is asked about: its descriptor is kept open. A write that is
- * under way finds out by itself. With the lock, which is given up meanwhile. True: ask once more. */
+/*
+ * The file may be replaced during the query: its descriptor is kept open. A write in progress detects problems
+ * itself. With the lock, which is released meanwhile. True: ask again.
+ */
 static bool ask_ready(struct live *l, struct err *e)
 {
     struct edit_file f;
@@ -473,7 +479,7 @@ void writer_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
 }
 
-/* In mode auto an edit is waited for if that does not take long, and not for an old file to be freed. */
+/* In auto mode, wait for an edit if that does not take long, but not for an old file to be freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
     const enum live_commit mode = l->opt.commit;
@@ -539,7 +545,7 @@ static bool wants_write(const struct live *l)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, writer.job)))
 
-/* Syncs of folders go on once all writers are released, or have had their time. */
+/* Syncs of directories continue once all writers are released, or have had their time. */
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 
-/* So many bytes, or more, have their phase. */
+/* Ranges of at least this many bytes keep their phase. */
 #define LOG_ALIGNED ((uint64_t)4096)
 
 /* ---- shapes ---- */
@@ -135,7 +135,7 @@ static void append(struct tensor_content *k, struct tensor_piece p)
     k->piece[k->n++] = p;
 }
 
-/* What of an old piece lies in [lo, hi). */
+/* Append the part of an old piece that lies in [lo, hi). */
 static void append_part(struct tensor_content *k, const struct tensor_piece *p, uint64_t lo,
                         uint64_t hi)
 {
@@ -145,11 +145,11 @@ static void append_part(struct tensor_content *k, const struct tensor_piece *p, 
         append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
 }
 
-/* Both lists are in order: what of the old pieces no new one covers, and the new ones. */
+/* Both lists are in order. Keeps the new pieces, and whatever they leave uncovered of the old ones. */
 static void merge(struct tensor_content *k, const struct tensor_content *old,
                   const struct tensor_piece *piece, size_t n)
 {
-    uint64_t at = 0; /* up to where everything is done */
+    uint64_t at = 0; /* everything before this is done */
     size_t o = 0, last = old ? old->n : 0;
     for (size_t i = 0; i <= n; i++) {
         uint64_t upto = i < n ? piece[i].at : k->nbytes;
@@ -172,7 +172,7 @@ int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
 {
     if (!are_valid(piece, n, nbytes))
         return -EINVAL;
-    /* A new piece cuts at most one of the old ones in two. */
+    /* A new piece splits at most one old piece in two. */
     size_t most = 2 * n + (old ? old->n : 0);
     struct tensor_content *k = calloc(1, sizeof(*k) + most * sizeof(*piece));
     if (!k)

@@ -29,7 +29,7 @@ static inline bool text_begins(struct text t, const char *word)
     return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
 }
 
-/* With something before it. */
+/* Only if something precedes the tail. */
 static inline bool text_ends(struct text t, const char *tail)
 {
     return t.len > strlen(tail) && memcmp(t.at + t.len - strlen(tail), tail, strlen(tail)) == 0;
@@ -37,25 +37,28 @@ static inline bool text_ends(struct text t, const char *tail)
 
 /* The value of a key; false if the key does not exist. */
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);
-/* The text of a string key; at: NULL if no such key exists. */
+/* The text of a string key; at is NULL if no such key exists. */
 struct text fact_text(const struct gguf *g, const char *key);
 /* The number of a key with an integer type; false if it is missing or negative. */
 bool fact_uint(const struct gguf *g, const char *key, uint64_t *ret);
 bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 
 /*
- * The number of the key that is `name` under the model's architecture ("llama.block_count" for
- * "block_count"), UINT32_MAX if it does not exist. And its value as above.
+ * The number of the key `name` under the model's architecture ("llama.block_count" for "block_count"), UINT32_MAX if
+ * it does not exist; and its value, as above.
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
-/* Of a key by its number, that has one value for all layers or an array of them; bools count as 0 and 1. */
+/*
+ * The value for a layer of a key, given by number, that has one value for all layers or an array with one each; bools
+ * count as 0 and 1.
+ */
 bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
-/* Tokens in the vocabulary: of tokenizer.ggml.tokens, else [arch].vocab_size. False: unknown. */
+/* Tokens in the vocabulary: from tokenizer.ggml.tokens, else [arch].vocab_size. False: unknown. */
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
 
-/* True for a shard of a split model that is not the first: it has no keys of the model. */
+/* True for any shard of a split model but the first: these lack the model's keys. */
 bool fact_later_shard(const struct gguf *g);
 /* True for a shard of a split model. */
 bool fact_shard(const struct gguf *g);
@@ -65,12 +68,12 @@ bool fact_is_model(const struct gguf *g);
 /* Elements of all tensors: with all experts, and with one of them. */
 struct params {
     uint64_t total;
-    uint64_t one;     /* of a model without experts: total */
+    uint64_t one;     /* for a model without experts: total */
     uint64_t experts; /* 0: none */
 };
 struct params fact_params(const struct gguf *g);
 
-/* "7.2B", "8x7.2B": two digits at least, in thousands, millions ... */
+/* "7.2B", "8x7.2B": at least two digits, in thousands, millions ... */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
 /* "7.2B" */
@@ -94,7 +97,7 @@ const char *fact_file_type(const struct gguf *g);
 /* "Q4_K", or "unknown:NNN" for retired and unknown ids. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 
-/* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
+/* The shape in NumPy's order, the reverse of the stored one, with `between` separating the dimensions. */
 void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
                 struct buf *out);
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Elements in the byte order of the file, each turned round: `data` is the first. */
+/* Elements in the file's byte order, each reversed. `data` is the first one. */
 static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                          size_t n, void *dst)
 {

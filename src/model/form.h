@@ -15,26 +15,24 @@
 #include "model/store.h"
 
 struct form {
-    unsigned width;    /* bytes of a value; 0: of an element of the tensor's type */
-    uint32_t same;     /* the ggml type whose little-endian data is already of this form */
-    const char *descr; /* NumPy's name of it; NULL: it has none */
+    unsigned width;    /* bytes of a value; 0: the width of an element of the tensor's type */
+    uint32_t same;     /* the ggml type whose little-endian data already has this form */
+    const char *descr; /* NumPy's name for it; NULL: it has none */
     void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
                  void *dst);
 };
 
 extern const struct form form_f32, form_f16, form_bf16;
-/*
- * For types of one element a block (floats and integers): the elements as they are, little-endian.
- */
+/* For types with one element per block (floats and integers): the elements as stored, but little-endian. */
 extern const struct form form_stored;
 
-/* False if the stored bytes are already of this form. */
+/* False if the stored bytes already have this form. */
 bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t);
 /* Bytes of all values of a tensor. */
 uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
 /*
- * Bytes [off, off + n) of the values of tensor i, inside of form_size(), into dst. The caller has
- * checked quant_has_values(). 0, -EIO (the file was truncated, or does not have them).
+ * Read bytes [off, off + n) of the values of tensor i, within form_size(), into dst. The caller has checked
+ * quant_has_values(). 0, -EIO (the file was truncated, or lacks these bytes).
  */
 int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n);

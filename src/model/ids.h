@@ -2,13 +2,13 @@
 /*
  * Which tensor is which, from one state of a model to the next.
  *
- * A tensor has a number for as long as it is in the model, whatever its name and its place in the
- * list, and a version: another number, new each time its bytes, type or shape change. Both are given
- * out from one counter and never again. In the state that was opened, tensor i has number and version
- * i, and so it stays while no tensor is edited: no table is needed then, and NULL stands for it.
+ * A tensor has a number for as long as it is in the model, whatever its name and its place in the list, and a
+ * version: another number, new each time its bytes, type or shape change. Both come from one counter and are never
+ * reused. When a model is opened, tensor i has number and version i. As long as no tensor is edited this needs no
+ * table, and NULL stands for it.
  *
- * Threads: immutable and counted; any. States that differ in no tensor share a table, so that two of
- * the same table have the same tensors in the same order.
+ * Threads: immutable and counted; any. States whose tensors do not differ share a table, so two states with the same
+ * table have the same tensors in the same order.
  */
 #ifndef MODEL_IDS_H
 #define MODEL_IDS_H
@@ -23,7 +23,7 @@
 
 struct tensor_id {
     uint32_t number;
-    uint32_t version; /* the first one is the number */
+    uint32_t version; /* the first version equals the number */
 };
 
 struct ids {
@@ -33,7 +33,7 @@ struct ids {
     struct index find;    /* by number and by version */
 };
 
-struct ids *ids_ref(struct ids *s); /* s may be NULL, as in all that follow */
+struct ids *ids_ref(struct ids *s); /* s may be NULL, here and below */
 void ids_unref(struct ids *s);
 
 static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
@@ -41,7 +41,7 @@ static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
     return s ? s->of[i] : (struct tensor_id){i, i};
 }
 
-/* The place in the list of the tensor with this number, or version; IDS_NONE if none of n has it. */
+/* The index of the tensor with this number, or version; IDS_NONE if none of the n tensors has it. */
 uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version);
 
 static inline uint32_t ids_find(const struct ids *s, uint32_t n, uint32_t number)
@@ -54,7 +54,7 @@ static inline uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_
     return s ? ids_look(s, version, true) : version < n ? version : IDS_NONE;
 }
 
-/* A table of n tensors as `of` has them. 0, -ENOMEM. */
+/* A table of the n tensors in `of`. 0, -ENOMEM. */
 int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 
 #endif

@@ -128,7 +128,7 @@ void image_add_zeros(struct image *im, uint64_t n)
     add(im, (struct segment){.from = IMAGE_ZERO, .len = n});
 }
 
-/* I3 of one segment. */
+/* I3, for one segment. */
 static bool is_inside(const struct image *im, const struct segment *s)
 {
     uint64_t end = 0;
@@ -158,7 +158,7 @@ int image_end(struct image *im)
     return im->err;
 }
 
-/* The reserve's entry; NULL: it has none. Version 1 is never written. */
+/* The entry of the reserve; NULL: there is none. Version 1 is never written. */
 static const struct gguf_kv *reserve_of(const struct gguf *g)
 {
     uint32_t i =
@@ -228,7 +228,7 @@ const struct segment *image_at(const struct image *im, uint64_t off)
     return &im->seg[UPTO(im->seg, at, im->n, off) - 1];
 }
 
-/* Where in a mapping the n bytes of a segment from `in` on are; NULL: in none. */
+/* Where in a mapping the n bytes of a segment, from `in` on, lie; NULL: not in a mapping. */
 static struct mapped *find_mapped(const struct image *im, const struct store *s,
                                   const struct segment *seg, uint64_t in, size_t n, uint64_t *at)
 {

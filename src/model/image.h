@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An image: the bytes of a file that is not on the disk as it stands, put together from segments.
+ * An image: the bytes of a file that does not exist on disk in that form, put together from segments.
  *
  *     struct image *im = image_new(g);
  *     image_add_memory(im, head, n);
@@ -10,19 +10,17 @@
  *     r = image_read(im, store, off, dst, n);
  *     image_unref(im);
  *
- * The plan of an edit, `model.gguf`, the merged model of shards and a file that is read through a
- * journal are one each.
+ * The plan of an edit, `model.gguf`, the merged model of shards and a file read through a journal are images.
  *
  * What holds for every image (image_end() checks it):
  *  I1. Segments are in order, not empty, without gap or overlap, and cover [0, size); the size is at
  *      most INT64_MAX.
- *  I2. Segments that continue each other are one.
- *  I3. A range of a tensor or of its values lies inside of it. A range of a file may lie behind its
- *      end: those bytes are missing, as are those of a tensor that the store does not have whole.
+ *  I2. Adjacent segments that continue each other are merged.
+ *  I3. A range of a tensor or of its values lies within it. A range of a file may reach past its end: those bytes are
+ *      missing, as are those of a tensor that the store does not have completely.
  *
- * Ownership: bytes in memory, `g` and the sources of files belong to the caller and must outlive the
- * image, but for image_own() and mapped sources.
- * Threads: immutable and counted once image_end() has been called.
+ * Ownership: bytes in memory, `g` and the sources of files belong to the caller and must outlive the image, except
+ * for image_own() and mapped sources. Threads: immutable and counted once image_end() has been called.
  */
 #ifndef MODEL_IMAGE_H
 #define MODEL_IMAGE_H
@@ -43,9 +41,9 @@ struct segment {
     uint64_t at;  /* in the image */
     uint64_t len; /* bytes, > 0 */
     union {
-        uint64_t src;            /* FILE, TENSOR: of its first byte there */
+        uint64_t src;            /* FILE, TENSOR: where its first byte lies there */
         const uint8_t *bytes;    /* MEMORY */
-        const struct form *form; /* VALUES: all of them */
+        const struct form *form; /* VALUES: the form of all of them */
     };
 };
 
@@ -57,47 +55,46 @@ struct image {
     size_t n, cap;
     struct source *file; /* owned list; read NULL: reads as zeros */
     size_t files, cap_files;
-    const struct gguf *g; /* whose tensors are meant; NULL: none are */
+    const struct gguf *g; /* whose tensors are meant; NULL: no tensors */
     void *own;            /* owned: memory of segments; NULL: none */
-    uint8_t count[8];     /* how many keys a header without the reserve has */
+    uint8_t count[8];     /* the key count of a header without the reserve */
 };
 
-/* An empty one with one reference. NULL: no memory. */
+/* A new empty image with one reference. NULL: no memory. */
 struct image *image_new(const struct gguf *g);
 struct image *image_ref(struct image *im);
 void image_unref(struct image *im); /* may be NULL */
 
-/* Add a file; of a mapped source (mapped_source()) the image takes a reference. Its number. */
+/* Add a file and return its number. For a mapped source (mapped_source()) the image takes a reference. */
 uint32_t image_file(struct image *im, struct source src);
-/* Free `memory` with the image (one for each image). */
+/* Free `memory` together with the image (one allocation per image). */
 void image_own(struct image *im, void *memory);
 
-/* Add a segment at the end; one of no bytes adds nothing. Errors stay in the image. */
+/* Add a segment at the end; an empty one adds nothing. Errors stay in the image. */
 void image_add_memory(struct image *im, const void *bytes, uint64_t n);
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
-/* All values of tensor i in a form: as they are stored, where that is the same. */
+/* All values of tensor i in a form; taken as stored where that is the same. */
 void image_add_values(struct image *im, uint32_t i, const struct form *form);
 void image_add_zeros(struct image *im, uint64_t n);
 /* 0, -ENOMEM, -EFBIG (I1), -EINVAL (I3). */
 int image_end(struct image *im);
 
-/* The header of a model, as it is shown: without `ggufs.reserve`, which never leaves the file. */
+/* The header of a model as it is shown: without `ggufs.reserve`, which is never shown. */
 void image_add_header(struct image *im, const struct gguf *g);
-/* True if it has one. */
+/* True if the header has a reserve to hide. */
 bool image_hides(const struct gguf *g);
-/* Bytes by which the data of a model that is shown lies before its place in the file. */
+/* How many bytes earlier than in the file the data of a shown model lies. */
 uint64_t image_cut(const struct gguf *g);
-/* The image of a model that is laid out regularly, as it is shown: its header, its tensors and zeros.
- * 0, -errno. */
+/* The image of a model as it is shown, laid out regularly: its header, its tensors and zeros. 0, -errno. */
 int image_of_model(const struct gguf *g, struct image **ret);
 
 /* The segment that holds byte `off` (below the size). */
 const struct segment *image_at(const struct image *im, uint64_t off);
 
 /*
- * Bytes [off, off + n) into dst. Tensors are read from the store; without one (NULL) they read as
- * zeros, for parsers, which look at no data. 0, -EIO (missing or cut), -errno of a source.
+ * Read bytes [off, off + n) into dst. Tensors are read from the store; without one (NULL) they read as zeros, for
+ * parsers, which look at no data. 0, -EIO (missing or cut), -errno of a source.
  */
 int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
 /* The mapping that holds all of [off, off + n), at *at: for answers that copy nothing. NULL: none. */

@@ -29,7 +29,7 @@ static int read_some(const struct source *s, uint64_t off, void *dst, size_t n, 
     return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
 }
 
-/* n numbers of a file. The caller has checked that it has them. */
+/* Read n numbers of a file. The caller has checked that they exist. */
 static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool big, float *dst,
                        struct err *e)
 {
@@ -60,7 +60,10 @@ static int add_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
     return 0;
 }
 
-/* The sums of a matrix, of so many tokens each, to importances; without tokens all count the same. */
+/*
+ * Divide the sums of a matrix, each over that many tokens, to get importances; without tokens all columns count the
+ * same.
+ */
 static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float count, struct err *e)
 {
     for (uint64_t i = at; i < at + n; i++) {
@@ -80,7 +83,7 @@ static bool ends_in(const struct gguf *g, const struct gguf_tensor *t, const cha
     return t->name_len > n && memcmp(gguf_name(g, t) + t->name_len - n, end, n) == 0;
 }
 
-/* The other tensor of a pair; both are to be F32. */
+/* The other tensor of a pair; both must be F32. */
 static int find_pair(const struct gguf *g, const struct gguf_tensor *t, const char *end,
                      const char *other, const struct gguf_tensor **ret, struct err *e)
 {
@@ -149,7 +152,7 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
 
 /* ---- the older form ---- */
 
-/* The next number of the list, at *at; least: what it is at least. */
+/* The next number of the list, at *at, which must not be below `least`. */
 static int next_int(const struct source *s, uint64_t *at, int32_t least, const char *what,
                     int32_t *ret, struct err *e)
 {
@@ -207,7 +210,7 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
     return 0;
 }
 
-/* What follows the rows is of no use but for the number of chunks. */
+/* Nothing that follows the rows matters except the number of chunks. */
 static int parse_list(struct imatrix *m, const struct source *s, struct err *e)
 {
     uint64_t at = 0;
@@ -234,7 +237,7 @@ const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name
     return NULL;
 }
 
-/* Index the rows by name. No name occurs twice. */
+/* Index the rows by name; names must be unique. */
 static int index_rows(struct imatrix *m, struct err *e)
 {
     char shown[SHOW_MAX];

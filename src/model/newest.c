@@ -56,7 +56,7 @@ void newest_touch(struct newest *n)
     lock_drop(&n->lock);
 }
 
-/* Its files pass to it. */
+/* Takes over the files. */
 static int make_split(const struct newest *n, struct gguf *const *file, uint32_t number,
                       const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
@@ -94,13 +94,13 @@ int newest_make(const struct newest *n, struct gguf *const *file, uint32_t numbe
         return r;
     }
     if (n->view.snap)
-        g->ids = ids_ref(n->view.snap->ids); /* an edit of keys */
+        g->ids = ids_ref(n->view.snap->ids); /* this is an edit of keys */
     g->file = n->name ? n->name : g->file;
     *ret = g;
     return 0;
 }
 
-/* The store of these files; the first is m. */
+/* The store of these files; m is the first. */
 static int make_store(const struct snapshot *g, struct mapped *const *file, struct mapped *m,
                       struct store **ret)
 {

@@ -53,7 +53,7 @@ static void skip_spaces(struct text *t)
         t->p++;
 }
 
-/* The next byte but spaces, taken if it is c. */
+/* Skip spaces; take the next byte if it is c. */
 static bool take(struct text *t, char c)
 {
     skip_spaces(t);
@@ -109,7 +109,7 @@ static int read_descr(struct text *t, struct npy *ret)
                    show(shown, p, n));
 }
 
-/* A decimal number, with the L that Python 2 wrote. False: not one, or over u64. */
+/* A decimal number, with or without the L that Python 2 wrote. False: not a number, or above u64. */
 static bool take_number(struct text *t, uint64_t *ret)
 {
     skip_spaces(t);
@@ -125,7 +125,7 @@ static bool take_number(struct text *t, uint64_t *ret)
     return any;
 }
 
-/* NumPy's order becomes the stored one. */
+/* Convert NumPy's order to the stored one. */
 static int finish_shape(struct text *t, struct npy *ret)
 {
     ret->n_elem = 1;

@@ -17,7 +17,7 @@ static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *
     return keys ? gguf_key(m, &m->kv[i]) : gguf_name(m, &m->tensor[i]);
 }
 
-/* A name of up to a third of a file name fits whatever it holds; a longer one is tried. */
+/* A name of up to a third of a file name's length always fits; a longer one is tried. */
 static bool is_cut(const char *name, size_t n, char file[TREE_NAME_MAX + 1])
 {
     char back[TREE_NAME_MAX + 1];
@@ -128,7 +128,7 @@ void snapshot_unref(struct snapshot *g)
         snapshot_free(g);
 }
 
-/* None is kept where it can be long: a sparse file of one block may have gigabytes there. */
+/* Longer padding is not kept: a sparse file of one block may have gigabytes of it. */
 #define LONGEST_PADDING ((uint64_t)1 << 20)
 
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,

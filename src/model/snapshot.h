@@ -4,11 +4,10 @@
  * never changes an old one. A view is a snapshot together with the store that its tensor data is
  * read from.
  *
- * The first snapshot has an image of the file that is edited, as it was opened: what stands
- * between and behind the tensors of a file that others wrote is nowhere else. Once the file is
- * replaced only handles on views of that snapshot hold the image, so that no file is kept for a
- * node that the kernel merely remembers. All later snapshots are whole without any file of their
- * own: the header is in memory, tensor data in the newest store, all else is zero.
+ * The first snapshot has an image of the edited file as it was opened: whatever other programs wrote between and
+ * after its tensors exists nowhere else. Once the file is replaced, only handles on views of that snapshot hold the
+ * image, so no file is kept open for a node that the kernel merely remembers. All later snapshots need no file of
+ * their own: the header is in memory, tensor data in the newest store, all else is zero.
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
  */
@@ -21,10 +20,10 @@
 #include "model/image.h"
 #include "model/split.h"
 
-/* Rows of views of the whole whose size is kept, by their place in the table of root files. */
+/* Rows of whole-model views whose size is cached, by their place in the table of root files. */
 #define SNAPSHOT_ROWS 31
 
-/* What layers above make of a snapshot and keep with it, by slot. */
+/* Something that a higher layer computes from a snapshot and keeps with it, by slot. */
 struct snapshot_part {
     void (*free)(struct snapshot_part *part);
 };
@@ -33,27 +32,27 @@ enum { SNAPSHOT_PARTS = 8 };
 struct snapshot {
     atomic_uint refs;
     uint32_t number;       /* 0 for the first snapshot of a mount */
-    struct timespec mtime; /* when it was made; of the first: the model's */
+    struct timespec mtime; /* when it was made; for the first, the model's mtime */
     struct gguf *gguf;     /* owned: what is shown */
-    struct gguf **shard;   /* owned references: of a split model, what each file holds; else NULL */
-    struct gguf *own;      /* the first of them; or NULL */
-    struct ids *ids;       /* a reference: which tensor is which; NULL: see ids.h */
-    const char *file;      /* the tree's: what its file is called; "" if that is not known */
-    const struct shards *shards;   /* the tree's; NULL if the model is not split */
+    struct gguf **shard; /* owned references: for a split model, what each file holds; else NULL */
+    struct gguf *own;    /* the first of them; or NULL */
+    struct ids *ids;     /* a reference: which tensor is which; NULL: see ids.h */
+    const char *file;    /* owned by the tree: the name of its file; "" if unknown */
+    const struct shards *shards;   /* owned by the tree; NULL if the model is not split */
     _Atomic(struct image *) whole; /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
-    uint64_t *rank;        /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
-    uint64_t *tensor_rank; /* owned: the same of its tensors */
+    uint64_t *rank;        /* owned: ranks of own's keys (edit/change.h); NULL: their numbers + 1 */
+    uint64_t *tensor_rank; /* owned: the same for its tensors */
     bool journal;          /* an interrupted edit was applied in memory */
-    /* Names too long for a file name, by the hash of their file names. */
+    /* Names too long for a file name, by the hash in their file names. */
     struct index long_keys;
     struct index long_tensors;
-    _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1, 0 while unknown */
-    _Atomic(uint64_t)
-        *row_size; /* owned: the same for the rendered files at the root, SNAPSHOT_ROWS */
+    _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1; 0: not known yet */
+    /* owned: the same for the rendered files at the root, SNAPSHOT_ROWS */
+    _Atomic(uint64_t) *row_size;
 };
 
-/* A snapshot of a parsed model, which passes to it on success. 0, -ENOMEM. */
+/* A snapshot of a parsed model, which it takes over on success. 0, -ENOMEM. */
 int snapshot_make(struct gguf *g, uint32_t number, const struct timespec *mtime,
                   struct snapshot **ret);
 struct snapshot *snapshot_ref(struct snapshot *g);
@@ -62,31 +61,28 @@ void snapshot_unref(struct snapshot *g);
 struct view {
     struct snapshot *snap; /* a reference */
     struct store *store;   /* a reference */
-    struct image *file;    /* a reference: of the first snapshot, its file (newest.h); or NULL */
+    struct image *file;    /* a reference: for the first snapshot, its file (newest.h); or NULL */
 };
 
 #define VIEW_INIT ((struct view){0})
 struct view view_ref(const struct view *v);
-/* True if the file of a first snapshot is gone, so that it cannot be shown as a whole. */
+/* True if the first snapshot's file is gone, so that it can no longer be shown as a whole. */
 bool view_is_lost(const struct view *v);
-/* For CLEANUP(); nothing is done to an empty one. */
+/* For CLEANUP(); does nothing to an empty view. */
 void view_free(struct view *v);
 
 /*
- * Of the first snapshot, which must outlive it: the file that is edited as it is read from src
- * and mapped, with what is between its header and its data in memory, because an edit in place may
- * overwrite it. 0, -errno.
+ * For the first snapshot, which must outlive the result: the edited file, read from src and mapped, with the bytes
+ * between header and data in memory, because an edit in place may overwrite them. 0, -errno.
  */
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
                        struct image **ret);
-/*
- * The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g.
- */
+/* The model as one file, made on first use. NULL: no memory. It lives as long as g. */
 const struct image *snapshot_whole(struct snapshot *g);
 
-/* What was made of it, NULL: nothing yet. It lives as long as g. */
+/* The part in this slot; NULL: not made yet. It lives as long as g. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
-/* Keep a part, which passes. Returns it, or the one that another thread was quicker to keep. */
+/* Keep a part, whose ownership passes to g. Returns it, or the part that another thread kept first. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
@@ -100,13 +96,13 @@ static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct
     return (uint32_t)(t - g->gguf->tensor);
 }
 
-/* What the file with the keys holds: the first of a split model. */
+/* What the file with the keys holds: the first file of a split model. */
 static inline struct gguf *snapshot_own(const struct snapshot *g)
 {
     return g->own ? g->own : g->gguf;
 }
 
-/* The files of the model, and what one of them holds. */
+/* How many files the model has, and what each holds. */
 static inline size_t snapshot_files(const struct snapshot *g)
 {
     return g->shard ? g->shards->n : 1;
@@ -117,10 +113,10 @@ static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
     return g->shard ? g->shard[no] : g->gguf;
 }
 
-/* Where tensor i's data lies in its file, and which of the shards that is. */
+/* Where tensor i's data lies in its file, and in which shard. */
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard);
 
-/* False for the program's own key, which is not for people. */
+/* False for the program's own key, which users do not see. */
 bool snapshot_shows_key(const struct snapshot *g, uint32_t kv);
 
 #endif

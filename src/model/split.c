@@ -175,7 +175,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* An info as in its file, except for the offset, its last word. */
+/* An info as in its file, except for its last word, the offset. */
 static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
 {
     uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
@@ -244,7 +244,7 @@ static int check_totals(const struct gguf *const *shard, size_t n, uint64_t tota
     return 0;
 }
 
-/* Fail with a line that names both shards; the parser's line for the merged model does not. */
+/* Fail with a line that names both shards, which the parser's line for the merged model does not. */
 static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -263,9 +263,7 @@ static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
     return 0;
 }
 
-/*
- * A tensor of unknown type has its size from its own file, without the padding of the merged model.
- */
+/* A tensor of unknown type takes its size from its own file, without the padding of the merged model. */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
     uint32_t at = 0;
@@ -304,7 +302,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- the files opened ---- */
 
-/* Lists with room for s->n files. Names are made as files are found: a name may lie about n. */
+/* Lists with room for s->n files. Names are added as files are found: the n in a name may be a lie. */
 static int make_lists(struct shards *s)
 {
     s->name = calloc(s->n, sizeof(char *));

@@ -66,10 +66,10 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
     return mapped_copy_of(m, off, dst, n, m->map.size);
 }
 
-/* Bytes from which on to ask whether they are a hole is quicker than to read one: that fills pages of memory. */
+/* From this size on it is cheaper to ask whether bytes are a hole than to read a hole, which fills pages of memory. */
 #define HOLE_LEAST ((size_t)64 << 10)
 
-/* True: a hole, with data behind it. Without data behind it the file may have been cut. */
+/* True: a hole, with data after it. Without data after it the file may have been cut. */
 static bool is_hole(int fd, uint64_t off, size_t n)
 {
     uint64_t data = off;
@@ -77,9 +77,7 @@ static bool is_hole(int fd, uint64_t off, size_t n)
            data - off >= n;
 }
 
-/*
- * By pread(2): on a file system in memory, reading a hole through a mapping fills it with a page.
- */
+/* With pread(2): on a file system in memory, reading a hole through a mapping allocates its pages. */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     if (!is_hole(s->fd, off, n))

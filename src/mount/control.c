@@ -55,17 +55,17 @@ struct control {
     int socket; /* -1: none */
     int wake;   /* an eventfd */
     struct thread thread;
-    struct lock lock;    /* protects what follows */
-    struct shelf *shelf; /* borrowed; NULL: it is not served */
+    struct lock lock;    /* protects the rest */
+    struct shelf *shelf; /* borrowed; NULL: not being served */
     struct cond rested;  /* no task is running */
     struct peer *peer[PEERS_MOST];
     size_t n;
     unsigned works;
-    struct handles *handles; /* with the shelf */
+    struct handles *handles; /* set together with the shelf */
     struct control_facts facts;
-    struct timespec looked; /* whether it is in use */
+    struct timespec looked; /* when it was last seen in use */
     unsigned long changes;  /* of the handles, at that time */
-    int mounts;             /* the list of mounts, whose changes poll(2) reports; -1: none */
+    int mounts; /* the list of mounts, whose changes poll(2) reports; -1: not available */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
     bool leaves; /* a thread is working on it */
     int lost;    /* why an edit was lost then; otherwise 0 */
@@ -96,7 +96,7 @@ static void add(struct control *c, const void *lines, size_t n)
             buf_add(&c->peer[i]->out, lines, n);
 }
 
-/* The same; the lines are used up. */
+/* The same; uses up the lines. */
 static void append(struct control *c, struct buf *lines)
 {
     lock_take(&c->lock);
@@ -139,7 +139,7 @@ struct task {
     struct pool_job job; /* first */
     struct control *control;
     struct shelf *shelf;
-    struct peer *peer; /* of a request */
+    struct peer *peer; /* whose request it is */
     void (*run)(const struct task *t);
     void (*fn)(void *arg); /* called by control_do() */
     void *arg;

@@ -22,12 +22,12 @@
  *     clear PLACE                 as --history=clear
  *
  * The thread also unmounts a mount that nobody uses (`-o idle=`), and interrupts the session's loop after a signal.
- * The mount may leave the daemon's mount namespace while another namespace keeps it alive ("gone"). The thread then has
- * pending edits written. Once nothing is open for writing it refuses further edits and releases the model's lock ("free";
+ * The mount may leave the daemon's mount namespace while another namespace keeps it alive ("gone"). Pending edits are
+ * then written. Once nothing is open for writing, further edits are refused and the model's lock is released ("free";
  * "held": not yet).
  *
- * A status is lines "WORD VALUE", paths with octal escapes as in /proc/self/mountinfo; it only grows. Other
- * requests are answered with text, if any, and a last line "end ERRNO MESSAGE".
+ * A status consists of lines "WORD VALUE", with octal escapes in paths as in /proc/self/mountinfo; it only grows.
+ * Other requests are answered with optional text and a last line "end ERRNO MESSAGE".
  *
  * Threads: calls come from one thread, unless stated otherwise. A separate thread answers; long
  * tasks are done by others.
@@ -45,7 +45,7 @@
 #define CONTROL_PREFIX "ggufs-"
 uint64_t control_place(const char *mountpoint);
 
-/* Limit on the lines about lost edits, in bytes: more than a person reads. */
+/* Limit on the lines about lost edits, in bytes: more than anybody reads. */
 #define CONTROL_LOST_MAX ((size_t)64 << 10)
 /* For a request: a path with every byte escaped. */
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
@@ -76,10 +76,7 @@ bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
  * were begun. 0, or the reason why an edit was lost when the mount had left this mount namespace.
  */
 int control_leave(struct control *c);
-/*
- * The outcome (e: why it failed, or NULL), the edits that are not in the file, and the backups that
- * were made: lines.
- */
+/* The outcome (e: why it failed, or NULL), the edits that did not reach the file, and the backups made: lines. */
 void control_end(struct control *c, const struct err *e, const struct buf *lost,
                  const struct buf *backups);
 /*

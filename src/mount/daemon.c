@@ -46,7 +46,7 @@
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;
-    size_t at; /* in struct daemon; or the state */
+    size_t at; /* offset in struct daemon; or the state */
 } words[] = {
     {"serving", STATE, DAEMON_SERVING},
     {"gone", STATE, DAEMON_GONE},
@@ -150,7 +150,7 @@ static bool is_trusted(int fd, struct ucred *who)
            (geteuid() == 0 || who->uid == geteuid());
 }
 
-/* Connect to a socket, and send it a line. The descriptor, or -errno. */
+/* Connect to a socket and send it a line. The descriptor, or -errno. */
 static int ask(const char *socket_name, const char *line, struct ucred *who)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -310,7 +310,7 @@ const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d
 
 /* ---- requests ---- */
 
-/* Take the last line, "end ERRNO MESSAGE", off an answer. */
+/* Remove the last line, "end ERRNO MESSAGE", from an answer. */
 static int take_end(struct buf *said, size_t begin, struct err *e)
 {
     char shown[sizeof(e->msg)];
@@ -358,7 +358,7 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
 
 /* ---- the daemon of a model ---- */
 
-/* The first file of a split model, given any of its files; NULL: it is not split. free() it. */
+/* The first file of a split model, given any of its files; NULL: not split. free() it. */
 static char *first_shard(const char *path)
 {
     struct split s;
@@ -499,7 +499,7 @@ static const struct daemon *holder_of(const struct daemons *ds, const struct fil
 
 enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
-/* What the holder will do; *why names it. */
+/* What the lock's holder will do; *why names it. */
 static enum verdict judge(const struct daemon *d, struct err *why)
 {
     const struct daemon_status *s = &d->status;
@@ -517,7 +517,7 @@ static enum verdict judge(const struct daemon *d, struct err *why)
     }
     if (s->state > DAEMON_GONE) {
         (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", d->pid, at);
-        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
+        return d->uid == 0 || d->uid == geteuid() ? ENDS : GONE; /* others may just claim it */
     }
     if (s->state == DAEMON_SERVING) {
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
@@ -568,7 +568,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
             "a process that cannot be seen has it locked (of another user, container or machine)");
 }
 
-/* Check the holder of the lock once. *pid: the process to wait for. */
+/* Check the lock's holder once. *pid: the process to wait for. */
 static enum verdict look(int fd, long *pid, struct err *why)
 {
     CLEANUP(daemons_free) struct daemons ds = {0};
@@ -583,8 +583,8 @@ static enum verdict look(int fd, long *pid, struct err *why)
 }
 
 /*
- * No ggufs holds the lock, but it was refused. It may be free by now: a process that is being
- * killed loses its status a moment before its locks.
+ * No ggufs holds the lock, yet it was refused. It may be free by now: a process being killed loses its status a
+ * moment before its locks.
  */
 static enum verdict look_closer(int fd, long *pid, struct err *why)
 {
@@ -606,7 +606,7 @@ static enum verdict look_at(int dir, const char *name, bool busy, long *pid, str
 {
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return FREE; /* and opening it fails */
+        return FREE; /* opening it will fail */
     enum verdict v = look(fd, pid, why);
     if (v == FREE && busy)
         v = look_closer(fd, pid, why);

@@ -5,8 +5,7 @@
  *     r = daemons_find(&ds, NULL);
  *     d = daemons_of(&ds, mount);
  *     r = daemon_ask(d, "sync", &said, say_that_it_waits, arg, &e);
- *     while (daemon_hear(d, 100)) ...                    until the model is closed
- *     daemons_free(&ds);
+ *     while (daemon_hear(d, 100)) ...                    until the model is closed daemons_free(&ds);
  *
  * Only daemons of this user are visible, to root all of them; those in another pid or network
  * namespace are not.
@@ -28,7 +27,7 @@ enum daemon_state {
     DAEMON_SILENT = -1,
     DAEMON_STARTING,
     DAEMON_SERVING,
-    DAEMON_GONE, /* from its own mount namespace */
+    DAEMON_GONE, /* unmounted in its own mount namespace */
     DAEMON_LEAVING,
     DAEMON_ENDED,
     DAEMON_CLOSED
@@ -40,7 +39,7 @@ struct daemon_status {
     bool holds;      /* it has locked the file in question */
     bool held, free; /* gone: files are open for writing; nothing is locked any more */
     dev_t dev;       /* 0: unknown */
-    char *at;        /* the mount point; owned, these may be NULL */
+    char *at;        /* the mount point; these are owned and may be NULL */
     char *model;     /* */
     char *read_only; /* why */
     char *failed;    /* from DAEMON_ENDED on: why it failed; NULL: it succeeded */
@@ -52,10 +51,10 @@ struct daemon {
     long pid;
     uid_t uid;
     char name[64];   /* of its socket */
-    int fd;          /* owned: its status comes from there */
+    int fd;          /* owned: its status arrives here */
     bool now;        /* what was known at the time of the request has arrived */
     size_t heard;    /* bytes */
-    struct buf part; /* of a line */
+    struct buf part; /* an incomplete line */
     struct daemon_status status;
 };
 
@@ -67,8 +66,8 @@ struct daemons {
 /* ---- all of them ---- */
 
 /*
- * All daemons that can be seen, except this process; *locked: a file that may be locked, or NULL.
- * 0, -errno. Free in both cases.
+ * All daemons that can be seen, except this process; *locked: a file they may have locked, or NULL. 0, -errno. Free
+ * in both cases.
  */
 int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
@@ -81,9 +80,9 @@ struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
 /* Report that. -ETIMEDOUT. */
 int daemon_no_answer(const struct daemon *d, struct err *e);
-/* The mount of a daemon; NULL: not in this list. */
+/* The daemon's mount; NULL: not in this list. */
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
-/* Wait some milliseconds for more of its status. False: no more will come. */
+/* Wait up to `ms` milliseconds for more of its status. False: no more will come. */
 bool daemon_hear(struct daemon *d, int ms);
 /*
  * Send it a request; its answer goes to `said`. `wait` is called ten times a second meanwhile. 0;
@@ -93,7 +92,7 @@ bool daemon_hear(struct daemon *d, int ms);
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
 
-/* Lines "WORD VALUE\n" as a daemon writes them: all whole lines of d->part. */
+/* Take in lines "WORD VALUE\n" as a daemon writes them: all complete lines of d->part. */
 void daemon_take(struct daemon *d);
 
 /* ---- that of a model ---- */
@@ -124,7 +123,7 @@ void channel_close(struct channel *c);
 /* ---- the holder of a model's lock, before mounting ---- */
 
 /*
- * Decides whether to wait for it; before threads are started.
+ * Decides whether to wait for the lock's holder; call before threads are started.
  *
  *   a ggufs whose session has ended   wait: it writes pending edits, and ends
  *   one that is still being mounted, wait a moment: it will serve, fail, or end
@@ -134,8 +133,8 @@ void channel_close(struct channel *c);
  *   anything else                     do not wait: another program, another user's process,
  *                                     another machine
  *
- * As struct tree_options.wait; `arg` is the model's name, for a line to standard error if this
- * takes longer than a second.
+ * A struct tree_options.wait; `arg` is the model's name, for a line to standard error if this takes longer than a
+ * second.
  */
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 

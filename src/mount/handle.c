@@ -117,7 +117,7 @@ static enum answered answer_read(struct tree_file *f, fuse_req_t req, uint64_t o
 
 /* A read that waits for a result. The kernel does not close the file before it has the reply. */
 struct computed {
-    struct live_wait wait; /* first: done() gets its address */
+    struct live_wait wait; /* first member: done() gets its address */
     struct tree_file *file;
     fuse_req_t req;
     uint64_t off;
@@ -172,17 +172,17 @@ struct handle {
     struct shelf_dir *dir;
     bool writes;
     struct handle *prev, *next; /* protected by the list's lock */
-    /* Of a file: */
+    /* Properties of the file: */
     bool waits, ahead;          /* tree_waits(), tree_ahead() */
-    atomic_uint refs;           /* one until it is closed, one for each thread that reads */
+    atomic_uint refs;           /* one until it is closed, and one for each reading thread */
     struct lock lock;           /* protects what follows, except from the owner of TAKEN */
     atomic_uint_least64_t upto; /* where the last read ended */
-    atomic_uint run;            /* reads in order up to that one */
+    atomic_uint run;            /* reads in order, up to that one */
     _Atomic(enum ahead) state;
-    uint64_t off;        /* of the stretch in the file */
+    uint64_t off;        /* where the stretch begins in the file */
     size_t size;         /* how many bytes of it were requested */
     struct reply answer; /* READY: in `room` */
-    uint8_t *room;       /* owned: scratch of the answer, or NULL */
+    uint8_t *room;       /* owned: memory for the answer, or NULL */
     size_t room_size;    /* counted in ahead_used */
     fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */
     size_t waiting_size;
@@ -228,7 +228,7 @@ static int make_room(struct handle *h, size_t size)
     return -ENOMEM;
 }
 
-/* BUSY: make the answer. 0, -errno. */
+/* BUSY: prepare the answer. 0, -errno. */
 static int prepare(struct handle *h, struct reply *ret)
 {
     int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
@@ -244,7 +244,7 @@ static int prepare(struct handle *h, struct reply *ret)
     return err;
 }
 
-/* Under the lock, or TAKEN: this thread prepares what follows the last read. */
+/* Under the lock, or in TAKEN: this thread prepares what follows the last read. */
 static void begin(struct handle *h, size_t size)
 {
     h->off = h->upto;
@@ -269,7 +269,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     return true;
 }
 
-/* TAKEN: answer, and go on to BUSY. */
+/* TAKEN: answer, and go back to BUSY. */
 static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)

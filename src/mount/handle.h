@@ -2,14 +2,13 @@
 /*
  * The kernel's handles of open files and directories, and reads of files.
  *
- * The kernel asks for the next stretch of a file when the program begins to use the last one, and
- * the program waits if the reply is late. So the thread that has answered a read decodes the stretch that
- * comes next. A request that arrives meanwhile is parked, and the same thread answers it. What needs no
- * decoding needs no preparation.
+ * The kernel asks for the next stretch of a file when the program begins to use the last one, and the program waits
+ * if the reply is late. So the thread that has answered a read decodes the next stretch. A request for it that
+ * arrives meanwhile is parked, and the same thread answers it. Bytes that need no decoding are not prepared.
  *
- * A handle holds at most one stretch, and only plain bytes: it does not keep a snapshot of the
- * model alive. All handles together hold at most AHEAD_TOTAL bytes. One that has not been read in
- * order, or has reached the end of the file, holds none.
+ * A handle holds at most one stretch, and only plain bytes: it does not keep a snapshot of the model alive. All
+ * handles together hold at most AHEAD_TOTAL bytes. A handle that is not read in order, or has reached the end of the
+ * file, holds no bytes.
  *
  * At an unmount the kernel does not wait for its last releases to be read. Handles still in the
  * list after the session has ended are closed then, so that no written data is lost.
@@ -34,8 +33,8 @@ struct handle;
 struct handles {
     struct lock lock;
     struct handle *first;
-    unsigned long changes; /* how often one was opened or closed */
-    unsigned edits;        /* that have begun and not ended */
+    unsigned long changes; /* how often a handle was opened or closed */
+    unsigned edits;        /* begun and not yet ended */
     bool closed;           /* no more edits may begin */
 };
 

@@ -22,8 +22,10 @@ static atomic_bool daemonized;
 
 void log_plain(int priority, const char *line)
 {
-    /* Names in the line are safe to print already; libfuse's text, and a character cut off at the end
-     * of the line, are made safe here. */
+    /*
+     * Names in the line are already safe to print; libfuse's text, and a character cut off at the end of the line,
+     * are made safe here.
+     */
     char safe[LOG_LINE_MAX];
     (void)show_in(safe, sizeof(safe), line, strlen(line));
     if (atomic_load(&daemonized))
@@ -51,7 +53,7 @@ void log_to_syslog(void)
 static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
 
-/* The levels of libfuse are those of syslog. */
+/* libfuse's levels are those of syslog. */
 static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
     char line[LOG_LINE_MAX];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log: lines to standard error in the foreground, to syslog(3) as a daemon. The destination is
- * the only global state; it changes once, when the daemon leaves its terminal.
- * Threads: any.
+ * The log: lines to standard error in the foreground, to syslog(3) as a daemon. The destination is the only global
+ * state; it changes once, when the daemon leaves its terminal. Threads: any.
  */
 #ifndef MOUNT_LOG_H
 #define MOUNT_LOG_H
@@ -24,8 +23,8 @@ void log_take_libfuse(void);
 /* ---- standard error captured ---- */
 
 /*
- * Captures standard error. libfuse and fusermount3 write there why something failed. To report that
- * in one line, their output meanwhile goes to a file in memory.
+ * Captures standard error. libfuse and fusermount3 write there why something failed. To report that in one line,
+ * their output goes to a file in memory.
  *
  * Threads: standard error belongs to the whole process; only before threads are started. catch_last()
  * from any.
@@ -36,10 +35,10 @@ struct caught {
 };
 
 struct caught catch_begin(void);
-/* Restore standard error. dst gets the last line that was captured, as of catch_last(). */
+/* Restore standard error. dst gets the last captured line, as from catch_last(). */
 void catch_end(struct caught *c, char *dst, size_t size);
 
-/* The last line of such a file (-1: empty), without the writer's name and safe to print. */
+/* The last line of such a file (-1: empty), safe to print and without the writer's name. */
 void catch_last(int file, char *dst, size_t size);
 
 #endif

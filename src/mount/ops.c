@@ -13,7 +13,7 @@
 #include "tree/edits.h"
 #include "tree/xattr.h"
 
-/* Seconds for which the kernel caches what never changes: longer than any mount lives. */
+/* How many seconds the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9
 
 static struct mnt *mnt_of(fuse_req_t req)
@@ -26,7 +26,7 @@ static struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
-/* The handle of a request, complete since the reply to its opening. */
+/* The handle of a request, complete since the reply that opened it. */
 static struct handle *handle_of(const struct fuse_file_info *fi)
 {
     struct handle *h = (struct handle *)(uintptr_t)fi->fh;
@@ -68,8 +68,10 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-/* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`, and of an
- * edit if it writes: on -ENOMEM they are released. */
+/*
+ * Fill in the handle of an open file, and how the kernel reads it. Takes over `f`, and an edit if it writes: on
+ * -ENOMEM both are released.
+ */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
     bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
@@ -105,7 +107,7 @@ static void tell(void *arg)
     shelf_nodes(m->shelf, tell_node, m);
 }
 
-/* Before a call about a node. */
+/* Called before an operation on a node. */
 static void look_at_rights(struct mnt *m, uint64_t node)
 {
     if (!shelf_look(m->shelf, node))
@@ -220,7 +222,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Of a file or a folder. */
+/* Releases a file or a directory. */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
@@ -281,7 +283,7 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
         need = add_entry(req, bytes + used, size - used, name, &e, cookie, plus);
         if (need > size - used) {
-            if (plus && cookie > 2) /* its lookup was counted, and the entry comes again */
+            if (plus && cookie > 2) /* its lookup was counted, and the entry will be listed again */
                 shelf_forget(shelf_of(req), e.node, 1);
             break;
         }
@@ -329,7 +331,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-/* Size 0 means that the caller wants the size. */
+/* Size 0 means that the program asks for the size. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
     if (r < 0)
@@ -365,10 +367,10 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
  * writer's thread replies. A signal meant to stop the waiting program ends the wait, not the edit.
  */
 struct parked {
-    struct live_wait wait; /* first: done() gets its address */
+    struct live_wait wait; /* first member: done() gets its address */
     fuse_req_t req;
     struct tree_file *file; /* of its handle, or NULL */
-    size_t written;         /* of a write */
+    size_t written;         /* bytes written, for a write */
     /*
      * For a setattr, else 0: the reply has the file's attributes. The writer's thread gets them,
      * without waiting for anything that waits for it: the model stays open until then.

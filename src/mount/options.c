@@ -218,7 +218,7 @@ static int check_words(struct mnt_options *o)
     return o->err.code;
 }
 
-/* Digits only, and at most `most`: scanf(3), and so libfuse, reads "1x" as 1 and 2^32 as root. */
+/* Digits only, and at most `most`: scanf(3), and so libfuse, would read "1x" as 1 and 2^32 as root. */
 static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {
     char shown[SHOW_MAX], *end;
@@ -316,7 +316,7 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     return r;
 }
 
-/* Add `name=value` to a list of -o options, commas and backslashes of the value escaped. */
+/* Add `name=value` to a list of -o options, with commas and backslashes in the value escaped. */
 static int add_value(char **opts, const char *name, const char *value)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;

@@ -21,8 +21,8 @@ enum option_kind { KIND_OPTION, KIND_COMMAND, KIND_FLAG, KIND_MOUNT, KIND_FUSE, 
 struct option_row {
     enum option_id id; /* shared by rows of one name */
     enum option_kind kind;
-    unsigned takes;       /* of a command: a set of OPTION_IN_SET() */
-    unsigned least, most; /* operands of a command */
+    unsigned takes;       /* for a command: the options it takes, a set of OPTION_IN_SET() */
+    unsigned least, most; /* how many operands a command takes */
     const char *name;     /* with its dashes */
     /* After "=": words separated by "|", or a description in capitals; NULL: none. */
     const char *values;
@@ -53,15 +53,15 @@ void option_words(const struct option_row *row, struct buf *out);
 struct mnt_options {
     struct tree_options tree;
     char *model;      /* owned; NULL if not given */
-    char *mountpoint; /* owned; NULL if not given. Absolute once it is mounted */
+    char *mountpoint; /* owned; NULL if not given. Absolute once mounted */
     /* Each given option, by id: its value, "" if it takes none; owned, NULL if not given. */
     char *given[OPTION_IDS];
-    struct fuse_args args;        /* what is left for libfuse */
+    struct fuse_args args;        /* left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     bool help, version;
     unsigned readahead;          /* KiB */
     unsigned idle;               /* seconds; 0: the mount stays */
-    struct imatrix *importances; /* owned; NULL: none */
+    struct imatrix *importances; /* owned; NULL if not given */
     struct err err;              /* why parsing failed */
 };
 

@@ -101,7 +101,7 @@ bool file_id_of(int fd, struct file_id *ret)
     if (fstat(fd, &st) < 0)
         return false;
     *ret = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
-    /* On btrfs and overlayfs stat(2) gives other numbers. */
+    /* stat(2) gives other numbers on btrfs and overlayfs. */
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
     (void)proc_read(path, info, sizeof(info));
     const char *ino = strstr(info, "\nino:"), *mnt = strstr(info, "\nmnt_id:");
@@ -172,7 +172,7 @@ long file_locked_by(const struct file_id *id)
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
 
-/* Read the set of signals in the line NAME of a status. False: the status has no such line. */
+/* Read the set of signals in the line NAME of a status. False: there is no such line. */
 static bool find(const char *status, const char *name, uint64_t *ret)
 {
     const char *at = strstr(status, name);
@@ -204,7 +204,7 @@ bool stops_thread(pid_t thread)
 
 /* ---- uses of a mount ---- */
 
-/* /proc/PID/comm of a process of ggufs. */
+/* /proc/PID/comm of a ggufs process. */
 #define OUR_NAME "ggufs"
 
 /* The maximum number of users to name. */
@@ -217,8 +217,8 @@ struct users {
     const struct mount *m;
     struct buf *out;
     unsigned n;
-    long pid;    /* of the process that is being checked */
-    bool others; /* a use by anything but this program */
+    long pid;    /* the process being checked */
+    bool others; /* used by anything but this program */
 };
 
 static bool link_is_below(const struct users *u, const char *name)

@@ -29,7 +29,7 @@ const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
 /* True if it is stopped (SIGSTOP, a debugger): it answers nothing. */
 bool process_stopped(long pid);
 
-/* Name of a user, or the number of a user without a name. */
+/* Name of a user, or the number if the user has no name. */
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
 
 /* The file of a lock, as /proc/PID/fdinfo and /proc/locks identify it. */

@@ -153,7 +153,7 @@ static void set_readahead(dev_t dev, unsigned kib)
 
 /* ---- the mount ---- */
 
-/* Make the session and mount it. Any signal after that ends it cleanly. */
+/* Make the session and mount it. From then on any signal ends it cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];
@@ -198,7 +198,7 @@ static void say_read_only(const struct mnt_options *o, const struct shelf *t)
                  shelf_why_not(t));
 }
 
-/* Report to the log, and to other processes of ggufs. */
+/* Report the mount to the log and to other ggufs processes. */
 static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
 {
     const struct control_facts facts = {
@@ -238,8 +238,8 @@ static int loop_threads(struct fuse_session *se, const struct mnt_options *o, bo
 }
 
 /*
- * Serve until the session ends. An unmount is not a failure, whatever error it causes: a request
- * that is being read at that moment fails with another error than the next read of the device.
+ * Serve until the session ends. An unmount is not a failure, whatever error it causes: a request being read at that
+ * moment fails differently from the next read of the device.
  */
 static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
@@ -320,8 +320,8 @@ static void leave_terminal(int *ready)
 }
 
 /*
- * True if a file system without a daemon still exists: mounted, or lazily unmounted while files are
- * open. If the kernel does not report the latter, only if it is mounted.
+ * True if a file system without a daemon still exists: mounted, or lazily unmounted while files are open. If the
+ * kernel does not report the latter, only if it is mounted.
  */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {

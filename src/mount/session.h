@@ -6,9 +6,9 @@
 #include "mount/options.h"
 
 /*
- * Mount o->model, become a daemon unless the options say otherwise, and serve until unmounted or
- * ended by SIGTERM, SIGINT or SIGHUP. In the parent it does not return: the parent exits 0 when the
- * mount is live. 0, or -errno with a line in *e (nothing is mounted then).
+ * Mount o->model, become a daemon unless the options say otherwise, and serve until unmounted or ended by SIGTERM,
+ * SIGINT or SIGHUP. In the parent this does not return: it exits 0 once the mount is live. 0, or -errno with a line
+ * in *e (nothing is mounted then).
  */
 int mnt_run(struct mnt_options *o, struct err *e);
 
@@ -31,11 +31,11 @@ int mnt_run(struct mnt_options *o, struct err *e);
 /* *dead: the end of a pipe; owned. 0, -errno. */
 int connection_reserve(int *dead, struct err *e);
 /*
- * All requests of the kernel fail from here on. *dead becomes -1. SIGPIPE must be ignored
- * (signals_begin()). It unmounts nothing. True if the connection had not ended before.
+ * From here on all of the kernel's requests fail. *dead becomes -1. SIGPIPE must be ignored (signals_begin()). Does
+ * not unmount. True if the connection had not ended before.
  */
 bool connection_cut(struct fuse_session *se, int *dead);
-/* Destroy the session. It unmounts nothing: libfuse sees that the connection has ended. */
+/* Destroy the session. Does not unmount: libfuse sees that the connection has ended. */
 void connection_end(struct fuse_session *se);
 
 #endif

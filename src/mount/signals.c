@@ -18,7 +18,7 @@ static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 /* The one session of the process: a handler has no argument. */
 static struct {
     struct fuse_session *_Atomic se;
-    atomic_int came; /* the signal; 0: none */
+    atomic_int came; /* the signal; 0: no signal yet */
     atomic_int wake; /* an eventfd of the thread that calls signals_kick(); -1: not served yet */
     pthread_t looping;
     atomic_bool serves;
@@ -59,7 +59,8 @@ static void handle(int flags)
     (void)sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < ENDING; i++) {
         struct sigaction was;
-        if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) /* as of nohup(1) */
+        /* as under nohup(1) */
+        if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
             (void)sigaction(ending[i], &act, NULL);
     }
 }
@@ -72,7 +73,7 @@ void signals_begin(struct fuse_session *se)
     /* libfuse treats a helper that it cannot wait for as a failed mount. */
     handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
-    /* A write over the limit on file sizes is an error (EFBIG), and must not end the process. */
+    /* Exceeding the file size limit should be an error (EFBIG), not end the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 

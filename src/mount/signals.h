@@ -12,7 +12,7 @@
  *     signals_served();             it has returned
  *     signals_end();                pending edits are written
  *
- * A signal may come between the loop's look at the flag and its wait. So another thread, which the handler wakes,
+ * A signal may arrive between the loop's check of the flag and its wait. So another thread, which the handler wakes,
  * interrupts the wait until the loop has returned (signals_kick()).
  *
  * Threads: all other calls come from one thread; one session for each process.

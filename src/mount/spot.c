@@ -69,7 +69,7 @@ enum mount_life mount_life(const char *at, int ms)
         _exit(ask(at));
     }
     bool ended = pid > 0 && process_wait(pid, ms);
-    if (pid > 0 && !ended) /* it may not end before the daemon does, so do not wait for it */
+    if (pid > 0 && !ended) /* it may outlive the daemon, so do not wait for it */
         (void)kill(pid, SIGKILL);
     bool known = pid > 0 && waitpid(pid, &status, ended ? 0 : WNOHANG) == pid && WIFEXITED(status);
     return known ? (enum mount_life)WEXITSTATUS(status) : MOUNT_UNKNOWN;
@@ -144,8 +144,8 @@ static const char *stat_field(const char *text, int n)
 }
 
 /*
- * With another name and without arguments, the guard survives programs that look for the daemon by
- * these (pidof, pkill -f) and kill it. Fields 48 and 49 are the addresses of the arguments.
+ * With another name and no arguments, the guard survives programs that look for the daemon by these (pidof, pkill -f)
+ * and kill it. Fields 48 and 49 are the addresses of the arguments.
  */
 static void take_name(void)
 {
@@ -331,7 +331,7 @@ static dev_t device_of_connection(int fd)
     return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
 }
 
-/* The place where the file system is mounted; NULL: not in this list, or no memory. free() it. */
+/* Where the file system is mounted; NULL: not in this list, or no memory. free() it. */
 static char *place_of(dev_t dev)
 {
     CLEANUP(mounts_free) struct mounts ms;

@@ -15,7 +15,7 @@
 
 enum mount_life {
     MOUNT_ALIVE,
-    MOUNT_DEAD,    /* its daemon has ended: all calls give ENOTCONN */
+    MOUNT_DEAD,    /* its daemon has ended: all calls fail with ENOTCONN */
     MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
 };
 
@@ -28,8 +28,10 @@ enum mount_life mount_life(const char *at, int ms);
 /* True if the list of mounts has this device, or cannot be read. */
 bool mount_is_there(dev_t dev);
 
-/* Unmount the mount at `at`, a real path: as root directly, else by fusermount3. lazy: even if it is in
- * use. 0, -EBUSY, -errno. */
+/*
+ * Unmount the mount at `at`, a real path: directly as root, else with fusermount3. lazy: even if it is in use. 0,
+ * -EBUSY, -errno.
+ */
 int mount_take_down(const char *at, bool lazy, struct err *e);
 
 /*

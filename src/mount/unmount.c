@@ -166,16 +166,16 @@ int mnt_list(bool json, struct buf *out, struct err *e)
 
 /* ---- --unmount ---- */
 
-/* The mount to be removed, and the daemon to wait for. */
+/* The mount to remove, and the daemon to wait for. */
 struct target {
     const char *shown; /* the mount point as given, safe to print */
     struct mounts mounts;
     struct daemons daemons;
-    const struct mount *mount; /* NULL: no longer mounted, but its daemon still writes */
+    const struct mount *mount; /* NULL: no longer mounted, but its daemon is still writing */
     struct daemon *daemon;     /* NULL: a dead mount */
     struct timespec begin;
     bool said;      /* it was reported that it waits */
-    unsigned looks; /* whether it lives on elsewhere */
+    unsigned looks; /* checks whether it lives on elsewhere */
 };
 
 /*
@@ -191,7 +191,7 @@ static uid_t trusted(const char *path)
     return r == 0 && st.stx_mask & STATX_UID ? st.stx_uid : 0;
 }
 
-/* A daemon that was mounted there and still writes. Processes of other users may only claim that. */
+/* A daemon that was mounted there and is still writing. Other users' processes may just claim that. */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
     uid_t user = trusted(path);

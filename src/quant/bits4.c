@@ -286,11 +286,10 @@ static inline void put_e2m1(uint8_t *restrict qs, const float *restrict x, unsig
 }
 
 /*
- * log2(x) rounded to float32, then cut down to an integer; x is finite and normal. That is its
- * exponent, but for the last floats below a power of two, 2^K * (1 - n * 2^-24): their logarithm,
- * K - n * 2^-24 / ln 2, rounds to K if K is nearer than half a step. Floats next below K are
- * 2^(c - 24) apart, where 2^c is |K| (K <= 0: |K| + 1) rounded up to a power of two; so n is at
- * most ln 2 * 2^(c - 1).
+ * log2(x) rounded to float32, then cut down to an integer; x is finite and normal. That is its exponent, except for
+ * the last floats below a power of two, 2^K * (1 - n * 2^-24): their logarithm, K - n * 2^-24 / ln 2, rounds to K if
+ * K is nearer than half a step. Floats next below K are 2^(c - 24) apart, where 2^c is |K| (K <= 0: |K| + 1) rounded
+ * up to a power of two; so n is at most ln 2 * 2^(c - 1).
  */
 static inline int floor_log2(float x)
 {

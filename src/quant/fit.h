@@ -39,8 +39,9 @@ struct min_form {
     unsigned n; /* values per group */
     float last, from, step;
     unsigned tries;
-    bool squares; /* of errors, weights root mean square + |x|; else |error| and |x| */
-    bool free;    /* low may be above zero */
+    /* the error measure: squares, weighted by root mean square + |x|; else |error|, weighted by |x| */
+    bool squares;
+    bool free; /* low may be above zero */
 };
 
 /* The same form with importances. */

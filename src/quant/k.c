@@ -24,9 +24,9 @@
  * and bit r of byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each 16
  * elements have a scale, h = 0..15 numbers these half runs: run h/2, bytes from 16 * (h % 2) on.
  *
- * Encoders. A search finds a scale (and minimum) for each run (fit.h); the largest of the block
- * fixes d (dmin), with which the others become small integers; then the codes are made anew, for
- * the scales that the block really has. A run of which d * s is zero keeps the codes of the search.
+ * Encoders. A search finds a scale (and minimum) for each run (fit.h); the largest of the block fixes d (dmin), with
+ * which the others become small integers; then the codes are made again, for the scales that the block really has. A
+ * run of which d * s is zero keeps the codes of the search.
  */
 #include "quant/fit.h"
 #include "quant/wide.h"

@@ -53,7 +53,7 @@ static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded 
                               const float *restrict weight __attribute__((unused)), size_t n, \
                               uint8_t *restrict dst)
 
-/* Of every decoder and encoder, and of the narrowing that plain.c has. */
+/* The prototypes of all decoders and encoders, and of the narrowing in plain.c. */
 #define PROTOTYPE(id, T, ...)                                                            \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst); \
     ENCODES(T);

@@ -68,8 +68,8 @@ struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
     float s[UNITS_MOST];                      /* scales of units, to be tried */
     float cost[2][UNITS_MOST];                /* even and odd; moved up and down */
-    uint8_t
-        odd[UNITS_MOST]; /* one of its values (EVEN_PAIR: of two units') must take a wrong sign */
+    /* one of its values (EVEN_PAIR: of two units') must take a wrong sign */
+    uint8_t odd[UNITS_MOST];
     uint8_t way[UNITS_MOST];   /* which of the two costs applies */
     uint8_t minus[UNITS_MOST]; /* bits: values below zero */
     uint8_t l[UNITS_MOST];     /* of groups */

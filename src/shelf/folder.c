@@ -205,7 +205,7 @@ static int add_repo(struct reach *r, const struct place *p, const struct found *
 
 /* ---- listing ---- */
 
-/* Folders and files that keep their names. */
+/* Add directories and files that keep their names. */
 static int add_single(const struct place *p, const char *name, uint8_t type, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
@@ -225,7 +225,7 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
 
 /* One of a directory's split models: by name and number of files. */
 struct split_group {
-    const char *first; /* the lowest of its files' names */
+    const char *first; /* the first of its files' names */
     uint32_t files;
 };
 

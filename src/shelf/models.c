@@ -155,7 +155,7 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     return r;
 }
 
-/* "FOLDER/llama3.1:" of "FOLDER/llama3.1:8b/model", in bytes; 0: it has no tag. *tag: the tag's length. */
+/* "DIR/llama3.1:" of "DIR/llama3.1:8b/model", in bytes; 0: it has no tag. *tag: the tag's length. */
 static size_t before_tag(const char *label, size_t *tag)
 {
     const char *end = strrchr(label, '/'), *at = end;

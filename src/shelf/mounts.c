@@ -99,7 +99,7 @@ bool mount_is_ggufs(const struct mount *m)
     return strcmp(m->type, "fuse.ggufs") == 0;
 }
 
-/* Read a whole file of /proc, whose size stat(2) does not report. */
+/* Read a whole file in /proc, whose size stat(2) does not report. */
 static int read_text(const char *path, char **ret)
 {
     struct buf b = BUF_INIT;

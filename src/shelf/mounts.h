@@ -32,7 +32,7 @@ struct mounts {
     char *text; /* owned: the lines */
 };
 
-/* Parse a line, which is changed. False: not a line of mountinfo. */
+/* Parse a line, which it modifies. False: not a line of mountinfo. */
 bool mount_parse(char *line, struct mount *ret);
 /* True if a list of options, such as `super`, has this one. */
 bool mount_has(const char *options, const char *name);
@@ -59,8 +59,8 @@ const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at
  */
 char *mounts_path(const char *given);
 /*
- * The mount at this real path, or around it; NULL: not found, with errno. Linux before 5.8 does not
- * report it: there it is the last one in the list that is at the path or above it.
+ * The mount at or around this real path; NULL: not found, with errno. Linux before 5.8 does not report it: there the
+ * last one in the list that is at or above the path is used.
  */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
 
@@ -73,7 +73,7 @@ const struct mount *mounts_typed(const struct mounts *ms, const char *path);
 /* True if no other mount is over it: unmounting its path then unmounts this one. */
 bool mount_is_top(const struct mounts *ms, const struct mount *m);
 
-/* Append a path with octal escapes (\ooo) for white space and backslashes; undo that in place. */
+/* Append a path with octal escapes (\ooo) for white space and backslashes; and undo that in place. */
 void path_escape(struct buf *out, const char *path);
 void path_unescape(char *text);
 

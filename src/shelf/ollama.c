@@ -114,7 +114,7 @@ static bool digest_of(const cJSON *layer, char ret[DIGEST_DIGITS + 1])
     return true;
 }
 
-/* Layers of one kind, in the order of the manifest. */
+/* Add the layers of one kind, in the order of the manifest. */
 static int add_kind(const cJSON *layers, size_t kind, struct manifest *m, struct err *e)
 {
     const cJSON *at;

@@ -12,7 +12,7 @@
 
 /* True if a directory with these names is a store. */
 bool ollama_is(struct reach *r, const struct found *dir, const struct names *names);
-/* Of a store or a place in one. */
+/* List a store or a place in one. */
 int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret);
 /* REF_OLLAMA, REF_LAYER, REF_TEXT. */

@@ -85,7 +85,7 @@ void item_free(struct item *i)
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above)
 {
     struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
-    char *shown = above ? strndup(f->path, above) : NULL; /* what leads there is shown itself */
+    char *shown = above ? strndup(f->path, above) : NULL; /* what leads there is itself shown */
     if (shown || !above)
         (void)grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path, &g);
     free(shown);
@@ -495,7 +495,7 @@ static int stamp_split(struct reach *r, const struct found *dir, const char *nam
     CLEANUP(names_free) const struct names *names = NULL;
     int e = names_load(r, dir, &names);
     if (e < 0 && e != -ENOMEM)
-        e = 0; /* it may be searched, but not read */
+        e = 0; /* it may be searched but not read */
     for (size_t i = 0; e == 0 && i < shards; i++) {
         char *shard = split_sibling(name, i, shards);
         size_t next = names && shard ? next_shard(names, shard, shards) : i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a shelf shows: folders ("places") with entries, each of which stands for a folder, a model,
- * or a small text of a store. Each call looks at the disk as it is now. Kept are the names of folders (reach.h), and with
- * them the listing of a place that follows from one folder's names.
+ * What a shelf shows: directories ("places") with entries, each of which stands for a directory, a model,
+ * or a small text of a store. Each call looks at the disk as it is now. Kept are the names of directories (reach.h),
+ * and with them the listing of a place that follows from one directory's names.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
@@ -38,8 +38,8 @@
 
 enum place_kind {
     PLACE_FOLDER, /* any directory; may turn out to be a repository, or an ollama store */
-    PLACE_ORG,    /* of a Hugging Face cache: the repositories of an organisation */
-    PLACE_OLLAMA  /* of an ollama store: a host, a namespace, or a model with its tag */
+    PLACE_ORG,    /* in a Hugging Face cache: the repositories of an organisation */
+    PLACE_OLLAMA  /* in an ollama store: a host, a namespace, or a model with its tag */
 };
 
 struct place {
@@ -48,9 +48,8 @@ struct place {
     /* owned; the real path of the directory that it stands for; for a store that of the store */
     char *path;
     const char *sub; /* the organisation; the path below manifests/; else "" */
-    const char *
-        /* real paths of the directories whose links were followed on the way to it, each with its terminator */
-        passed;
+    /* real paths of the directories whose links were followed on the way to it, each with its terminator */
+    const char *passed;
     size_t len;     /* their total size in bytes */
     unsigned links; /* followed links */
 };
@@ -62,7 +61,7 @@ enum ref_kind {
     REF_SPLIT,    /* a split model of `shards` files; `a` is the name of one of them */
     REF_ORG,      /* organisation `a` */
     REF_REVISION, /* commit `b` of repository `a` ("models--org--name") */
-    REF_OLLAMA,   /* host, namespace, or model with its tag: a path `a` below manifests/ */
+    REF_OLLAMA,   /* a host, a namespace, or a model with its tag: the path `a` below manifests/ */
     REF_LAYER,    /* layer number `shards` of an ollama model, which is a model */
     REF_TEXT      /* the same, for a text */
 };
@@ -70,7 +69,7 @@ enum ref_kind {
 /* What is known about an entry from its name and type. */
 enum ref_sure {
     REF_UNSURE, /* it is shown if place_item() returns 0 */
-    REF_SURE,   /* it is shown; it may be on another disk */
+    REF_SURE,   /* shown; it may be on another disk */
     REF_HERE    /* it is shown: a file in the directory itself, which needs no other disk */
 };
 
@@ -82,19 +81,19 @@ struct ref {
 };
 
 struct entry {
-    uint32_t name, a, b; /* texts: bytes in listing.texts */
+    uint32_t name, a, b; /* texts: offsets in listing.texts */
     uint32_t shards;
     enum ref_kind kind;
     enum ref_sure sure;
 };
 
 struct listing {
-    struct entry *entry; /* owned; by name, byte by byte */
+    struct entry *entry; /* owned; sorted by name, byte by byte */
     size_t n, cap;
     struct buf texts;
     struct index index; /* by name, while entries are added */
     size_t room;        /* of that */
-    bool wide;          /* it does not follow from the names of the place's folder alone */
+    bool wide;          /* it does not follow from the names of the place's directory alone */
     bool store;         /* as of the place */
     struct names_listing made;
     const struct names *of; /* a reference: it is theirs; or NULL */
@@ -108,14 +107,15 @@ enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
 struct item {
     enum item_kind kind;
     struct place place; /* ITEM_FOLDER */
-    struct stat st;     /* of the folder or file that it stands for; zero if that is not known */
-    struct grant
-        grant; /* its access rights; of what is only a link, and a line that says why, everyone's */
-    char *path;       /* owned; where it is opened: in a real folder, perhaps by a link */
-    char *real;       /* owned; the real path, or NULL */
-    size_t above;     /* bytes of `real` that are the folder it is shown in; 0: a link leads here */
-    size_t shards;    /* ITEM_MODEL: files of a split model; 0: it is not split */
-    bool behind;      /* they are beside `real`, not beside `path` */
+    struct stat st;     /* of the directory or file that it stands for; zero if unknown */
+    /* its access rights; of what is only a link, and a line that says why, everyone's */
+    struct grant grant;
+    char *path; /* owned; where to open it: in a real directory, perhaps by a link */
+    char *real; /* owned; the real path, or NULL */
+    /* how many bytes of `real` are the directory it is shown in; 0: a link leads here */
+    size_t above;
+    size_t shards;    /* ITEM_MODEL: files of a split model; 0: not split */
+    bool behind;      /* its files are beside `real`, not beside `path` */
     bool store;       /* it is in a store */
     struct err error; /* ITEM_MODEL: why it cannot be opened, if already known */
 };
@@ -130,13 +130,13 @@ bool place_same(const struct place *a, const struct place *b);
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
 /* True if everything that it shows now belongs to a store: nothing in it is edited. */
 bool place_is_store(struct reach *r, const struct place *p);
-/* The same for one name, and what it refers to. -ENOENT, -errno. */
+/* The same for one name: what it refers to. -ENOENT, -errno. */
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);
 /* What an entry refers to. 0, -ENOENT if it is gone or must not be shown, -errno. */
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
 void item_free(struct item *i);
 
-/* A path beside which the files of a split model are. */
+/* The path beside which the files of a split model are. */
 static inline const char *item_files(const struct item *i)
 {
     return i->behind ? i->real : i->path;
@@ -161,7 +161,7 @@ int listing_add(struct listing *l, const char *name, const struct ref *ref);
 /* True if this name, before encoding, is shown. */
 bool listing_has(const struct listing *l, const char *name);
 
-/* The listing that is kept with the names of a place's folder: true if there is one. */
+/* The listing that is kept with the names of a place's directory: true if there is one. */
 bool listing_kept(const struct names *names, const struct place *p, struct listing *ret);
 /* Keep a whole one there; without memory it is not. */
 void listing_keep(const struct names *names, const struct place *p, struct listing *l);
@@ -174,12 +174,16 @@ int place_make(const struct place *p, enum place_kind kind, const char *path, co
  * be shown inside itself, endlessly.
  */
 bool place_goes_round(const struct reach *r, const struct place *p, const char *path);
-/* An item that is a folder in p: `f` (whose path it takes, closed) with this place. 0, -ENOMEM: the place passes in
- * both cases. */
+/*
+ * Make an item for a directory in p, with this place: closes `f` and takes its path. 0, -ENOMEM. Takes over the place
+ * even if it fails.
+ */
 int item_folder(const struct reach *r, const struct place *p, struct found *f, struct place *place,
                 struct item *ret);
-/* The same of any folder, to which a link in p may lead; `store`: in a store. -ENOENT: it is not to be followed.
- * f passes in any case. */
+/*
+ * The same for any directory that a link in p may lead to; `store`: it is in a store. -ENOENT: it must not be
+ * followed. Takes over f in any case.
+ */
 int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
                bool store, struct item *ret);
 /* An item for the file `name` in the directory `dir`: a model, or a text. It need not exist. */
@@ -192,9 +196,9 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
 /* ---- what identifies an item, and its access rights ---- */
 
 /*
- * Access rights of what was found: those of the file itself, of the folders of a store that are passed but not shown and, if
- * a link leads to it (above 0), of all folders around it. The kernel checks what a link leads to before anything below that,
- * so what is below has rights of its own only, by whichever name the folder was reached.
+ * Access rights of what was found: those of the file itself, of the directories of a store that are passed but not
+ * shown and, if a link leads to it (above 0), of all directories around it. The kernel checks what a link leads to
+ * before anything below that, so what is below has rights of its own only, by whichever name the directory was reached.
  */
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above);
 

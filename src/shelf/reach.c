@@ -41,7 +41,7 @@ static int look_at_mounts(struct reach *r)
     return e;
 }
 
-/* Read the list of mounts if it may have changed since it was read. Under the lock. */
+/* Read the list of mounts if it may have changed. Under the lock. */
 static int see_mounts(struct reach *r)
 {
     struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
@@ -517,7 +517,7 @@ static int read_names(struct reach *r, const struct found *dir, int fd, struct n
         e = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ? 0
                                                                         : add_name(r, dir, d, n);
     if (e == 0)
-        e = -errno; /* of readdir(): 0 at the end */
+        e = -errno; /* from readdir(): 0 at the end */
     (void)closedir(list);
     if (n->n)
         qsort_r(n->name, n->n, sizeof(*n->name), by_bytes, n->texts.data);
@@ -640,7 +640,7 @@ static int load(struct reach *r, const struct found *dir, const struct buf *moun
                            .mounts = hash_name(mounts->data, mounts->len),
                            .far = far_file(fd),
                            .read = when_now()};
-    bool settled = is_settled(st); /* before it is read */
+    bool settled = is_settled(st); /* must be checked before reading */
     int e = read_names(r, dir, fd, n);
     if (e < 0)
         return e;

@@ -35,12 +35,12 @@
 
 struct names;
 struct kept_names {
-    struct names *names; /* a reference; NULL: none */
+    struct names *names; /* a reference; NULL: unused */
     dev_t dev;
     ino_t ino;
     struct timespec mtime, ctime;
     uint64_t mounts;      /* a hash of the mount points in the directory */
-    unsigned used;        /* the last use */
+    unsigned used;        /* time of the last use */
     bool far;             /* on another machine: the times are not reliable */
     struct timespec read; /* when they were read */
 };
@@ -51,7 +51,7 @@ struct reach {
     bool strict; /* other users have access to the mount */
     dev_t own;   /* the device of the shelf's own mount; 0: none */
     struct lock lock;
-    int mounts;         /* owned; /proc/self/mountinfo, which reports changes to poll(2); -1 */
+    int mounts;         /* owned; /proc/self/mountinfo, which reports changes to poll(2); or -1 */
     struct mounts seen; /* at the last check; protected by lock */
     bool stale;         /* the last check failed; protected by lock */
     struct kept_names kept[KEPT_MAX]; /* protected by lock */
@@ -85,7 +85,7 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
 int reach_again(struct reach *r, const char *path, struct found *ret);
 /* The directory that contains such a path. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
-/* What was found for reading: a folder, or a regular file. The descriptor, or -errno. */
+/* Open what was found for reading: a directory or a regular file. The descriptor, or -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
@@ -125,7 +125,7 @@ struct names_listing {
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
 const struct names *names_ref(const struct names *n);
-void names_free(const struct names *const *n); /* may be of NULL */
+void names_free(const struct names *const *n); /* *n may be NULL */
 static inline bool is_hidden(const char *name)
 {
     return name[0] == '.';

@@ -654,8 +654,8 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 struct shelf_dir {
     struct shelf *shelf;
-    struct at at;        /* in use, without a tree if the model cannot be opened, or in `source` */
-    struct listing list; /* of the shelf itself: its content when opened */
+    struct at at; /* in use, but without a tree if the model cannot be opened, or in `source` */
+    struct listing list;   /* of the shelf itself: its content when opened */
     struct tree_dir *tree; /* NULL: none */
     bool broken;           /* the model cannot be opened */
 };
@@ -871,7 +871,7 @@ static void close_own(struct tree_file *f)
 static const struct file_ops file_own = {.read = read_own, .release = close_own};
 static const struct file_ops file_error = {.read = file_read_text};
 
-/* A text of a store: the file itself. */
+/* Open a text of a store: the file itself. */
 static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
 {
     CLEANUP(reach_close) struct found found = FOUND_NONE;
@@ -901,7 +901,7 @@ static int open_error(struct shelf *s, uint64_t node, int flags, struct tree_fil
     return r == 1 ? 0 : r == 0 ? -ESTALE : r;
 }
 
-/* What a tree has opened keeps its slot in use. */
+/* A file opened in a tree keeps its slot in use. */
 static void keep(struct at *at, struct tree_file *f)
 {
     f->owner = at->use.slot;

@@ -58,15 +58,15 @@ int shelf_finish(struct shelf *s);
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);
-/* Write what is accepted, and wait for it. 0, or the first error. */
+/* Write accepted edits, and wait for that. 0, or the first error. */
 int shelf_sync(struct shelf *s);
-/* The same, and let other processes write the models: after the last edit. */
+/* The same, and then let other processes write the models: call it after the last edit. */
 int shelf_retire(struct shelf *s);
-/* Before the end: as tree_stop() and tree_abandon(). */
+/* Before the end: like tree_stop() and tree_abandon(). */
 void shelf_stop(struct shelf *s);
 void shelf_abandon(struct shelf *s);
 void shelf_unsaved(struct shelf *s, struct buf *out);
-/* Lines about backups, as tree_backups(). */
+/* Lines about backups, as from tree_backups(). */
 void shelf_backups(const struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
@@ -85,12 +85,12 @@ const char *shelf_warning(const struct shelf *s, unsigned i);
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
 /*
- * As tree_look(), before a call about a node: true if the rights of its model have changed.
- * shelf_nodes(): all nodes of such models that the kernel may know.
+ * Like tree_look(), before a call about a node: true if its model's rights have changed. shelf_nodes(): all nodes of
+ * such models that the kernel may know.
  */
 bool shelf_look(struct shelf *s, uint64_t node);
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
-/* file may be NULL: an open file of the node. */
+/* file: an open file of the node, or NULL. */
 int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *file,
                   struct tree_entry *ret);
 int shelf_statfs(struct shelf *s, struct statvfs *ret);
@@ -115,8 +115,8 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
 /*
- * A node that may be edited, as a file that is not open, for truncate(2): its model stays open
- * until shelf_release(). 0, -EPERM, -ENOMEM, or why the model cannot be opened.
+ * A node that may be edited, as a file that is not open, for truncate(2): its model stays open until shelf_release().
+ * 0, -EPERM, -ENOMEM, or why the model cannot be opened.
  */
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
 int shelf_release(struct tree_file *f);

@@ -249,7 +249,7 @@ static void close_slot(struct slots *s, struct slot *slot)
     slot->busy = false;
     unlist(s, slot);
     if (!t)
-        enlist(s, slot); /* the others first, at the next sweep */
+        enlist(s, slot); /* the others come first at the next sweep */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
     lock_drop(&s->lock);
@@ -287,7 +287,7 @@ static void close_idle(struct slots *s)
     }
 }
 
-/* A turn, a while after a model was opened. */
+/* A turn, some time after a model was opened. */
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
@@ -441,12 +441,12 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
     lock_drop(&s->lock);
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
-    if (!same) /* of one whose file is gone, or is another one: those of before */
+    if (!same) /* the file is gone or replaced: keep the previous ones */
         return;
     *g = found_grant(s->reach, &f, slot->above);
     lock_take(&s->lock);
     slot->grant = *g;
-    if (slot->kind != ITEM_MODEL) /* a model's are those of its state */
+    if (slot->kind != ITEM_MODEL) /* a model's depend on its state */
         slot->st = *st = f.st;
     lock_drop(&s->lock);
 }

@@ -26,7 +26,7 @@
 /* Seconds without use after which a model is closed; how often this is checked. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
-/* Milliseconds that one may take to close before others are closed beside it, and opened. */
+/* Milliseconds that closing a model may take before others are closed, or opened, in parallel. */
 #define SLOT_PATIENCE 1000
 /* Models that are kept open without use: each takes some descriptors. */
 #define SLOTS_IDLE_MAX 64
@@ -35,27 +35,27 @@
 #define SLOTS_FILES_MOST 448
 /* Models that are always kept open: a program that has looked a name up is about to open it. */
 #define SLOTS_IDLE_LEAST 8
-/* Seconds for which a model that could not be opened is not tried again. */
+/* Seconds before another attempt to open a model that could not be opened. */
 #define SLOT_RETRY 2
 
 struct slot {
     struct link by_node, by_key; /* protected */
-    uint64_t node;               /* the number of its own node: of a model its folder */
+    uint64_t node;               /* the number of its own node; for a model, its directory */
     enum item_kind kind;
     struct place place; /* ITEM_FOLDER */
-    uint64_t
-        seed;   /* of st_ino: a hash of the path and what identified the file when it was found */
-    char *path; /* owned; where it is opened */
-    char *real; /* owned; the real path; NULL if there was none */
+    /* for st_ino: a hash of the path and of what identified the file when it was found */
+    uint64_t seed;
+    char *path;           /* owned; where it is opened */
+    char *real;           /* owned; the real path; NULL if there was none */
     size_t shards, above; /* as in struct item, and these: */
     bool store, behind;
     /* Protected: */
     uint64_t stamp;        /* hash of what identifies the file, or all files */
-    struct tree_left left; /* by the tree before; constant while it is in use */
-    struct buf notes;      /* while it is closed: what is not in the file (live/unsaved.h) */
-    bool replaced;         /* another file was found at its path: it is closed at once */
-    uint64_t rights;       /* tree_look() of the last time; 0: never */
-    bool told;             /* the kernel knows them */
+    struct tree_left left; /* from the previous tree; constant while in use */
+    struct buf notes; /* while it is closed: edits that did not reach the file (live/unsaved.h) */
+    bool replaced;    /* another file was found at its path: close it at once */
+    uint64_t rights;  /* the last result of tree_look(); 0: never called */
+    bool told;        /* the kernel knows them */
     struct stat st;
     struct grant grant;     /* its access rights ... */
     struct timespec looked; /* ... as they were then */
@@ -78,19 +78,19 @@ struct slots {
     struct lock lock;
     struct cond done;             /* busy has ended, or so has the last use */
     struct table by_node, by_key; /* a path has a slot for each state of its file */
-    uint32_t last;                /* slot that was given to a model */
-    uint32_t last_other;          /* node of a folder or text */
-    struct slot *first, *end;     /* of the open ones, by their last use */
-    size_t files_most;            /* descriptors that these may take where they are not in use */
+    uint32_t last;                /* the slot last given to a model */
+    uint32_t last_other;          /* the node last given to a directory or text */
+    struct slot *first, *end;     /* the open ones, in order of last use */
+    size_t files_most;            /* the most descriptors that unused ones may take */
     struct pool_job sweep;        /* closes what is idle */
     bool sweeps;                  /* it has joined */
-    bool stop;          /* nothing is served any more: what is closed, is closed in any case */
-    int failed;         /* of an edit, when a model was closed */
-    bool finished;      /* all were closed, and ... */
-    struct buf unsaved; /* ... these lines name the edits that are not in the files */
+    bool stop;                    /* nothing is served any more: everything is closed */
+    int failed;                   /* the error of an edit that was lost when a model was closed */
+    bool finished;                /* all were closed, and ... */
+    struct buf unsaved;           /* ... these lines name the edits that are not in the files */
 };
 
-/* A path beside which the files of a split model are. */
+/* The path beside which the files of a split model are. */
 static inline const char *slot_files(const struct slot *slot)
 {
     return slot->behind ? slot->real : slot->path;
@@ -118,9 +118,9 @@ static inline bool slot_rests(const struct slot *slot)
 }
 
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
-/* Add a line for each edit that is not in its file, by model and key. */
+/* Add a line for each edit that did not reach its file, by model and key. */
 void slots_unsaved(struct slots *s, struct buf *out);
-/* Close all, when nothing is served any more: 0, or why an edit was lost. */
+/* Close everything, once nothing is served any more: 0, or why an edit was lost. */
 int slots_finish(struct slots *s);
 /* Call this for each open tree, without the lock. 0, -ENOMEM. */
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
@@ -129,7 +129,7 @@ void slots_free(struct slots *s);
 /* The node of an item that was found, whose paths and place pass to it; the kernel gets one more reference to it.
  * 0, -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* The kernel gets one more reference to a node of a slot in use; loses n of them to one. */
+/* The kernel gets one more reference to a node of a slot in use; or loses n references to one. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
@@ -150,7 +150,7 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 
 /* Seconds for which the rights of what was found count as known. */
 #define LOOK_AGAIN 1
-/* By its own node. Under the lock. */
+/* Find a slot by its own node. Under the lock. */
 struct slot *slots_at(const struct slots *s, uint64_t node);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 

@@ -63,7 +63,7 @@ void json_shown(struct json *j, const char *name, const char *text);
 /*
  * ---- reading ----
  *
- * The values of the text of a metadata array: one JSON value a line (JSON Lines), or one
+ * The values of the text of a metadata array: one JSON value per line (JSON Lines), or one
  * JSON array over any number of lines.
  *
  *     struct items it = items_begin_text(&r, true);

@@ -30,7 +30,7 @@ void text_value(struct buf *out, const struct gguf_value *v);
  *
  *   integer, float, bool  see text/number.h; space, tab, CR and LF around it are dropped
  *   string                the bytes, without one newline at the end if there is one; UTF-8
- *   array                 one JSON value per line, or (but for arrays of arrays) one JSON array, over
+ *   array                 one JSON value per line, or (except for arrays of arrays) one JSON array, over
  *                         any number of lines. CRLF and blank lines at the end, or before a "["
  *                         that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines. Each has its own

@@ -42,8 +42,8 @@ bool type_name_is(const struct gguf_value *v, struct type_list inner);
 
 /* An inner type of a list. */
 struct type_node {
-    const struct type_node
-        *next; /* the next one; NULL: this is the last, and applies to all that follow */
+    /* the next one; NULL: this is the last, and applies to all that follow */
+    const struct type_node *next;
     const struct type_node *inner; /* the first node of its own list; NULL: it has none */
     uint64_t times;
     uint32_t elem; /* the element type of such arrays */

@@ -6,10 +6,12 @@
 
 #include "tree/tensors.h"
 
-/* What programs read at a time: as much as the kernel asks for in one request. */
+/* The preferred read size: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)
 
-/* Of a row at the root that is rendered: measured once in a snapshot, but for the state of the mount. 0 or -errno. */
+/*
+ * The size of a rendered row at the root: measured once per snapshot, except for the state of the mount. 0 or -errno.
+ */
 static int whole_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     _Atomic(uint64_t) *cache = &v->snap->row_size[n->row];
@@ -45,7 +47,7 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     return row->size && m.len == UINT64_MAX ? -ENOMEM : buf_error(&m);
 }
 
-/* Links of a folder: itself, its entry above, and ".." of each folder in it. */
+/* Links of a directory: itself, its entry above, and ".." of each directory in it. */
 static nlink_t node_links(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     if (!node_is_dir(n))
@@ -73,9 +75,9 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
 }
 
 /*
- * Bits derive from those of the files: metadata/ and its files have read and write bits, so has
- * tensors/ with all in it where tensors can be edited; all else has read bits. A user who may read a folder may
- * enter it; more users may enter tensors/ than read it.
+ * Bits derive from those of the files: metadata/ and its files have read and write bits, and so has tensors/ with
+ * everything in it if tensors can be edited; everything else has read bits. A user who may read a directory may enter
+ * it; more users may enter tensors/ than read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
                         const struct node *n)
@@ -94,8 +96,10 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writ
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
-/* A key's time moves only when that key is written; those of views of the whole, and of what may
- * differ between snapshots, with each. */
+/*
+ * A key's time changes only when that key is written; the times of whole-model views, and of anything else that may
+ * differ between snapshots, change with each snapshot.
+ */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
 {
@@ -110,10 +114,10 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /*
- * What a writable tree shows may change, but for tensors' folders and what is in them, and the
- * root: the kernel asks for the attributes of each folder on a path that are not fixed. Where
- * tensors can be edited, their folders still change by requests of the kernel alone, which knows
- * then; a name in such a folder may mean another node at any time.
+ * In a writable tree names may change meaning, except for tensors' directories, their contents, and the root: the
+ * kernel asks for the attributes of each directory on a path that is not fixed. If tensors can be edited, their
+ * directories change only by requests of the kernel, which knows then; a name in such a directory may mean another
+ * node at any time.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
@@ -127,9 +131,8 @@ static bool node_fixed(const struct tree *t, const struct node *n)
 }
 
 /*
- * Folders of tensors that can be edited: the kernel does not see that one changes by a write. And the
- * folders that every path leads through: when the kernel asks for one, the rights of the file are
- * looked at (tree_look()).
+ * True for directories of tensors that can be edited, since the kernel does not see that a write changes one; and for
+ * the directories on every path: when the kernel asks for one, the rights of the file are checked (tree_look()).
  */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
@@ -138,9 +141,8 @@ static bool node_steady(const struct tree *t, const struct node *n)
 }
 
 /*
- * Whether its attributes last: as long as the node does, or those of the folder. A view of the whole
- * has a node for each snapshot, or state. Where attributes do not last, the kernel asks for them at
- * each read(2).
+ * True if attributes last as long as the node, or as long as the directory's. A whole-model view has a node for each
+ * snapshot, or state. If attributes do not last, the kernel asks for them at each read(2).
  */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {

@@ -6,12 +6,12 @@
 #include "tree/nodes.h"
 #include "tree/tree.h"
 
-/* The entry of a node that is not a key. Views of the whole are measured. */
+/* The entry of a node that is not a key. Measures whole-model views. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
-/* The same of any node, with what `a` says of it. -EOVERFLOW. */
+/* The same for any node, with its facts in `a`. -EOVERFLOW. */
 int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                   const struct live_attr *a, struct tree_entry *ret);
-/* Numbers and type, which is all that a plain listing has. */
+/* Numbers and type only, enough for a plain listing. */
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret);
 
 #endif

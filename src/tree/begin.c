@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a model can be edited, and editing begun with the first edit. See begin.h. */
+/* Whether a model can be edited, and how editing begins with the first edit. See begin.h. */
 #include "tree/begin.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "check/filename.h"
 #include "edit/commit.h"
 
-/* Why a file of the model is not to be edited, before it was opened; NULL: it may be edited. */
+/* Why a file of the model must not be edited, as far as is known before it is opened; NULL: it may be. */
 static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)
@@ -25,7 +25,7 @@ static const char *reason(const struct tree *t, const struct model_file *m)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
         return "its directory is not writable";
-    if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
+    if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers could not be found */
         return "its directory is not readable";
     return NULL;
 }
@@ -48,7 +48,7 @@ static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
-/* What every edit needs but one in place, tried before the file is opened for writing. */
+/* What every edit except one in place needs, tried before the file is opened for writing. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
     struct edit_file f = {.fd = -1};
@@ -71,9 +71,10 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
     return r;
 }
 
-/* Open the file for writing, with the lock, if all that edits need is there; else f stays closed.
- * of: the file that it must be; NULL: any. A recovery changes it, also where what follows fails: its id
- * is noted again. */
+/*
+ * Open the file for writing, with the lock, if everything that edits need is there; otherwise f stays closed. of: the
+ * file that it must be; NULL: any. A recovery changes the file, even if a later step fails: its id is updated.
+ */
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
 {
@@ -141,7 +142,7 @@ static int folder_before(const struct tree *t, size_t i)
     return i > 1 ? t->others[i - 1].dir : t->model.dir;
 }
 
-/* For begin_is_changed(). Most are in one folder, which is open once. */
+/* Record it for begin_is_changed(). Most files are in one directory, which is opened once. */
 static void note_opened(struct tree *t, size_t i, const struct model_file *m)
 {
     if (i == 1)
@@ -157,7 +158,7 @@ static void note_opened(struct tree *t, size_t i, const struct model_file *m)
     t->n_others = i + 1;
 }
 
-/* Only what they were when they were opened is kept of them. */
+/* Keep nothing about them but what they were when opened. */
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
     note_opened(arg, i, m);
@@ -179,7 +180,7 @@ void begin_close(struct tree *t)
 
 /* ---- what other programs change ---- */
 
-/* Files that one call looks at, beside the first. */
+/* Files that one call checks, beside the first. */
 #define LOOK_MOST ((size_t)64)
 
 /* What a file was when it was opened. */
@@ -191,7 +192,7 @@ static struct edit_file opened(struct tree *t, size_t i)
     return f;
 }
 
-/* Not if it may be this tree that changes the file, where editing begins or has begun meanwhile. */
+/* Not if the change may come from this tree itself, where editing has begun, or begins meanwhile. */
 static bool is_stale(struct tree *t, size_t i, const struct live *l)
 {
     const unsigned begun = atomic_load(&t->begun);
@@ -234,7 +235,7 @@ void begin_parsed(struct tree *t)
         not_writable(t, why.msg); /* the lock is kept */
 }
 
-/* Open the file for writing in the place of the one that is open for reading. */
+/* Open the file for writing, replacing the descriptor for reading. */
 static int take_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
@@ -258,7 +259,7 @@ static void note_refusal(struct tree *t, const struct err *e)
     lock_drop(&t->newest.lock);
 }
 
-/* With the lock `beginning`. */
+/* Called with the lock `beginning` held. */
 static int begin(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);

@@ -10,8 +10,10 @@
 #include "tree/keys.h"
 #include "tree/tensors.h"
 
-/* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
- * edited. -EROFS, -EACCES. */
+/*
+ * 0 if names in this directory may be changed: it is metadata/ of a writable tree, and *l is what is edited. -EROFS,
+ * -EACCES.
+ */
 static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
 {
     struct node dir = ino_node(parent);
@@ -21,7 +23,7 @@ static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
     return is ? begin_editing(t, l) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
-/* Of a name that is made: longer ones do not fit into a listing. */
+/* The longest new name: longer ones do not fit into a listing. */
 static bool is_too_long(const char *name)
 {
     return strlen(name) > TREE_NAME_MAX;

@@ -7,21 +7,20 @@
 #include "tree/tree.h"
 
 /*
- * -EROFS elsewhere and otherwise. What a name means, when
- * an edit is accepted and when it is durable: docs/editing.md. Where there is a wait the result may
- * be LIVE_PARKED.
+ * -EROFS elsewhere and otherwise. What a name means, when an edit is accepted and when it is durable:
+ * docs/editing.md. If there is a wait the result may be LIVE_PARKED.
  */
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file);
-/* mknod(2) of a regular file: what is written to it next, if something is soon, is its first content. */
+/* mknod(2) of a regular file: what is written to it soon afterwards is its first content. */
 int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
-/* Of a folder: all that was accepted is durable after it. */
+/* On a directory: everything accepted so far is durable afterwards. */
 int tree_fsyncdir(struct tree *t, struct live_wait *w);
 int tree_unlink(struct tree *t, uint64_t parent, const char *name);
-/* flags as of renameat2(2). */
+/* flags as for renameat2(2). */
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
                 const char *new_name, unsigned flags, struct live_wait *w);
-/* A new tensor's folder; a tensor with all that is in it. */
+/* A new tensor's directory; a tensor with all that is in it. */
 int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name);
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,

@@ -54,7 +54,7 @@ static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct rep
         return 0;
     const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
     r->work = t->work;
-    /* Where many results are read at a time, one may have been dropped again: then once more. */
+    /* When many results are read at once, one may have been dropped again: then try once more. */
     int got = -EAGAIN;
     row->need(&v, row, tensor, off, n, &need);
     while (got == -EAGAIN) {
@@ -74,7 +74,7 @@ int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 
 /* ---- drafts ---- */
 
-/* Of a key or helper of metadata/, or of a view of a tensor. */
+/* Read the draft of a key, of a helper in metadata/, or of a view of a tensor. */
 static int read_draft(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     r->bytes = r->scratch;
@@ -131,7 +131,7 @@ const struct file_ops file_key_text = {
 
 /* ---- open ---- */
 
-/* What a view of the whole is read from, as `file` of the view too. */
+/* Keep the image that a whole-model view is read from, also as the view's `file`. */
 static int keep_image(struct tree_file *f, struct view *v)
 {
     struct image *im = NULL;
@@ -156,7 +156,7 @@ static int open_pieces(struct tree_file *f, const struct view *v)
     f->size = row->size(v, row, tensor);
     if (row->head)
         row->head(v, row, tensor, &f->text);
-    /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
+    /* A read that waits for a result can only be interrupted if it does not fill the page cache. */
     f->computed = row->need != NULL;
     f->ops = f->computed ? &file_computed : &file_row;
     f->cacheable &= !f->computed;
@@ -229,7 +229,7 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     return r;
 }
 
-/* It shows what is written now, if that is not its own draft. */
+/* True if it shows what is being written, unless it has a draft of its own. */
 static bool is_written(const struct tree_file *f)
 {
     return f->held && !f->view && atomic_load(&f->held->written) >> f->node.row & 1;

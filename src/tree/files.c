@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of virtual files, at its end, and what they show: see files.h. */
+/* The table of virtual files, at the end of the file, and what they show: see files.h. */
 #include "tree/files.h"
 
 #include <assert.h>
@@ -24,12 +24,12 @@
 /* ---- answers ---- */
 
 /*
- * The most bytes of a file that are copied to scratch to answer a read: a copy that stays in the
- * processor's second cache (1 MiB on most) makes the kernel's faster by what it costs.
+ * The most bytes that are copied to scratch to answer a read: a copy that fits the processor's second-level cache (1
+ * MiB on most) speeds up the kernel's by as much as it costs.
  */
 #define REPLY_COPY_MAX ((size_t)256 << 10)
 
-/* n more bytes of the answer, to be filled. */
+/* Room for n more bytes of the answer, for the caller to fill. */
 static uint8_t *reply_room(struct reply *r, size_t n)
 {
     uint8_t *at = r->scratch + r->len;
@@ -52,7 +52,7 @@ void reply_copy(struct reply *r, const void *p, size_t n)
  * A read of bytes that are missing is -EIO as a whole.
  */
 
-/* Bytes [first, first + n) of a mapped file, of a part of it that ends at `end`. */
+/* Bytes [first, first + n) of a mapped file, in a part that ends at `end`. */
 static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end, struct reply *r)
 {
     if (n <= REPLY_COPY_MAX || r->len > 0)
@@ -67,7 +67,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
     return mapped_check(m, first + n);
 }
 
-/* Bytes [first, last) of the tensor's data, as they are stored. */
+/* Bytes [first, last) of the tensor's data as stored. */
 static int reply_stored(const struct view *v, const struct gguf_tensor *t, uint64_t first,
                         uint64_t last, struct reply *r)
 {
@@ -138,7 +138,7 @@ static uint64_t model_size(const struct view *v, const struct row *row, const st
     return max_u64(g->file_size, g->data_end) - image_cut(g);
 }
 
-/* Of the first snapshot of a file with a reserve: that file, without it. */
+/* The image for the first snapshot of a file with a reserve: the file without it. */
 static int model_row_image(const struct view *v, const struct row *row, struct image **ret)
 {
     const struct gguf *g = v->snap->gguf;
@@ -160,7 +160,7 @@ static int model_row_image(const struct view *v, const struct row *row, struct i
     return r;
 }
 
-/* The first snapshot of a model in one file shows that file, the others what is made of them. */
+/* The first snapshot of a single-file model shows that file; others show what is made from them. */
 static const struct image *model_image(const struct view *v)
 {
     return v->file && !v->snap->shards ? v->file : snapshot_whole(v->snap);
@@ -185,7 +185,7 @@ static int model_read(const struct view *v, const struct row *row, const struct 
     return reply_image(v, model_image(v), off, n, r);
 }
 
-/* Without memory to measure it the file is there, and its size is -ENOMEM. */
+/* Without memory to measure it the file exists, and its size is -ENOMEM. */
 static bool safetensors_row_possible(struct snapshot *g, const struct row *row)
 {
     uint64_t size;
@@ -217,7 +217,7 @@ static int safetensors_row_read(const struct view *v, const struct row *row,
 /*
  * ---- what is computed of tensors when it is read (derive/work.h) ----
  *
- * Sizes are known before. part_*() are files in a tensor's folder, lines_row_*() those at the root with a line
+ * Sizes are known before. part_*() are files in a tensor's directory, lines_row_*() those at the root with a line
  * per tensor; row->what says which.
  */
 
@@ -257,7 +257,7 @@ static const struct lines *lines_of(const struct view *v, const struct row *row)
     return lines_get(v->snap, row->what == DERIVED_SHA256 ? LINES_HASHES : LINES_STATS);
 }
 
-/* For want of memory it has no bytes. */
+/* Without memory it is empty. */
 static uint64_t lines_row_size(const struct view *v, const struct row *row,
                                const struct gguf_tensor *t)
 {
@@ -405,17 +405,16 @@ static void finding_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* `ls -l` waits for the findings, and the disk may be a slow network: so much of each file is read. */
+/* `ls -l` waits for the findings, and the disk may be a slow network: at most this much of each file is read. */
 #define PADDING_MOST ((uint64_t)2 << 20)
 
-/* Rules of file number i; of a model that is not split also those of the model. */
+/* Apply the rules to file number i; for a model that is not split also the rules about models. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
     const struct snapshot *snap = v->snap;
     const struct gguf *g = snapshot_file(snap, i);
     const struct mapped *file = v->store->file[i];
-    /* A file that was edited is laid out by this program: nothing is looked for between its
-     * tensors. */
+    /* This program laid out an edited file itself: bytes between its tensors need no check. */
     struct source src = {0};
     if (i > 0 && g == snap->shards->g[i] && file->map.size == g->file_size) {
         src = mapped_source(v->store->file[i]);
@@ -444,7 +443,7 @@ static void info_text(const struct view *v, const char *file, struct buf *out)
     summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
 }
 
-/* If the rules cannot be applied, report why as a finding. Without memory, there is no text at all. */
+/* If the rules cannot be applied, report why as a finding. Without memory there is no text at all. */
 static void end_findings(int r, const char *name, struct buf *out)
 {
     char what[128];
@@ -478,7 +477,7 @@ static void check_text(const struct view *v, const char *file, struct buf *out)
 // clang-format off
 #define PIECES(n) .size = n##_size, .read = n##_read
 
-/* Computed of a tensor, or a line per tensor. */
+/* Computed for a tensor, or one line per tensor. */
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 

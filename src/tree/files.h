@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one table of virtual files: what stands at the root and in each tensor's folder.
+ * The one table of virtual files: those at the root and in each tensor's directory.
  *
- * A row is either rendered (`text` writes the whole file; it is written at open) or
- * answered piecewise (`size` and `read`, for contents that may be large). Inode, lookup, listing and attributes follow from the row: adding a file is adding a row
- * here, and nothing above this layer changes. Rows are numbered by their place in their table,
- * which must not change: inode numbers are made of it.
+ * A row is either rendered (`text` writes the whole file; it is written at open) or answered piecewise (`size` and
+ * `read`, for contents that may be large). Inode, lookup, listing and attributes follow from the row: to add a file,
+ * add a row here; nothing above this layer changes. Rows are numbered by their place in their table, which must not
+ * change: inode numbers contain it.
  *
  * Threads: rows are constant, their functions may run in any thread.
  */
@@ -23,38 +23,38 @@
 struct reply {
     const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
     size_t len;
-    uint8_t *scratch;       /* given by the caller: room for as many bytes as were asked for */
+    uint8_t *scratch;       /* from the caller: room for as many bytes as were requested */
     struct mapped *mapped;  /* owned reference; NULL if the bytes are elsewhere */
-    uint64_t end;           /* of the bytes in `mapped` */
-    struct work *work;      /* by the tree: what is computed of the model */
-    struct live_wait *wait; /* by the caller: a read may wait until what it shows is computed */
+    uint64_t end;           /* where the bytes in `mapped` end */
+    struct work *work;      /* from the tree: results computed for the model */
+    struct live_wait *wait; /* from the caller: a read may wait until what it shows is computed */
 };
 
-/* n more bytes of it, copied. */
+/* Append a copy of n bytes. */
 void reply_copy(struct reply *r, const void *p, size_t n);
 
 enum files_where { FILES_ROOT, FILES_TENSOR };
 
 enum {
-    ROW_DIR = 1 << 0,    /* a folder */
+    ROW_DIR = 1 << 0,    /* a directory */
     ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each snapshot */
     ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
     ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
     ROW_SPLIT = 1 << 6,  /* only in split models */
-    ROW_EXTRA = 1 << 7,  /* shows bytes again that other files show: not listed with views=raw */
-    ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between snapshots */
-    ROW_KEPT = 1 << 5,   /* rendered once in a snapshot: it takes long, or reads the disk */
+    ROW_EXTRA = 1 << 7,  /* repeats bytes that other files show: not listed with views=raw */
+    ROW_MOVES = 1 << 4,  /* in a tensor's directory, but may differ between snapshots */
+    ROW_KEPT = 1 << 5,   /* rendered once per snapshot: it takes long, or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount: a node for each state */
 };
 
-/* What folders list. Every file opens by name, whatever is listed. */
+/* What directories list. Every file opens by name, listed or not. */
 enum files_views {
     FILES_STD, /* all but what is ROW_HIDDEN */
     FILES_RAW, /* each byte of the model once: neither ROW_HIDDEN nor ROW_EXTRA */
     FILES_ALL,
 };
 
-/* What must be computed of tensors before bytes of a file can be shown. */
+/* The results for tensors that must be computed before bytes of a file can be shown. */
 struct need {
     enum derived what;
     uint32_t first, last; /* tensors [first, last) */
@@ -63,29 +63,36 @@ struct need {
 struct row {
     const char *name;
     unsigned flags;
-    const char *(*library)(void); /* that it needs: without it there is no such file; or NULL */
-    const struct form *form;      /* of value views */
-    enum derived what;            /* of computed files */
+    const char *(*library)(void); /* required: without it the file does not exist; or NULL */
+    const struct form *form;      /* for value views */
+    enum derived what;            /* for computed files */
     enum safetensors_as as;       /* of safetensors */
-    bool decodes;                 /* piecewise: of values; `form` says so itself */
-    /* False: there can be no such file of this model. Measures once. NULL: there always can. */
+    bool decodes;                 /* piecewise, from values; if `form` is set this is known */
+    /* False: the model cannot have this file. Measures once. NULL: it always can. */
     bool (*possible)(struct snapshot *g, const struct row *row);
-    /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
+    /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stay in the buf. */
     void (*text)(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-    /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
+    /* Rendered, at the root: the same for files that need the model file's path or bytes. */
     void (*report)(const struct view *v, const char *path, struct buf *out);
-    /* Piecewise: size in bytes (UINT64_MAX: no memory to measure it), and bytes [off, off + n) (inside of the size) into the reply. */
+    /*
+     * Piecewise: the size in bytes (UINT64_MAX: no memory to measure it), and reading bytes [off, off + n), within
+     * the size, into the reply.
+     */
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                 uint64_t off, size_t n, struct reply *r);
-    /* Piecewise: what the file begins with, rendered when it is opened. `size` counts it, `read` begins behind
-     * it. May be NULL. */
+    /*
+     * Piecewise: the beginning of the file, rendered at open. `size` includes it, `read` begins after it. May be
+     * NULL.
+     */
     void (*head)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                  struct buf *out);
-    /* Piecewise, from an image: it is made at open, and is the `file` of the view that is read. NULL: that of
-     * the view is. */
+    /*
+     * Piecewise, from an image: it is made at open, and is the `file` of the view being read. NULL: use the view's
+     * own.
+     */
     int (*image)(const struct view *v, const struct row *row, struct image **ret);
-    /* Piecewise, computed: what [off, off + n) needs. Until that is kept, `read` is -EAGAIN. */
+    /* Piecewise, computed: what [off, off + n) needs. Until those results are kept, `read` returns -EAGAIN. */
     void (*need)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                  uint64_t off, size_t n, struct need *ret);
 };
@@ -104,7 +111,7 @@ int files_find(struct snapshot *g, enum files_where where, const struct gguf_ten
                const char *name);
 /* True if the row exists for this tensor. At the root it must also be possible. */
 bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
-/* True if the folder lists it. */
+/* True if the directory lists it. */
 bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model as a tree: finding and listing what is in it. See folder.h. */
+/* Finding and listing what is in the tree. See folder.h. */
 #include "tree/folder.h"
 
 #include <errno.h>
@@ -24,14 +24,14 @@ static uint64_t root_ino(const struct snapshot *g, uint32_t i)
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
 }
 
-/* A file of a tensor has a new node when the tensor's bytes, type or shape change. */
+/* A tensor's file gets a new node when the tensor's bytes, type or shape change. */
 static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
                             uint32_t row)
 {
     return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).version, row);
 }
 
-/* The node number of `name` in a folder other than metadata/, 0 if it does not exist. */
+/* The node number of `name` in a directory other than metadata/, 0 if it does not exist. */
 static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
@@ -49,7 +49,7 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 
-/* The folder that a folder is in. */
+/* The parent directory of a directory. */
 static uint64_t parent_of(const struct node *dir)
 {
     return dir->kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
@@ -65,13 +65,13 @@ static int check_dir(struct tree *t, const struct snapshot *g, const struct node
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
-/* Whether what a row shows moves with each edit, so that it is to be of the newest one. */
+/* True if what a row shows changes with each edit, so that it must be the newest. */
 static bool moves(const struct row *row)
 {
     return row->flags & (ROW_WHOLE | ROW_MOVES);
 }
 
-/* A view that was unlinked, or what is in a folder that was removed. */
+/* True for an unlinked view, or anything in a removed directory. */
 static bool is_hidden(struct snapshot *g, const struct node *dir, const char *name,
                       const struct live_folder *folder)
 {
@@ -98,7 +98,7 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     return r < 0 ? r : check_dir(t, ret->snap, dir);
 }
 
-/* Something else than a key: no lock is held while it is measured. */
+/* Look up anything but a key: no lock is held while it is measured. */
 static int lookup_row(struct tree *t, const struct node *dir, const char *name,
                       struct tree_entry *ret)
 {
@@ -182,15 +182,17 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 
 /* ---- listing ---- */
 
-/* The row at place i of a listing. Of a tensor type, shape and raw come first: copies of the folder
- * are then made in the order in which they are taken. */
+/*
+ * The row at place i of a listing. For a tensor type, shape and raw come first: copies of the directory are then made
+ * in the order in which they are accepted.
+ */
 static size_t row_at(enum files_where where, uint64_t i)
 {
     static const uint8_t first[] = {4, 3, 0, 1, 2};
     return where == FILES_TENSOR && i < sizeof(first) ? first[i] : (size_t)i;
 }
 
-/* From place *i on, the first row that is listed; false: no more rows. */
+/* The first listed row from place *i on; false: no more rows. */
 static bool next_row(const struct tree *t, struct snapshot *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
 {
@@ -202,7 +204,7 @@ static bool next_row(const struct tree *t, struct snapshot *g, enum files_where 
     return false;
 }
 
-/* A tensor that is listed: the next that was not removed. */
+/* The next listed tensor, skipping removed ones. */
 static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
                             char name[TREE_NAME_MAX + 1])
 {
@@ -225,8 +227,10 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
     return ino_of(&n);
 }
 
-/* Entry *i of a folder but metadata/, or the next that is listed: name and node number, 0 if there are no more.
- * *i is then the number of that entry. */
+/*
+ * Entry *i of a directory other than metadata/, or the next listed one: name and node number, 0 if there are no more.
+ * Sets *i to the number of that entry.
+ */
 static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -244,7 +248,7 @@ static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *
     return next_tensor(t, g, i, name);
 }
 
-/* What a folder holds now, if an edit may change the list. */
+/* Record what a directory holds now, if an edit may change the list. */
 static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
@@ -291,7 +295,7 @@ void tree_closedir(struct tree_dir *d)
 
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
-    /* The root's views of the whole get new nodes; all else but metadata/ stays. */
+    /* The root's whole-model views get new nodes; everything else but metadata/ stays. */
     return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
 }
 
@@ -303,7 +307,7 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(t, d) < 0) /* rewound: look anew */
+    if (at == 0 && open_list(t, d) < 0) /* rewound: look again */
         return -ENOMEM;
     if (!attrs) {
         brief_entry(ino, ino, S_IFDIR, ret);
@@ -332,7 +336,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return r < 0 ? r : 1;
 }
 
-/* A view that was written of a tensor in the making. */
+/* A written view of a tensor being made. */
 static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
                         bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -350,7 +354,7 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
     return r == -ENOENT ? -ESTALE : r < 0 ? r : 1;
 }
 
-/* -ESTALE: what stood there was removed since; *cookie is that of the next. */
+/* -ESTALE: the entry was removed meanwhile; *cookie is that of the next. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -374,7 +378,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
         r = tensors_entry(t, &v, &child, ret);
     else
         brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
-    if (whole) /* not measured for a listing: the kernel looks it up when asked */
+    if (whole) /* not measured for a listing: the kernel looks it up when needed */
         ret->node = 0;
     *cookie = i + 3;
     return r < 0 ? r : 1;

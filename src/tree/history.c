@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What commands have done with a tree: see history.h. */
+/* What commands do to a tree: see history.h. */
 #include "tree/history.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static void on_done(struct live_wait *w, int result)
     pool_tell(&x->answered);
 }
 
-/* The result of the call that returned r. */
+/* The final result of a call that returned r. */
 static int wait_end(struct waiting *x, int r)
 {
     if (r != LIVE_PARKED)
@@ -50,7 +50,7 @@ int tree_retire(struct tree *t)
 {
     int r = tree_finish(t);
     struct history h;
-    if (t->history) { /* it is complete: the next one that writes finds it so */
+    if (t->history) { /* it is complete, so that the next writer finds it that way */
         (void)history_job_look(t->history, &h, NULL);
         history_close(&h);
     }
@@ -84,7 +84,8 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT;
     int r = -EBUSY;
-    for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) { /* others may make edits meanwhile */
+    /* other programs may make edits meanwhile */
+    for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
         r = tree_sync(t);
         if (r < 0)
             return err_set(e, r, "edits before it could not be written: %s", strerror(-r));
@@ -93,7 +94,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
     (void)tree_undo_said(t, &line);
     if (r == -EROFS && !line.len)
         buf_str(&line, "it is mounted read-only");
-    if (r < 0 && !line.len) { /* it could not be begun */
+    if (r < 0 && !line.len) { /* it could not be started */
         LOCKED(&t->newest.lock);
         buf_str(&line, t->refusal);
     }
@@ -106,11 +107,12 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 int tree_states(struct tree *t, struct buf *out, struct err *e)
 {
     struct live *l = atomic_load(&t->live);
-    size_t waiting = l ? live_accepted(l) : 0; /* before: what lands meanwhile is shown twice */
+    /* taken first: what is written meanwhile is shown twice */
+    size_t waiting = l ? live_accepted(l) : 0;
     if (!t->writable)
         return err_set(e, -EROFS, "it is mounted read-only");
     int r = l ? live_history(l, out, e) : tree_history(t, out, e);
-    if (r == 0 && waiting) { /* what is accepted and not written is in no state yet */
+    if (r == 0 && waiting) { /* what is accepted but not written is in no state yet */
         buf_str(out, "-\tnot written yet\t");
         state_count(waiting, "edit", "edits", out);
         buf_char(out, '\n');

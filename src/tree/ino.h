@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Node numbers: what the kernel calls a file by. They are arithmetic, no table stands behind them:
+ * Node numbers, by which the kernel names files. They are arithmetic, with no table behind them:
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
@@ -9,16 +9,16 @@
  *
  *     0   a state of the model: a view of the whole has a node for each (number of the snapshot).
  *         `info`, which also shows the state of the mount (state.h), counts its own numbers.
- *     1   always 0: the root, and with a row a folder at the root
- *     2   a tensor: its folder
+ *     1   always 0: the root, and with a row a directory at the root
+ *     2   a tensor: its directory
  *     3   a metadata key: its file
  *
- * Numbers of objects are given out and never again in the life of a mount; those of slots when all were given out
- * and the kernel has forgotten the first.
+ * Object numbers are never reused during the life of a mount; slot numbers are reused once all have been used and the
+ * kernel has forgotten the first.
  *
- * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for views of the whole: theirs is that of a folder at the root
- * with their row, the same in each state. To the kernel they are new files (so that pages and
- * attributes of one node never change), to people the same one. It stays below 2^32 in a mount of
+ * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for views of the whole:
+ * theirs is that of a directory at the root with their row, the same in each state. To the kernel they are new files
+ * (so that pages and attributes of one node never change), to people the same one. It stays below 2^32 in a mount of
  * one model with fewer than 2^25 tensors and keys, for programs whose ino_t has 32 bits.
  */
 #ifndef TREE_INO_H
@@ -39,7 +39,7 @@ enum node_kind {
 
 struct node {
     enum node_kind kind;
-    uint32_t row;    /* of its table; without meaning for NODE_ROOT, NODE_TENSOR, NODE_KEY */
+    uint32_t row;    /* in its table; meaningless for NODE_ROOT, NODE_TENSOR, NODE_KEY */
     uint32_t number; /* of the tensor or key; NODE_WHOLE: of the snapshot or state */
 };
 
@@ -48,7 +48,7 @@ enum {
     INO_ROW_BITS = 5,
     INO_OBJECT_BITS = 32,
     INO_LOCAL_BITS = INO_OBJECT_BITS + INO_ROW_BITS + INO_KIND_BITS,
-    INO_SLOT_BITS = 63 - INO_LOCAL_BITS, /* positive also where a program takes it as signed */
+    INO_SLOT_BITS = 63 - INO_LOCAL_BITS, /* positive even where a program treats it as signed */
     INO_MAX_ROWS = (1 << INO_ROW_BITS) - 1,
     INO_ROOT = 1
 };
@@ -86,7 +86,7 @@ static inline uint64_t ino_whole(uint32_t number, uint32_t row)
     return ino_make(INO_WHOLE, number, 1 + row);
 }
 
-/* A model's number in the mount, and of it the slot and the number in the model. */
+/* A number in the mount from slot and local number, and the reverse. */
 static inline uint64_t ino_in_slot(uint32_t slot, uint64_t local)
 {
     return (uint64_t)slot << INO_LOCAL_BITS | local;

@@ -16,70 +16,74 @@
 #define MERGE_FIRST \
     "tensors of a split model are read-only: merge it first (cp model.gguf to a new name)"
 
-/* Rows of the root that the tree itself knows. */
+/* Rows of the root that the tree handles itself. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
-/* What a node shows that the kernel knows or a program has open, where the newest state may lack it. */
+/* What a node shows that the kernel knows or a program has open, in case the newest state lacks it. */
 struct held {
     struct link link;
-    uint64_t key;          /* held_key() in nodes.c */
-    struct snapshot *snap; /* a view of the whole: a reference, what it shows; of a tensor: NULL */
-    char *state;           /* owned: what is said of the mount, where it is shown */
-    uint64_t lookups;      /* a view of the whole: the kernel's references */
-    unsigned opens;        /* open files */
-    /* Of a tensor: rows of views that were opened to be written: what files show then may be a draft's. */
+    uint64_t key; /* held_key() in nodes.c */
+    /* for a whole-model view: a reference to what it shows; for a tensor: NULL */
+    struct snapshot *snap;
+    char *state;      /* owned: the state of the mount, where it is shown */
+    uint64_t lookups; /* for a whole-model view: the kernel's references */
+    unsigned opens;   /* open files */
+    /* For a tensor: rows of views that were opened for writing, so that files may show a draft. */
     _Atomic uint32_t written;
-    /* The same: rows that a lookup has shown by this node because they were being written, though it is older. */
+    /* For a tensor: rows that a lookup has shown with this older node because they were being written. */
     uint32_t looked;
     struct view kept; /* what they are read from, if the newest state lacks it; else empty */
 };
 
 struct tree {
     struct tree_options opt;
-    struct model_file model; /* its file, or the first of them; if it is edited that of `live` */
-    struct edit_file opened; /* what that was when it was opened; its fd is not to be used */
-    /* Owned: the same of each other file of a split model, but number 0; and how many, with that. */
+    struct model_file model; /* its file, or the first one; if it is edited, that of `live` */
+    struct edit_file opened; /* what that file was when it was opened; do not use its fd */
+    /*
+     * Owned: the same for each other file of a split model, indexed from number 1; and how many files there are,
+     * including the first.
+     */
     struct edit_file *others;
     size_t n_others;
-    atomic_size_t look;   /* where begin_is_changed() goes on */
-    char *name;           /* owned: what the file was called, by a link perhaps */
+    atomic_size_t look;   /* where begin_is_changed() continues */
+    char *name;           /* owned: the file's name, perhaps that of a link */
     struct shards shards; /* if the model is split */
-    bool merge_first;     /* tensors were to be edited, but the model is split */
+    bool merge_first;     /* editing tensors was requested, but the model is split */
     struct stat st;       /* of the model when it was opened */
     struct rights rights; /* owners and bits of what is shown; protected by the lock of `newest` */
-    atomic_llong looked;  /* when these were asked for: milliseconds of when_now() ... */
-    atomic_flag looks;    /* ... which a thread does just now */
+    atomic_llong looked;  /* when these were last checked: milliseconds of when_now() ... */
+    atomic_flag looks;    /* ... which a thread is doing just now */
     bool writable;        /* metadata can be edited */
-    char why[512];        /* why it is not; as long as a line of struct err */
+    char why[512];        /* why it cannot; as long as a line of struct err */
     struct edit_options edit;
-    atomic_uint open;  /* files and folders */
+    atomic_uint open;  /* files and directories */
     uint64_t identity; /* tree_identity() */
     struct newest newest;
-    struct work *work; /* owned: what is computed of tensors */
+    struct work *work; /* owned: results computed for tensors */
     struct live *meta; /* owned: what metadata/ shows, whether or not the model is edited */
     /*
-     * The same, as what is edited. NULL: the tree is read-only, or its first edit has not come yet. A
-     * view that is taken before this is found to be NULL is of the first snapshot.
+     * The same, once editing has begun. NULL: the tree is read-only, or its first edit has not come yet. A view taken
+     * before this was seen as NULL belongs to the first snapshot.
      */
     _Atomic(struct live *) live;
-    bool locked;           /* the model's file is open for writing, with the lock */
+    bool locked;           /* the model's file is open for writing and locked */
     struct lock beginning; /* held while editing begins; protects locked */
-    atomic_uint begun;     /* attempts of that, times 2; odd while one goes on */
-    char refusal[512];     /* why it could not be begun; protected by the lock of `newest` */
-    struct buf notes;      /* of a tree before, which live_recall() does not take; the same lock */
-    struct history_job *history; /* of `live`; NULL: none is kept */
-    /* Protected by the lock of `newest`, as is the id of `opened` and `others`: */
-    struct table held; /* views of the whole that the kernel knows, open files of tensors */
-    uint32_t states;   /* numbers given to views of the state of the mount, and the last: */
+    atomic_uint begun;     /* attempts to begin, times 2; odd while one is in progress */
+    char refusal[512];     /* why editing could not begin; protected by the lock of `newest` */
+    struct buf notes; /* from a previous tree, where live_recall() does not take them; same lock */
+    struct history_job *history; /* of `live`; NULL: no history is kept */
+    /* Protected by the lock of `newest`, as are the ids in `opened` and `others`: */
+    struct table held; /* whole-model views that the kernel knows, and open files of tensors */
+    uint32_t states;   /* numbers given to views of the state of the mount, and the last one: */
     char *state;       /* owned: its text ... */
     uint32_t state_snap;
-    bool state_plain;   /* ... of a mount where nothing was done */
+    bool state_plain;   /* ... for a mount where nothing was done */
     unsigned anomalies; /* of the first snapshot, for the warnings */
     uint32_t wholes;    /* the number of the first snapshot */
-    uint32_t keys;      /* the same of the first key: `live` counts from 0 */
+    uint32_t keys;      /* the number of the first key: `live` counts from 0 */
 };
 
-/* What a number means: that of a key as `live` has it. */
+/* The meaning of a node number: a key's as `live` has it. */
 static inline struct node tree_node(const struct tree *t, uint64_t ino)
 {
     struct node n = ino_node(ino);

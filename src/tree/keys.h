@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* metadata/, as what is edited of a model has it (live/live.h), whether or not it can be. Private to this layer. */
+/* metadata/, as kept by live (live/live.h), whether or not the model can be edited. Private to this layer. */
 #ifndef TREE_KEYS_H
 #define TREE_KEYS_H
 
@@ -8,7 +8,7 @@
 #include "tree/tree.h"
 
 int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
-/* f may be NULL: an open file of it. */
+/* f: an open file of the key, or NULL. */
 int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
 int keys_open(struct tree *t, struct tree_file *f, int flags);
 int keys_create(struct tree *t, struct live *l, const char *name, int flags, struct tree_entry *ret,

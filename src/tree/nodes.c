@@ -3,9 +3,9 @@
  * What nodes show: the newest state of the model, or one that the kernel or an open file still has.
  * See nodes.h.
  *
- * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
- * tensors (model/ids.h) can share a store; when one with another table takes the place of the
- * newest, open files that show what it lacks keep the view that it replaces.
+ * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of tensors
+ * (model/ids.h) can share a store; when a state with another table becomes the newest, open files that show what it
+ * lacks keep the view it replaces.
  */
 #include "tree/nodes.h"
 
@@ -97,8 +97,10 @@ static bool is_whole(const struct node *n)
     return n->kind == NODE_WHOLE && n->row < files_count(FILES_ROOT);
 }
 
-/* Of what is held for a node: one for all files of a version of a tensor, and for all views of a
- * state of the model but for those that count states of their own. */
+/*
+ * The key under which data is held for a node: shared by all files of a version of a tensor, and by all whole-model
+ * views of a state, except for those that count states of their own.
+ */
 static uint64_t held_key(const struct node *n)
 {
     if (n->kind == NODE_TENSOR_FILE)
@@ -122,7 +124,7 @@ static struct held *find_held(const struct tree *t, const struct node *n)
     return held_of(l);
 }
 
-/* The same, made if needed. NULL: no memory. */
+/* The same, created if needed. NULL: no memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
     struct held *h = find_held(t, n);
@@ -138,8 +140,10 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
     return h;
 }
 
-/* What no open file needs any more, and with the last reference of the kernel the whole: *ret takes
- * the references that are to be dropped. */
+/*
+ * Release what no open file needs any more, and with the kernel's last reference all of it: *ret gets the references
+ * that the caller must drop.
+ */
 static void reap(struct tree *t, struct held *h, struct view *ret)
 {
     if (h->opens)
@@ -149,7 +153,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     if (h->lookups)
         return;
     if (ret->snap)
-        snapshot_unref(h->snap); /* not the last: the view has one */
+        snapshot_unref(h->snap); /* not the last one: the view has one */
     else
         ret->snap = h->snap;
     table_remove(&t->held, &h->link);
@@ -157,7 +161,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     free(h);
 }
 
-/* True if an open file shows what the next state lacks. */
+/* True if an open file shows something that the next state lacks. */
 static bool is_lost(const struct held *h, const struct snapshot *next)
 {
     if (!h->opens || h->kept.snap)
@@ -216,7 +220,7 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
 
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file)
 {
-    if (t->writable) /* else nothing of it changes */
+    if (t->writable) /* otherwise none of it changes */
         lock_take(&t->newest.lock);
     const bool kept = h && h->kept.snap;
     const struct view *from = kept ? &h->kept : &t->newest.view;
@@ -264,7 +268,7 @@ bool node_was_looked(struct tree *t, const struct node *n)
     return was;
 }
 
-/* Number a view that shows the state of the mount, as the one before if the state is the same. */
+/* Number a view that shows the state of the mount; the number stays if the state is unchanged. */
 static int known_state(struct tree *t, const struct view *v, struct node *n)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT, text = BUF_INIT;
@@ -340,7 +344,7 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
 
 /* ---- texts ---- */
 
-/* A text that is kept with its snapshot. */
+/* A text kept with its snapshot. */
 struct kept_text {
     struct snapshot_part part; /* first */
     struct buf text;
@@ -352,11 +356,11 @@ static void kept_text_free(struct snapshot_part *part)
     free(part);
 }
 
-/* The text of the one row that is ROW_KEPT. */
+/* The text of the only row that is ROW_KEPT. */
 static void add_kept(const struct tree *t, const struct view *v, const struct row *row,
                      struct buf *out)
 {
-    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones are those of derive/ */
+    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones belong to derive/ */
     struct snapshot_part *part = snapshot_part(v->snap, slot);
     struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
     if (k) {

@@ -19,7 +19,7 @@
 
 /* ---- what a file gives ---- */
 
-/* The attribute of an ACL (linux/posix_acl_xattr.h): a version, then entries; little-endian. */
+/* The extended attribute that holds an ACL (linux/posix_acl_xattr.h): a version, then entries; little-endian. */
 #define ACL_NAME "system.posix_acl_access"
 #define ACL_HEAD 4
 #define ACL_ENTRY 8 /* u16 tag, u16 permissions, u32 id */
@@ -27,8 +27,8 @@
 enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
 
 /*
- * The bits of a file with this ACL. Its mode has the mask in the place of the group's bits; and one
- * that is named in it may be in the group, or among all others.
+ * The bits of a file with this ACL. In the mode, the mask takes the place of the group's bits; and a user named in
+ * the ACL may be in the group, or among all others.
  */
 static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
 {
@@ -46,13 +46,13 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* An ACL is read by descriptor or by path. Without one, the mode decides. */
+/* An ACL is read by descriptor or by path. If there is none, the mode decides. */
 static mode_t bits_of(int fd, const char *path, mode_t mode)
 {
     uint8_t *acl = malloc(ACL_LARGEST);
     if (!acl)
         return mode & 0700;
-    char by_fd[64]; /* a descriptor that is O_PATH has no attributes itself */
+    char by_fd[64]; /* an O_PATH descriptor has no attributes itself */
     (void)snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
     ssize_t n = getxattr(path ? path : by_fd, ACL_NAME, acl, ACL_LARGEST);
     mode_t bits = n > 0 ? acl_bits(acl, (size_t)n, mode) : mode & 0777;
@@ -80,14 +80,16 @@ struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self
     return (struct grant){self, a->gid, (all | known) << 6 | all << 3 | all};
 }
 
-/* True if the folder of n bytes is `base`, or one that leads there. */
+/* True if the directory named by n bytes is `base`, or leads to it. */
 static bool leads_to(const char *folder, size_t n, const char *base)
 {
     return strncmp(folder, base, n) == 0 && (base[n] == '/' || base[n] == '\0');
 }
 
-/* The slash behind the next folder above a real path, but those that lead to base; the root leads everywhere.
- * NULL: no more. */
+/*
+ * The slash after the next directory above a real path, skipping those that lead to base; the root leads everywhere.
+ * NULL: no more.
+ */
 static char *next_folder(const char *real, const char *slash, const char *base)
 {
     do
@@ -96,8 +98,10 @@ static char *next_folder(const char *real, const char *slash, const char *base)
     return (char *)slash;
 }
 
-/* What a file gives with one more folder above it, which is gone, or was moved, if `path` is not there. Every class that may
- * search it has all bits. */
+/*
+ * What a file grants with one more directory above it, which is gone or was moved if `path` is not there. Every class
+ * that may search the directory has all bits.
+ */
 static void add_folder(struct grant *way, const char *path, const struct stat *file)
 {
     struct stat st;
@@ -109,7 +113,7 @@ static void add_folder(struct grant *way, const char *path, const struct stat *f
     *way = grant_both(way, &g, geteuid(), ALL);
 }
 
-/* real NULL: nobody knows where it is. */
+/* real NULL: unknown where it is. */
 static int add_folders(struct grant *way, const char *real, const char *base,
                        const struct stat *file)
 {
@@ -201,7 +205,7 @@ void rights_settle(struct rights *r)
 
 /* ---- as they are now ---- */
 
-/* True if nobody changed this file, or it has no name any more: then its rights are those of before. */
+/* True if the file was not changed, or has no name any more: then its rights are as before. */
 static bool is_as_before(const struct right *was, int fd, struct stat *st)
 {
     if (fd < 0 || fstat(fd, st) < 0 || st->st_nlink == 0)
@@ -222,7 +226,7 @@ bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), c
             continue;
         struct rights one = {
             .of = &(struct right){.way = r->of[i].way}, .n = 1, .writable = i == 0 && r->writable};
-        note(&one, 0, file, &st); /* the disk is asked */
+        note(&one, 0, file, &st); /* this accesses the disk */
         LOCKED(lock);
         r->of[i] = one.of[0];
         changed = true;

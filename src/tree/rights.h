@@ -10,14 +10,13 @@
  *     if (rights_again(&r, fd, arg, &lock)) ...           the files have others by now
  *     rights_free(&r);
  *
- * What is made of one file has that file's owner, group and bits; and so has what is made of several of one owner and
- * group, where a class of callers has a bit if each file gives it. Of other files the daemon's user is
- * the owner, and no other class has what one of them does not give to everyone. Named users and groups of an ACL count as classes that anybody
- * but the owner may be in.
+ * Anything made from one file has that file's owner, group and bits. The same holds for several files with one owner
+ * and group, where a class of callers has a bit if each file grants it. If owners or groups differ, the daemon's user
+ * is the owner, and other classes get only what every file grants to everyone. Named users and groups of an ACL count
+ * as classes that anybody but the owner may be in.
  *
- * A file that is reached by a link gives nothing to callers who could not search the folders that
- * it really is in. Those that lead to the link as well are left out: a mount shows what is in the
- * folder that it was given, wherever that is.
+ * A file reached by a link grants nothing to callers who could not search the directories that really contain it.
+ * Directories that lead to the link as well are left out: a mount shows what is in its directory, wherever that is.
  *
  * Threads: one changes it, under the lock that others read it with.
  */
@@ -32,52 +31,55 @@
 
 #include "base/lock.h"
 
-/* What a file gives, or a folder on the way to it. */
+/* What a file grants, or a directory on the way to it. */
 struct grant {
     uid_t uid;
     gid_t gid;
-    mode_t bits; /* 0777. Of a folder: all three of a class that may search it, else none */
+    /* 0777. For a directory: all three bits of each class that may search it, else none of them */
+    mode_t bits;
 };
 
 /* A file of the model. */
 struct right {
-    dev_t dev; /* these show whether it has other rights than before */
+    dev_t dev; /* these show whether its rights have changed */
     ino_t ino;
     struct timespec ctime;
-    struct grant way; /* what the folders give that lead to it */
-    struct grant
-        shown; /* for what is made of it alone: its tensors; of the first also the root and the keys */
+    struct grant way; /* what the directories on the way to it grant */
+    /* for what is made from it alone: its tensors; for the first file, also the root and the keys */
+    struct grant shown;
 };
 
 struct rights {
-    struct right *of; /* owned; by file */
+    struct right *of; /* owned; one per file */
     size_t n, cap;
-    struct grant all; /* for what is made of all: the views of the whole */
-    /* For tensors/: read by users who may read all, searched by users who may read the first. Its
-     * bits have those of execution. */
+    struct grant all; /* for what is made from all files: the whole-model views */
+    /*
+     * For tensors/: read by users who may read all files, searched by users who may read the first. Includes execute
+     * bits.
+     */
     struct grant names;
-    uint64_t hash; /* of what is shown */
+    uint64_t hash; /* of everything shown */
     bool writable; /* the first one */
 };
 
 #define RIGHTS_INIT ((struct rights){0})
 
-/* What two give. `self`: the daemon's user, to which both give at least `known` of 07. */
+/* What two files grant together. `self`: the daemon's user, which both grant at least `known`, a set of bits in 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
-/* What a file gives that is open as fd, and known to be at this real path, to which `base` leads. 0, -errno. */
+/* What a file grants that is open as fd, and known to be at this real path, to which `base` leads. 0, -errno. */
 int grant_of_real(int fd, const struct stat *st, const char *real, const char *base,
                   struct grant *ret);
 
 /*
- * One more file of the model, open as fd, for writing if it is `writable`, found by `path`; `base` is the real path of
- * the folder that was asked for. 0, -ENOMEM, -errno (fstat).
+ * Add a file of the model, found by `path` and open as fd, for writing if it is `writable`; `base` is the real path
+ * of the directory that was requested. 0, -ENOMEM, -errno (fstat).
  */
 int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable);
 /* Compute what is shown. */
 void rights_settle(struct rights *r);
 /*
- * The same of the files as they are now: fd() has each of them open, or -1. Folders are taken as they were. True: something
- * else is shown.
+ * Repeat that for the files as they are now: fd() returns each of them open, or -1. Directories are not checked
+ * again. True: the result has changed.
  */
 bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
                   struct lock *lock);

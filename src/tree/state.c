@@ -8,9 +8,9 @@
 #include "check/summary.h"
 #include "live/unsaved.h"
 
-/* Counts beyond that are not counted. */
+/* Higher counts are shown as "more than 100". */
 enum { COUNT_MAX = 101 };
-/* Of a list of names so many are shown. */
+/* The most names of a list that are shown. */
 enum { NAMES_MOST = 3 };
 
 /* "metadata/a.b, tensors/x and 3 more". */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `info` says of the mount: pending edits, refused writes, whether the model's file changed
- * behind the mount. All of it may change while the snapshot stays. So the state is taken when the
- * name `info` is looked up, and kept with the node (nodes.h): each state is a file of its own, whose
- * text and size never change.
+ * What `info` says about the mount: pending edits, refused writes, whether the model's file was changed from outside.
+ * All of this may change while the snapshot stays. So the state is recorded when the name `info` is looked up, and
+ * kept with the node (internal.h): each state is a separate file, whose text and size never change.
  *
  * Threads: any.
  */
@@ -12,10 +11,11 @@
 
 #include "live/live.h"
 
-/* What people ask about the mount: its state, as the last line:
- * "mount:          read-write; 2 edits are not written yet\n". why_not: NULL, or why the model cannot
- * be edited; tensors: the same of tensors alone. im: by which values are weighed, or NULL. notes (live/unsaved.h):
- * what was refused. */
+/*
+ * The state of the mount, as the last line: "mount: read-write; 2 edits are not written yet\n". why_not: NULL, or why
+ * the model cannot be edited; tensors: the same for tensors. im: the importances that weigh values, or NULL. notes
+ * (live/unsaved.h): what was refused.
+ */
 void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
                 const struct live_counts *c, const struct buf *notes, struct buf *out);
 

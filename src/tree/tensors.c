@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tensors/ while it can be edited: see tensors.h. */
+/* tensors/ when it can be edited: see tensors.h. */
 #include "tree/tensors.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n
     return live_tensor_folder(l, number, fresh, ret);
 }
 
-/* ---- tensors in the making ---- */
+/* ---- tensors being made ---- */
 
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
 {
@@ -90,7 +90,7 @@ int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
     return r == 0 ? node_entry(t, v, n, ret) : r < 0 ? r : 0;
 }
 
-/* A view's row, whether the tensor has it or not; -1. */
+/* A view's row, whether or not the tensor has it; -1. */
 static int any_row(const char *name)
 {
     for (size_t i = 0; i < files_count(FILES_TENSOR); i++)
@@ -156,7 +156,7 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
     struct node folder = {.kind = NODE_TENSOR, .number = a.tensor};
     int r = tensors_entry(t, &v, &folder, ret);
     bool removed = r < 0;
-    if (removed) { /* programs that have it open go on */
+    if (removed) { /* programs that have it open can continue */
         folder = (struct node){.kind = NODE_DIR, .row = ROOT_TENSORS};
         r = node_entry(t, &v, &folder, ret);
     }
@@ -203,7 +203,7 @@ int tensors_look(struct tree *t, const struct node *dir, struct node *file, stru
     return tensors_draft(t, file, ret);
 }
 
-/* It is an open view from here on, of f->row, and owns that. */
+/* Turn the file into an open view of f->row, which it takes over. */
 static void take_view(struct tree_file *f, struct live_view *view)
 {
     f->ops = &file_draft;
@@ -231,7 +231,7 @@ static int number_of(struct tree *t, struct live *l, const struct node *n, uint3
     return tensor && node_check(t, v.snap, n) < 0 ? -ESTALE : 0;
 }
 
-/* What a view of a tensor in the making is that has no draft is left aside. */
+/* What is written to a view without a draft, of a tensor being made, is discarded. */
 static int open_view(struct tree *t, struct tree_file *f, int flags)
 {
     struct live *l;
@@ -298,7 +298,10 @@ int tensors_opened(struct tree *t, struct tree_file *f)
         node_written(t, &f->node);
         return 0;
     }
-    /* Its draft has ended since the kernel looked it up: it looks again. By /proc/self/fd it comes back as it is. */
+    /*
+     * Its draft has ended since the kernel looked it up, so the kernel looks again. Through /proc/self/fd it gets the
+     * same node.
+     */
     return node_was_looked(t, &f->node) ? -ESTALE : 0;
 }
 
@@ -310,7 +313,7 @@ bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct repl
     return *ret != -ESTALE;
 }
 
-/* The row of a view that is made, which the folder does not show at the moment, or not with O_EXCL. */
+/* The row for creating a view, which the directory does not show at the moment, or not with O_EXCL. */
 static int row_to_make(struct tree *t, const struct node *dir, const char *name, int flags,
                        uint32_t *row)
 {
@@ -335,7 +338,7 @@ static int row_to_make(struct tree *t, const struct node *dir, const char *name,
     return flags & O_EXCL && !(folder.hidden >> *row & 1) ? -EEXIST : 0;
 }
 
-/* A view that is made anew is one that was truncated. */
+/* Creating a view that exists truncates it. */
 static int create_view(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
                        struct tree_entry *ret)
 {
@@ -362,7 +365,7 @@ static int create_view(struct tree *t, struct live *l, const struct node *dir, s
     return r > 0 ? 0 : r < 0 ? r : -ESTALE;
 }
 
-/* What follows from other views is shown as it is. */
+/* A view that follows from others is shown as it is. */
 static int create_aside(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
                         struct tree_entry *ret)
 {
@@ -394,7 +397,7 @@ static int create_row(struct tree *t, struct live *l, const struct node *dir, st
                                         : create_view(t, l, dir, f, ret);
 }
 
-/* Its nodes have the row of `raw`. */
+/* Nodes of helpers have the row of `raw`. */
 static int row_of_helper(struct tree *t, const struct node *dir, uint32_t *row)
 {
     struct tree_entry e;
@@ -491,7 +494,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     struct live *l;
     CLEANUP(view_free) struct view v = VIEW_INIT;
     if (node_is_folder(dir, ROOT_TENSORS))
-        return -EISDIR; /* as unlink(2) of a folder */
+        return -EISDIR; /* like unlink(2) of a directory */
     int r = begin_editing(t, &l);
     if (r < 0)
         return r;
@@ -517,9 +520,9 @@ int tensors_rmdir(struct tree *t, const struct node *dir, const char *name)
     return r < 0 ? r : live_tensor_remove(l, name);
 }
 
-#define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
+#define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* In a tensor's folder: a helper, to another name or over a view. */
+/* In a tensor's directory: rename a helper, to another name or over a view. */
 static int rename_inside(struct tree *t, const struct node *dir, const char *name, const char *to,
                          unsigned flags, struct live_wait *w)
 {
@@ -530,12 +533,12 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
         return -EINVAL;
     if (any_row(name) >= 0)
         return -EPERM;
-    if (flags & NOREPLACE && row >= 0) /* views are always there */
+    if (flags & NOREPLACE && row >= 0) /* views always exist */
         return -EEXIST;
     int r = begin_editing(t, &l);
     if (r < 0)
         return r;
-    /* The kernel has locked the folder: no other one comes meanwhile. */
+    /* The kernel has locked the directory: no other helper can appear meanwhile. */
     if (flags & NOREPLACE && live_helper_find(l, dir->number, to, &other) == 0)
         return -EEXIST;
     return live_helper_rename(l, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,

@@ -10,58 +10,57 @@
 #include "tree/nodes.h"
 #include "tree/tree.h"
 
-/* True if that is tensors/, or a tensor's folder, of a tree whose tensors can be edited. */
+/* True if dir is tensors/, or a tensor's directory, in a tree whose tensors can be edited. */
 bool tensors_has(const struct tree *t, const struct node *dir);
-/* tensors/ and what is in it, of a tree whose keys can be edited and its tensors not. */
+/* True for tensors/ and what is in it, in a tree whose keys can be edited but not its tensors. */
 bool tensors_fixed(const struct tree *t, const struct node *n);
 #define TENSORS_FIXED "tensors are read-only here: -o tensors=edit makes them editable"
-/* What edits it; NULL: nothing, or not yet. */
+/* What edits it; NULL: nothing, or nothing yet. */
 struct live *tensors_live(const struct tree *t);
 
-/*
- * What is known of the tensor that a node belongs to. fresh: the newest snapshot is to show it as
- * it is now.
- */
+/* What is known about the tensor that a node belongs to. fresh: bring the newest snapshot up to date first. */
 int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n, bool fresh,
                   struct live_folder *ret);
 
-/* The entry of a folder in tensors/, which may be in the making. */
+/* The entry of a directory in tensors/, perhaps of a tensor being made. */
 int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
                   struct tree_entry *ret);
-/* A node in the folder of a tensor in the making, or that folder: 1; 0: it is not one; -errno. */
+/* The entry of a directory of a tensor being made, or of a node in it: 1; 0: it is neither; -errno. */
 int tensors_making(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* True if that is the folder of a tensor in the making. *views: the rows that it has. */
+/* True for the directory of a tensor being made. *views: the rows that it has. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
-/* A name in it. */
+/* Look up a name in it. */
 int tensors_making_lookup(struct tree *t, const struct node *dir, const char *name,
                           struct tree_entry *ret);
-/* A helper's name in a tensor's folder. 0: it is a view's; 1; -ENOENT, -errno. */
+/* Look up a helper's name in a tensor's directory. 0: it is a view's name; 1; -ENOENT, -errno. */
 int tensors_helper(struct tree *t, const struct node *dir, const char *name,
                    struct tree_entry *ret);
-/* Helper i of a folder. 1; 0: there are no more; -errno. */
+/* Helper i of a directory. 1; 0: there are no more; -errno. */
 int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
-/* Open a view to be written. 1: done; 0: it is to be read as it is stored. */
+/* Open a view for writing. 1: done; 0: read it as it is stored. */
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
 /* Open the draft of a node that shows nothing else any more. -ESTALE. */
 int tensors_join(struct tree *t, struct tree_file *f);
-/* A file was opened to be read, which may be written. -ESTALE: it is to be looked up again. */
+/* A file was opened for reading while it may be written. -ESTALE: look it up again. */
 int tensors_opened(struct tree *t, struct tree_file *f);
-/* Read what is written to its node. False: it is to be read as it is stored. */
+/* Read what is written to its node. False: read it as it is stored. */
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
-/* The entry of a draft's node. 0: it is not one; 1; -errno. */
+/* The entry of a draft's node. 0: the node has no draft; 1; -errno. */
 int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* The entry of a node that was replaced after the kernel looked it up, with the attributes of the file as
- * it is now: a program that opens it can be made to look again only once. -ESTALE. */
+/*
+ * The entry of a node that was replaced after the kernel looked it up, with the present attributes of the file: a
+ * program that opens it can be made to look again only once. -ESTALE.
+ */
 int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* A file of a tensor's folder that has a draft, which may show by another node. As above. */
+/* Look up a file of a tensor's directory that has a draft, perhaps with another node. Returns as above. */
 int tensors_look(struct tree *t, const struct node *dir, struct node *file, struct tree_entry *ret);
-/* A file in a tensor's folder is made: a view anew. */
+/* Create a file in a tensor's directory, or truncate a view. */
 int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
                    struct tree_entry *ret, struct tree_file **file);
-/* Of a file that was opened to be read; of others than a tensor's there is nothing to wait for. */
+/* For a file opened for reading; files that belong to no tensor have nothing to wait for. */
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
-/* truncate(2): it is opened, cut and closed. */
+/* truncate(2): open it, cut it and close it. */
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);
 
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name);

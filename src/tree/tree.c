@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model opened and closed as a tree, for reading or for editing too; and what is asked of the whole. See tree.h. */
+/* Opening and closing a model as a tree, for reading or for editing too; and calls about the whole tree. See tree.h. */
 #include "tree/tree.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     return 0;
 }
 
-/* g: of the first file; it passes. */
+/* g: of the first file; takes it over. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
     const struct source *src = &t->model.src;
@@ -76,7 +76,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     return 0;
 }
 
-/* The header may be one that an interrupted edit still has to write. */
+/* The header may be one that an interrupted edit has yet to write. */
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
@@ -99,7 +99,7 @@ static int parse_file(struct tree *t, struct err *e)
     return r;
 }
 
-/* The model's file, or the first of them. */
+/* Find the model's file, or the first of them. */
 static int find_model(struct tree *t, const char *path, struct err *e)
 {
     char *first = NULL, shown[SHOW_MAX];
@@ -114,7 +114,7 @@ static int find_model(struct tree *t, const char *path, struct err *e)
     return r < 0 || t->name ? r : err_set(e, -ENOMEM, "no memory");
 }
 
-/* The real path of the folder that a path names something in. */
+/* The real path of the directory that contains what a path names. */
 static char *real_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -321,7 +321,7 @@ bool tree_edited(const struct tree *t)
     return atomic_load(&t->live) != NULL;
 }
 
-/* Of what is edited as it was written last, of all else as it was opened. */
+/* For the edited file as it was last written, for the others as they were opened. */
 static uint64_t identity_left(struct tree *t)
 {
     uint64_t identity = 0;
@@ -336,7 +336,7 @@ static uint64_t identity_left(struct tree *t)
     return identity;
 }
 
-/* The first state of the mount has the same number in each tree, while nothing is edited. */
+/* As long as nothing is edited, the first state of the mount has the same number in each tree. */
 static bool is_counted(const struct tree *t)
 {
     return t->states > t->wholes + 1 || (t->states == t->wholes + 1 && !t->state_plain);
@@ -390,7 +390,7 @@ void tree_abandon(struct tree *t)
 
 /* ---- what is not in the file, from one tree to the next ---- */
 
-/* Of a tree before, or of this one; of a new tensor that was lost not if there is one of its name by now. */
+/* From an earlier tree, or this one; leaves out a lost new tensor if there is one of its name by now. */
 void tree_notes(struct tree *t, struct buf *out)
 {
     const size_t tensors = strlen(UNSAVED_TENSOR);
@@ -405,7 +405,7 @@ void tree_notes(struct tree *t, struct buf *out)
 
 void tree_recall(struct tree *t, struct buf *notes)
 {
-    (void)live_recall(t->meta, notes); /* without memory they are known at the end */
+    (void)live_recall(t->meta, notes); /* without memory they are reported at the end */
     t->notes = *notes;
     *notes = BUF_INIT;
 }
@@ -451,7 +451,7 @@ uint64_t tree_look(struct tree *t)
     return t->rights.hash;
 }
 
-/* Of one tensor. */
+/* The nodes of one tensor. */
 static void tensor_nodes(const struct snapshot *g, uint32_t i, void (*call)(void *, uint64_t),
                          void *arg)
 {

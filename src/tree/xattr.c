@@ -10,16 +10,16 @@
 #include "tree/begin.h"
 #include "tree/tensors.h"
 
-/* Of the root it is an attribute of the shelf. */
+/* For the root the shelf has this attribute. */
 #define READ_ONLY "user.gguf.readonly"
 
-/* Attributes are of metadata files and of tensors' folders. */
+/* Files in metadata/ and tensors' directories have attributes. */
 struct subject {
     struct node n;
     struct view v;
     const struct gguf_tensor *tensor; /* or NULL, and: */
-    bool making;                      /* of a tensor in the making: the error alone */
-    struct live_facts key;            /* of a tensor: the error alone */
+    bool making;                      /* a tensor being made: only the error */
+    struct live_facts key;            /* for a tensor: only the error */
 };
 
 static void x_name(const struct subject *s, struct buf *out)
@@ -59,8 +59,9 @@ static void x_error(const struct subject *s, struct buf *out)
 static const struct xattr {
     const char *name;
     bool keys, tensors;
-    void (*value)(const struct subject *s, struct buf *out); /* nothing: it does not apply; but: */
-    bool empty;                                              /* it may be empty */
+    /* writes nothing if it does not apply; but: */
+    void (*value)(const struct subject *s, struct buf *out);
+    bool empty; /* it may be empty */
 } xattrs[] = {
     {"user.gguf.name", true, true, x_name, false},
     {"user.gguf.type", true, true, x_type, false},
@@ -85,7 +86,7 @@ static void subject_free(struct subject *s)
     view_free(&s->v);
 }
 
-/* Why the first edit could not be begun is said of each key. */
+/* If the first edit could not begin, each key reports why. */
 static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 {
     int r = live_facts(t->meta, number, ret);
@@ -104,7 +105,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     uint32_t views;
     *s = (struct subject){.n = tree_node(t, node)};
     if (s->n.kind == NODE_TENSOR_FILE && tensors_live(t))
-        return 0; /* a draft of it, too */
+        return 0; /* also for its draft */
     if (s->n.kind == NODE_KEY)
         return key_facts(t, s->n.number, &s->key);
     int r = s->n.kind == NODE_TENSOR ? live_freshen(t->meta, false, NULL) : 0;
@@ -166,8 +167,10 @@ static bool is_in_tensors(const struct tree *t, const struct node *n)
     return tensors_has(t, n) || (n->kind == NODE_TENSOR_FILE && t->opt.tensors && t->writable);
 }
 
-/* What an attribute is already can always be set: cp -a and rsync -X do. On tensors they set those of
- * the source, which are left aside. */
+/*
+ * Setting an attribute to its present value always succeeds, since cp -a and rsync -X do that. On tensors they set
+ * those of the source, which are ignored.
+ */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
 {
@@ -183,7 +186,7 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
         return r < 0 ? r : -EOPNOTSUPP;
     if (value_of(&s, x, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
         return 0;
-    if (s.key.helper && x->value == x_name) /* that of the key whose copy it is */
+    if (s.key.helper && x->value == x_name) /* that of the key it copies */
         return 0;
     if (s.tensor || x->value != x_type)
         return -EPERM;
@@ -191,7 +194,7 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(l, s.n.number, value, n, w);
 }
 
-/* Only why a value was refused can be forgotten: rsync -X removes what its source has not. */
+/* Only the reason why a value was refused can be removed: rsync -X removes what its source lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;

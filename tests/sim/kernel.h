@@ -41,8 +41,8 @@ struct program {
     uint32_t names_of; /* a mask; 0: there is none */
     uint64_t content, type, shape;
     int judges; /* 1 + the assignment of everything in drafts of it meanwhile; or 0 */
-    uint32_t
-        cuts; /* of names, in that call: a view is truncated, perhaps through another node of one draft */
+    /* of names, in that call: a view is truncated, perhaps through another node of one draft */
+    uint32_t cuts;
 };
 
 enum { OBJECTS = 1024, LATE = 512 };
