@@ -23,6 +23,21 @@ int err_set(struct err *e, int code, const char *fmt, ...)
     return code;
 }
 
+int err_sys(struct err *e, int r, const char *fmt, ...)
+{
+    if (r >= 0 || !e)
+        return r;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    va_end(ap);
+    e->code = r;
+    e->where = 0;
+    if (n >= 0 && (size_t)n < sizeof(e->msg))
+        (void)snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s", strerror(-r));
+    return r;
+}
+
 int err_prefix(struct err *e, int code, const char *fmt, ...)
 {
     char rest[sizeof(e->msg)];

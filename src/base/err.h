@@ -27,6 +27,8 @@ struct err {
 
 /* Fill e (which may be NULL) and return code, so that `return err_set(...)` fails with context. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Return r, and if it is negative, fill e with what failed and why: "what: strerror(-r)". */
+int err_sys(struct err *e, int r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Put "prefix: " before the line that e (which may be NULL) already holds. Returns code, which it now
  * has. */
 int err_prefix(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -67,7 +67,7 @@ static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
     struct statvfs v;
     int r = f->sys->fstatvfs(f->sys, f->dir, &v);
     if (r < 0)
-        return err_set(e, r, "cannot find the free space: %s", strerror(-r));
+        return err_sys(e, r, "cannot find the free space");
     if (!mul_u64(geteuid() == 0 ? v.f_bfree : v.f_bavail, v.f_frsize, ret))
         *ret = UINT64_MAX;
     return 0;
@@ -223,7 +223,7 @@ static int write_inplace(struct job *j, struct err *e)
         return journal_cancel(f, &k, r, e);
     r = journal_apply(f, &k);
     if (r < 0) {
-        (void)err_set(e, r, "cannot write the model: %s", strerror(-r));
+        (void)err_sys(e, r, "cannot write the model");
         /* If nothing of it was written, the edit is taken back. */
         if (journal_compare(f, &k, NULL) < 0 || k.begun)
             return unfinished(j, e);
@@ -322,9 +322,7 @@ int edit_try_handle(const struct edit_file *f, struct err *e)
 {
     uint8_t byte;
     int r = f->id.size ? sys_read_all(f->sys, f->fd, &byte, 1, 0) : 0;
-    return r < 0
-               ? err_set(e, r, "cannot read a file that is open for writing here: %s", strerror(-r))
-               : 0;
+    return err_sys(e, r, "cannot read a file that is open for writing here");
 }
 
 int edit_try_new(const struct edit_file *f, struct err *e)

@@ -37,16 +37,16 @@ static int lock(const struct edit_file *f, bool *replaced, struct err *e)
     if (r == -EWOULDBLOCK)
         return err_set(e, r, "another process has the model open for writing");
     if (r < 0)
-        return err_set(e, r, "cannot lock the model: %s", strerror(-r));
+        return err_sys(e, r, "cannot lock the model");
     r = f->sys->fstatat(f->sys, f->dir, f->name, &st);
     *replaced = r == -ENOENT || (r == 0 && (st.st_dev != f->id.dev || st.st_ino != f->id.ino));
-    return *replaced || r == 0 ? 0 : err_set(e, r, "cannot stat the model: %s", strerror(-r));
+    return *replaced || r == 0 ? 0 : err_sys(e, r, "cannot stat the model");
 }
 
 int edit_file_stat(const struct edit_file *f, struct stat *ret, struct err *e)
 {
     int r = f->sys->fstat(f->sys, f->fd, ret);
-    return r < 0 ? err_set(e, r, "cannot stat the model: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot stat the model");
 }
 
 static int not_regular(struct err *e)
@@ -65,8 +65,7 @@ static int open_once(struct edit_file *f, bool write, bool *replaced, struct err
         return not_regular(e);
     f->fd = f->sys->openat(f->sys, f->dir, f->name, flags, 0);
     if (f->fd < 0)
-        return err_set(e, f->fd, "cannot open the model%s: %s", write ? " for writing" : "",
-                       strerror(-f->fd));
+        return err_sys(e, f->fd, "cannot open the model%s", write ? " for writing" : "");
     r = edit_file_stat(f, &st, e);
     if (r < 0)
         return r;
@@ -113,7 +112,7 @@ int edit_file_fresh(const struct edit_file *f, struct err *e)
     struct stat st;
     int r = f->sys->fstatat(f->sys, f->dir, f->name, &st);
     if (r < 0 && r != -ENOENT)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+        return err_sys(e, r, "cannot stat the model");
     struct edit_id now = r < 0 ? (struct edit_id){0} : edit_id_of(&st);
     if (r == 0 && (f->unfinished ? now.dev == f->id.dev && now.ino == f->id.ino
                                  : edit_id_equal(&now, &f->id)))

@@ -82,8 +82,8 @@ static int refuse(const struct history *h, int r, const char *why, struct err *e
 static int failed(const struct history *h, int r, const char *what, struct err *e)
 {
     char shown[SHOW_MAX];
-    return err_set(e, r, "%s/ggufs/history/%s: cannot %s: %s",
-                   show(shown, h->home, strlen(h->home)), h->name, what, strerror(-r));
+    return err_sys(e, r, "%s/ggufs/history/%s: cannot %s", show(shown, h->home, strlen(h->home)),
+                   h->name, what);
 }
 
 /*

@@ -136,7 +136,7 @@ static int ask(struct history_job *j, unsigned what)
 {
     int r = j->runs ? 0 : pool_do_beside(&j->job, turn);
     if (r < 0)
-        return err_set(&j->err, r, "cannot start a thread: %s", strerror(-r));
+        return err_sys(&j->err, r, "cannot start a thread");
     j->refs += !j->runs;
     j->runs = true;
     j->todo |= what;

@@ -363,7 +363,7 @@ static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own
                             O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     }
     if (fd < 0)
-        return err_set(e, fd, "cannot create the journal: %s", strerror(-fd));
+        return err_sys(e, fd, "cannot create the journal");
     *own = round_up(*own, JOURNAL_SECTOR);
     give_to_owner(f, fd);
     return fd;
@@ -391,7 +391,7 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
         r = err_set(e, -EOPNOTSUPP, "inplace: the model changes in more than %zu places of 1 MiB",
                     j.n);
     else
-        (void)err_set(e, r, "cannot write the journal: %s", strerror(-r));
+        (void)err_sys(e, r, "cannot write the journal");
     r = journal_cancel(f, &j, r, e);
     journal_free(&j);
     return r;
@@ -464,11 +464,6 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-static int cannot_read(struct err *e, int r)
-{
-    return err_set(e, r, "cannot read the journal: %s", strerror(-r));
-}
-
 /* Decode the rows, whose checksum is right. NULL; or why they are not those of an edit of this model. */
 static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
 {
@@ -515,7 +510,7 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
         return err_set(e, -ENOMEM, "no memory for the journal");
     int r = sys_read_all(f->sys, j->fd, rest, b.len, at);
     if (r < 0)
-        return cannot_read(e, r);
+        return err_sys(e, r, "cannot read the journal");
     if (get_u64(head + SUM, false) != head_sum(head, &b))
         return 0;
     j->before = get_u64(head + BEFORE, false);
@@ -575,7 +570,7 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
     if (u != j->room)
         free(u);
     if (r < 0)
-        return err_set(e, r, "cannot compare the journal with the model: %s", strerror(-r));
+        return err_sys(e, r, "cannot compare the journal with the model");
     if (whole && !found.fits)
         return foreign(e, "a part of the model is neither the old nor the new one");
     j->state = !whole ? JOURNAL_VOID : found.done ? JOURNAL_DONE : JOURNAL_REDO;
@@ -603,7 +598,7 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
     j->state = JOURNAL_VOID;
     int r = sys_read_all(f->sys, j->fd, head, (size_t)min_u64(file, FIXED), 0);
     if (r < 0)
-        return cannot_read(e, r);
+        return err_sys(e, r, "cannot read the journal");
     if (memcmp(head, MAGIC, 7) != 0 || head[7] < '1' || head[7] > '9')
         return 0;
     if (head[7] != MAGIC[7])
@@ -636,12 +631,12 @@ static int look(const struct edit_file *f, struct journal *j, struct err *e)
     if (r == 0)
         r = f->sys->openat(f->sys, f->dir, name, flags, 0);
     if (r < 0)
-        return r == -ENOENT ? 0 : err_set(e, r, "cannot open the journal: %s", strerror(-r));
+        return r == -ENOENT ? 0 : err_sys(e, r, "cannot open the journal");
     j->sys = f->sys;
     j->fd = r;
     r = f->sys->fstat(f->sys, j->fd, &st);
     if (r < 0)
-        return err_set(e, r, "cannot stat the journal: %s", strerror(-r));
+        return err_sys(e, r, "cannot stat the journal");
     if (st.st_nlink == 0) { /* its edit has just ended */
         journal_free(j);
         return 0;
@@ -743,7 +738,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     if (r < 0 && edits) /* what was written is the result of this file's own edit */
         (void)edit_file_note(f, NULL);
     if (r < 0)
-        return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
+        return err_sys(e, r, "cannot finish the interrupted edit");
     f->unfinished = false;
     (void)journal_remove(f);
     return 0;
@@ -810,7 +805,7 @@ static int sweep(const struct edit_file *f, unsigned *removed, struct err *e)
         r = f->sys->list(f->sys, f->dir, sweep_one, &s);
     }
     *removed = s.removed;
-    return r < 0 ? err_set(e, r, "cannot list the model's directory: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot list the model's directory");
 }
 
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
@@ -872,7 +867,7 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
     r = image_end(im);
     *ret = image_source(im);
     ret->fd = f->fd;
-    return r < 0 ? err_set(e, r, "cannot lay the journal over the model: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot lay the journal over the model");
 }
 
 bool edit_overlay_changes(const struct edit_overlay *o)

@@ -39,7 +39,7 @@ int model_find(const char *path, struct model_file *m, struct err *e)
     *slash = '\0'; /* the directory's path, for a moment */
     m->dir = open_folder(slash == m->real ? "/" : m->real);
     *slash = '/';
-    return m->dir >= 0 ? 0 : err_set(e, m->dir, "cannot open its directory: %s", strerror(-m->dir));
+    return m->dir >= 0 ? 0 : err_sys(e, m->dir, "cannot open its directory");
 }
 
 static int look(struct model_file *m, struct err *e)

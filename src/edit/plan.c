@@ -457,7 +457,7 @@ static int make(struct layout *d, const struct edit_change *c, struct err *e)
     if (r == 0)
         r = make_ranks(d);
     if (r < 0)
-        return err_set(e, r, "cannot lay out %zu tensors: %s", d->n, strerror(-r));
+        return err_sys(e, r, "cannot lay out %zu tensors", d->n);
     judge(d);
     return check(d, e);
 }

@@ -170,11 +170,6 @@ struct move {
     uint64_t done, total; /* bytes of data, including holes */
 };
 
-static int fail(struct err *e, int r, const char *what)
-{
-    return err_set(e, r, "cannot %s: %s", what, strerror(-r));
-}
-
 static void advance(struct move *m, uint64_t n)
 {
     m->done += n;
@@ -290,7 +285,7 @@ int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_hooks
     int r = f->sys->ftruncate(f->sys, t->fd, size);
     if (r == 0)
         r = copy_sparse(&m, f->fd, 0, 0, size);
-    return r < 0 ? fail(e, r, "copy the model") : 0;
+    return err_sys(e, r, "cannot copy the model");
 }
 
 int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan, bool clone,
@@ -302,17 +297,17 @@ int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan 
         m.total += im->seg[i].from == IMAGE_FILE ? im->seg[i].len : 0;
     int r = f->sys->ftruncate(f->sys, t->fd, im->size);
     if (r < 0)
-        return fail(e, r, "size the new file");
+        return err_sys(e, r, "cannot size the new file");
     r = sys_write_all(f->sys, t->fd, im->seg[0].bytes, (size_t)im->seg[0].len, 0);
     if (r < 0)
-        return fail(e, r, "write the new header");
+        return err_sys(e, r, "cannot write the new header");
     for (size_t i = 1; i < im->n && r == 0; i++) {
         const struct segment *s = &im->seg[i];
         const bool draft = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
         if (s->from == IMAGE_FILE)
             r = move_range(&m, draft ? im->file[s->no].fd : f->fd, s->src, s->at, s->len, draft);
     }
-    return r < 0 ? fail(e, r, clone ? "clone the tensors" : "copy the tensors") : 0;
+    return err_sys(e, r, "cannot %s the tensors", clone ? "clone" : "copy");
 }
 
 int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, struct err *e)
@@ -325,7 +320,7 @@ int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, str
             n = min_u64(end - at, sizeof(piece));
             int r = sys_read_all(f->sys, f->fd, piece, (size_t)n, at);
             if (r < 0)
-                return fail(e, r, "read the padding between tensors");
+                return err_sys(e, r, "cannot read the padding between tensors");
             if (!is_zero(piece, (size_t)n))
                 return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
                                (unsigned long long)s->at);
@@ -357,7 +352,7 @@ int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
         r = f->sys->openat(f->sys, f->dir, t->name, flags, 0600);
     }
     if (r < 0)
-        return err_set(e, r, "cannot create a file beside the model: %s", strerror(-r));
+        return err_sys(e, r, "cannot create a file beside the model");
     t->fd = r;
     return 0;
 }
@@ -366,7 +361,7 @@ int temp_dress(const struct edit_file *f, struct temp *t, struct err *e)
 {
     int r = f->sys->flock(f->sys, t->fd, LOCK_EX | LOCK_NB);
     if (r < 0)
-        return err_set(e, r, "cannot lock the new file: %s", strerror(-r));
+        return err_sys(e, r, "cannot lock the new file");
     r = edit_file_stat(f, &t->model, e);
     return r < 0 ? r : attr_copy(f->sys, f->fd, &t->model, t->fd, e);
 }
@@ -425,8 +420,7 @@ static int probe_named(const struct edit_file *f, struct err *e)
         if (no_exchange(r))
             r = f->sys->rename(f->sys, f->dir, t.name, other.name, 0);
         if (r < 0)
-            (void)err_set(e, r, "cannot rename a file over an open one beside the model: %s",
-                          strerror(-r));
+            (void)err_sys(e, r, "cannot rename a file over an open one beside the model");
     }
     temp_abandon(f, &t);
     temp_abandon(f, &other);
@@ -447,7 +441,7 @@ int temp_unnamed(const struct edit_file *f, struct err *e)
     if (r == 0)
         return t.fd;
     temp_abandon(f, &t);
-    return err_set(e, r, "cannot remove a file beside the model: %s", strerror(-r));
+    return err_sys(e, r, "cannot remove a file beside the model");
 }
 
 int temp_probe(const struct edit_file *f, struct err *e)
@@ -468,7 +462,7 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
     if (r == 0)
         r = f->sys->fstat(f->sys, t->fd, &st);
     if (r < 0)
-        return err_set(e, r, "cannot sync the new file: %s", strerror(-r));
+        return err_sys(e, r, "cannot sync the new file");
     t->id = edit_id_of(&st);
     return 0;
 }
@@ -479,7 +473,7 @@ static int check_displaced(const struct edit_file *f, const struct temp *t, stru
     struct stat st;
     int r = f->sys->fstatat(f->sys, f->dir, t->name, &st);
     if (r < 0)
-        return err_set(e, r, "cannot stat the old file: %s", strerror(-r));
+        return err_sys(e, r, "cannot stat the old file");
     struct edit_id id = edit_id_of(&st);
     if (!edit_id_equal(&id, &f->id))
         return err_set(e, -ESTALE, "the model changed behind the mount, just now");
@@ -491,7 +485,7 @@ static int check_displaced(const struct edit_file *f, const struct temp *t, stru
 static int sync_folder(const struct edit_file *f, struct err *e)
 {
     int r = sys_sync_dir(f->sys, f->dir);
-    return r < 0 ? err_set(e, r, "cannot sync the model's directory: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot sync the model's directory");
 }
 
 /* The new file is now the model: f takes its descriptor. */
@@ -559,10 +553,9 @@ static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, 
     struct stat st;
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
     if (r < 0) {
-        (void)err_set(e, r, "cannot rename the new file over the model: %s", strerror(-r));
+        (void)err_sys(e, r, "cannot rename the new file over the model");
         if (f->sys->fstatat(f->sys, f->dir, f->name, &st) == -ENOENT) {
-            (void)err_set(e, r, "the model is gone, the new file is %s: cannot rename it: %s",
-                          t->name, strerror(-r));
+            (void)err_sys(e, r, "the model is gone, the new file is %s: cannot rename it", t->name);
             let_go(f, t);
         }
         return r;
@@ -588,7 +581,7 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
         return exchanged(f, t, &t->id, old, e);
     if (no_exchange(r))
         return plain(f, t, &t->id, old, e);
-    return err_set(e, r, "cannot put the new file in the model's place: %s", strerror(-r));
+    return err_sys(e, r, "cannot put the new file in the model's place");
 }
 
 int temp_name(const struct edit_file *f, struct temp *t, const char *name, struct err *e)
@@ -596,8 +589,7 @@ int temp_name(const struct edit_file *f, struct temp *t, const char *name, struc
     char shown[SHOW_MAX];
     int r = f->sys->rename(f->sys, f->dir, t->name, name, 0);
     if (r < 0)
-        return err_set(e, r, "cannot rename a file to %s: %s", show(shown, name, strlen(name)),
-                       strerror(-r));
+        return err_sys(e, r, "cannot rename a file to %s", show(shown, name, strlen(name)));
     let_go(f, t);
     return sync_folder(f, e);
 }

@@ -142,7 +142,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
         return begins_stored(l, x, text) ? 0 : why;
     if (r == 0) /* only these errors are final */
         return why == -EINVAL || why == -ERANGE ? why : 0;
-    return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
+    return why < 0 ? r : err_sys(e, r, "cannot become a value of its type");
 }
 
 /* True if it ends within a line. */
@@ -346,7 +346,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
     if (r == 0 && n)
         memcpy(d->text.data + off, bytes, n);
     if (r < 0)
-        (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
+        (void)err_sys(&e, r, "cannot be written");
     else if (is_key(f) && (d->whole || append)) /* an append keeps the rest */
         r = key_written(l, f->of, d, d->text.len == n, &e);
     return r < 0 ? refuse(l, f, &e) : 0;

@@ -82,7 +82,7 @@ int live_start(struct live *l, struct history_job *history, struct err *e)
     l->history = history;
     l->writer.started = r == 0;
     lock_drop(&l->lock);
-    return r == 0 ? 0 : err_set(e, r, "cannot start a thread: %s", strerror(-r));
+    return err_sys(e, r, "cannot start a thread");
 }
 
 void live_hurry(struct live *l)

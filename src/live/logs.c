@@ -85,7 +85,7 @@ int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *byt
 
 int logs_failed(int r, struct err *e)
 {
-    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot write a draft beside the model");
 }
 
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e)

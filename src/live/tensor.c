@@ -123,7 +123,7 @@ int tensors_remove_due(struct live *l)
     else
         edit_undo(c, mark);
     if (r < 0 && !e.code)
-        (void)err_set(&e, r, "nothing was removed: %s", strerror(-r));
+        (void)err_sys(&e, r, "nothing was removed");
     while ((o = s->doomed.first)) {
         object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
         if (r == 0) {

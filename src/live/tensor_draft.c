@@ -193,8 +193,7 @@ static int parse_header(struct draft *d, size_t most, struct err *e)
     if (!head)
         return err_set(e, -ENOMEM, "no memory");
     int r = tensor_draft_read(d, 0, head, most, &n);
-    r = r < 0 ? err_set(e, r, "cannot read a draft: %s", strerror(-r))
-              : npy_parse(head, n, &npy, e);
+    r = r < 0 ? err_sys(e, r, "cannot read a draft") : npy_parse(head, n, &npy, e);
     free(head);
     lock_take(&d->lock);
     d->npy = npy;

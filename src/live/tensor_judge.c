@@ -78,7 +78,7 @@ static int report_fault(int code, const struct quant_type *t, const struct quant
                        t->name);
     if (code == -ERANGE)
         return err_set(e, code, "%s: the scale of its block is too large for %s", what, t->name);
-    return err_set(e, code, "values cannot be stored: %s", strerror(-code));
+    return err_sys(e, code, "values cannot be stored");
 }
 
 /* Units, and the line of the first that failed. */
@@ -177,7 +177,7 @@ static int encode_part(struct encoding *j, uint64_t first, size_t n, struct enco
     if (r == 0 && over)
         r = tensor_view_read(t->old, TENSOR_RAW, byte, room->raw, bytes);
     if (r < 0)
-        return err_set(e, r, "cannot read the values: %s", strerror(-r));
+        return err_sys(e, r, "cannot read the values");
     if (t->from.stored)
         r = quant_convert(t->from.stored, j->type, t->big, room->values, n, room->raw, weigh,
                           &fault);
@@ -435,7 +435,7 @@ static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 
 static int cannot_read(int r, struct err *e)
 {
-    return err_set(e, r, "cannot read the draft or the tensor: %s", strerror(-r));
+    return err_sys(e, r, "cannot read the draft or the tensor");
 }
 
 static int read_draft(const struct job *j, uint64_t at, uint8_t *dst, size_t n)

@@ -307,7 +307,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     if (begun)
         r = tensor_round_read(d, &round, 0, text, n);
     if (r < 0)
-        (void)err_set(&o->e, r, "cannot read the draft: %s", strerror(-r));
+        (void)err_sys(&o->e, r, "cannot read the draft");
     else if (d->made)
         r = judge_new(o, text, n);
     else if (is_shown(o, text, n))

@@ -26,7 +26,7 @@ static int no_memory(struct err *e)
 static int read_some(const struct source *s, uint64_t off, void *dst, size_t n, struct err *e)
 {
     const int r = s->read(s, off, dst, n);
-    return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot read");
 }
 
 /* Read n numbers of a file. The caller has checked that they exist. */
@@ -283,7 +283,7 @@ int imatrix_open(const char *path, struct imatrix **ret, struct err *e)
     struct source s;
     const int fd = sys->openat(sys, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
-        return err_set(e, fd, "cannot open: %s", strerror(-fd));
+        return err_sys(e, fd, "cannot open");
     int r = source_fd(fd, &s, e);
     if (r == 0)
         r = imatrix_parse(&s, path, ret, e);

@@ -18,7 +18,7 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     int r = map_open(&m->map, fd, size);
     if (r < 0) {
         free(m);
-        return err_set(e, r, "cannot map: %s", strerror(-r));
+        return err_sys(e, r, "cannot map");
     }
     atomic_init(&m->refs, 1);
     m->fd = fd;

@@ -88,7 +88,7 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
         r = tree_sync(t);
         if (r < 0)
-            return err_set(e, r, "edits before it could not be written: %s", strerror(-r));
+            return err_sys(e, r, "edits before it could not be written");
         r = undo_once(t, number);
     }
     (void)tree_undo_said(t, &line);

@@ -71,7 +71,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     r = snapshot_keep_file(t->newest.view.snap, src, t->newest.view.store->file[0],
                            &t->newest.file);
     if (r < 0)
-        return err_set(e, r, "cannot read: %s", strerror(-r));
+        return err_sys(e, r, "cannot read");
     begin_parsed(t);
     return 0;
 }
@@ -157,14 +157,14 @@ static int find_rights(struct tree *t, const char *path, struct err *e)
         r = add_rights(t, i, path);
     if (r == 0)
         rights_settle(&t->rights);
-    return r < 0 ? err_set(e, r, "cannot find out its access rights: %s", strerror(-r)) : 0;
+    return err_sys(e, r, "cannot find out its access rights");
 }
 
 static int open_model(struct tree *t, const char *path, struct err *e)
 {
     int r = map_guard_init();
     if (r < 0)
-        return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
+        return err_sys(e, r, "cannot handle SIGBUS");
     r = find_model(t, path, e);
     if (r == 0)
         r = begin_open(t, e);
