@@ -24,10 +24,9 @@ struct source source_mem(const void *bytes, size_t n);
 int source_fd(int fd, struct source *ret, struct err *e);
 
 /*
- * ---- what is given by mistake ----
+ * ---- files passed by mistake ----
  *
- * Files in place of a GGUF file: recognised by their first bytes or by
- * their path, with advice. One table for each way; a kind is a row.
+ * Recognised by their first bytes or by their path, with advice. There is a table for each; a kind is a row.
  */
 
 struct sniffed {

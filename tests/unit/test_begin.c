@@ -585,7 +585,7 @@ static void test_stop(void)
 static CU_TestInfo tests[] = {
     {"why it cannot be edited", test_reasons},
     {"a name that is a hash", test_hash_name},
-    {"a folder that may not be written or read", test_folder},
+    {"a directory that may not be written or read", test_folder},
     {"a process that ends gives up the lock", test_waits},
     {"another tree gives up the lock", test_other_tree},
     {"the history", test_history},

@@ -115,8 +115,8 @@ static void test_one_value(void)
 }
 
 /*
- * Pieces found by different threads are in the file of new bytes where they are in the tensor, and
- * in pages where they are in the model: so they can be mapped as one, and cloned.
+ * Pieces found by different threads lie in the file of new bytes in the order of the tensor, and within pages as in the
+ * model: so they can be mapped as one, and cloned.
  */
 static void test_places(void)
 {

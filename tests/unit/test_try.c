@@ -19,7 +19,7 @@ struct weak_store {
     const char *name;
     int no_tmpfile, no_create, no_list, no_read, no_rename, no_replace;
     bool sticky;
-    int result;       /* of all that may pass: 0 */
+    int result;       /* 0 for every error that may not last */
     const char *says; /* part of the reason */
     unsigned created; /* files that were created */
 };
