@@ -897,6 +897,27 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         kernel_look_disk(k, "after rename");
 }
 
+/* What tar does before it opens a file. */
+static void step_nod(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    struct object *o;
+    struct tree_entry e;
+    if (s->name < REGS)
+        return;
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, &o);
+    if (r == -ENOENT) {
+        (void)kernel_begin(p);
+        r = kernel_end(p, tree_mknod(k->t, METADATA, names[s->name], &e));
+        o = r == 0 ? object_of(k, &e, s->name) : NULL;
+    }
+    if (o)
+        forget_later(k, o);
+    lock_drop(&k->dir);
+    kernel_expect(p, "mknod", r, false);
+}
+
 static void step_rm(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -998,6 +1019,20 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     }
 }
 
+/* A rename that is refused leaves what it was to move. */
+static void stays(struct program *p, int name, int r)
+{
+    struct kernel *k = p->k;
+    struct object *o;
+    if (r == 0 || r == -ENOENT || r == -EINTR || r == -ESTALE || k->w->disk.hits > 1 || k->rough)
+        return;
+    r = look_up(p, name, &o);
+    if (o)
+        forget_later(k, o);
+    if (r == -ENOENT)
+        sched_fail("%s is gone, whose rename was refused", names[name]);
+}
+
 static void step_mv(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1037,6 +1072,7 @@ static void step_mv(struct program *p, const struct step *s)
         bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since, changes);
         kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
+        stays(p, s->name, r);
         forget_later(k, from);
         if (to)
             forget_later(k, to);
@@ -1395,6 +1431,9 @@ void kernel_step(struct program *p, const struct step *s)
             write_pages(p->k, p->slot[s->slot]->o);
         if (p->slot[s->slot])
             (void)flush_or_sync(p, p->slot[s->slot], true);
+        break;
+    case W_NOD:
+        step_nod(p, s);
         break;
     case W_CUT:
         step_cut(p, s);

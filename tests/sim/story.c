@@ -31,7 +31,7 @@ static const struct {
     [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"}, [W_STORE] = {"store", "sn"},
     [W_ADD] = {"add", "onm"},      [W_SWAP] = {"swap", "onm"},  [W_RMR] = {"rmr", "o"},
     [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", "n"},  [W_KILL] = {"kill", "n"},
-    [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},
+    [W_NOD] = {"nod", "o"},        [W_TERM] = {"term", ""},     [W_NOMEM] = {"nomem", "n"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};

@@ -10,6 +10,7 @@
  *     A put r.a 18              open for writing with trunc and creat, write, close
  *     B mv r.a r.a~             rm NAME; sync: fsync of the directory; trunc NAME: truncate(2) to 0
  *     B read r.a                list; model: of model.gguf
+ *     A nod r.a~                mknod(2) of a helper
  *     B pass 300                milliseconds
  *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
@@ -48,6 +49,7 @@ enum word {
     W_FORK,
     W_FSYNC,
     W_CUT,
+    W_NOD,
     W_PUT,
     W_MV,
     W_RM,
