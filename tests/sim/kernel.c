@@ -449,6 +449,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
         if (is_key(s->name) && k->before[s->name])
             back = (int)oracle_begin(of(k), s->name, k->before[s->name]);
         k->creating[s->name]++;
+        k->created[s->name] = oracle_time(of(k));
         k->removed[s->name] = false;
         (void)kernel_begin(p);
         r = kernel_end(p, tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f));
@@ -1332,7 +1333,8 @@ static void step_list(struct program *p)
     for (unsigned i = 0; i < KEYS && r == 0 && !k->rough; i++) {
         uint64_t may = oracle_may(of(k), i, since, UINT64_MAX, false);
         bool is = there & BIT(i);
-        if (is ? !(may & ~BIT(TOKEN_ABSENT)) && !(open & BIT(i)) && !is_open(k, (int)i)
+        if (is ? !(may & ~BIT(TOKEN_ABSENT)) && !(open & BIT(i)) && !is_open(k, (int)i) &&
+                     k->created[i] < since
                : !(may & BIT(TOKEN_ABSENT)))
             wrong(k, "list", (int)i, is ? TOKEN_OTHER : TOKEN_ABSENT, may);
     }

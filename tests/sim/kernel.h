@@ -85,6 +85,7 @@ struct kernel {
     struct lock dir;
     struct object object[OBJECTS];
     unsigned objects;
+    uint64_t created[NAMES];  /* when that was called last */
     unsigned creating[NAMES]; /* calls in progress */
     bool back[NAMES];       /* a removed name may have come back: what should follow was refused */
     bool removed[NAMES];    /* by unlink(2), and not created again */
