@@ -1073,7 +1073,8 @@ static void step_mv(struct program *p, const struct step *s)
         bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since, changes);
         kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
-        stays(p, s->name, r);
+        if (!bad) /* known.md, 5 */
+            stays(p, s->name, r);
         forget_later(k, from);
         if (to)
             forget_later(k, to);
@@ -1434,9 +1435,6 @@ void kernel_step(struct program *p, const struct step *s)
         if (p->slot[s->slot])
             (void)flush_or_sync(p, p->slot[s->slot], true);
         break;
-    case W_NOD:
-        step_nod(p, s);
-        break;
     case W_CUT:
         step_cut(p, s);
         break;
@@ -1451,8 +1449,9 @@ void kernel_step(struct program *p, const struct step *s)
     case W_MV:
         step_mv(p, s);
         break;
+    case W_NOD:
     case W_RM:
-        step_rm(p, s);
+        (s->word == W_NOD ? step_nod : step_rm)(p, s);
         break;
     case W_SYNC:
         step_sync(p);
