@@ -111,20 +111,20 @@ struct draft {
      */
     uint32_t node;
     uint32_t tensor, row;
-    struct object *object; /* of the tensor: exists as long as the draft */
-    bool made;             /* for a view: begun when the tensor was new: objects.h */
-    bool unlinked;         /* its name was removed */
-    bool replaced;         /* a helper has replaced it: writes to it are refused */
-    /* owned: the name of a helper, or of one that was renamed over a view; NULL: it was never a helper */
-    char *helper;
-    uint64_t n_elem;        /* of the tensor, when the draft was begun */
-    struct promise promise; /* for what was accepted of it */
-    unsigned unsettled; /* writers opened, or used for writing, and not closed or synced since */
-    bool cold;          /* when it was begun, the kernel's cache of its node was wrong */
-    /*
-     * CLOCK_MONOTONIC: when its last writer left only a NumPy header, which the next program to open it continues; or
-     * 0.
-     */
+    struct object *object; /* of the tensor: there as long as the draft */
+    bool made;             /* of a view: begun when the tensor was a new one: objects.h */
+    bool unlinked;         /* its name is gone */
+    bool replaced;         /* a helper has taken its place: what is written to it is refused */
+    char *
+        helper; /* owned: the name of a helper, or of one that was renamed over a view; NULL: it never was one */
+    uint64_t n_elem;        /* of the tensor, when it was begun */
+    struct promise promise; /* what was accepted of it */
+    unsigned unsettled; /* writers that were opened, or written, and not closed or synced since */
+    unsigned
+        emptied; /* opens that empty it and then only read: these count as writers until it is empty */
+    bool cold; /* when it was begun, what the kernel has kept of its node was not right */
+    /* CLOCK_MONOTONIC: when its last writer left nothing but a NumPy header, which the next program to open it
+     * continues; or 0. */
     time_t begun;
     bool unclosed;       /* some writer was released without a flush */
     unsigned edits;      /* the object's, when it was begun or passed */

@@ -128,6 +128,7 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     d->handles++;
     d->writers += h->writes;
     d->unsettled += h->writes;
+    d->emptied += !h->writes && flags & O_TRUNC;
     if (h->writes)
         d->begun = 0;
     if (d->made) {
@@ -158,11 +159,11 @@ static int empty(struct live *l, struct live_view *h)
 {
     int r = live_view_truncate(l, h, 0);
     note_closed(l, h, false);
-    if (h->d->made && !h->writes) {
-        lock_take(&l->lock);
+    lock_take(&l->lock);
+    h->d->emptied -= !h->writes;
+    if (h->d->made && !h->writes)
         new_tensor_released(l, h->d->object, false);
-        lock_drop(&l->lock);
-    }
+    lock_drop(&l->lock);
     if (r < 0)
         live_view_release(l, h);
     return r;
@@ -656,8 +657,9 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     const bool made = view != TENSOR_HELPER && o->state == OBJECT_NEW;
     tensor_draft_become(d, view, base);
     if (made || d->made) {
-        o->open = made ? o->open + d->writers : o->open - d->writers;
-        o->unclosed = made ? o->unclosed + d->unsettled : o->unclosed - d->unsettled;
+        const unsigned writers = d->writers + d->emptied, unclosed = d->unsettled + d->emptied;
+        o->open = made ? o->open + writers : o->open - writers;
+        o->unclosed = made ? o->unclosed + unclosed : o->unclosed - unclosed;
         new_tensor_touch(l, o);
     }
     d->row = row;

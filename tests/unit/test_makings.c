@@ -37,6 +37,20 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
+/* What another program does once a view is open, before it is truncated. */
+static void (*before_truncate)(void);
+
+int __real_view_truncate(struct live *l, struct draft *d, uint64_t size);
+int __wrap_view_truncate(struct live *l, struct draft *d, uint64_t size);
+int __wrap_view_truncate(struct live *l, struct draft *d, uint64_t size)
+{
+    void (*hook)(void) = before_truncate;
+    before_truncate = NULL;
+    if (hook)
+        hook();
+    return __real_view_truncate(l, d, size);
+}
+
 /* ---- a tree ---- */
 
 struct room {
@@ -219,6 +233,31 @@ static void test_rename(void)
     meanwhile(&x, rename_helper);
     shows(x.t, "456");
     CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", ".helper"), -ENOENT);
+    end(&x);
+}
+
+static struct tree *renames_in;
+
+static void rename_opened(void)
+{
+    CU_ASSERT_EQUAL(rename_helper(renames_in), 0);
+}
+
+/* A helper that a program opens with O_RDONLY | O_TRUNC becomes a view meanwhile: the tensor is added once it is complete. */
+static void test_emptied(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x);
+    renames_in = x.t;
+    before_truncate = rename_opened;
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "n", ".helper", O_RDONLY | O_TRUNC, &v), 0);
+    CU_ASSERT_PTR_NULL(before_truncate);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    put(x.t, "n", "raw", "789");
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
+    shows(x.t, "789");
     end(&x);
 }
 
@@ -441,6 +480,7 @@ static CU_TestInfo tests[] = {
     {"a view is unlinked", test_unlink},
     {"a view is created", test_create},
     {"a helper is renamed over a view", test_rename},
+    {"while it is emptied", test_emptied},
     {"the directory is removed", test_remove},
     CU_TEST_INFO_NULL,
 };
