@@ -218,6 +218,11 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     if (r == 0 && f->node.kind != NODE_KEY) {
         r = row_open(t, f, flags);
         r = r == 0 ? tensors_opened(t, f) : r == -ESTALE ? tensors_join(t, f) : r;
+        if (r > 0) { /* the kernel's pages are not of what it shows */
+            buf_free(&f->text);
+            r = row_open(t, f, flags);
+            f->cacheable = false;
+        }
     }
     r = r > 0 ? 0 : r;
     if (r == 0)

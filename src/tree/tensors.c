@@ -298,11 +298,18 @@ int tensors_opened(struct tree *t, struct tree_file *f)
         node_written(t, &f->node);
         return 0;
     }
-    /*
-     * Its draft has ended since the kernel looked it up, so the kernel looks again. Through /proc/self/fd it gets the
-     * same node.
-     */
-    return node_was_looked(t, &f->node) ? -ESTALE : 0;
+    /* Its draft has ended since the kernel looked it up, so the kernel looks again. */
+    if (node_was_looked(t, &f->node))
+        return -ESTALE;
+    /* Through /proc/self/fd it gets the same node, and so may another program: that shows what the tensor has now. */
+    CLEANUP(view_free) struct view now = newest_view(&t->newest);
+    const uint32_t i = ids_find(now.snap->ids, now.snap->gguf->n_tensors, number);
+    if (i == IDS_NONE || ids_of(now.snap->ids, i).version == f->node.number)
+        return 0;
+    tree_let_go(t, f->held);
+    f->held = NULL;
+    f->node.number = ids_of(now.snap->ids, i).version;
+    return 1;
 }
 
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret)

@@ -42,7 +42,7 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
 /* Open the draft of a node that shows nothing else any more. -ESTALE. */
 int tensors_join(struct tree *t, struct tree_file *f);
-/* A file was opened for reading while it may be written. -ESTALE: look it up again. */
+/* A file was opened for reading while it may be written. 1: open what f->node is now. -ESTALE: look it up again. */
 int tensors_opened(struct tree *t, struct tree_file *f);
 /* Read what is written to its node. False: read it as it is stored. */
 bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);

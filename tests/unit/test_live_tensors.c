@@ -365,7 +365,7 @@ static const struct script scripts[] = {
     {"a lookup shows a draft by an older node, which is opened once the draft has ended", "tensors",
      "topen R a/raw r; topen A a/raw rw; write A X; flush A; write A Y 1; tstat a/raw 8; tnote A; "
      "close A;"
-     "tnode B r =ESTALE; topen B a/raw r; read B XYcdefgh; close B; tnode B r; read B abcdefgh; "
+     "tnode B r =ESTALE; topen B a/raw r; read B XYcdefgh; close B; tnode B r; read B XYcdefgh; "
      "close B; close R",
      "a:I8:8=XYcdefgh " B C},
     {"a node is opened for writing while another view is written", "tensors",
