@@ -59,7 +59,7 @@ static nlink_t node_links(const struct tree *t, const struct snapshot *g, const 
     return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
-/* The rights of the files that a node is made of. *writes: the bits for writing tensors/. */
+/* The rights of the files behind a node. *writes: the bits for writing tensors/. */
 static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n,
                                mode_t *writes)
 {

@@ -78,7 +78,8 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
 {
-    int r = of ? edit_file_fresh(of, e) : 0; /* the lock of another file is not for this tree */
+    /* the lock of another file does not concern this tree */
+    int r = of ? edit_file_fresh(of, e) : 0;
     if (r == 0)
         r = try_attributes(t, m, e);
     if (r == 0)
@@ -94,7 +95,7 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
         r = edit_file_fresh(of, e);
     if (r == 0) {
         r = recover(t, f, e);
-        if (r == 0 && t->opt.strategy != EDIT_INPLACE) /* whether a new file could take its place */
+        if (r == 0 && t->opt.strategy != EDIT_INPLACE) /* whether a new file could replace it */
             r = edit_try_new(f, e);
         if (of)
             of->id = f->id;
@@ -178,12 +179,12 @@ void begin_close(struct tree *t)
     free(t->others);
 }
 
-/* ---- what other programs change ---- */
+/* ---- changes by other programs ---- */
 
 /* Files that one call checks, beside the first. */
 #define LOOK_MOST ((size_t)64)
 
-/* What a file was when it was opened. */
+/* The state of a file when it was opened. */
 static struct edit_file opened(struct tree *t, size_t i)
 {
     lock_take(&t->newest.lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Editing: the calls that make, remove and rename what is in metadata/ and tensors/ of a writable tree. */
+/* Editing: the calls that create, remove and rename files in metadata/ and tensors/ of a writable tree. */
 #ifndef TREE_EDITS_H
 #define TREE_EDITS_H
 

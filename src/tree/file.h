@@ -3,10 +3,10 @@
  * An open file of the tree, and its kinds: a kind is a table of functions, chosen when the file is opened, so that no
  * call asks which kind it is.
  *
- *   file.c      what was rendered when the file was opened; what is answered piecewise (files.h), perhaps of results
- *               that a read may have to wait for
- *   keys.c      a file of metadata/, opened to be read, or whose draft is read and written
- *   tensors.c   a view of a tensor that is written
+ *   file.c      what was rendered when the file was opened; what is answered piecewise (files.h), perhaps
+ *               from results that a read may have to wait for
+ *   keys.c      a file of metadata/, opened for reading, or whose draft is read and written
+ *   tensors.c   a view of a tensor that is being written
  *
  * Files outside any tree have kinds of their own (shelf/shelf.c).
  *
@@ -95,9 +95,9 @@ static inline bool tree_waits(const struct tree_file *f)
 int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Call after each tree_read(), once the answer was given. */
 void tree_reply_done(struct reply *r);
-/* A file that is written; and a key that is opened to be read, with its text. */
+/* A file that is written; and a key that is opened for reading, with its text. */
 extern const struct file_ops file_draft, file_key_text;
-/* `read` of a rendered text. */
+/* `read` for a rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 
 /* w: see tree_converts(); otherwise it may be NULL. */

@@ -46,10 +46,10 @@ void reply_copy(struct reply *r, const void *p, size_t n)
 /*
  * ---- tensor data as stored and as floats, and the model as one file ----
  *
- * Values are decoded into scratch (model/form.h). Bytes that are shown as they are stored are
- * copied there, for which the kernel's own copy is faster by as much; but not if they are more than
- * fit the processor's cache: these it gets straight from the mapping.
- * A read of bytes that are missing is -EIO as a whole.
+ * Values are decoded into scratch (model/form.h). Bytes that are shown as stored are copied there,
+ * which makes the kernel's own copy faster by as much; but if they are more than fit in the
+ * processor's cache, the kernel gets them directly from the mapping. A read that includes missing
+ * bytes is -EIO as a whole.
  */
 
 /* Bytes [first, first + n) of a mapped file, in a part that ends at `end`. */
@@ -166,7 +166,7 @@ static const struct image *model_image(const struct view *v)
     return v->file && !v->snap->shards ? v->file : snapshot_whole(v->snap);
 }
 
-/* Most reads lie within one tensor. */
+/* Most reads are within one tensor. */
 static int reply_image(const struct view *v, const struct image *im, uint64_t off, size_t n,
                        struct reply *r)
 {
@@ -215,7 +215,7 @@ static int safetensors_row_read(const struct view *v, const struct row *row,
 }
 
 /*
- * ---- what is computed of tensors when it is read (derive/work.h) ----
+ * ---- files computed from tensors when they are read (derive/work.h) ----
  *
  * Sizes are known before. part_*() are files in a tensor's directory, lines_row_*() those at the root with a line
  * per tensor; row->what says which.

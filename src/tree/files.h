@@ -49,7 +49,7 @@ enum {
 
 /* What directories list. Every file opens by name, listed or not. */
 enum files_views {
-    FILES_STD, /* all but what is ROW_HIDDEN */
+    FILES_STD, /* everything except ROW_HIDDEN */
     FILES_RAW, /* each byte of the model once: neither ROW_HIDDEN nor ROW_EXTRA */
     FILES_ALL,
 };

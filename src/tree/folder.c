@@ -13,9 +13,9 @@
 struct tree_dir {
     struct tree *t;
     uint64_t node;
-    bool keys;             /* it is metadata/, and this is what it held when it was opened: */
+    bool keys;             /* it is metadata/, with this content when opened: */
     struct live_list list; /* of a writable tree */
-    struct snapshot *snap; /* tensors/: a reference, whose tensors are listed; else NULL */
+    struct snapshot *snap; /* tensors/: a reference, whose tensors are listed; otherwise NULL */
 };
 
 /* The node number of row i at the root, or of a tensor's row. */
@@ -81,7 +81,7 @@ static bool is_hidden(struct snapshot *g, const struct node *dir, const char *na
     return folder->removed || (row >= 0 && folder->hidden >> row & 1);
 }
 
-/* The newest snapshot, with all edits in it if that makes a difference to `name`. */
+/* The newest snapshot, with all edits in it if that affects `name`. */
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
     *ret = newest_view(&t->newest);

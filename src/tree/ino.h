@@ -4,10 +4,10 @@
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
- * The slot is that of the model in a mount of many; a tree knows one model and leaves it 0. Row 0
- * is the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
+ * The slot is that of the model in a mount of many; a tree has one model and leaves it 0. Row 0 is
+ * the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
  *
- *     0   a state of the model: a view of the whole has a node for each (number of the snapshot).
+ *     0   a state of the model: a view of the model has a node for each (number of the snapshot).
  *         `info`, which also shows the state of the mount (state.h), counts its own numbers.
  *     1   always 0: the root, and with a row a directory at the root
  *     2   a tensor: its directory

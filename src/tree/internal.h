@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A tree. Private to this layer; it has no functions of its own. */
+/* A tree. Private to this layer; this header has no functions of its own. */
 #ifndef TREE_INTERNAL_H
 #define TREE_INTERNAL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes show: the newest state of the model, or one that the kernel or an open file still has.
- * See nodes.h.
+ * What nodes show: the newest state of the model, or one that the kernel or an open file still
+ * refers to. See nodes.h.
  *
  * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of tensors
  * (model/ids.h) can share a store; when a state with another table becomes the newest, open files that show what it
@@ -19,7 +19,7 @@
 #include "tree/state.h"
 #include "tree/tree.h"
 
-/* ---- what a node is ---- */
+/* ---- the kinds of nodes ---- */
 
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
 {
@@ -90,7 +90,7 @@ int node_check(const struct tree *t, const struct snapshot *g, const struct node
     return ok ? 0 : -ENOENT;
 }
 
-/* ---- the views that it shows ---- */
+/* ---- the views that nodes show ---- */
 
 static bool is_whole(const struct node *n)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes are, and what they show: the newest state of the model, or one that the kernel or an open file
- * still has. Private to this layer.
+ * What nodes are, and what they show: the newest state of the model, or one that the kernel or an
+ * open file still refers to. Private to this layer.
  */
 #ifndef TREE_NODES_H
 #define TREE_NODES_H
 
 #include "tree/internal.h"
 
-/* ---- what a node is ---- */
+/* ---- the kinds of nodes ---- */
 
 /* True if it is this directory at the root. */
 static inline bool node_is_folder(const struct node *n, uint32_t row)
@@ -26,7 +26,7 @@ const struct row *node_row(const struct node *n);
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
-/* ---- the views that it shows ---- */
+/* ---- the views that nodes show ---- */
 
 /* The view that a node shows: an older snapshot for NODE_WHOLE, and sets n->state. -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);

@@ -203,7 +203,7 @@ void rights_settle(struct rights *r)
     r->hash = hash_grant(hash_grant(r->hash, &r->all), &r->names);
 }
 
-/* ---- as they are now ---- */
+/* ---- the current rights ---- */
 
 /* True if the file was not changed, or has no name any more: then its rights are as before. */
 static bool is_as_before(const struct right *was, int fd, struct stat *st)

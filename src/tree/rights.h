@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Access rights of the files of the tree: owner, group and bits that give nobody more than the
- * files of the model do. The kernel enforces them (default_permissions).
+ * Access rights of the files of the tree: owner, group and mode that grant no more than the files
+ * of the model do. The kernel enforces them (default_permissions).
  *
  *     struct rights r = RIGHTS_INIT;
  *     r = rights_add(&r, fd, path, base, writable);       for each file of the model, the first first
@@ -18,7 +18,7 @@
  * A file reached by a link grants nothing to callers who could not search the directories that really contain it.
  * Directories that lead to the link as well are left out: a mount shows what is in its directory, wherever that is.
  *
- * Threads: one changes it, under the lock that others read it with.
+ * Threads: one changes it, under the lock that readers hold.
  */
 #ifndef TREE_RIGHTS_H
 #define TREE_RIGHTS_H

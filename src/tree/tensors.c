@@ -11,7 +11,7 @@
 #include "tree/attr.h"
 #include "tree/begin.h"
 
-/* ---- whether it can be edited ---- */
+/* ---- editability ---- */
 
 bool tensors_has(const struct tree *t, const struct node *dir)
 {

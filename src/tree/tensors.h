@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensors/ while it can be edited (live/tensors.h): what folder.h, file.h and edits.h do there. Private to this layer.
+ * tensors/ while it can be edited (live/tensors.h): the part of folder.h, file.h and edits.h that
+ * applies there. Private to this layer.
  */
 #ifndef TREE_TENSORS_H
 #define TREE_TENSORS_H
@@ -40,7 +41,7 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 /* Open a view for writing. 1: done; 0: read it as it is stored. */
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
-/* Open the draft of a node that shows nothing else any more. -ESTALE. */
+/* Open the draft of a node that no longer shows anything else. -ESTALE. */
 int tensors_join(struct tree *t, struct tree_file *f);
 /* A file was opened for reading while it may be written. 1: open what f->node is now. -ESTALE: look it up again. */
 int tensors_opened(struct tree *t, struct tree_file *f);

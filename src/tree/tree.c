@@ -17,7 +17,7 @@
 #include "tree/begin.h"
 #include "tree/nodes.h"
 
-/* g passes. */
+/* Takes ownership of g. */
 static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 {
     size_t n = t->shards.n ? t->shards.n : 1;
@@ -297,7 +297,7 @@ void tree_backups(const struct tree *t, struct buf *out)
     buf_char(out, '\n');
 }
 
-/* ---- a tree that is not used ---- */
+/* ---- unused trees ---- */
 
 bool tree_idle(struct tree *t, bool helpers)
 {
@@ -388,7 +388,7 @@ void tree_abandon(struct tree *t)
         live_abandon(t->live);
 }
 
-/* ---- what is not in the file, from one tree to the next ---- */
+/* ---- unsaved edits, passed from one tree to the next ---- */
 
 /* From an earlier tree, or this one; leaves out a lost new tensor if there is one of its name by now. */
 void tree_notes(struct tree *t, struct buf *out)

@@ -32,7 +32,7 @@ struct tree_options {
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
     const char *backup;            /* as in struct edit_options */
-    bool tensors;                  /* edit tensors too */
+    bool tensors;                  /* also edit tensors */
     const struct imatrix *imatrix; /* as in struct live_options */
     bool late; /* take the writer's lock, and apply a journal, only with the first edit */
     /*
@@ -78,7 +78,7 @@ struct tree_entry {
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
 /* Start writing what is pending; for tree_finish() of many trees. No edit may follow. */
 void tree_hurry(struct tree *t);
-/* Write what is pending. 0, or why an edit was lost (it was logged). */
+/* Write what is pending. 0, or why an edit was lost (logged). */
 int tree_finish(struct tree *t);
 /*
  * Call before releasing the handles that programs may still have open after a signal or a forced unmount: anything
@@ -128,11 +128,11 @@ uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
 /* True if editing has begun: then another program may have changed the file, or this tree. */
 bool tree_edited(const struct tree *t);
 
-/* True if metadata can be edited; if not, why. */
+/* True if metadata can be edited; otherwise the reason why not. */
 bool tree_writable(const struct tree *t);
 const char *tree_why_not(const struct tree *t);
 
-/* The model's real path; good until tree_close(). */
+/* The model's real path; valid until tree_close(). */
 const char *tree_path(const struct tree *t);
 /* Lines for the log about anything unusual in the model: call with i = 0, 1, ... until NULL. */
 const char *tree_warning(const struct tree *t, unsigned i);

@@ -99,7 +99,7 @@ static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
     return 0;
 }
 
-/* Free it in any case. user.gguf.offset moves with edits that are in no snapshot yet. */
+/* Always free it. user.gguf.offset changes with edits that are not in a snapshot yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     uint32_t views;
@@ -161,7 +161,7 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 
 /* ---- edit ---- */
 
-/* tensors/ and what is in it, where tensors can be edited. */
+/* tensors/ and its contents, if tensors can be edited. */
 static bool is_in_tensors(const struct tree *t, const struct node *n)
 {
     return tensors_has(t, n) || (n->kind == NODE_TENSOR_FILE && t->opt.tensors && t->writable);
