@@ -395,12 +395,6 @@ int history_load(struct history *h, struct history_file *ret, struct err *e)
 
 /* ---- the keys of a state ---- */
 
-static uint32_t format_of(const struct gguf *g)
-{
-    return (uint32_t)g->fmt.big | (uint32_t)(g->fmt.len_width == 4) << 1 |
-           (uint32_t)g->fmt.nul << 2;
-}
-
 static bool is_fact(const struct index *ix, const struct history_fact *f, const void *key, size_t n)
 {
     uint32_t i;
@@ -473,7 +467,7 @@ int history_before(const struct history_file *f, size_t i, const struct gguf *ne
     const struct history_state *s = &f->state[i];
     const size_t n = (i + 1 < f->n ? s[1].fact : f->n_fact) - s->fact;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    if (s->rec.format != format_of(next))
+    if (s->rec.format != edit_keys_format(next))
         return err_set(e, -EINVAL,
                        "the keys are of a file of another byte order or version of GGUF");
     struct history_fact *room = calloc(n + 1, sizeof(*room));
@@ -787,7 +781,7 @@ static int begin(struct recorder *r, const struct recorded_edit *edit, const uin
                                                  .end = edit->now,
                                                  .before = id[0],
                                                  .landed = id[0],
-                                                 .format = format_of(edit->before)};
+                                                 .format = edit_keys_format(edit->before)};
     if (is_unused(&r->rec, id[0]))
         r->rec.restored = edit->restored;
     r->rec.landed = id[0];

@@ -13,6 +13,12 @@ bool edit_key_is_own(const struct gguf *g, uint32_t kv)
     return key_is_own(gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
 }
 
+uint32_t edit_keys_format(const struct gguf *g)
+{
+    return (uint32_t)g->fmt.big | (uint32_t)(g->fmt.len_width == 4) << 1 |
+           (uint32_t)g->fmt.nul << 2;
+}
+
 uint64_t edit_keys_id(const struct gguf *g)
 {
     uint64_t id = g->fmt.big;
@@ -116,16 +122,11 @@ static int remove_others(struct edit_change *c, const struct gguf *keys)
     return r;
 }
 
-static bool same_format(const struct gguf_format *a, const struct gguf_format *b)
-{
-    return a->big == b->big && a->len_width == b->len_width && a->nul == b->nul;
-}
-
 int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
 {
     size_t mark = edit_mark(c);
     struct at at = {0};
-    if (!same_format(&c->on.g->fmt, &keys->fmt))
+    if (edit_keys_format(c->on.g) != edit_keys_format(keys))
         return err_set(e, -EINVAL,
                        "the keys are of a file of another byte order or version of GGUF");
     int r = remove_others(c, keys);

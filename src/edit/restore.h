@@ -29,6 +29,8 @@ int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e);
  * keys, in every process; not protected against forgery.
  */
 uint64_t edit_keys_id(const struct gguf *g);
+/* How entries are written: byte order and widths. A model can take back the keys of its own format only. */
+uint32_t edit_keys_format(const struct gguf *g);
 
 /* True if the entries of these keys have the same bytes. */
 bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);

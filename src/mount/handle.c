@@ -171,11 +171,12 @@ struct handle {
     struct tree_file *file; /* owned, or: */
     struct shelf_dir *dir;
     bool writes;
+    struct handles *in;
     struct handle *prev, *next; /* protected by the list's lock */
     /* Properties of the file: */
-    bool waits, ahead;          /* tree_waits(), tree_ahead() */
-    atomic_uint refs;           /* one until it is closed, and one for each reading thread */
-    struct lock lock;           /* protects what follows, except from the owner of TAKEN */
+    bool waits, ahead; /* tree_waits(), tree_ahead() */
+    atomic_uint refs;  /* one until it is closed, and one for each reading thread */
+    /* Protected by the list's lock, except from the owner of TAKEN: */
     atomic_uint_least64_t upto; /* where the last read ended */
     atomic_uint run;            /* reads in order, up to that one */
     _Atomic(enum ahead) state;
@@ -208,7 +209,6 @@ static void drop(struct handle *h)
         (void)shelf_release(h->file);
     if (h->dir)
         shelf_closedir(h->dir);
-    lock_destroy(&h->lock);
     free(h);
 }
 
@@ -261,7 +261,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     bool mapped = answer_read(h->file, req, off, size, NULL) == ANSWERED_MAPPED;
     if (mapped || atomic_load(&h->run) < RUN_MIN)
         return false;
-    LOCKED(&h->lock);
+    LOCKED(&h->in->lock);
     if (h->state == AHEAD_BUSY || h->state == AHEAD_TAKEN ||
         (h->state == AHEAD_READY && h->off == h->upto))
         return false;
@@ -285,14 +285,14 @@ static void go_ahead(struct handle *h)
     for (;;) {
         struct reply answer;
         int err = prepare(h, &answer);
-        lock_take(&h->lock);
+        lock_take(&h->in->lock);
         const fuse_req_t req = h->waiting;
         const size_t size = h->waiting_size;
         const uint64_t off = h->off;
         h->waiting = NULL;
         h->answer = answer;
         h->state = err < 0 ? AHEAD_NONE : req ? AHEAD_TAKEN : AHEAD_READY;
-        lock_drop(&h->lock);
+        lock_drop(&h->in->lock);
         if (req && err == 0)
             answer_ready(h, req, size, &answer);
         else if (!req || !answer_now(h, req, off, size))
@@ -309,7 +309,7 @@ static void go_ahead(struct handle *h)
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)
 {
-    lock_take(&h->lock);
+    lock_take(&h->in->lock);
     enum ahead how = h->state;
     if (how == AHEAD_TAKEN || h->off != off || h->size < size)
         how = AHEAD_NONE;
@@ -324,7 +324,7 @@ static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t 
         *answer = h->answer;
         h->state = AHEAD_TAKEN;
     }
-    lock_drop(&h->lock);
+    lock_drop(&h->in->lock);
     return how;
 }
 
@@ -386,10 +386,10 @@ struct handle *handle_open(struct handles *l, struct tree_file *file, struct she
     h->file = file;
     h->dir = dir;
     h->writes = writes;
+    h->in = l;
     h->waits = file && tree_waits(file);
     h->ahead = file && tree_ahead(file);
     atomic_init(&h->refs, 1);
-    lock_init(&h->lock);
     LOCKED(&l->lock);
     h->next = l->first;
     if (l->first)
