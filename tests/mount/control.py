@@ -112,6 +112,7 @@ class Socket(Case):
     @unittest.skipUnless(ROOT, 'for root only')
     def test_other_users(self):
         """They get no byte, whatever they send, and nothing is done."""
+        os.chmod(mountlib.folder, 0o755)
         with Mount(self.model, '-o', 'commit=sync,allow_other') as at:
             before = value(self.model)
             write(at, 'general.name', 'pending')
@@ -143,6 +144,7 @@ class Socket(Case):
                 done = run(GGUFS, '--unmount', at)
                 self.assertEqual((done.returncode, done.err), (0, ''))
             # It gets nothing from an ordinary user.
+            os.chmod(mountlib.folder, 0o755)
             with self.planted(name, status, 1, uid=mountlib.OTHER - 1) as other:
                 done = run(*mountlib.as_other(GGUFS, '--list', '--json'))
                 self.assertEqual(done.returncode, 0)

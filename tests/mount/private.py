@@ -10,7 +10,7 @@ import mountlib
 
 # Tests of root's that involve another user.
 WITH_OTHERS = (('trust', 'Trust.test_readable'), ('options', 'Options.test_allow_other'),
-               ('mounts', 'ReadOnly.test_another_user'))
+               ('mounts', 'ReadOnly.test_another_user'), ('control', 'Socket.test_other_users'))
 
 
 class Private(unittest.TestCase):

@@ -2,6 +2,7 @@
 /* mount/mounts: paths in the kernel's list of mounts. */
 #include "cu_main.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -97,16 +98,27 @@ static void test_parse_nonsense(void)
     }
 }
 
+/* False in a chroot whose root is an ordinary directory, as package builders use: it is in no list. */
+static bool root_is_mounted(void)
+{
+    struct statx st;
+    return statx(AT_FDCWD, "/", 0, STATX_BASIC_STATS, &st) < 0 ||
+           !(st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) ||
+           (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
 /* This process has a root, with nothing mounted over it. */
 static void test_load(void)
 {
     struct mounts ms;
     CU_ASSERT_EQUAL_FATAL(mounts_load(&ms, 0), 0);
     const struct mount *root = mounts_around(&ms, "/");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(root);
-    CU_ASSERT_TRUE(mount_is_top(&ms, root));
-    struct mount below = *root; /* like a mount that has another one over it */
-    CU_ASSERT_FALSE(mount_is_top(&ms, &below));
+    CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
+    if (root) {
+        CU_ASSERT_TRUE(mount_is_top(&ms, root));
+        struct mount below = *root; /* like a mount that has another one over it */
+        CU_ASSERT_FALSE(mount_is_top(&ms, &below));
+    }
     mounts_free(&ms);
     CU_ASSERT(mounts_load(&ms, 1L << 30) < 0);
     mounts_free(&ms);
