@@ -2,10 +2,13 @@
 /* Node numbers, and what is kept for nodes known to the kernel. */
 #include "cu_main.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "live/unsaved.h"
 #include "tree/ino.h"
+#include "tree/state.h"
 
 static void same_node(struct node n, enum node_kind kind, uint32_t number, uint32_t row)
 {
@@ -87,9 +90,49 @@ static void test_table(void)
     CU_ASSERT_EQUAL(count(&t), 0);
 }
 
+static void says(const char *why_not, const char *tensors, const struct imatrix *im,
+                 const struct live_counts *c, unsigned refused, const char *want)
+{
+    CLEANUP(buf_free) struct buf notes = BUF_INIT, out = BUF_INIT;
+    char name[8];
+    for (unsigned i = 0; i < refused; i++) {
+        (void)snprintf(name, sizeof(name), "k.%u", i);
+        unsaved_add(&notes, "metadata/", name, "why");
+    }
+    state_text(why_not, tensors, im, c, &notes, &out);
+    buf_char(&out, '\0');
+    CU_ASSERT_STRING_EQUAL(buf_text(&out), want);
+}
+
+#define LINE "mount:           "
+
+static void test_state(void)
+{
+    struct imatrix im = {.path = BUF_INIT, .n = 1};
+    buf_str(&im.path, "im.dat");
+    says(NULL, NULL, NULL, &(struct live_counts){0}, 0, LINE "read-write\n");
+    says("so", NULL, NULL, &(struct live_counts){.changed = true}, 0,
+         LINE "read-only: so; the model's file changed behind the mount\n");
+    says(NULL, NULL, NULL, &(struct live_counts){.pending = 1, .refused = 1}, 1,
+         LINE "read-write; 1 edit is not written yet; 1 write was refused (metadata/k.0)\n");
+    says(NULL, NULL, NULL, &(struct live_counts){.pending = 100, .refused = 3}, 3,
+         LINE "read-write; 100 edits are not written yet; 3 writes were refused "
+              "(metadata/k.0, metadata/k.1, metadata/k.2)\n");
+    says(NULL, NULL, NULL, &(struct live_counts){.pending = LIVE_COUNT_MOST, .refused = 5}, 5,
+         LINE "read-write; more than 100 edits are not written yet; 5 writes were refused "
+              "(metadata/k.0, metadata/k.1, metadata/k.2 and 2 more)\n");
+    says(NULL, "no", &im, &(struct live_counts){0}, 0,
+         "importances:     im.dat, of 1 tensor\ntensors=edit:    no\n" LINE "read-write\n");
+    im.n = 2;
+    says(NULL, NULL, &im, &(struct live_counts){0}, 0,
+         "importances:     im.dat, of 2 tensors\n" LINE "read-write\n");
+    buf_free(&im.path);
+}
+
 static CU_TestInfo tests[] = {
     {"each number belongs to one node", test_numbers},
     {"what is in a table is found", test_table},
+    {"the state of the mount as text", test_state},
     CU_TEST_INFO_NULL,
 };
 

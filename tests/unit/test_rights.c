@@ -5,6 +5,7 @@
  */
 #include "cu_main.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,12 +200,68 @@ static void test_links(void)
     (void)rmdir(base);
 }
 
+static int file_of(const void *arg, uint32_t i)
+{
+    return ((const int *)arg)[i];
+}
+
+/* Changes within one tick of the file system's clock have one time. */
+static void tick(struct rights *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        r->of[i].ctime.tv_sec--;
+}
+
+/* Of files of which one is not open, one has no name any more, and one changes. */
+static void test_again(void)
+{
+    char path[3][32];
+    int fd[3];
+    struct lock lock;
+    struct rights r = RIGHTS_INIT;
+    lock_init(&lock);
+    for (int i = 0; i < 3; i++) {
+        (void)strcpy(path[i], "/tmp/ggufs-rights-XXXXXX");
+        fd[i] = mkstemp(path[i]);
+        CU_ASSERT_TRUE_FATAL(fd[i] >= 0);
+        CU_ASSERT_EQUAL(fchmod(fd[i], 0644), 0);
+        CU_ASSERT_EQUAL(rights_add(&r, fd[i], path[i], "/tmp", i == 0), 0);
+    }
+    rights_settle(&r);
+    CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
+    const int first = fd[0];
+    fd[0] = -1;
+    CU_ASSERT_EQUAL(chmod(path[0], 0600), 0);
+    CU_ASSERT_EQUAL(unlink(path[1]), 0);
+    CU_ASSERT_EQUAL(fchmod(fd[1], 0600), 0);
+    tick(&r);
+    CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
+    CU_ASSERT_EQUAL(chmod(path[2], 0640), 0);
+    tick(&r);
+    CU_ASSERT_TRUE(rights_again(&r, file_of, fd, &lock));
+    CU_ASSERT_EQUAL(r.all.bits, 0640);
+    tick(&r); /* it changed, and shows the same */
+    CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
+    fd[0] = first;
+    tick(&r);
+    CU_ASSERT_TRUE(rights_again(&r, file_of, fd, &lock));
+    CU_ASSERT_EQUAL(r.all.bits, 0600);
+    for (int i = 0; i < 3; i++) {
+        (void)close(fd[i]);
+        (void)unlink(path[i]);
+    }
+    CU_ASSERT_EQUAL(rights_add(&r, -1, "/tmp", "/tmp", false), -EBADF);
+    rights_free(&r);
+    lock_destroy(&lock);
+}
+
 static CU_TestInfo tests[] = {
     {"two files of any owners, groups and bits", test_two},
     {"files of one owner", test_plain},
     {"a writer keeps the right to write", test_writer},
     {"an ACL grants no more than it says", test_acl},
     {"links into directories", test_links},
+    {"rights that change", test_again},
     CU_TEST_INFO_NULL,
 };
 
