@@ -537,7 +537,8 @@ static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size
                            struct found *ret)
 {
     const size_t at = i * JOURNAL_SECTOR, end = (size_t)min_u64(at + JOURNAL_SECTOR, n);
-    const size_t mid = (size_t)min_u64(max_u64(at, old_n), end); /* existed before up to here */
+    /* existed before, up to this offset */
+    const size_t mid = (size_t)min_u64(max_u64(at, old_n), end);
     const size_t last = (size_t)max_u64(mid, min_u64(end, have));
     const bool new = memcmp(u->now + at, u->new + at, mid - at) == 0;
     const bool old = sector_sum(u->now, old_n, i) == get_u64(u->table + 8 * i, false);

@@ -3,7 +3,7 @@
  * The files of metadata/ while a model can be written: what programs do with names, and with open files. live.h has the
  * words on results, waits and threads.
  *
- * A key renamed to a helper (vim's backup) stays in the model: most often it comes back under its name a moment
+ * A key renamed to a helper (vim's backup) stays in the model: usually it comes back under its name a moment
  * later, with another text, and that is one edit of the same key.
  */
 #ifndef LIVE_FILES_H

@@ -18,7 +18,8 @@ def why(at):
 
 
 def as_nobody(script, *arguments):
-    """A script for sh, in which "$@" runs the arguments as nobody, who may use /dev/fuse there."""
+    """A script for sh, in which "$@" runs the arguments as the user nobody, which may use /dev/fuse
+    there."""
     node = mountlib.path('node')
     os.makedirs(node, exist_ok=True)
     inside = (f'set -e; mount -t tmpfs -o mode=0755 tmpfs {node}; '

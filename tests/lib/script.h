@@ -62,8 +62,8 @@
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                so many seconds have passed; behind N: the clock is set back by as many,
  *                            so that `later` need not be waited for
- *     converts N             so many seconds pass while a tensor is converted
- *     hasty; still           one more at each look at the clock; it stands but for `later`
+ *     converts N             this many seconds pass while a tensor is converted
+ *     hasty; still           one more at each look at the clock; it stands still except for `later`
  *     alter; restore         another program touches the model; it is as it was again
  *     logged TEXT; quiet     the log has TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; and look at them and remove them
@@ -83,7 +83,7 @@
  *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
  *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
- *     tlist FOLDER 'NAME...' exactly these; FOLDER may be . (tensors/ itself)
+ *     tlist DIR 'NAME...' exactly these; DIR may be . (tensors/ itself)
  *     ttext PATH TEXT; tvalues PATH 'F...' (at its end); tstat PATH SIZE; tgone PATH
  *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME
  *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both

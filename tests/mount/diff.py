@@ -179,8 +179,8 @@ class Tensors(unittest.TestCase):
                              ['keys: 1 the same', 'tensors: 6 the same'])
 
     def test_byte_order(self):
-        """Reversed numbers and scales are the same bytes; those that differ are measured all
-        alike."""
+        """Reversed numbers and scales are the same bytes; those that differ are measured in the
+        same way."""
         rng = np.random.default_rng(3)
         values = rng.standard_normal(64).astype('<f4')
         q8 = b''.join(np.float16(0.5).tobytes() + rng.integers(0, 255, 32, dtype=np.uint8).tobytes() for _ in range(3))

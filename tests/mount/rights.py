@@ -67,7 +67,7 @@ class Rights(unittest.TestCase):
 
     def test_shards_of_several_modes(self):
         """Each tensor is readable by users who may read its shard, and what is made from all shards
-        by those who may read all."""
+        by users who may read all."""
         paths = self.shards()
         everything = (['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.WHOLE + self.FIRST[:1] +
                       ['tensors', 'metadata'])

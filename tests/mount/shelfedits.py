@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits of models in a directory of models: what is written, by whom, and what is left at the
-end."""
+"""Edits of models in a directory of models: what is written, by which threads, and what is left at
+the end."""
 import errno
 import os
 import signal

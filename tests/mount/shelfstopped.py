@@ -27,7 +27,7 @@ class Stopped(Shelf):
 
     @contextlib.contextmanager
     def far(self, name='far', what=None):
-        """A file system at FOLDER/name; returns its server, which is queried more often if it
+        """A file system at `FOLDER/name`; returns its server, which is queried more often if it
         serves a directory."""
         at = os.path.join(self.top, name)
         os.makedirs(at)

@@ -326,7 +326,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     __real_free(h);
 }
 
-/* End one that happens late. */
+/* End a handle that is released late. */
 static void end_late(struct kernel *k, unsigned i)
 {
     struct tree_file *f = k->late[i].f;
@@ -742,7 +742,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
         last = k->accepted[o->name].of - 1; /* through another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
-    bool dirty = o->dirty; /* otherwise nothing is to be judged, unless it is written meanwhile */
+    bool dirty = o->dirty; /* otherwise nothing needs judging, unless it is written meanwhile */
     /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
@@ -1108,7 +1108,7 @@ static void step_sync(struct program *p)
 /* What the file has. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* It is on the disk: what nobody else has changed meanwhile is what the disk has. */
+/* It is on the disk: what has not been changed meanwhile is the disk's content. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];

@@ -5,7 +5,7 @@
  *     sim --seconds S [--from N]   stories of fresh seeds for that long, or of seeds from N on
  *     sim --seed N [--runs M]      the story of a seed, and of the following ones
  *     sim --story FILE [--seed N] [--runs M]   a story, with other orders of events
- *     sim --found FOLDER [--seconds S]         all stories in a directory first
+ *     sim --found DIR [--seconds S]            all stories in a directory first
  *
  *     --open     a finding of a fresh seed ends it with status 77, which is not a verdict: known.md has open rows
  *     --wide     stories also have steps that are new in the simulator

@@ -372,7 +372,7 @@ int __wrap_mincore(void *at, size_t n, unsigned char *there)
     return 0;
 }
 
-/* The first word of a mutex says who holds it, as in glibc: 0 for free. */
+/* The first word of a mutex identifies its holder, as in glibc: 0 for free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
     int *lock = (int *)m;

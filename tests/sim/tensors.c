@@ -426,7 +426,7 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
     return HEAD + tensors_bytes(0, token, dst + HEAD);
 }
 
-/* Orders of views; the type that the last one writes is none, and refused. */
+/* Orders of views; the last one writes an invalid type, which is refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
 /* The content for view i of several. */

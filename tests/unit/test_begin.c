@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a model can be edited, and who is asked for its lock; what a tree tells of itself, and what commands do with it. */
+/*
+ * Whether a model can be edited, and which process is asked to release its lock; what a tree
+ * reports about itself, and the commands applied to it.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +26,7 @@
 
 /* ---- clocks ---- */
 
-static long later; /* seconds that have passed at once */
+static long later; /* seconds by which the clock jumped */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -75,7 +78,7 @@ static struct place new_place(void)
 
 static const struct tree_options plain = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE};
 
-/* ---- why it cannot be edited ---- */
+/* ---- why a model cannot be edited ---- */
 
 static void opens(const struct place *p, const struct tree_options *o, const char *why)
 {
@@ -116,7 +119,7 @@ static void test_hash_name(void)
     struct place p = new_place();
     struct tree_options o = plain;
     CU_ASSERT_EQUAL(renameat(p.dir, NAME, p.dir, "sha256-" HASH), 0);
-    (void)snprintf(p.model, sizeof(p.model), "%.20s", ""); /* longer than its room */
+    (void)snprintf(p.model, sizeof(p.model), "%.20s", ""); /* longer than its buffer */
     char path[200];
     (void)snprintf(path, sizeof(path), "%s/sha256-" HASH, p.folder);
     struct tree *t = image_tree(path, &o);
@@ -132,7 +135,7 @@ static void test_hash_name(void)
     drop_place(&p);
 }
 
-/* As another user than root, who may do all. */
+/* As a user other than root, which may do everything. */
 static void test_folder(void)
 {
     const uid_t was = geteuid();
@@ -155,11 +158,11 @@ static void test_folder(void)
     CU_ASSERT_EQUAL_FATAL(seteuid(was), 0);
 }
 
-/* ---- who has the lock ---- */
+/* ---- the holder of the lock ---- */
 
 static struct tree *holder;
 static unsigned asked, asked_busy;
-static int gives; /* at which question the lock is given up; 0: never */
+static int gives; /* at which request the lock is released; 0: never */
 
 static bool give_up(struct err *why)
 {
@@ -195,7 +198,7 @@ static struct tree *hold(const struct place *p)
 {
     struct tree *t = image_tree(p->model, &plain);
     CU_ASSERT_TRUE(tree_writable(t));
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* what it is: editing has begun */
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* the type it already has: editing has begun */
     CU_ASSERT_TRUE(tree_edited(t));
     asked = asked_busy = 0;
     return t;
@@ -213,7 +216,7 @@ static void test_waits(void)
         CU_ASSERT_EQUAL(asked, gives ? gives : 1);
         tree_close(holder);
     }
-    /* One that is not to be edited waits for nobody, but lets it be known. */
+    /* A read-only tree waits for no process, but announces itself. */
     asked = asked_busy = 0;
     o.read_only = true;
     opens(&p, &o, "asked for");
@@ -317,7 +320,7 @@ static void test_history(void)
     home_teardown(&x);
 }
 
-/* Why no edit could be begun is said of an undo too; and of a model without a history. */
+/* An undo also reports why editing could not begin; and that a model has no history. */
 static void test_no_history(void)
 {
     struct place p = new_place();
@@ -335,7 +338,7 @@ static void test_no_history(void)
     drop_place(&p);
 }
 
-/* What is accepted and not written yet is in no state. */
+/* What is accepted and not written yet is not in any state. */
 static void test_waiting(void)
 {
     struct home x;
@@ -393,7 +396,7 @@ static void unsaved_is(struct tree *t, const char *want)
     CU_ASSERT_STRING_EQUAL(buf_text(&out), want);
 }
 
-/* Notes go from one tree to the next; of a tensor until there is one of its name. */
+/* Notes pass from one tree to the next; those of a tensor until there is one of its name. */
 static void test_notes(void)
 {
     struct place p = new_place();
@@ -439,7 +442,7 @@ static void test_before(void)
     CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
     tree_close(t);
-    left.n = 2; /* of another file: its table is of no use */
+    left.n = 2; /* of another file: its table is useless */
     t = image_tree(p.model, &o);
     const struct tree_image other = {.t = t};
     CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
@@ -465,7 +468,7 @@ static void make_split(struct place *p, char path[128])
     (void)snprintf(path, 128, "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* Each file counts: which the others are, and whether they changed. */
+/* Each file counts: its identity, and whether it changed. */
 static void test_split(void)
 {
     char path[128];
@@ -503,7 +506,7 @@ static void test_split_refused(void)
     drop_place(&p);
 }
 
-/* ---- rights that change while it is open ---- */
+/* ---- rights that change while a tree is open ---- */
 
 struct nodes {
     uint64_t at[200];
@@ -591,16 +594,16 @@ static CU_TestInfo tests[] = {
     {"why it cannot be edited", test_reasons},
     {"a name that is a hash", test_hash_name},
     {"a directory that may not be written or read", test_folder},
-    {"a process that ends gives up the lock", test_waits},
-    {"another tree gives up the lock", test_other_tree},
+    {"a process that ends releases the lock", test_waits},
+    {"another tree releases the lock", test_other_tree},
     {"the history", test_history},
     {"no history", test_no_history},
     {"edits that are not written", test_waiting},
     {"backups", test_backups},
     {"notes", test_notes},
-    {"numbers of a tree before", test_before},
+    {"numbers of an earlier tree", test_before},
     {"a split model", test_split},
-    {"a split model that is not whole", test_split_refused},
+    {"an incomplete split model", test_split_refused},
     {"rights change", test_look},
     {"nothing is computed any more", test_stop},
     CU_TEST_INFO_NULL,

@@ -150,7 +150,7 @@ static void test_join(void)
     struct three t;
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
-    edit(h, t.b, t.c, 1009, 0); /* each by a recorder that knows nothing of the earlier ones */
+    edit(h, t.b, t.c, 1009, 0); /* each by a recorder that has not seen the earlier ones */
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.a, true), 0);
     edit(h, t.c, t.b, 1018, 0);
@@ -487,7 +487,7 @@ static void test_clear(void)
     three_free(&t);
 }
 
-/* A state that adds so many bytes. */
+/* A state that takes up this many bytes. */
 static void grow(struct home *x, const char *model, struct gguf *g, int64_t now, uint64_t bytes)
 {
     struct history h;
@@ -609,7 +609,7 @@ static void test_damage(void)
     three_free(&t);
 }
 
-/* A byte of the last state is flipped: the line says so, and the next edit goes on with its number. */
+/* A byte of the last state is flipped: the line says so, and the next edit reuses its number. */
 static void test_damaged(void)
 {
     struct three t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * edit/journal: torn models are finished, incomplete journals are dropped, journals that do not fit
- * are left alone; who may read a journal; when an edit uses one.
+ * are left alone; the access rights of a journal; when an edit uses one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -697,7 +697,7 @@ static void test_mapped(void)
     (void)close(fd);
 }
 
-/* ---- who may read it ---- */
+/* ---- access rights ---- */
 
 /* Those allowed to read the model may read the journal; only its owner may write it. */
 static void test_mode(void)

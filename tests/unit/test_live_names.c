@@ -234,7 +234,7 @@ static const struct script scripts[] = {
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
 
-    /* A key that is moved by way of a helper. */
+    /* A key that is moved via a helper. */
     {"a key that gets a new name by way of a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},

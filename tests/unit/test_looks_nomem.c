@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All that can be looked at in a tree, while one allocation fails, each in turn: the call fails with ENOMEM, and
- * nothing is another than before when there is memory again.
+ * Everything that can be looked at in a tree, while each allocation fails in turn: the call fails
+ * with ENOMEM, and nothing has changed when there is memory again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "tree_image.h"
 #include "viewfile.h"
 
-/* ---- a clock that stands: what is made and not ended is given up after a while ---- */
+/* ---- a clock that stands still: what is begun and not finished is given up after a while ---- */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -32,7 +32,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return 0;
 }
 
-/* ---- what a tree shows, in memory that is always there ---- */
+/* ---- what a tree shows, in memory that is always available ---- */
 
 static struct seen {
     size_t n;
@@ -136,7 +136,7 @@ static int look_entries(struct tree *t, uint64_t node, struct tree_dir *d, bool 
     return r;
 }
 
-/* A node and all that is in it. */
+/* A node and everything in it. */
 static int look(struct tree *t, uint64_t node, struct seen *s)
 {
     struct tree_entry e;
@@ -199,19 +199,19 @@ static void make(struct place *p, bool split)
     (void)snprintf(p->model, sizeof(p->model), "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* What is open while all is looked at. */
+/* Open files while everything is looked at. */
 struct open_files {
     struct viewfile view, helper;
 };
 
-/* Edits of each kind that are written, refused, or not ended. */
+/* Edits of each kind: written, refused, or not finished. */
 static void edit(struct tree *t, struct open_files *x)
 {
     CU_ASSERT_EQUAL(do_write(t, "a.b", "x\n", 2), -EINVAL);
     CU_ASSERT_EQUAL(do_write(t, "new.key", "7\n", 2), 0);
     CU_ASSERT_EQUAL(do_write(t, ".helper", "text", 4), 0);
     CU_ASSERT_EQUAL(do_unlink(t, "a.list"), 0);
-    CU_ASSERT_EQUAL(do_sync(t), 0); /* `info` counts edits that are not written */
+    CU_ASSERT_EQUAL(do_sync(t), 0); /* `info` counts unwritten edits */
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, "making"), 0);
     CU_ASSERT_EQUAL(viewfile_put_with(t, "making", "type", O_CREAT, "F32\n", 4), 0);
     CU_ASSERT_EQUAL(viewfile_open(t, "t", "raw", O_RDWR, &x->view), 0);
@@ -241,7 +241,7 @@ static const struct row_of_case {
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
-/* False: fewer allocations were made. */
+/* False: there were fewer allocations. */
 static bool looks_at(struct tree *t, unsigned n)
 {
     struct statvfs fs;
@@ -322,7 +322,7 @@ static void test_opens(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"all that is there is looked at", test_looks},
+    {"everything in a tree is looked at", test_looks},
     {"a model is opened", test_opens},
     CU_TEST_INFO_NULL,
 };

@@ -3,7 +3,7 @@
  * gguf_parse: what is refused, with which error, and the byte that the line names.
  *
  * A case is a row of the table `cases`: an image (the base image, or what `make` builds), up to one
- * number written over it, and how it is to be refused. The base image, version 3, little-endian:
+ * number written over it, and how it must be refused. The base image, version 3, little-endian:
  *
  *       0 magic      4 version      8 tensors: 2      16 keys: 4
  *      24 key 0  'k.u32' u32      37 type    41 value

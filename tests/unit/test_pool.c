@@ -278,7 +278,7 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
-/* Nor does it wait behind a job that waits for others, as one that is left does, before all. */
+/* Nor does it wait for a turn that waits for others, or for one requested earlier. */
 static void test_beside_one_that_is_left(void)
 {
     sem_t begun, hang, done;
@@ -373,7 +373,7 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* only every so many units have something to do */
+    uint64_t every;    /* only one unit in this many has something to do */
     uint64_t fails;    /* units from here on fail with -100 - unit; or MOST */
     atomic_bool *stop; /* set by unit 100 */
     uint64_t progress;

@@ -367,7 +367,7 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* The line "base model" with names of these lengths, in letters of so many bytes. */
+/* The line "base model" with names of these lengths, in letters of that many bytes. */
 static void wraps(const char *letter, const unsigned *n, const char *between)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls on what cannot be edited, or not like that: each of a read-only tree, of one whose keys can be edited, of one whose
- * tensors can too, and of a split model. */
+/*
+ * Calls that are refused: on nodes of a read-only tree, of one whose keys can be edited, of one
+ * whose tensors can be edited, too, and of a split model.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,7 +57,7 @@ static struct tree *open_kind(int kind, struct place *p)
 /* A name that is too long for a file. */
 static char long_name[TREE_NAME_MAX + 2];
 
-/* ---- calls: of a node, and a name in it or of an attribute ---- */
+/* ---- calls: on a node, and a name in it or of an attribute ---- */
 
 static int call_create(struct tree *t, uint64_t node, const char *name)
 {
@@ -190,7 +192,7 @@ static int call_truncate(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, truncate_node(t, node, 1, tree_wait(&w)));
 }
 
-/* What a file that is open for reading only refuses. */
+/* Operations that a file open only for reading refuses. */
 static int call_write(struct tree *t, uint64_t node, const char *name)
 {
     struct tree_wait w;
@@ -240,7 +242,7 @@ static int call_set(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, tree_setxattr(t, node, name, "u64", 3, tree_wait(&w)));
 }
 
-/* To what it is, by cp -a. */
+/* To its current value, as cp -a does. */
 static int call_set_same(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
@@ -255,12 +257,12 @@ static int call_remove(struct tree *t, uint64_t node, const char *name)
     return tree_removexattr(t, node, name);
 }
 
-/* ---- what they answer ---- */
+/* ---- the expected results ---- */
 
 #define CALL(n) #n, call_##n
 /* long_name */
 #define LONG "LONG"
-/* Nodes that are nothing: their numbers. */
+/* Node numbers that belong to no node. */
 #define NONE "NONE"
 #define ROW "ROW"
 

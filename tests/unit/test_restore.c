@@ -277,7 +277,7 @@ static void test_count(void)
     version_free(&now);
 }
 
-/* However often a key comes back behind the others, there are ranks for more: the reserve takes none. */
+/* However often a key comes back after the others, there are ranks left: the reserve takes none. */
 static void test_before_the_reserve(void)
 {
     CLEANUP(edit_change_free) struct edit_change c;

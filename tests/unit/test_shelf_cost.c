@@ -565,7 +565,7 @@ static unsigned asked_for(struct shelf *s, const char *const *names, bool lately
     return asked;
 }
 
-/* A few calls lead to a model, by a link or directly; fewer within a second, when the kernel knows its folder. Changes are found. */
+/* A few calls lead to a model, by a link or directly; fewer within a second, when the kernel knows its directory. Changes are found. */
 static void test_asked(void)
 {
     static const char *const hub[] = {"org", "name", "m.gguf", NULL};

@@ -228,7 +228,7 @@ static void test_finish_while_closing(void)
 }
 
 /*
- * Of the unused models, the least recently used are closed. The one opened last counts when the
+ * The least recently used of the unused models are closed. The one opened last counts when the
  * sweeper looks, which may be later.
  */
 static void test_least_used(void)

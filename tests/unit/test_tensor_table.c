@@ -348,7 +348,7 @@ static void test_unfinished(void)
     CU_ASSERT_TRUE(unfinished > 2);
 }
 
-/* A new tensor cannot be written: a program with another one open can go on with that. */
+/* A new tensor cannot be written: a program with another one open can continue with that. */
 static void test_lost_beside(void)
 {
     unsigned lost = 0;

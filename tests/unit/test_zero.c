@@ -27,7 +27,7 @@ static int open_zero(const struct sys *s, int dir, const char *name, int flags, 
     return 0;
 }
 
-/* Of the following opens, number n returns 0. */
+/* Open number n from now on returns 0. */
 static const struct sys *zero_at(unsigned n)
 {
     faultsys_init(&fs, FAULT_NONE, 0, 0);
