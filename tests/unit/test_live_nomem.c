@@ -27,6 +27,13 @@ static const char *const ways[] = {
     "mv a.name a.name~; put a.name three; rm a.name~; open A a.list w trunc; write A '4\n5\n'; "
     "close A;"
     "truncate a.list 0; add a.list 6; fsync",
+    "tmkdir n; tput n/type F32; tput n/.h 12; tput n/f32 12345678; trm n/f32; trm n/.h; tput "
+    "n/shape 2; trmdir n;"
+    "ttruncate z/f32 4; tmvnew a n; tmv n a; trm a/f32; tput a/f32 12345678; topen A a/raw rw; "
+    "write A Z 1; fsync A;"
+    "close A; fsync",
+    "mknod m.k; put m.k 4; open A a.name rw; trunc A 0; write A 'two'; fsync A; close A; forgive "
+    "a.name; fsync",
     /* With a history. */
     "put a.name two; put b.new 5; rm a.count; fsync; undo; undo; undo 1",
 };
