@@ -67,7 +67,7 @@ def in_turn(i, *edits):
 
 
 def measure(run, table, name, model):
-    """All in turns, so that other load on the machine affects each. Each round has its own
+    """All in alternation, so that other load on the machine affects each. Each round has its own
     allowance: medians of its differences count."""
     header = header_of(model)
     without, first, joined, by_hand = [], [], [], []

@@ -11,7 +11,7 @@
 #include "tree_image.h"
 #include "tree/history.h"
 
-/* ---- what is there ---- */
+/* ---- what exists ---- */
 
 static void expect(struct run *r, const char *got, const char *want)
 {

@@ -228,7 +228,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     return o;
 }
 
-/* What happens late is left to that thread. */
+/* Leave what happens late to that thread. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -1105,7 +1105,7 @@ static void step_sync(struct program *p)
         kernel_look_disk(k, "after sync");
 }
 
-/* What the file has. */
+/* The content of the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
 /* It is on the disk: what has not been changed meanwhile is the disk's content. */
