@@ -49,7 +49,7 @@ struct shape {
     unsigned kinds;        /* of the elements: set of enum shape_kind; 0 when empty */
     uint64_t max;          /* largest magnitude of an integer that is not negative ... */
     uint64_t max_negative; /* ... and of one that is */
-    bool huge;             /* an integer is over u64 */
+    bool huge;             /* an integer exceeds u64 */
     bool minus_zero;       /* an integer is -0, which only float types hold */
     bool wide;             /* a float is outside the range of f32 */
     bool mixed;            /* a nested array has no type (shape_type()) */

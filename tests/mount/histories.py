@@ -26,7 +26,7 @@ class Homes(Case):
     """If no state can be kept, edits work, and the log says so once."""
 
     def edit(self, home, why, readable=False):
-        """`readable`: nothing is unreadable either."""
+        """`readable`: --history can still read (an empty history)."""
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
         os.environ['GGUFS_TEST_STATE'] = home
         mount = Foreground(self.model)

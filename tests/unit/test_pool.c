@@ -191,7 +191,7 @@ static void test_times(void)
     CU_ASSERT_EQUAL_FATAL(n_order, JOBS);
     for (unsigned i = 0; i < JOBS; i++)
         CU_ASSERT_EQUAL((7 * order[i]) % JOBS, i);
-    for (unsigned i = 0; i < JOBS; i++) /* later turns are not waited for */
+    for (unsigned i = 0; i < JOBS; i++) /* leaving does not wait for later turns */
         pool_call_at(&work[i].job, &far);
     pool_leave(&gate.job);
     teardown();

@@ -212,7 +212,7 @@ static void tick(struct rights *r)
         r->of[i].ctime.tv_sec--;
 }
 
-/* Of files of which one is not open, one has no name any more, and one changes. */
+/* Three files: one is not open, one no longer has a name, and one changes. */
 static void test_again(void)
 {
     char path[3][32];
