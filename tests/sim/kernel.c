@@ -264,17 +264,19 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
  * Assignments of a file's content: to its key, to its previous key (renames may be lost, and names
  * go back), and to its next one.
  */
-enum { NOW, BEFORE, NEXT };
+enum { NOW, BEFORE, NEXT, ORIGIN, MADE };
 struct made {
-    int of[3]; /* -1: none */
+    int of[MADE]; /* -1: none */
 };
 
 static struct made assign(struct kernel *k, struct object *o, uint64_t mask)
 {
-    const int name[] = {o->name, o->old_name, o->next_name};
-    struct made m = {{-1, -1, -1}};
-    for (unsigned i = 0; i < 3; i++) {
-        bool again = (i > 0 && name[i] == name[0]) || (i == BEFORE && name[i] == name[NEXT]);
+    const int first = o->old_name >= 0 ? k->came[o->old_name] - 1 : -1; /* of two renames */
+    const int name[] = {o->name, o->old_name, o->next_name, first};
+    struct made m = {{-1, -1, -1, -1}};
+    for (unsigned i = 0; i < MADE; i++) {
+        bool again = (i > 0 && name[i] == name[0]) || (i == BEFORE && name[i] == name[NEXT]) ||
+                     (i == ORIGIN && (name[i] == name[BEFORE] || name[i] == name[NEXT]));
         if (is_key(name[i]) && !again)
             m.of[i] = (int)oracle_begin(of(k), (unsigned)name[i], mask);
         goes_on(o, m.of[i]);
@@ -288,8 +290,9 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
     /* A removed tensor may still be written, until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
-    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS}; /* the last: known.md, 2 */
-    for (unsigned i = 0; i < 3; i++) {
+    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS, /* known.md, 2 */
+                                 k->w->disk.hits ? PERHAPS : FAILED};
+    for (unsigned i = 0; i < MADE; i++) {
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
         if (m->of[i] >= 0 && removed && i == BEFORE && !k->w->disk.hits) /* else it may be back */
@@ -748,7 +751,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
     uint64_t twins = twins_have(k, o);
     bool twin = has_twin(k, o), cut = kernel_cuts(k, o->name);
-    for (unsigned i = 0; i < 3 && twin; i++)
+    for (unsigned i = 0; i < MADE && twin; i++)
         if (made.of[i] >= 0)
             oracle_widen(of(k), (unsigned)made.of[i], twins);
     o->judged++;
