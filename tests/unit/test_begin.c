@@ -158,6 +158,30 @@ static void test_folder(void)
     CU_ASSERT_EQUAL_FATAL(seteuid(was), 0);
 }
 
+static char logged[512];
+
+static void take_line(int priority, const char *line)
+{
+    (void)priority;
+    (void)snprintf(logged, sizeof(logged), "%s", line);
+}
+
+/* What a crash has left is removed, and that is logged. */
+static void test_leftovers(void)
+{
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.log.line = take_line;
+    opens(&p, &o, NULL);
+    CU_ASSERT_STRING_EQUAL(logged, "");
+    put_model(&p, "." NAME ".ggufs-abcdef", false, 0, NULL);
+    put_model(&p, "." NAME ".ggufs-123456", false, 0, NULL);
+    opens(&p, &o, NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "2 leftover files were removed"));
+    CU_ASSERT_EQUAL(files_in(&p), 1);
+    drop_place(&p);
+}
+
 /* ---- the holder of the lock ---- */
 
 static struct tree *holder;
@@ -569,6 +593,29 @@ static void test_look(void)
     drop_place(&p);
 }
 
+/* ---- nodes of what was replaced ---- */
+
+/* A view keeps its old node for programs that have just looked it up, with the attributes of now. */
+static void test_replaced(void)
+{
+    struct tree_entry e;
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.tensors = true;
+    struct tree *t = image_tree(p.model, &o);
+    const struct tree_image m = {.t = t};
+    const uint64_t raw = image_node(&m, "tensors/t/raw");
+    CU_ASSERT_EQUAL(viewfile_put(t, "t", "raw", "01234567890123456789", 20), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/t/raw"), raw);
+    CU_ASSERT_EQUAL(tree_getattr(t, raw, NULL, &e), 0);
+    CU_ASSERT_TRUE(e.node == raw && !e.lasting && e.attr.st_size == 20);
+    CU_ASSERT_EQUAL(tree_getattr(t, ino_tensor_file(99, 0), NULL, &e), -ENOENT);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
 /* ---- results ---- */
 
 static void test_stop(void)
@@ -594,6 +641,7 @@ static CU_TestInfo tests[] = {
     {"why it cannot be edited", test_reasons},
     {"a name that is a hash", test_hash_name},
     {"a directory that may not be written or read", test_folder},
+    {"what a crash has left", test_leftovers},
     {"a process that ends releases the lock", test_waits},
     {"another tree releases the lock", test_other_tree},
     {"the history", test_history},
@@ -605,6 +653,7 @@ static CU_TestInfo tests[] = {
     {"a split model", test_split},
     {"an incomplete split model", test_split_refused},
     {"rights change", test_look},
+    {"a node that was replaced", test_replaced},
     {"nothing is computed any more", test_stop},
     CU_TEST_INFO_NULL,
 };
