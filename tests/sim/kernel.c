@@ -295,7 +295,8 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
     for (unsigned i = 0; i < MADE; i++) {
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
-        if (m->of[i] >= 0 && removed && i == BEFORE && !k->w->disk.hits) /* else it may be back */
+        if (m->of[i] >= 0 && removed && i == BEFORE && !k->w->disk.hits &&
+            !o->unsure) /* else it may be back */
             of(k)->a[m->of[i]].end = o->gone_at;
         went(o, m->of[i]);
     }
@@ -850,7 +851,8 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
             goes_on(o, (int)oracle_begin(of(k), (unsigned)next, o->content | o->seen));
         if (!done)
             continue;
-        o->old_name = o->name;
+        if (!o->unsure) /* else it may be the other one by now */
+            o->old_name = o->name;
         o->name = next;
         o->moved = true;
         o->gone_at = since;
