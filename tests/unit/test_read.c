@@ -437,6 +437,42 @@ static void test_check(void)
     image_close(&m);
 }
 
+/* An answer that is too large to be copied points into the file; after the file was cut, it is EIO. */
+static void test_large(void)
+{
+    enum { LARGE = 600 << 10 };
+    struct build b;
+    struct tree_file *f = NULL, *g = NULL;
+    struct reply r = {0};
+    uint8_t *scratch = malloc(LARGE);
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "t", 24, (uint64_t[]){LARGE}, 1, NULL, LARGE);
+    struct tree_image m = image_open(&b, &(struct tree_options){.read_only = true});
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "tensors/t/raw"), O_RDONLY, &f), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "tensors/t/f32"), O_RDONLY, &g), 0);
+    CU_ASSERT_TRUE(tree_cacheable(f) && tree_cached_right(f));
+    CU_ASSERT_TRUE(!tree_ahead(f) && tree_ahead(g));
+    r.scratch = scratch;
+    CU_ASSERT_EQUAL(tree_read(f, 0, LARGE, &r), 0);
+    CU_ASSERT_TRUE(r.mapped && r.len == LARGE && r.bytes != scratch);
+    CU_ASSERT_EQUAL(memcmp(r.bytes, m.image + m.size - LARGE, LARGE), 0);
+    tree_reply_done(&r);
+    CU_ASSERT_EQUAL(tree_allocate(f, 1 << 5, 0, 1), -EOPNOTSUPP);
+    CU_ASSERT_EQUAL(ftruncate(m.fd, (off_t)(m.size - LARGE)), 0);
+    r = (struct reply){.scratch = scratch};
+    CU_ASSERT_EQUAL(tree_read(f, 0, LARGE, &r), -EIO);
+    tree_reply_done(&r);
+    CU_ASSERT_EQUAL(tree_release(f), 0);
+    CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/t/raw"), O_RDONLY, &f), 0);
+    CU_ASSERT_FALSE(tree_cached_right(f));
+    CU_ASSERT_EQUAL(tree_release(f), 0);
+    CU_ASSERT_EQUAL(tree_release(g), 0);
+    CU_ASSERT_EQUAL(tree_release(NULL), 0);
+    image_close(&m);
+    free(scratch);
+}
+
 static CU_TestInfo tests[] = {
     {"tensor files, both byte orders, every offset", test_tensors},
     {"offset is the position of raw", test_offset},
@@ -448,6 +484,7 @@ static CU_TestInfo tests[] = {
     {"info is safe for a terminal", test_info},
     {"info describes the model", test_info_all},
     {"check reports what is wrong", test_check},
+    {"a large answer is not copied", test_large},
     CU_TEST_INFO_NULL,
 };
 
