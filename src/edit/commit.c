@@ -48,17 +48,20 @@ static bool is_passing(int r)
     return r == -EIO || r == -EINTR || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;
 }
 
-/* Ask the file system, with a file beside the model. The answer is final; without one, the next call asks again. */
-static void probe_clone(struct edit_file *f, uint64_t block)
+/* Ask the file system, with a file beside the model. The answer is final; without one, the next call asks again.
+ * 0, -ENOMEM. */
+static int probe_clone(struct edit_file *f, uint64_t block)
 {
     struct temp t = TEMP_INIT;
     uint64_t n = f->id.size < block ? 0 : block; /* 0: everything, if there is less than a block */
-    if (temp_create(f, &t, NULL) < 0)
-        return;
-    int r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
-    temp_abandon(f, &t);
-    if (!is_passing(r))
-        f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
+    int r = temp_create(f, &t, NULL);
+    if (r == 0) {
+        r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
+        temp_abandon(f, &t);
+        if (!is_passing(r))
+            f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
+    }
+    return r == -ENOMEM ? r : 0;
 }
 
 /* Bytes available for new files. */
@@ -140,8 +143,8 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
     if (r < 0)
         return r;
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK || d.backup;
-    if (clones && f->clone == EDIT_CLONE_UNKNOWN)
-        probe_clone(f, edit_block(o));
+    if (clones && f->clone == EDIT_CLONE_UNKNOWN && (r = probe_clone(f, edit_block(o))) < 0)
+        return err_sys(e, r, "cannot ask whether the file system clones");
     d.clone = f->clone;
     d.used = (uint64_t)st.st_blocks * 512;
     d.linked = st.st_nlink > 1;
