@@ -224,12 +224,16 @@ static const struct command {
     {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
 };
 
+/* The exit status, when all is printed. */
+static int printed(int status, int trouble)
+{
+    return fflush(stdout) == 0 ? status
+                               : command_failed(NULL, "cannot write to standard output", trouble);
+}
+
 static int run(const struct command *c, const struct command_args *a)
 {
-    const int status = c->run(a);
-    return fflush(stdout) == 0
-               ? status
-               : command_failed(NULL, "cannot write to standard output", c->trouble);
+    return printed(c->run(a), c->trouble);
 }
 
 /* Find the command: it comes before the first operand, and only options may precede it. */
@@ -444,7 +448,7 @@ static int mount_model(int argc, char **argv)
     else if (mnt_run(&o, &e) < 0)
         status = command_failed(NULL, e.msg, 1);
     mnt_options_free(&o);
-    return status;
+    return printed(status, 1);
 }
 
 /* Each file of a split model stays open, which may exceed the soft limit of 1024. */

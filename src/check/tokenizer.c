@@ -180,6 +180,8 @@ const struct rule tokenizer_rules[] = {
 /* ---- chat templates: they are read and never run ---- */
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
+/* Templates whose tokens are looked up: each takes a walk over the vocabulary. */
+enum { WALKS_MOST = 32 };
 
 /* A template being examined. */
 struct looked {
@@ -354,24 +356,33 @@ static void look_at_end(struct looked *l, struct text t, const struct gguf_value
         report_key(l->c, CHECK_WARNING, l->key, "never writes a token that ends a turn");
 }
 
-static void rule_template(struct checker *c, struct text key, const struct gguf_value *v)
+static void rule_templates(struct checker *c)
 {
     static const char name[] = "tokenizer.chat_template";
     struct gguf_value tokens;
-    const struct text t = {(const char *)v->data, (size_t)v->len};
-    if (v->type != GGUF_STRING || !text_begins(key, name) ||
-        (key.len > strlen(name) && key.at[strlen(name)] != '.'))
-        return;
-    struct looked l = {.c = c, .key = c->at, .left = t};
-    look_at_blocks(&l);
-    if (fact_value(c->g, "tokenizer.ggml.tokens", &tokens) && tokens.type == GGUF_ARRAY &&
-        tokens.elem == GGUF_STRING) {
+    unsigned walks = fact_value(c->g, "tokenizer.ggml.tokens", &tokens) &&
+                             tokens.type == GGUF_ARRAY && tokens.elem == GGUF_STRING
+                         ? WALKS_MOST
+                         : 0;
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const struct gguf_kv *kv = &c->g->kv[i];
+        const struct text key = {gguf_key(c->g, kv), kv->key_len};
+        const struct gguf_value v = gguf_value(c->g, kv);
+        const struct text t = {(const char *)v.data, (size_t)v.len};
+        if (v.type != GGUF_STRING || !text_begins(key, name) ||
+            (key.len > strlen(name) && key.at[strlen(name)] != '.'))
+            continue;
+        struct looked l = {.c = c, .key = i, .left = t};
+        look_at_blocks(&l);
+        if (walks == 0)
+            continue;
+        walks--;
         look_at_tokens(&l, t, &tokens);
         look_at_end(&l, t, &tokens);
     }
 }
 
 const struct rule template_rules[] = {
-    {"chat-template", CHECK_WHOLE, .key = rule_template},
+    {"chat-template", CHECK_WHOLE, .whole = rule_templates},
     {0},
 };

@@ -54,6 +54,12 @@ static int not_regular(struct err *e)
     return err_set(e, -EINVAL, "is not a regular file");
 }
 
+/* The file is read-only to its own user, as cp(1) leaves a copy of the view model.gguf. */
+static bool is_own_copy(const struct stat *st, int error)
+{
+    return error == -EACCES && st->st_uid == geteuid() && !(st->st_mode & S_IWUSR);
+}
+
 /* Only a regular file is opened, because opening a device may have effects. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
@@ -65,7 +71,8 @@ static int open_once(struct edit_file *f, bool write, bool *replaced, struct err
         return not_regular(e);
     f->fd = f->sys->openat(f->sys, f->dir, f->name, flags, 0);
     if (f->fd < 0)
-        return err_sys(e, f->fd, "cannot open the model%s", write ? " for writing" : "");
+        return err_set(e, f->fd, "cannot open the model%s: %s%s", write ? " for writing" : "",
+                       strerror(-f->fd), write && is_own_copy(&st, f->fd) ? " (chmod u+w)" : "");
     r = edit_file_stat(f, &st, e);
     if (r < 0)
         return r;

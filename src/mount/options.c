@@ -120,7 +120,7 @@ static int take_option(struct mnt_options *o, const char *arg)
     const struct option_row *row = option_find(arg, ~OF_KIND(KIND_OPTION), &value);
     const bool help = row && (row->id == COMMAND_HELP || row->id == FLAG_H),
                version = row && (row->id == COMMAND_VERSION || row->id == FLAG_V);
-    if (strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0)
+    if (!*arg || strncmp(arg, "x-", 2) == 0 || strncmp(arg, "X-", 2) == 0) /* "ro,": as mount(8) */
         return 0;
     if (strcmp(arg, "remount") == 0)
         return err_set(&o->err, -EINVAL,

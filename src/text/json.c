@@ -360,19 +360,6 @@ static bool ends_word(uint8_t c)
     return is_space(c) || c == ',' || c == '[' || c == ']' || c == '"';
 }
 
-int reader_word(struct reader *r, const uint8_t **word, size_t *n)
-{
-    const uint8_t *p = r->at;
-    while (p < r->end && !ends_word(*p))
-        p++;
-    if (p == r->at)
-        return reader_fail(r, -EINVAL, "a value is missing");
-    *word = r->at;
-    *n = (size_t)(p - r->at);
-    r->at = p;
-    return 0;
-}
-
 static int unexpected(const struct reader *r, const char *wanted)
 {
     char s[SHOW_MAX];
@@ -381,6 +368,19 @@ static int unexpected(const struct reader *r, const char *wanted)
         return reader_fail(r, -EINVAL, "%s is expected", wanted);
     return reader_fail(r, -EINVAL, "%s is expected at '%s'", wanted,
                        show(s, r->at, left < 20 ? left : 20));
+}
+
+int reader_word(struct reader *r, const uint8_t **word, size_t *n)
+{
+    const uint8_t *p = r->at;
+    while (p < r->end && !ends_word(*p))
+        p++;
+    if (p == r->at)
+        return unexpected(r, "a number or bool");
+    *word = r->at;
+    *n = (size_t)(p - r->at);
+    r->at = p;
+    return 0;
 }
 
 struct items items_begin_array(struct reader *r)

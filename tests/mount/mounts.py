@@ -116,7 +116,7 @@ class ReadOnly(Case):
         self.addCleanup(os.chmod, self.model, 0o644)
         at = self.folder()
         self.check(at, self.mounted(self.model, at),
-                   'cannot open the model for writing: Permission denied')
+                   r'cannot open the model for writing: Permission denied \(chmod u\+w\)')
 
     def test_in_the_foreground(self):
         mount = mountlib.Foreground(self.model)

@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import stat
+import subprocess
 import time
 import unittest
 from unittest import mock
@@ -229,9 +230,15 @@ class Options(unittest.TestCase):
                          names=['views', 'std, raw or all'])
 
     def test_dropped_options(self):
-        with Mount(self.model, '-o', 'ro,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
-                   'noatime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro'):
+        with Mount(self.model, '-o', ',ro,,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
+                   'noatime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro,'):
             pass
+
+    def test_nowhere_to_print(self):
+        for option in ('--help', '--version'):
+            with open('/dev/full', 'w', encoding='ascii') as full:
+                done = subprocess.run([GGUFS, option], stdout=full, stderr=subprocess.PIPE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (1, b'ggufs: cannot write to standard output\n'))
 
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse3'), 'for root with mount.fuse3 only')
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it needs rights')

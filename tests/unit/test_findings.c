@@ -40,6 +40,33 @@ static void test_many(void)
     parsed_free(&p);
 }
 
+/* ---- tokens are looked up for as many templates ---- */
+
+static void templates(void *arg, const struct check_finding *f)
+{
+    unsigned *n = arg;
+    if (strcmp(f->rule, "chat-template") == 0 && ++*n > CHECK_MOST)
+        CU_ASSERT_STRING_EQUAL(f->what, "12 more of these");
+}
+
+static void test_templates(void)
+{
+    struct build b;
+    unsigned n = 0;
+    char key[64];
+    build_init(&b, 3, false);
+    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 0);
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(key, sizeof(key), "tokenizer.chat_template.t%d", i);
+        build_str(&b, key, "<|none|>");
+    }
+    struct parsed p = parse_build(&b, 0);
+    struct check_model m = {.g = p.g};
+    CU_ASSERT_EQUAL(check_rules(&m, templates, &n), 0);
+    CU_ASSERT_EQUAL(n, CHECK_MOST + 1);
+    parsed_free(&p);
+}
+
 /* ---- padding is read up to a limit ---- */
 
 struct padding {
@@ -167,6 +194,7 @@ static void test_faults(void)
 
 static CU_TestInfo tests[] = {
     {"findings of one rule are limited", test_many},
+    {"tokens are looked up for as many templates as published models have", test_templates},
     {"padding is read up to a limit", test_padding},
     {"keys that architectures require", test_required},
     {"the parser goes on after faults, and reports each", test_faults},

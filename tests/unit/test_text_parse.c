@@ -206,13 +206,15 @@ static void test_array_errors(void)
             "line 1: the end of the line is expected at ',\\x0a'");
     refuses(GGUF_ARRAY, GGUF_I32, "1\n3000000000\n", -ERANGE,
             "line 2: 3000000000 is outside the range of i32");
-    refuses(GGUF_ARRAY, GGUF_I32, "\"1\"\n", -EINVAL, "line 1: a value is missing");
+    refuses(GGUF_ARRAY, GGUF_I32, "\"1\"\n", -EINVAL,
+            "line 1: a number or bool is expected at '\"1\"\\x0a'");
     refuses(GGUF_ARRAY, GGUF_I32, "[1, 2", -EINVAL, "line 1: ',' or ']' is expected");
     refuses(GGUF_ARRAY, GGUF_I32, "[1,\n2,]", -EINVAL, "line 2: a value is expected at ']'");
     refuses(GGUF_ARRAY, GGUF_I32, "[1 2]", -EINVAL, "line 1: ',' or ']' is expected at '2]'");
     refuses(GGUF_ARRAY, GGUF_I32, "[1] 2\n", -EINVAL, "line 1: text follows the array");
-    refuses(GGUF_ARRAY, GGUF_I32, "[[1]]\n", -EINVAL, "line 1: a value is missing");
-    refuses(GGUF_ARRAY, GGUF_I32, "[", -EINVAL, "line 1: a value is missing");
+    refuses(GGUF_ARRAY, GGUF_I32, "[[1]]\n", -EINVAL,
+            "line 1: a number or bool is expected at '[1]]\\x0a'");
+    refuses(GGUF_ARRAY, GGUF_I32, "[", -EINVAL, "line 1: a number or bool is expected");
     refuses(GGUF_ARRAY, GGUF_STRING, "en\n", -EINVAL,
             "line 1: a string in double quotes is expected");
     refuses(GGUF_ARRAY, GGUF_STRING, "\"a\"\n\"b\n", -EINVAL, "line 2: the string does not end");
