@@ -45,23 +45,25 @@ static void call_ready(const struct job *j)
 /* Errors about the current state of the file system, not about its capabilities. */
 static bool is_passing(int r)
 {
-    return r == -EIO || r == -EINTR || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;
+    return r == -EIO || r == -EINTR || r == -ENOMEM;
 }
 
-/* Ask the file system, with a file beside the model. The answer is final; without one, the next call asks again.
- * 0, -ENOMEM. */
-static int probe_clone(struct edit_file *f, uint64_t block)
+/* Ask the file system, with a file beside the model. Its answer does not change. */
+static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
     struct temp t = TEMP_INIT;
-    uint64_t n = f->id.size < block ? 0 : block; /* 0: everything, if there is less than a block */
-    int r = temp_create(f, &t, NULL);
-    if (r == 0) {
-        r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
-        temp_abandon(f, &t);
-        if (!is_passing(r))
-            f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
-    }
-    return r == -ENOMEM ? r : 0;
+    uint64_t n = f->id.size < block ? 0 : block; /* 0: all, where there is less than a block */
+    int r = temp_create(f, &t, e);
+    if (r < 0)
+        return r;
+    r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
+    temp_abandon(f, &t);
+    if (is_passing(r))
+        return err_set(e, r, "cannot clone a range: %s", strerror(-r));
+    if (r == -ENOSPC || r == -EDQUOT)
+        return err_set(e, -EOPNOTSUPP, "reflink: there is no room to clone a range");
+    f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
+    return 0;
 }
 
 /* Bytes available for new files. */
@@ -126,8 +128,8 @@ static int check_backup(const struct edit_file *f, const struct edit_options *o,
     return r;
 }
 
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
-              struct err *e)
+static int look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+                struct err *e)
 {
     struct stat st;
     struct edit_disk d = {.known = true, .backup = o->backup && !f->backed};
@@ -138,16 +140,27 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
         r = edit_file_fresh(f, e);
     if (r == 0)
         r = free_bytes(f, &d.free, e);
+    if (r < 0)
+        return r;
+    d.used = (uint64_t)st.st_blocks * 512;
+    d.linked = st.st_nlink > 1;
+    *ret = d;
+    return 0;
+}
+
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+              struct err *e)
+{
+    const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
+    struct edit_disk d;
+    int r = look(f, o, &d, e);
     if (r == 0 && d.backup)
         r = check_backup(f, o, e);
     if (r < 0)
         return r;
-    const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK || d.backup;
-    if (clones && f->clone == EDIT_CLONE_UNKNOWN && (r = probe_clone(f, edit_block(o))) < 0)
-        return err_sys(e, r, "cannot ask whether the file system clones");
+    if (clones && f->clone == EDIT_CLONE_UNKNOWN)
+        (void)probe_clone(f, edit_block(o), NULL); /* a commit asks again */
     d.clone = f->clone;
-    d.used = (uint64_t)st.st_blocks * 512;
-    d.linked = st.st_nlink > 1;
     *ret = d;
     return 0;
 }
@@ -161,8 +174,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
 {
     const bool asked = o->strategy == how;
     if (how == EDIT_REFLINK && d->clone != EDIT_CLONE_YES)
-        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges%s",
-                       d->clone == EDIT_CLONE_NO ? "" : " now");
+        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
     if (how != EDIT_INPLACE)
         return 0;
     if (d->linked)
@@ -271,37 +283,55 @@ static int make_backup(struct job *j, struct err *e)
     if (r == 0)
         r = make_file(j, false, name, e);
     j->f->backed = r == 0;
-    j->d.backup = r < 0;
     return r < 0 ? err_prefix(e, r, "backup") : 0;
 }
 
 /* ---- strategies ---- */
 
-static int applies(const struct job *j, enum edit_strategy how, struct err *e)
+/* What in-place demands of the bytes; *fresh: how many are written. */
+static int check_inplace(const struct job *j, uint64_t *fresh, struct err *e)
+{
+    int r = j->p->changed ? journal_bytes(j->p, fresh) : 0;
+    if (r == -EFBIG)
+        return err_set(e, -EOPNOTSUPP,
+                       "inplace: the model changes in more than %llu places of 1 MiB",
+                       (unsigned long long)JOURNAL_MAX_ROWS);
+    if (r < 0)
+        return err_set(e, r, "no memory for the journal");
+    return temp_check_padding(j->f, j->p, e);
+}
+
+static int applies(struct job *j, enum edit_strategy how, struct err *e)
 {
     const struct edit_plan *p = j->p;
-    const uint64_t fresh = how == EDIT_REFLINK ? p->copied + p->changed : p->changed;
+    struct edit_file *f = j->f;
+    uint64_t fresh = how == EDIT_REFLINK ? p->copied + p->changed : p->changed;
     int r = edit_plan_applies(p, how, e);
+    if (r == 0 && how == EDIT_REFLINK && f->clone == EDIT_CLONE_UNKNOWN)
+        r = probe_clone(f, p->block, e);
+    if (r == 0 && j->d.backup && f->clone == EDIT_CLONE_UNKNOWN)
+        (void)probe_clone(f, p->block, NULL);
+    j->d.clone = f->clone;
     if (r == 0)
         r = check_sizes(&j->d, j->o, how, p->image->size, p->changed, e);
     if (r == 0 && how == EDIT_INPLACE)
-        r = temp_check_padding(j->f, p, e);
+        r = check_inplace(j, &fresh, e);
     if (r < 0)
         return r;
     return check_free(j->d.free, room_for(&j->d, how, p->image->size, p->head.len, fresh),
                       names[how], e);
 }
 
-/* -EOPNOTSUPP: it does not apply, which may only show when it is tried; nothing was changed. */
-static int carry_out(struct job *j, enum edit_strategy how, struct err *e)
+static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
 {
-    int r = applies(j, how, e);
-    if (r == 0 && j->d.backup)
-        r = make_backup(j, e);
-    if (r == 0)
-        r = how == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, how == EDIT_REFLINK, NULL, e);
-    j->ret->strategy = how;
-    return r;
+    struct err why = {0}; /* of the last one that does not apply */
+    int r = -EOPNOTSUPP;
+    *ret = j->o->strategy;
+    if (*ret != EDIT_AUTO)
+        return applies(j, *ret, e);
+    for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++)
+        r = applies(j, *ret = s, &why);
+    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
 }
 
 /* ---- probes ---- */
@@ -342,28 +372,36 @@ static int begin(struct job *j, struct err *e)
     int r = edit_file_fresh(j->f, e);
     if (r == 0)
         r = journal_settle(j->f, true, &found, e);
+    if (r == 0)
+        r = look(j->f, j->o, &j->d, e);
     if (r == 0 && j->p->old_size != j->f->id.size)
-        r = err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
-                    (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
-    return r < 0 || j->p->same ? r : edit_look(j->f, j->o, &j->d, e);
+        return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
+                       (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
+    return r;
 }
 
-/* The requested strategy, or the first that applies. */
 static int run(struct job *j, struct err *e)
 {
-    const enum edit_strategy asked = j->o->strategy;
-    struct err why = {0};
+    enum edit_strategy s;
     int r = begin(j, e);
     if (r < 0 || j->p->same)
         return r;
-    if (asked != EDIT_AUTO)
-        return carry_out(j, asked, e);
-    r = -EOPNOTSUPP;
-    for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++) {
-        why = (struct err){0};
-        r = carry_out(j, s, &why);
+    if (j->d.backup)
+        r = check_backup(j->f, j->o, e);
+    if (r == 0)
+        r = choose(j, &s, e);
+    if (r == 0 && j->d.backup)
+        r = make_backup(j, e);
+    if (r < 0)
+        return r;
+    r = s == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, s == EDIT_REFLINK, NULL, e);
+    /* The probe succeeded, but this range cannot be cloned (a limit of the file system). */
+    if (r == -EOPNOTSUPP && s == EDIT_REFLINK && j->o->strategy == EDIT_AUTO) {
+        j->f->clone = EDIT_CLONE_NO;
+        return run(j, e);
     }
-    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
+    j->ret->strategy = s;
+    return r;
 }
 
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
@@ -371,5 +409,8 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
 {
     *ret = (struct edit_result){.old_fd = -1};
     struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
-    return run(&j, e);
+    int r = run(&j, e);
+    if (r == 0 && e) /* what a strategy that does not apply left */
+        *e = (struct err){0};
+    return r;
 }

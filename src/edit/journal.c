@@ -190,7 +190,20 @@ static int add_header(struct journal *j, const struct edit_file *f, const struct
     return r < 0 || lo >= hi ? r : add_rows(j, lo, hi, 0, JOURNAL_SECTOR);
 }
 
-/* ---- writing ---- */
+int journal_bytes(const struct edit_plan *plan, uint64_t *ret)
+{
+    struct journal j = {.before = plan->old_size, .after = plan->image->size};
+    int r = add_rows(&j, 0, plan->head.len, 0, JOURNAL_UNIT);
+    if (r == 0)
+        r = add_data(&j, plan, NULL);
+    *ret = 0;
+    for (size_t i = 0; i < j.n; i++)
+        *ret += j.row[i].n;
+    journal_free(&j);
+    return r;
+}
+
+/* ---- written ---- */
 
 struct writing {
     const struct edit_file *f;
@@ -387,11 +400,7 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
         *ret = j;
         return 0;
     }
-    if (r == -EFBIG && j.n == JOURNAL_MAX_ROWS)
-        r = err_set(e, -EOPNOTSUPP, "inplace: the model changes in more than %zu places of 1 MiB",
-                    j.n);
-    else
-        (void)err_sys(e, r, "cannot write the journal");
+    (void)err_set(e, r, "cannot write the journal: %s", strerror(-r));
     r = journal_cancel(f, &j, r, e);
     journal_free(&j);
     return r;

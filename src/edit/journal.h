@@ -85,9 +85,12 @@ struct journal {
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
 
+/* How many bytes of the model an edit in place writes, at most. 0, -EFBIG (more rows than there may be),
+ * -ENOMEM. */
+int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
+
 /*
- * Step 1 for a plan that is carried out in place. On failure nothing is left, or the result is as
- * with journal_cancel(). 0, -EOPNOTSUPP (too many rows), -errno.
+ * Step 1 for a plan that is done in place. On failure nothing is left, or it is as with journal_cancel(). 0, -errno.
  */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);

@@ -349,7 +349,6 @@ static void test_refused(void)
     setup(&x);
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     struct edit_file f = open_model(&x, &fs.sys);
-    f.clone = EDIT_CLONE_YES;
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 9000); /* the data moves */
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     d.o.strategy = EDIT_REFLINK;
