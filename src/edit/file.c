@@ -72,7 +72,8 @@ static int open_once(struct edit_file *f, bool write, bool *replaced, struct err
     f->fd = f->sys->openat(f->sys, f->dir, f->name, flags, 0);
     if (f->fd < 0)
         return err_set(e, f->fd, "cannot open the model%s: %s%s", write ? " for writing" : "",
-                       strerror(-f->fd), write && is_own_copy(&st, f->fd) ? " (chmod u+w)" : "");
+                       strerror(-f->fd),
+                       write && r == 0 && is_own_copy(&st, f->fd) ? " (chmod u+w)" : "");
     r = edit_file_stat(f, &st, e);
     if (r < 0)
         return r;
