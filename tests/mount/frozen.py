@@ -55,9 +55,10 @@ os.close(fd)
 
 # Opens a view more often than libfuse has threads, writes it, and closes it on request. (A child
 # forked meanwhile closes it, too.)
+CLOSERS = 24
 WRITER = '''
 import os, sys, threading
-fds = [os.open(sys.argv[1], os.O_RDWR) for _ in range(24)]
+fds = [os.open(sys.argv[1], os.O_RDWR) for _ in range(int(sys.argv[4]))]
 os.pwrite(fds[0], bytes.fromhex(sys.argv[2]) * int(sys.argv[3]), 0)
 print("written", flush=True)
 sys.stdin.readline()
@@ -68,12 +69,12 @@ for closer in closers:
 
 
 def in_request(pid):
-    """Whether a thread of a process waits for a FUSE reply."""
+    """How many threads of a process wait for a FUSE reply."""
+    count = 0
     for name in glob.glob(f'/proc/{pid}/task/*/wchan'):
         with contextlib.suppress(OSError), open(name, encoding='ascii') as file:
-            if 'request' in file.read():
-                return True
-    return False
+            count += 'request' in file.read()
+    return count
 
 
 class Frozen(unittest.TestCase):
@@ -130,7 +131,8 @@ class Frozen(unittest.TestCase):
         self.each('btrfs')
 
     def writer(self, name, value, count):
-        process = subprocess.Popen([sys.executable, '-c', WRITER, name, value.hex(), str(count)],
+        process = subprocess.Popen([sys.executable, '-c', WRITER, name, value.hex(), str(count),
+                                    str(CLOSERS)],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(process.stdout.readline(), b'written\n')
         return process
@@ -151,7 +153,8 @@ class Frozen(unittest.TestCase):
                     for writer in writers:
                         writer.stdin.write(b'\n')
                         writer.stdin.flush()
-                        editlib.until(lambda: freeze.waits_for_disk(daemon) and in_request(writer.pid))
+                        # All of them: what is still open when a process is killed is closed without a signal.
+                        editlib.until(lambda: freeze.waits_for_disk(daemon) and in_request(writer.pid) == CLOSERS)
                     writers[1].terminate()
                     self.assertEqual(writers[1].wait(), -signal.SIGTERM)
                     self.look(at)
