@@ -224,7 +224,7 @@ static const struct command {
     {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
 };
 
-/* The exit status, when all is printed. */
+/* The exit status, once everything has been printed. */
 static int printed(int status, int trouble)
 {
     return fflush(stdout) == 0 ? status

@@ -13,7 +13,7 @@
 
 #include "base/when.h"
 
-/* The most turns that run at a time and count. */
+/* The limit of turns that run at a time, not counting slow ones. */
 enum { TURNS_MOST = 2 };
 /* Idle threads: one for what is due later, one for what arrives meanwhile. */
 enum { IDLE_MOST = 2 };

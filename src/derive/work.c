@@ -53,7 +53,7 @@ struct work {
     /* Protected by the lock: */
     struct kept kept;
     struct want *wants; /* the first is next in turn */
-    struct job *jobs;   /* whose results are not kept yet */
+    struct job *jobs;   /* with results that are not cached yet */
     unsigned running;   /* jobs that have not ended ... */
     unsigned threads;   /* ... and those of them that check whether others can begin */
 };

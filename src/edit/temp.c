@@ -467,7 +467,7 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* T2, T5: what the exchange displaced must be the file that was opened, in its state of a moment ago. */
+/* T2, T5: what the exchange displaced must be the file that was opened, unchanged since the last check. */
 static int check_displaced(const struct edit_file *f, const struct temp *t, struct err *e)
 {
     struct stat st;

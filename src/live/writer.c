@@ -440,7 +440,7 @@ static bool is_written(const struct live *l, const struct edit_file *before)
     return is_flying(l) || !edit_id_equal(&l->file->id, &before->id);
 }
 
-/* Remember what the disk reported, unless something was written since. */
+/* Remember what the disk reported, unless something has been written since. */
 static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
 {
     if (is_flying(l) || l->room.freeing || !room->known)

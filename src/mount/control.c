@@ -36,7 +36,7 @@
 #define LOOK_AGAIN 100
 /* Milliseconds before the loop is interrupted again, after a signal. */
 #define KICK_AGAIN 5
-/* Maximum seconds before the next check whether a mount is idle, which is at most a second late. */
+/* The longest interval between two checks whether a mount is idle, in seconds; a check is at most a second late. */
 #define IDLE_MOST 3600
 
 /* Why editing has ended. */

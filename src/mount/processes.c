@@ -22,7 +22,7 @@
 #include "base/path.h"
 #include "shelf/mounts.h"
 
-/* Call fn for each number in a directory of /proc, until it returns false. True: it did. */
+/* Call fn for each number in a directory of /proc until it returns false. True if it did. */
 static bool each_number(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
     DIR *d = opendir(folder);

@@ -310,7 +310,7 @@ static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
     const int log = top < 0x1p-125f ? -125 : floor_log2(top);
     b[0] = (uint8_t)(log + 125);
     struct e2m1_steps s = e2m1_steps(e8m0_half(b[0]));
-    if (log == 128) /* 8 times the scale would be infinite: 6 times it is nearer */
+    if (log == 128) /* 8 times the scale would be infinite: 6 times the scale is nearer */
         s.at[5] = s.at[6];
     put_e2m1(b + MX_QS, x, 16, s);
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the encoders are made of, together with kernel.h. Included by the family files.
+ * Building blocks of the encoders; see also kernel.h. Included by the family files.
  *
  * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which turns the T_LEN
  * floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop over blocks. It returns false if the

@@ -161,7 +161,7 @@ int listing_add(struct listing *l, const char *name, const struct ref *ref);
 /* True if this name, before encoding, is shown. */
 bool listing_has(const struct listing *l, const char *name);
 
-/* The listing that is kept with the names of a place's directory: true if there is one. */
+/* Get the listing that is kept with the names of a place's directory. False: there is none. */
 bool listing_kept(const struct names *names, const struct place *p, struct listing *ret);
 /* Keep a whole one there; without memory it is not. */
 void listing_keep(const struct names *names, const struct place *p, struct listing *l);

@@ -579,7 +579,7 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
     }
 }
 
-/* The first value, as far as it is written: a line, or the text after the bracket. */
+/* As much of the first value as has been written: a line, or the text after the bracket. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
     for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)

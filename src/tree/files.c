@@ -408,7 +408,7 @@ static void finding_line(void *arg, const struct check_finding *f)
 /* `ls -l` waits for the findings, and the disk may be a slow network: at most this much of each file is read. */
 #define PADDING_MOST ((uint64_t)2 << 20)
 
-/* Apply the rules to file number i; for a model that is not split also the rules about models. */
+/* Apply the rules to file number i; for a model that is not split, the rules about models too. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
     const struct snapshot *snap = v->snap;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads 4 KiB at random places of files and prints how long the reads took.
+ * Reads 4 KiB at random offsets in files and prints how long the reads take.
  *
  *     bench_latency [-i MICROSECONDS] FILE...
  *

@@ -59,7 +59,7 @@ static void check_fault(const struct tensor *t, int r, const struct quant_fault 
     FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
 }
 
-/* From the old blocks, so that they are equally arbitrary. */
+/* Importances from the old blocks, so that they are as arbitrary. */
 static const struct quant_importances *importances(const struct tensor *t)
 {
     static float of[QUANT_MAX_BLOCK_LEN];

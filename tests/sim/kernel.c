@@ -305,7 +305,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
 /* Pages of a mapping are written back: by the kernel itself, not for a program. */
 static void write_pages(struct kernel *k, struct object *o);
 
-/* The end of a handle. A file that was truncated but not written then has the empty value. */
+/* The end of a handle. A file that was truncated but never written becomes empty now. */
 static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;

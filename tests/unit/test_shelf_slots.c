@@ -291,7 +291,7 @@ static void test_lookup_among_open(void)
     teardown();
 }
 
-/* A signal to a program keeps no model open. */
+/* A signal to a program does not leave a model open. */
 static void test_interrupt(void)
 {
     setup();

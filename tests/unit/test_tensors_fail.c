@@ -31,7 +31,7 @@ static int replace_raw(struct tree *t)
     return viewfile_put(t, "b", "raw", bytes, sizeof(bytes));
 }
 
-/* Part of it, by a handle that does not truncate. */
+/* Overwrite part of it by a handle that does not truncate. */
 static int change_raw(struct tree *t)
 {
     struct viewfile v;

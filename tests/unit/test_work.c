@@ -230,7 +230,7 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
     return ret;
 }
 
-/* Once begun, a result is computed to its end: a program that reads again after a signal gains from it. */
+/* Once begun, a result is always finished, so a program that reads again after a signal benefits from it. */
 static void test_wanted_again(void)
 {
     struct model m = model(2, 8000000, 0);
