@@ -291,7 +291,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
     /* A removed tensor may still be written, until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
     const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS, /* known.md, 2 */
-                                 k->w->disk.hits ? PERHAPS : FAILED};
+                                 k->w->disk.hits || o->unsure ? PERHAPS : FAILED};
     for (unsigned i = 0; i < MADE; i++) {
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
@@ -888,7 +888,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         oracle_end(of(k), (unsigned)made, how);
     oracle_end(of(k), gone, move.making && how == DURABLE ? ACCEPTED : how);
     tensors_move_end(k, &move, made, r, how);
-    if (r == 0 && next >= 0)
+    if (next >= 0 && (r == 0 || (how == PERHAPS && !k->came[next])))
         k->came[next] = 1 + s->name;
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     for (unsigned i = 0; i < k->objects && r < 0 && how == PERHAPS; i++)
@@ -1262,7 +1262,7 @@ static bool is_open(const struct kernel *k, int name)
 
 static void wrong(const struct kernel *k, const char *when, int name, unsigned token, uint64_t may)
 {
-    char told[300];
+    char told[900];
     oracle_tell(of(k), (unsigned)name, told, sizeof(told));
     sched_fail("%s: %s is token %u, may be %llx:%s", when, names[name], token,
                (unsigned long long)may, told);

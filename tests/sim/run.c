@@ -177,7 +177,7 @@ void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS])
 static void check_form(const struct world *w, const struct read_model *m, unsigned reg,
                        uint64_t from, bool disk, const char *when)
 {
-    char told[300];
+    char told[900];
     for (unsigned i = 0; i < m->tensors; i++) {
         const struct read_tensor *t = &m->tensor[i];
         const unsigned token[] = {token_of_type(t->type), token_of_shape(t->n_dims, t->dim)};
@@ -210,7 +210,7 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
                  const char *when)
 {
     struct read_model m;
-    char told[300];
+    char told[900];
     const char *bad = read_model(bytes, n, &m);
     if (bad)
         sched_fail("%s: %s", when, bad);

@@ -18,7 +18,7 @@ struct outcome_of_run {
     bool failed, ended; /* ended: it came to its end, or to a power cut */
     bool crashed;       /* the power was cut, or the process killed: to be recovered */
     unsigned crashes;   /* so far */
-    char why[512];
+    char why[1200];
     uint64_t hash, steps, calls;
 };
 

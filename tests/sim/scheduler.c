@@ -124,7 +124,7 @@ void sched_note(const char *fmt, ...)
 
 void sched_fail(const char *fmt, ...)
 {
-    char line[512];
+    char line[1200];
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof(line), fmt, ap);
