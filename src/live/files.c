@@ -435,10 +435,13 @@ struct move {
     struct live_wait *wait;
 };
 
-/* The text as shown. */
+/* The text as shown; of a key that an undo removed while it is open, the text that its writers have. */
 static int copy_text(const struct move *m, struct buf *out)
 {
+    const struct draft *d = m->from->file->draft;
     const struct buf *bytes = file_bytes(m->from->file);
+    if (!bytes && d && !d->why.code && !stored_has(m->l, m->from))
+        bytes = &d->text;
     if (bytes) {
         buf_add(out, bytes->data, bytes->len);
     } else {
