@@ -2,13 +2,14 @@
 /*
  * Every order of events, from a seed: see scheduler.h, disk.h, kernel.h, oracle.h.
  *
- *     sim --seconds S [--from N]   stories of fresh seeds for that long, or of seeds from N on
+ *     sim --seconds S [--from N]   stories of fresh seeds, or of seeds from N on, for S seconds (times GGUFS_SOAK)
  *     sim --seed N [--runs M]      the story of a seed, and of the following ones
  *     sim --story FILE [--seed N] [--runs M]   a story, with other orders of events
  *     sim --found DIR [--seconds S]            all stories in a directory first
  *
  *     --open     a finding of a fresh seed ends it with status 77, which is not a verdict: known.md has open rows
  *     --wide     stories also have steps that are new in the simulator
+ *     --steps M  only the first M steps of each story
  *     --trace    print each point; --strict: also fail at what known.md exempts
  *     --shrink   when a run fails, find the few relevant steps of its story
  */
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +29,7 @@
 
 #include "alloc.h"
 #include "run.h"
+#include "soak.h"
 
 /* A skipped test, for meson. */
 #define OPEN_FINDING 77
@@ -34,6 +37,7 @@
 static struct world *world;
 static int noise = -1; /* what a run prints */
 static bool wide;      /* with new steps */
+static unsigned most_steps = STEPS;
 static unsigned long long runs, steps, calls_made;
 
 /* ---- one run ---- */
@@ -159,7 +163,8 @@ static void print_noise(void)
 static void tell(const struct story *s, uint64_t seed, bool make_small)
 {
     struct story small = *s;
-    (void)printf("FAILED with seed %llu: %s\n", (unsigned long long)seed, world->out.why);
+    (void)printf("FAILED with%s --seed %llu: %s\n", wide ? " --wide" : "", (unsigned long long)seed,
+                 world->out.why);
     print_noise();
     (void)fflush(stdout);
     if (make_small) {
@@ -188,6 +193,13 @@ static double seconds(void)
 }
 
 /* ---- modes ---- */
+
+static struct story drawn(uint64_t seed)
+{
+    struct story s = story_draw(seed, wide);
+    s.n = s.n < most_steps ? s.n : most_steps;
+    return s;
+}
 
 static int story_of(const char *file, struct story *ret)
 {
@@ -243,12 +255,15 @@ static int all_found(const char *folder)
     return bad;
 }
 
-static int many(uint64_t from, double limit, unsigned long long most, bool make_small)
+static int many(uint64_t from, double limit, bool make_small)
 {
     double begin = seconds();
     int bad = 0;
-    for (uint64_t seed = from; runs < most && seconds() - begin < limit; seed++) {
-        struct story s = story_draw(seed, wide);
+    (void)printf("fresh stories from%s --seed %llu\n", wide ? " --wide" : "",
+                 (unsigned long long)from);
+    (void)fflush(stdout);
+    for (uint64_t seed = from; seconds() - begin < limit; seed++) {
+        struct story s = drawn(seed);
         if (run(&s, seed)) {
             tell(&s, seed, make_small);
             bad++;
@@ -257,15 +272,18 @@ static int many(uint64_t from, double limit, unsigned long long most, bool make_
         if (seed % 64 == 0 && !repeats(&s, seed))
             bad++;
     }
-    (void)printf("%llu runs from seed %llu, %llu calls, %llu points, %.0f a second\n", runs,
-                 (unsigned long long)from, calls_made, steps, (double)steps / (seconds() - begin));
+    (void)printf("%llu stories, %llu calls, %llu points, %.0f calls and %.0f points a second\n",
+                 runs, calls_made, steps, (double)calls_made / (seconds() - begin),
+                 (double)steps / (seconds() - begin));
+    soak_count("stories of programs", runs);
+    soak_count("calls of programs in stories", calls_made);
     return bad;
 }
 
 static int one(const struct story *given, uint64_t seed, unsigned n, bool make_small)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct story s = given ? *given : story_draw(seed + i, wide);
+        struct story s = given ? *given : drawn(seed + i);
         if (run(&s, seed + i)) {
             tell(&s, seed + i, make_small);
             return 1;
@@ -297,52 +315,75 @@ static void prepare(void)
     (void)sched_setaffinity(0, sizeof(first), &first);
 }
 
+/* ---- the command line ---- */
+
+static struct {
+    uint64_t seed; /* has_seed */
+    unsigned runs;
+    double limit; /* seconds of fresh stories; 0: none */
+    const char *file, *found;
+    bool has_seed, open, strict, shrink;
+} o = {.runs = 1};
+
+static bool options(int argc, char **argv)
+{
+    static const struct option known[] = {{"seed", required_argument, NULL, 's'},
+                                          {"from", required_argument, NULL, 's'},
+                                          {"runs", required_argument, NULL, 'r'},
+                                          {"steps", required_argument, NULL, 'n'},
+                                          {"seconds", required_argument, NULL, 'l'},
+                                          {"story", required_argument, NULL, 'f'},
+                                          {"found", required_argument, NULL, 'd'},
+                                          {"open", no_argument, NULL, 'o'},
+                                          {"wide", no_argument, NULL, 'w'},
+                                          {"strict", no_argument, NULL, 'k'},
+                                          {"shrink", no_argument, NULL, 'm'},
+                                          {"trace", no_argument, NULL, 't'},
+                                          {NULL, 0, NULL, 0}};
+    for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+        if (c == 's')
+            o.seed = strtoull(optarg, NULL, 10);
+        else if (c == 'r')
+            o.runs = (unsigned)strtoul(optarg, NULL, 10);
+        else if (c == 'n')
+            most_steps = (unsigned)strtoul(optarg, NULL, 10);
+        else if (c == 'l')
+            o.limit = atof(optarg) * (double)soak_size(1);
+        else if (c == 'f')
+            o.file = optarg;
+        else if (c == 'd')
+            o.found = optarg;
+        o.has_seed |= c == 's';
+        o.open |= c == 'o';
+        o.strict |= c == 'k';
+        o.shrink |= c == 'm';
+        wide |= c == 'w';
+        sched_trace |= c == 't';
+        if (c == '?')
+            return false;
+    }
+    return optind == argc;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t seed = 0;
-    unsigned n = 1;
-    double limit = 0;
-    const char *file = NULL, *found = NULL;
-    bool make_small = false, has_seed = false, strict = false, is_open = false;
+    int bad = 0, failed = 1;
     struct story s;
-    for (int i = 1; i < argc; i++) {
-        const char *more = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--trace") == 0)
-            sched_trace = true;
-        else if (strcmp(argv[i], "--strict") == 0)
-            strict = true;
-        else if (strcmp(argv[i], "--wide") == 0)
-            wide = true;
-        else if (strcmp(argv[i], "--open") == 0)
-            is_open = true;
-        else if (strcmp(argv[i], "--shrink") == 0)
-            make_small = true;
-        else if (strcmp(argv[i], "--seed") == 0 || strcmp(argv[i], "--from") == 0)
-            seed = strtoull(argv[++i], NULL, 10), has_seed = true, (void)more;
-        else if (strcmp(argv[i], "--runs") == 0)
-            n = (unsigned)strtoul(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            limit = atof(argv[++i]);
-        else if (strcmp(argv[i], "--story") == 0)
-            file = argv[++i];
-        else if (strcmp(argv[i], "--found") == 0)
-            found = argv[++i];
-        else
-            return 2;
-    }
+    if (!options(argc, argv) || (o.file && story_of(o.file, &s) < 0))
+        return 2;
     prepare();
-    world->strict = strict;
+    world->strict = o.strict;
     if (!sched_trace)
         noise = memfd_create("noise", MFD_CLOEXEC);
-    int bad = file && story_of(file, &s) < 0 ? 2 : 0, failed = 1;
-    if (!bad && found)
-        bad = all_found(found);
-    if (!bad && limit > 0) {
-        bad = many(has_seed ? seed : fresh(), limit, UINT64_MAX, make_small);
-        failed = is_open ? OPEN_FINDING : 1;
-    } else if (!bad && (!found || n > 1)) {
-        bad = one(file ? &s : NULL, has_seed ? seed : 1, n, make_small);
+    if (o.found)
+        bad = all_found(o.found);
+    if (!bad && o.limit > 0) {
+        bad = many(o.has_seed ? o.seed : fresh(), o.limit, o.shrink);
+        failed = o.open ? OPEN_FINDING : 1;
+    } else if (!bad && (!o.found || o.runs > 1)) {
+        bad = one(o.file ? &s : NULL, o.has_seed ? o.seed : 1, o.runs, o.shrink);
     }
+    soak_print();
     (void)rmdir(world->folder);
     return bad ? failed : 0;
 }
