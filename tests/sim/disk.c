@@ -305,12 +305,16 @@ void disk_leave(const char *folder)
     disk.s->calls = disk.fs.calls;
 }
 
-void disk_begin(struct disk_state *state, const char *folder, bool cuts, bool clones)
+void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features)
 {
     memset(&disk, 0, sizeof(disk));
     disk.s = state;
     faultsys_init(&disk.fs, cuts ? FAULT_POWER : FAULT_NONE, 0, 0);
-    disk.fs.clone = clones;
+    disk.fs.clone = features & CLONES;
+    disk.fs.no_exchange = features & NO_EXCHANGE;
+    disk.fs.no_tmpfile = features & NO_NAMELESS ? -EOPNOTSUPP : 0;
+    disk.fs.no_link = features & NO_LINK ? -ENOENT : 0;
+    disk.fs.no_range = features & NO_RANGE ? -EXDEV : 0;
     inherit(folder);
     disk_mend();
 }

@@ -34,9 +34,10 @@ struct disk_state {
 void disk_prepare(void);
 /*
  * cuts: the power may be cut, so what is not synced is noted. `state` is zero at the beginning, or
- * that of a killed process, in the same directory.
+ * that of a killed process, in the same directory. features: of the file system.
  */
-void disk_begin(struct disk_state *state, const char *folder, bool cuts, bool clones);
+enum { CLONES = 1, NO_EXCHANGE = 2, NO_NAMELESS = 4, NO_LINK = 8, NO_RANGE = 16, FEATURES = 5 };
+void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features);
 /* The process is killed: what it did not sync may still be lost. */
 void disk_leave(const char *folder);
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "disk.h"
 #include "oracle.h"
 #include "story.h"
 
@@ -407,10 +408,10 @@ struct story story_draw(uint64_t seed, bool also_new)
     s.tensors = draw(2);
     s.history = draw(5) == 0;
     s.commit = (uint8_t)draw(3);
-    s.clones = draw(3) == 0;
+    s.features = draw(3) == 0 ? CLONES : 0;
     static const uint8_t strategies[] = {0, 0, 0, 0, 1, 2, 3, 3};
     s.strategy = strategies[draw(8)];
-    s.clones |= s.strategy == 1;
+    s.features |= s.strategy == 1 ? CLONES : 0;
     unsigned clients = 1 + draw(CLIENTS),
              favourite = s.tensors && draw(4) ? KEYS + draw(2) : draw(KEYS);
     for (unsigned a = 0; a < clients; a++)
@@ -418,5 +419,7 @@ struct story story_draw(uint64_t seed, bool also_new)
     unsigned what = draw(12);
     if (what >= 4)
         befall(what == 9 ? 5 : what >= 10 ? what - 4 : what - 3);
+    if (wide && draw(4) == 0)
+        s.features |= (uint8_t)(2 << draw(FEATURES - 1));
     return s;
 }

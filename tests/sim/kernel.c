@@ -113,13 +113,16 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/*
- * The meaning of an error. A signal ends a wait, not an edit; and if the disk fails twice, the new
- * file perhaps cannot be taken back (edit/commit.h, C4).
- */
+/* The new file perhaps cannot be taken back (edit/commit.h, C4): not without an exchange of names, or if the disk fails twice. */
+static bool may_stay(const struct kernel *k)
+{
+    return k->w->disk.hits > (k->w->story.features & NO_EXCHANGE ? 0 : 1);
+}
+
+/* The meaning of an error. A signal ends a wait, not an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r)
 {
-    return r == -EINTR || k->w->disk.hits > 1 ? PERHAPS : FAILED;
+    return r == -EINTR || may_stay(k) ? PERHAPS : FAILED;
 }
 
 /* ---- nodes ---- */
@@ -1030,7 +1033,7 @@ static void stays(struct program *p, int name, int r)
 {
     struct kernel *k = p->k;
     struct object *o;
-    if (r == 0 || r == -ENOENT || r == -EINTR || r == -ESTALE || k->w->disk.hits > 1 || k->rough)
+    if (r == 0 || r == -ENOENT || r == -EINTR || r == -ESTALE || may_stay(k) || k->rough)
         return;
     r = look_up(p, name, &o);
     if (o)

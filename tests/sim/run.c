@@ -482,7 +482,7 @@ _Noreturn void run_story(struct world *w)
     bool cuts = false;
     for (unsigned i = 0; i < w->story.n; i++)
         cuts |= w->story.step[i].word == W_POWER || w->story.step[i].word == W_KILL;
-    disk_begin(&w->disk, w->folder, cuts, w->story.clones);
+    disk_begin(&w->disk, w->folder, cuts, w->story.features);
     begin(w, w->seed);
     make_model();
     int fds = count_fds();
@@ -510,7 +510,7 @@ _Noreturn void run_story(struct world *w)
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
-    if (world->altered)
+    if (world->altered && !(world->story.features & NO_EXCHANGE)) /* else it may be overwritten */
         check_altered();
     check_folder();
     disk_now();
@@ -525,7 +525,7 @@ _Noreturn void run_story(struct world *w)
 
 _Noreturn void run_recovered(struct world *w)
 {
-    disk_begin(&w->disk, w->folder, true, w->story.clones);
+    disk_begin(&w->disk, w->folder, true, w->story.features);
     w->disk.hits = 0; /* from now on it works */
     begin(w, w->seed + ++w->out.crashes);
     w->out.crashed = false;

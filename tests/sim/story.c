@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "disk.h"
+
 const char *const names[NAMES] = {"r.a",  "r.b",      "r.c",  "r.d",       "r.e",
                                   "r.f",  "one",      "two",  "three",     "four",
                                   "r.a~", ".r.b.swp", "4913", "sedXyZ1a2", "r.c.tmp"};
@@ -36,6 +38,8 @@ static const struct {
 
 static const char *const commits[] = {"auto", "close", "sync"};
 static const char *const strategies[] = {"auto", "reflink", "inplace", "copy"};
+static const char *const features[] = {"clones", "no-exchange", "no-nameless", "no-link",
+                                       "no-range"};
 static const char actors[] = "ABCDZ";
 static const struct {
     const char *name;
@@ -86,9 +90,11 @@ static void print_step(const struct step *s, FILE *to)
 void story_print(const struct story *s, void *file)
 {
     FILE *to = file;
-    (void)fprintf(to, "mount %s %s%s%s%s\n", commits[s->commit], strategies[s->strategy],
-                  s->clones ? " clones" : "", s->tensors ? " tensors" : "",
-                  s->history ? " history" : "");
+    (void)fprintf(to, "mount %s %s", commits[s->commit], strategies[s->strategy]);
+    for (unsigned i = 0; i < FEATURES; i++)
+        if (s->features & 1u << i)
+            (void)fprintf(to, " %s", features[i]);
+    (void)fprintf(to, "%s%s\n", s->tensors ? " tensors" : "", s->history ? " history" : "");
     for (unsigned i = 0; i < s->n; i++)
         print_step(&s->step[i], to);
 }
@@ -178,7 +184,8 @@ static bool read_mount(char *line, struct story *ret)
     ret->commit = (uint8_t)commit;
     ret->strategy = (uint8_t)strategy;
     while ((word = strtok_r(NULL, " ", &rest))) {
-        ret->clones |= strcmp(word, "clones") == 0;
+        const int feature = place(word, features, FEATURES);
+        ret->features |= (uint8_t)(feature < 0 ? 0 : 1u << feature);
         ret->tensors |= strcmp(word, "tensors") == 0;
         ret->history |= strcmp(word, "history") == 0;
     }

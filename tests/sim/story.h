@@ -29,8 +29,9 @@
  *     A rmr one                 rm -r: its views are unlinked, then it is removed
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
- * first other line describes the mount: `mount close copy`: commit=, relayout=; then clones (the
- * disk does), tensors (=edit), history.
+ * first other line describes the mount: `mount close copy`: commit=, relayout=; then tensors (=edit), history; then
+ * what the file system does (clones), or does not: no-exchange of names, no-nameless files, no-link that gives them a
+ * name, no-range to copy.
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H
@@ -94,7 +95,8 @@ struct step {
 struct story {
     uint8_t commit;   /* enum live_commit */
     uint8_t strategy; /* enum edit_strategy */
-    bool clones, tensors, history;
+    uint8_t features; /* disk.h */
+    bool tensors, history;
     uint64_t seed; /* of a story that failed: "# seed N" */
     unsigned n;
     struct step step[STEPS];
