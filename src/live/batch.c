@@ -383,19 +383,6 @@ int batch_freshen(struct live *l, struct err *e)
     return 0;
 }
 
-/* If no tensor were left, all of them would come back. */
-static void remove_doomed_tensors(struct live *l)
-{
-    struct edit_change *c = &l->next.change;
-    const size_t mark = edit_mark(c);
-    struct edit_tensor t;
-    for (const struct object *o = l->objects.doomed.first; o; o = o->next)
-        if (edit_tensor_numbered(c, o->number, &t))
-            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
-    if (l->objects.doomed.n && !tensors_left(l))
-        edit_undo(c, mark);
-}
-
 /* They are part of the change while the snapshot is made: what cannot be removed is shown. */
 static int show_without_doomed(struct live *l, struct err *e)
 {
@@ -403,7 +390,7 @@ static int show_without_doomed(struct live *l, struct err *e)
     const size_t mark = edit_mark(c);
     for (const struct name *x = l->names.doomed; x; x = x->next_doomed)
         (void)edit_remove(c, x->key, x->key_len, NULL);
-    remove_doomed_tensors(l);
+    (void)tensors_remove_doomed(l);
     int r = make_newest(l, e);
     edit_undo(c, mark);
     if (r < 0)
@@ -426,12 +413,10 @@ int batch_look(struct live *l, struct err *e)
     return r;
 }
 
-static int check_strategy(struct live *l, struct err *e)
+/* The change, as it is now. */
+static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
 {
-    const enum edit_strategy how = l->opt.edit.strategy;
     struct edit_plan p;
-    if (how != EDIT_INPLACE && how != EDIT_REFLINK)
-        return 0;
     int r = edit_change_applies(&l->next.change, &l->opt.edit, how, e);
     if (r <= 0)
         return r;
@@ -442,14 +427,34 @@ static int check_strategy(struct live *l, struct err *e)
     return r;
 }
 
+/*
+ * Both without and with the doomed tensors: they may be written before those are due, and must not prevent their
+ * removal.
+ */
+static int check_strategy(struct live *l, struct err *e)
+{
+    const enum edit_strategy how = l->opt.edit.strategy;
+    if (how != EDIT_INPLACE && how != EDIT_REFLINK)
+        return 0;
+    if (how == EDIT_REFLINK && l->room.disk.clone == EDIT_CLONE_NO)
+        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+    int r = edit_change_is_empty(&l->next.change) ? 0 : check_applies(l, how, e);
+    const size_t mark = edit_mark(&l->next.change);
+    if (r == 0 && tensors_remove_doomed(l)) {
+        r = check_applies(l, how, e);
+        edit_undo(&l->next.change, mark);
+    }
+    return r;
+}
+
 int batch_check(struct live *l, struct err *e)
 {
     enum edit_strategy how;
+    int r = 0;
     assert(lock_held(&l->lock));
-    if (edit_change_is_empty(&l->next.change))
-        return 0;
     l->room.disk.known = l->room.disk.known && !when_past(&l->room.until, 0);
-    int r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
+    if (!edit_change_is_empty(&l->next.change))
+        r = edit_estimate(&l->next.change, &l->opt.edit, &l->room.disk, &how, e);
     return r < 0 ? r : check_strategy(l, e);
 }
 

@@ -90,13 +90,27 @@ int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
 
 /* ---- removals that are due ---- */
 
-bool tensors_left(const struct live *l)
+/* False: the change leaves the model without any tensor. */
+static bool tensors_left(const struct live *l)
 {
     struct edit_tensor *all = NULL;
     size_t n = 1; /* no memory: most probably */
     if (edit_change_tensors(&l->next.change, &all, &n) == 0)
         free(all);
     return n > 0;
+}
+
+bool tensors_remove_doomed(struct live *l)
+{
+    struct edit_change *c = &l->next.change;
+    const size_t mark = edit_mark(c);
+    struct edit_tensor t;
+    for (const struct object *o = l->objects.doomed.first; o; o = o->next)
+        if (edit_tensor_numbered(c, o->number, &t))
+            (void)edit_tensor_remove(c, t.name, t.name_len, NULL);
+    if (edit_mark(c) > mark && !tensors_left(l))
+        edit_undo(c, mark);
+    return edit_mark(c) > mark;
 }
 
 int tensors_remove_due(struct live *l)

@@ -15,8 +15,11 @@
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret);
 /* Remove a doomed tensor from the model now, because its name is given to another. -EEXIST: it is not doomed. */
 int tensor_clear(struct live *l, const struct edit_tensor *t, struct err *e);
-/* False: the change leaves the model without any tensor. */
-bool tensors_left(const struct live *l);
+/*
+ * Remove the doomed tensors from the change, up to an edit_undo(); but not if no tensor would be left, because then
+ * all of them come back. True if it removed any.
+ */
+bool tensors_remove_doomed(struct live *l);
 /* Its object. NULL: no memory. */
 struct object *tensor_object(struct live *l, uint32_t number);
 /* Record a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns e->code. */

@@ -168,7 +168,7 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 
 /* ---- removed ---- */
 
-/* Whether it can be removed is known at once. */
+/* Whether it can be removed is known at once. A strategy that was asked for may remove it only with the doomed ones. */
 static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -176,6 +176,8 @@ static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e
     int r = edit_tensor_remove(c, t->name, t->name_len, e);
     if (r < 0)
         return r;
+    if (l->opt.edit.strategy != EDIT_AUTO)
+        (void)tensors_remove_doomed(l);
     r = batch_check(l, e);
     edit_undo(c, mark);
     return r;

@@ -883,10 +883,10 @@ void kernel_step_tensor(struct program *p, const struct step *s)
     if (made >= 0)
         oracle_widen(of(k), (unsigned)made,
                      oracle_may(of(k), s->name, since, UINT64_MAX, false) & ~BIT(TOKEN_ABSENT));
-    enum outcome how = r < 0                                      ? kernel_failed(k, r)
-                       : next >= 0 && kernel_durable_close(k)     ? DURABLE
-                       : next < 0 && is_asked(k) && !k->w->strict ? PERHAPS /* known.md, 4 */
-                                                                  : ACCEPTED;
+    enum outcome how = r == -ENOTEMPTY                        ? FAILED /* whatever else happens */
+                       : r < 0                                ? kernel_failed(k, r)
+                       : next >= 0 && kernel_durable_close(k) ? DURABLE
+                                                              : ACCEPTED;
     if (made >= 0 && !(move.making && r == 0))
         oracle_end(of(k), (unsigned)made, how);
     oracle_end(of(k), gone, move.making && how == DURABLE ? ACCEPTED : how);
