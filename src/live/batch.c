@@ -10,8 +10,8 @@
 #include "base/count.h"
 #include "base/when.h"
 #include "live/edits.h"
-#include "live/tensor.h"
-#include "live/view.h"
+#include "live/tensors.h"
+#include "live/views.h"
 #include "live/writer.h"
 
 /* A model of at most this many bytes is written at once, whatever the strategy. */

@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts and their states: see draft.h. */
+/* Drafts, their states, and what is written to them: see draft.h. */
 #include "live/draft.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "base/write_out.h"
+
+/* Most NumPy headers are shorter. */
+#define HEADER_MOST 4096
+
+/* How many bytes written in order are sent to disk at once. */
+#define RUN_LEAST ((uint64_t)4 << 20)
+
+/* ---- drafts and their states ---- */
 
 struct draft *draft_new(void)
 {
@@ -74,4 +88,558 @@ bool draft_is_due(enum draft_state state)
 bool draft_is_unaccepted(enum draft_state state)
 {
     return draft_is_due(state) || state == JUDGED || state == MORE;
+}
+
+/* ---- read ---- */
+
+/* Bytes of one stretch: of x; if it is NULL the base's, and past `cut` zeros. */
+static int read_stretch(const struct extent *x, const struct tensor_base *base,
+                        enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
+{
+    if (x)
+        return extent_read(x, off, dst, n);
+    size_t there = (size_t)within_u64(off, n, cut);
+    memset(dst + there, 0, n - there);
+    return there ? tensor_view_read(base, view, off, dst, there) : 0;
+}
+
+int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got)
+{
+    size_t done = 0;
+    int r = 0;
+    while (r == 0 && done < n) {
+        const struct extent *found;
+        lock_take(&d->lock);
+        uint64_t at = off + done, left = at < d->size ? d->size - at : 0;
+        left = min_u64(left, n - done);
+        size_t len = left ? (size_t)extents_stretch(&d->written, at, left, &found) : 0;
+        struct extent x = len && found ? *found : (struct extent){0};
+        const bool there = len && found;
+        if (x.log)
+            (void)log_ref(x.log);
+        struct tensor_base *base = tensor_base_ref(d->base);
+        const uint64_t cut = d->cut;
+        const enum tensor_view view = d->view;
+        lock_drop(&d->lock);
+        if (len)
+            r = read_stretch(there ? &x : NULL, base, view, cut, at, (uint8_t *)dst + done, len);
+        log_unref(x.log);
+        tensor_base_unref(base);
+        done += len;
+        if (len == 0)
+            break;
+    }
+    if (r == 0)
+        *got = done;
+    return r;
+}
+
+int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
+                      void *dst, size_t n)
+{
+    const struct extent *x;
+    uint8_t *to = dst;
+    int r = 0;
+    for (uint64_t len; r == 0 && n > 0; off += len, to += len, n -= (size_t)len) {
+        len = extents_stretch(&round->shown, off, n, &x);
+        r = read_stretch(x, round->base, d->view, round->cut, off, to, (size_t)len);
+    }
+    return r;
+}
+
+int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
+                       uint64_t n, struct tensor_piece *ret, struct err *e)
+{
+    const struct extent *x;
+    uint64_t len = extents_stretch(&round->shown, off, n, &x);
+    *ret = (struct tensor_piece){.at = off, .len = len};
+    if (!x && off < round->cut)
+        ret->len = min_u64(len, round->cut - off);
+    else if (!x || !x->log)
+        return logs_take_zeros(d->logs, len, &ret->log, &ret->src, e);
+    if (x) {
+        ret->src = x->src + (off - x->at);
+        ret->log = log_ref(x->log);
+    }
+    return 0;
+}
+
+/* ---- written: one at a time, with `io` ---- */
+
+static void drop_room(struct draft *d)
+{
+    log_unref(d->room.log);
+    d->room = (struct extent){0};
+}
+
+/*
+ * Reserve space for bytes [off, off + n): for the whole view if its length is bounded, so that contiguous bytes of
+ * the view are contiguous in the log. Otherwise only for these: the next bytes usually follow them.
+ */
+static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
+{
+    const bool known = d->limit < TENSOR_DRAFT_MAX;
+    assert(lock_held(&d->io));
+    if (d->room.log && off >= d->room.at && off + n <= d->room.at + d->room.len)
+        return 0;
+    drop_room(d);
+    struct extent room = {.at = known ? 0 : off, .len = known ? d->limit : n};
+    int r = logs_take(d->logs, room.len, d->phase + room.at, &room.log, &room.src, e);
+    if (r < 0)
+        return r;
+    d->room = room;
+    return 0;
+}
+
+static void release_log(void *log)
+{
+    log_unref(log);
+}
+
+/*
+ * Bytes [off, end) of the reserved space were written. Long sequential runs are sent to disk before a commit waits
+ * for them.
+ */
+static void note_run(struct draft *d, uint64_t off, uint64_t end)
+{
+    if (off != d->run)
+        d->sent = off;
+    d->run = end;
+    if (end - d->sent < RUN_LEAST)
+        return;
+    write_out(d->logs->f->sys, d->room.log->src.fd, d->sent, end - d->sent, log_ref(d->room.log),
+              release_log);
+    d->sent = end;
+}
+
+/* Put bytes into the log and the list. */
+static int put(struct draft *d, uint64_t off, const void *bytes, size_t n, bool fresh,
+               struct err *e)
+{
+    int r = make_room(d, off, n, e);
+    if (r < 0)
+        return r;
+    const struct extent x = {off, n, d->room.src + (off - d->room.at), d->room.log, fresh};
+    r = logs_put(d->logs, x.log, x.src, bytes, n);
+    if (r == 0) {
+        note_run(d, x.src, x.src + n);
+        lock_take(&d->lock);
+        r = extents_put(&d->written, &x);
+        lock_drop(&d->lock);
+    }
+    return logs_failed(r, e);
+}
+
+/* What is added are zeros, as if they were written: cp(1) skips the zeros of a sparse file. */
+static int grow(struct draft *d, uint64_t end, struct err *e)
+{
+    const struct extent zeros = {.at = d->size, .len = end - d->size, .fresh = true};
+    if (end <= d->size)
+        return 0;
+    lock_take(&d->lock);
+    int r = extents_put(&d->written, &zeros);
+    if (r == 0) {
+        d->size = end;
+        draft_event(d, DRAFT_WRITE);
+    }
+    lock_drop(&d->lock);
+    return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
+}
+
+static int too_long(const struct draft *d, struct err *e)
+{
+    if (d->limit == TENSOR_DRAFT_MAX)
+        return err_set(e, -EFBIG, "longer than any tensor");
+    if (draft_is_text(d))
+        return err_set(e, -EINVAL, "%s is longer than %d bytes", tensor_view_name(d->view),
+                       TENSOR_TEXT_MAX);
+    return err_set(e, -EFBIG, "%s of this tensor has %llu bytes, no more",
+                   tensor_view_name(d->view), (unsigned long long)d->limit);
+}
+
+/* A NumPy header must be valid as far as it exists. */
+static int parse_header(struct draft *d, size_t most, struct err *e)
+{
+    uint8_t *head = malloc(NPY_MAX_HEADER);
+    size_t n = 0;
+    struct npy npy = {0};
+    if (!head)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = tensor_draft_read(d, 0, head, most, &n);
+    r = r < 0 ? err_sys(e, r, "cannot read a draft") : npy_parse(head, n, &npy, e);
+    free(head);
+    lock_take(&d->lock);
+    d->npy = npy;
+    lock_drop(&d->lock);
+    return r;
+}
+
+/* Most headers are short. */
+static int find_header(struct draft *d, struct err *e)
+{
+    int r = parse_header(d, HEADER_MOST, e);
+    return r == NPY_MORE && d->size > HEADER_MOST ? parse_header(d, NPY_MAX_HEADER, e) : r;
+}
+
+static uint64_t npy_end(const struct npy *npy)
+{
+    return npy->header + npy->n_elem * npy->width;
+}
+
+/* After a write at `off`. */
+static int check_header(struct draft *d, uint64_t off, struct err *e)
+{
+    int r = 0;
+    if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER))
+        r = find_header(d, e);
+    if (r == 0 && d->npy.header && d->size > npy_end(&d->npy))
+        return err_set(e, -EFBIG, "longer than its header says: %llu bytes",
+                       (unsigned long long)npy_end(&d->npy));
+    return r < 0 ? r : 0;
+}
+
+static int write_at(struct draft *d, uint64_t off, const void *bytes, size_t n, struct err *e)
+{
+    uint64_t end;
+    if (!add_u64(off, n, &end) || end > d->limit)
+        return too_long(d, e);
+    if (draft_is_text(d) && off > d->size)
+        return err_set(e, -EINVAL, "%s has a hole", tensor_view_name(d->view));
+    if (n == 0)
+        return 0;
+    int r = put(d, off, bytes, n, true, e);
+    if (r < 0)
+        return r;
+    const struct extent gap = {.at = d->size, .len = off - d->size, .fresh = true};
+    lock_take(&d->lock);
+    if (off > d->size && (r = extents_put(&d->written, &gap)) < 0)
+        extents_cut(&d->written, d->size);
+    if (r == 0) {
+        d->size = max_u64(d->size, end);
+        draft_event(d, DRAFT_WRITE);
+    }
+    lock_drop(&d->lock);
+    return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
+}
+
+int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
+                       struct err *e)
+{
+    lock_take(&d->io);
+    off = append ? d->size : off;
+    int r = write_at(d, off, bytes, n, e);
+    if (r == 0 && tensor_view_is_npy(d->view))
+        r = check_header(d, off, e);
+    /* A line followed by more text is not the whole value: a program may cut that off next. */
+    if (r == 0 && draft_is_text(d) && n > 0 && off + n >= d->size)
+        r = memchr(bytes, '\n', n) != NULL;
+    lock_drop(&d->io);
+    return r;
+}
+
+static int truncate_to(struct draft *d, uint64_t size, struct err *e)
+{
+    const enum draft_event event = !draft_is_text(d) ? DRAFT_CUT : size ? DRAFT_WRITE : DRAFT_EMPTY;
+    if (size > d->limit)
+        return too_long(d, e);
+    if (size < d->size) {
+        lock_take(&d->lock);
+        extents_cut(&d->written, size);
+        d->cut = min_u64(d->cut, size);
+        d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
+        d->truncations++;
+        d->size = size;
+        draft_event(d, event);
+        lock_drop(&d->lock);
+    }
+    return grow(d, size, e);
+}
+
+int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
+{
+    lock_take(&d->io);
+    int r = truncate_to(d, size, e);
+    lock_drop(&d->io);
+    return r;
+}
+
+int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e)
+{
+    uint64_t end;
+    lock_take(&d->io);
+    int r = !add_u64(off, n, &end) || end > d->limit ? too_long(d, e) : 0;
+    if (r == 0 && !keep_size)
+        r = grow(d, end, e);
+    lock_drop(&d->io);
+    return r;
+}
+
+/* ---- made ---- */
+
+/* The greatest length of the view of an existing tensor: a NumPy array may have any shape. */
+static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
+{
+    if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
+        return TENSOR_TEXT_MAX;
+    if (!base->exists || tensor_view_is_npy(view))
+        return TENSOR_DRAFT_MAX;
+    return tensor_view_size(base, view);
+}
+
+static uint64_t values_of(const struct tensor_base *base, enum tensor_view view)
+{
+    return base->n_elem * tensor_view_form(view)->width;
+}
+
+int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
+                      struct draft **ret, struct err *e)
+{
+    struct draft *d = draft_new();
+    if (!d)
+        return err_set(e, -ENOMEM, "no memory for a draft");
+    d->logs = logs;
+    d->view = view;
+    d->base = tensor_base_ref(base);
+    d->limit = limit_of(base, view);
+    d->size = d->cut = tensor_view_size(base, view);
+    d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
+    /* Only the header is read from the model. If there is none that can be used (more dimensions), writes find out. */
+    if (tensor_view_is_npy(view) && d->size > 0 &&
+        parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
+        draft_free(d);
+        return err_set(e, -ENOMEM, "no memory for a draft");
+    }
+    *ret = d;
+    return 0;
+}
+
+void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_base *base)
+{
+    struct tensor_base *before = d->base;
+    assert(lock_held(&d->io));
+    drop_room(d);
+    lock_take(&d->lock);
+    d->view = view;
+    d->base = tensor_base_ref(base);
+    d->limit = limit_of(base, view);
+    d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
+    d->npy = (struct npy){0};
+    d->layout = (struct tensor_layout){0};
+    for (size_t i = 0; i < d->written.n; i++)
+        d->written.of[i].fresh = true;
+    lock_drop(&d->lock);
+    tensor_base_unref(before);
+}
+
+int tensor_draft_check(struct draft *d, struct err *e)
+{
+    if (d->size > d->limit)
+        return too_long(d, e);
+    return tensor_view_is_npy(d->view) ? check_header(d, 0, e) : 0;
+}
+
+/* ---- a judgement ---- */
+
+int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
+{
+    uint8_t bytes[HEADER_MOST];
+    const struct extent *x;
+    int r = 0;
+    for (uint64_t len; r == 0 && lo < hi; lo += len) {
+        lock_take(&d->io);
+        len = extents_stretch(&d->written, lo, hi - lo, &x);
+        const bool is_below = !x && lo < d->cut; /* otherwise they exist, or are past its end */
+        if (is_below) {
+            len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));
+            r = tensor_view_read(d->base, d->view, lo, bytes, (size_t)len);
+        }
+        if (r == 0 && is_below)
+            r = put(d, lo, bytes, (size_t)len, false, NULL);
+        lock_drop(&d->io);
+    }
+    return r;
+}
+
+/* The ranges to judge. */
+static int find_fresh(const struct extents *s, struct tensor_ranges *ret)
+{
+    ret->of = malloc((s->n + 1) * sizeof(*ret->of));
+    if (!ret->of)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct extent *x = &s->of[i];
+        struct tensor_range *last = ret->n ? &ret->of[ret->n - 1] : NULL;
+        if (!x->fresh)
+            continue;
+        if (last && last->hi == x->at)
+            last->hi += x->len;
+        else
+            ret->of[ret->n++] = (struct tensor_range){x->at, x->at + x->len};
+    }
+    return 0;
+}
+
+static void round_free(struct tensor_round *round)
+{
+    tensor_base_unref(round->base);
+    extents_free(&round->shown);
+    free(round->fresh.of);
+}
+
+/* Everything written so far. Its bytes do not change from now on. With `io`. */
+static int take_round(struct draft *d, struct tensor_round *ret)
+{
+    drop_room(d);
+    *ret = (struct tensor_round){.base = tensor_base_ref(d->base),
+                                 .size = d->size,
+                                 .cut = d->cut,
+                                 .truncations = d->truncations};
+    int r = extents_copy(&d->written, &ret->shown);
+    if (r == 0)
+        r = find_fresh(&d->written, &ret->fresh);
+    if (r < 0)
+        round_free(ret);
+    return r;
+}
+
+static int begin(struct draft *d, struct tensor_round *ret)
+{
+    int r = take_round(d, ret);
+    lock_take(&d->lock);
+    draft_event(d, DRAFT_JUDGE);
+    if (r < 0)
+        draft_event(d, DRAFT_REFUSE);
+    for (size_t i = 0; r == 0 && i < d->written.n; i++)
+        d->written.of[i].fresh = false;
+    lock_drop(&d->lock);
+    return r < 0 ? r : 1;
+}
+
+int tensor_draft_begin(struct draft *d, struct tensor_round *ret)
+{
+    lock_take(&d->io);
+    int r = draft_is_due(d->state) ? begin(d, ret) : 0;
+    lock_drop(&d->io);
+    return r;
+}
+
+int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy)
+{
+    struct extents all = {0};
+    struct tensor_range *one = malloc(sizeof(*one));
+    int r = one ? tensor_draft_hold(d, 0, round->cut) : -ENOMEM;
+    lock_take(&d->io);
+    lock_take(&d->lock);
+    if (r == 0)
+        r = extents_copy(&d->written, &all);
+    if (r == 0)
+        round->cut = d->cut = 0;
+    lock_drop(&d->lock);
+    lock_drop(&d->io);
+    if (r < 0) {
+        free(one);
+        return r;
+    }
+    extents_free(&round->shown);
+    round->shown = all;
+    free(round->fresh.of);
+    *one = (struct tensor_range){0, round->size};
+    round->fresh = (struct tensor_ranges){one, 1};
+    d->layout = (struct tensor_layout){npy->header, npy->width};
+    return 0;
+}
+
+/* What was being judged must be judged again. Under `lock`. */
+static void put_back(struct draft *d, const struct tensor_ranges *judged, enum draft_event event)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < d->written.n; i++) {
+        struct extent *x = &d->written.of[i];
+        while (k < judged->n && judged->of[k].hi <= x->at)
+            k++;
+        x->fresh |= k < judged->n && judged->of[k].lo < x->at + x->len;
+    }
+    draft_event(d, event);
+}
+
+static void judged(struct draft *d)
+{
+    free(d->judging.of);
+    d->judging = (struct tensor_ranges){NULL, 0};
+}
+
+int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r)
+{
+    lock_take(&d->lock);
+    bool gone = d->truncations != round->truncations && !draft_is_text(d);
+    if (keep && gone)
+        r = -EAGAIN;
+    if (!keep || gone) {
+        put_back(d, &round->fresh, r < 0 && r != -EAGAIN ? DRAFT_REFUSE : DRAFT_LEAVE);
+    } else {
+        d->judging = round->fresh;
+        round->fresh = (struct tensor_ranges){NULL, 0};
+    }
+    lock_drop(&d->lock);
+    round_free(round);
+    return r;
+}
+
+void tensor_draft_passed(struct draft *d, struct tensor_base *now)
+{
+    lock_take(&d->lock);
+    struct tensor_base *before = d->base;
+    d->base = tensor_base_ref(now);
+    judged(d);
+    draft_event(d, DRAFT_PASS);
+    lock_drop(&d->lock);
+    tensor_base_unref(before);
+}
+
+void tensor_draft_failed(struct draft *d)
+{
+    lock_take(&d->lock);
+    put_back(d, &d->judging, DRAFT_REFUSE);
+    judged(d);
+    lock_drop(&d->lock);
+}
+
+void tensor_draft_take_back(struct draft *d, bool judged, bool all)
+{
+    lock_take(&d->io);
+    lock_take(&d->lock);
+    if (judged || all)
+        draft_event(d, judged ? DRAFT_TAKE_BACK : DRAFT_EMPTY);
+    if (!draft_is_due(d->state) && d->state != DRAFT_MORE) {
+        extents_cut(&d->written, 0);
+        d->size = d->cut = 0;
+    }
+    lock_drop(&d->lock);
+    lock_drop(&d->io);
+}
+
+int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
+                       struct err *e)
+{
+    struct tensor_edit edit = {.shaped = true, .whole = true, .shape = *shape};
+    struct tensor_round round;
+    size_t cap = 0;
+    lock_take(&d->io);
+    int r = take_round(d, &round);
+    lock_drop(&d->io);
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    for (uint64_t at = 0; r == 0 && at < round.size; at += edit.piece[edit.n++].len) {
+        r = array_grow(&edit.piece, &cap, edit.n, sizeof(*edit.piece));
+        r = r < 0 ? err_set(e, r, "no memory")
+                  : tensor_round_piece(d, &round, at, round.size - at, &edit.piece[edit.n], e);
+        if (r < 0)
+            break;
+    }
+    round_free(&round);
+    if (r < 0)
+        tensor_edit_free(&edit);
+    else
+        *ret = edit;
+    return r;
 }

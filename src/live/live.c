@@ -14,9 +14,9 @@
 #include "edit/history.h"
 #include "edit/restore.h"
 #include "live/edits.h"
-#include "live/new_tensor.h"
+#include "live/tensors.h"
 #include "live/unsaved.h"
-#include "live/view.h"
+#include "live/views.h"
 #include "live/writer.h"
 
 /* ---- begin and end ---- */

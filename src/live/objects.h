@@ -29,7 +29,7 @@
 
 enum object_state {
     OBJECT_STORED, /* the model has it, with all edits accepted */
-    OBJECT_NEW,    /* a directory was made, but it is not a tensor yet: new_tensor.h */
+    OBJECT_NEW,    /* a directory was made, but it is not a tensor yet: tensors.h */
     /* hidden, but part of no change until nothing was removed for OBJECTS_QUIET seconds */
     OBJECT_DOOMED,
     OBJECT_ABSENT, /* removed: by the collecting change, and for good once that is on disk */
@@ -78,10 +78,10 @@ struct object {
     uint32_t spent;
     uint32_t hidden;              /* rows of views that were unlinked ... */
     struct timespec hidden_at;    /* ... and when the last of them was: CLOCK_MONOTONIC */
-    struct draft *drafts;         /* of its views, and helpers beside them (view.h) */
+    struct draft *drafts;         /* of its views, and helpers beside them (views.h) */
     struct object_list *in;       /* objects.doomed, or .due; or NULL */
     struct object *next, *before; /* in there */
-    /* For new ones: new_tensor.h. */
+    /* For new ones: tensors.h. */
     bool has_type, has_shape;
     uint32_t type;
     struct tensor_shape shape;
@@ -108,8 +108,8 @@ struct objects {
     bool now;                  /* ... or at once: the directory was synced ... */
     unsigned syncs;            /* ... this often */
     uint64_t ranks;            /* the next new tensor's */
-    atomic_bool touched; /* something is known of some tensor's directory; read without the lock */
-    /* Drafts of views, and of helpers beside them: view.h. */
+    atomic_bool touched;       /* something is known of some tensor */
+    /* Drafts of views, and of helpers beside them: views.h. */
     const struct object *judging; /* a new one: its drafts stay meanwhile */
     struct draft *views;          /* owned list: all that are open for writing */
     struct table nodes;           /* the same by their nodes */
@@ -118,6 +118,12 @@ struct objects {
     struct tensor_id given[OBJECTS_KNOWN];
     uint32_t first_numbers; /* below it, versions are numbers of tensors */
 };
+
+/* True if nothing is known of any tensor. Without the lock. */
+static inline bool objects_untouched(const struct objects *s)
+{
+    return !atomic_load_explicit(&s->touched, memory_order_acquire);
+}
 
 void objects_free(struct objects *s);
 /* What is known about a tensor; NULL: nothing. */

@@ -1,17 +1,462 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening views of tensors for writing, writing and closing them; and helpers: see views.h. */
+/* Views of tensors and helpers: their drafts, handles and judgements: see views.h. */
 #include "live/views.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 #include <time.h>
 
+#include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/new_tensor.h"
-#include "live/view.h"
+#include "live/core.h"
+#include "live/draft.h"
+#include "live/tensor_judge.h"
+#include "live/writer.h"
+
+#define VIEW_NO_ROW UINT32_MAX /* of helpers */
+/* Seconds that a draft which holds only a NumPy header waits for its program. */
+#define VIEW_BEGUN 10
+
+static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
+{
+    const struct edit_change *c = &l->next.change;
+    struct edit_tensor t;
+    assert(lock_held(&l->lock));
+    if (!edit_tensor_numbered(c, tensor, &t))
+        return -ENOENT;
+    bool new = t.old == EDIT_NONE;
+    int r = tensor_base_make(c->on.g, t.old, new ? NULL : base_store(l), t.old, t.content, ret);
+    if (r == 0)
+        (*ret)->imp = imatrix_find(l->opt.imatrix, t.name, t.name_len);
+    return r;
+}
+
+/* ---- drafts ---- */
+
+void view_drafts_end(struct draft *dead)
+{
+    for (struct draft *next; dead; dead = next) {
+        struct logs *logs = dead->logs;
+        next = dead->next;
+        draft_free(dead);
+        logs_rest(logs);
+    }
+}
+
+struct draft *view_reap(struct live *l, struct draft *d, struct draft *more)
+{
+    struct draft **at = &d->object->drafts;
+    bool kept = !d->unlinked &&
+                (draft_is_helper(d) || d->begun || (d->made && d->object->state == OBJECT_NEW));
+    bool judged = d->made && d->object == l->objects.judging;
+    assert(lock_held(&l->lock));
+    if (d->handles || d->users || judged || kept)
+        return more;
+    *d->at = d->next;
+    if (d->next)
+        d->next->at = d->at;
+    table_remove(&l->objects.nodes, &d->link);
+    while (*at != d)
+        at = &(*at)->inside;
+    *at = d->inside;
+    d->next = more;
+    return d;
+}
+
+/* Remove its name. Returns the same. */
+static struct draft *forget(struct live *l, struct draft *d, struct draft *more)
+{
+    d->unlinked = true;
+    d->begun = 0;
+    return view_reap(l, d, more);
+}
+
+struct draft *view_helpers_drop(struct live *l, const struct object *o, struct draft *more)
+{
+    for (struct draft *d = o->drafts, *next; d; d = next) {
+        next = d->inside;
+        if (draft_is_helper(d))
+            more = forget(l, d, more);
+    }
+    return more;
+}
+
+void view_drafts_reap(struct live *l, const struct object *o)
+{
+    for (struct draft *d = o->drafts, *next; d; d = next) {
+        next = d->inside;
+        if (d->made)
+            view_drafts_end(view_reap(l, d, NULL));
+    }
+}
+
+void views_close(struct live *l)
+{
+    view_drafts_end(l->objects.views);
+    l->objects.views = NULL;
+}
+
+static int add_draft(struct live *l, struct draft *d, struct object *o)
+{
+    int r = table_add(&l->objects.nodes, &d->link, hash_number(d->node));
+    if (r < 0)
+        return r;
+    d->next = l->objects.views;
+    d->at = &l->objects.views;
+    if (d->next)
+        d->next->at = &d->next;
+    l->objects.views = d;
+    d->object = o;
+    d->inside = o->drafts;
+    o->drafts = d;
+    return 0;
+}
+
+/* The drafts of a tensor, linked by `inside`. */
+static struct draft *drafts_of(const struct live *l, uint32_t tensor)
+{
+    const struct object *o = object_find(&l->objects, tensor);
+    return o ? o->drafts : NULL;
+}
+
+static struct draft *draft_of(struct link *k)
+{
+    return k ? (struct draft *)((char *)k - offsetof(struct draft, link)) : NULL;
+}
+
+static struct live_view *handle_of(struct link *k)
+{
+    return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
+}
+
+/* The draft of a node: its own, else one that a handle of the node shares, else a dropped one, else NULL. */
+static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
+{
+    const uint64_t hash = hash_number(node);
+    struct draft *dropped = NULL, *d = draft_of(table_first(&l->objects.nodes, hash));
+    for (; d; d = draft_of(table_next(&d->link))) {
+        if (d->node != node || (d->row != row && !d->helper))
+            continue;
+        if (d->state != DRAFT_DROPPED)
+            return d;
+        dropped = d;
+    }
+    struct live_view *h = handle_of(table_first(&l->objects.shared, hash));
+    while (h && (h->node != node || h->d->row != row))
+        h = handle_of(table_next(&h->link));
+    return h ? h->d : dropped;
+}
+
+/* ---- written ---- */
+
+/*
+ * A write was refused: the error stays with the draft, except for a helper, which is not judged. It is reported once,
+ * although a full disk refuses each page of a mapping.
+ */
+static int refused(struct live *l, struct draft *d, int r, struct err *e)
+{
+    if (!e->code)
+        (void)err_set(e, r, "%s", strerror(-r));
+    e->code = r;
+    LOCKED(&l->lock);
+    if (draft_is_helper(d))
+        return r;
+    bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
+    d->why = *e;
+    if (!again)
+        (void)tensor_refused(l, d->object, e);
+    return r;
+}
+
+/* It is being rewritten. */
+static void forget_why(struct live *l, struct draft *d)
+{
+    LOCKED(&l->lock);
+    d->why = (struct err){0};
+}
+
+/* ---- progress ---- */
+
+struct progress {
+    struct live *l;
+    uint32_t tensor;
+    time_t last; /* seconds; 0: none yet */
+};
+
+static void on_progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct progress *p = arg;
+    struct timespec now = when_now();
+    struct edit_tensor t;
+    char name[SHOW_MAX] = "?";
+    if (now.tv_sec == p->last)
+        return;
+    if (p->last) {
+        lock_take(&p->l->lock);
+        if (edit_tensor_numbered(&p->l->next.change, p->tensor, &t))
+            (void)show(name, t.name, t.name_len);
+        lock_drop(&p->l->lock);
+        live_log(p->l, LOG_INFO, "encoding '%s': %llu %%", name,
+                 (unsigned long long)(done * 100 / all));
+    }
+    p->last = now.tv_sec;
+}
+
+/* ---- judged ---- */
+
+/* A judgement in progress. */
+struct round {
+    struct live *l;
+    struct draft *d;
+    bool end;                 /* no more will come */
+    bool wrote;               /* there is something to judge */
+    struct tensor_base *base; /* for a text: a reference to the tensor as it is now */
+    struct tensor_edit edit;
+    struct err e;
+};
+
+/* True if it is what is shown, even a type or shape that cannot be set. */
+static bool is_what_it_has(const struct round *o, const char *text, size_t n)
+{
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    tensor_text(o->base, o->d->view, &shown);
+    return shown.len == n && memcmp(shown.data, text, n) == 0;
+}
+
+static int judge_type(struct round *o, const char *text, size_t n, const struct units_watch *watch)
+{
+    uint32_t type;
+    int r = tensor_type_parse(text, n, o->end, &type, &o->e);
+    if (r != 0)
+        return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+    lock_take(&o->l->lock);
+    writer_converts(o->l, true);
+    lock_drop(&o->l->lock);
+    r = tensor_convert(o->base, type, &o->l->logs, watch, &o->edit, &o->e);
+    lock_take(&o->l->lock);
+    writer_converts(o->l, false);
+    lock_drop(&o->l->lock);
+    return r;
+}
+
+static int judge_shape(struct round *o, const char *text, size_t n)
+{
+    struct tensor_shape shape;
+    int r = tensor_shape_parse(text, n, o->end, &shape, &o->e);
+    if (r != 0)
+        return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+    r = tensor_reshape(o->base, &shape, &o->e);
+    if (r == TENSOR_CHANGED)
+        o->edit = (struct tensor_edit){.shaped = true, .shape = shape};
+    return r;
+}
+
+/* For a new tensor: alone, and at once. */
+static int judge_new(struct round *o, const char *text, size_t n)
+{
+    LOCKED(&o->l->lock);
+    int r = new_tensor_text(o->l, o->d, text, n, o->end, &o->e);
+    if (r < 0) {
+        o->d->why = o->e;
+        (void)tensor_refused(o->l, o->d->object, &o->e);
+    }
+    return r == TENSOR_SHORT ? TENSOR_SHORT : r < 0 ? r : TENSOR_SAME;
+}
+
+/* As tensor_draft_judge(). */
+static int judge_text(struct round *o, const struct units_watch *watch)
+{
+    struct draft *d = o->d;
+    char text[TENSOR_TEXT_MAX];
+    struct tensor_round round;
+    int r = tensor_draft_begin(d, &round);
+    if (r == 0)
+        return TENSOR_SAME;
+    const size_t n = r < 0 ? 0 : (size_t)round.size;
+    const bool begun = r > 0;
+    if (begun)
+        r = tensor_round_read(d, &round, 0, text, n);
+    if (r < 0)
+        (void)err_sys(&o->e, r, "cannot read the draft");
+    else if (d->made)
+        r = judge_new(o, text, n);
+    else if (is_what_it_has(o, text, n))
+        r = TENSOR_SAME;
+    else
+        r = d->view == TENSOR_TYPE ? judge_type(o, text, n, watch) : judge_shape(o, text, n);
+    if (begun)
+        r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
+    if (r == TENSOR_SAME)
+        tensor_draft_passed(d, d->base);
+    return r;
+}
+
+/* Check that the draft's base is still what the model has. */
+static int check_base(const struct draft *d, struct err *e)
+{
+    if (d->replaced)
+        return err_set(e, -ESTALE, "another file has taken its place: open it again");
+    if (d->losses != d->object->losses)
+        return err_set(e, -EIO, "the edit before it failed: open it again");
+    if (d->edits != d->object->edits)
+        return err_set(e, -ESTALE, "the tensor was edited by another file: open it again");
+    return 0;
+}
+
+/* Make it part of the change. 1, -errno. With the lock. */
+static int accept(struct round *o)
+{
+    struct live *l = o->l;
+    struct draft *d = o->d;
+    struct edit_tensor t;
+    struct tensor_base *now = NULL;
+    size_t mark = edit_mark(&l->next.change);
+    int r = check_base(d, &o->e);
+    if (r == 0 && !edit_tensor_numbered(&l->next.change, d->object->number, &t))
+        r = err_set(&o->e, -ENOENT, "the tensor was removed");
+    if (r == 0)
+        r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.name_len, &o->e);
+    if (r < 0)
+        return r;
+    r = batch_check(l, &o->e);
+    if (r == 0 && (r = view_base(l, d->object->number, &now)) < 0)
+        (void)err_set(&o->e, r, "no memory for the edit");
+    if (r < 0) {
+        edit_undo(&l->next.change, mark);
+        return r;
+    }
+    tensor_draft_passed(d, draft_is_text(d) ? d->base : now);
+    tensor_base_unref(now);
+    d->edits = ++d->object->edits;
+    d->object->spent = 0;
+    d->accepted = true;
+    (void)tensor_accepted(l, d->object, NULL);
+    promise_make(&d->promise, l->edits);
+    return 1;
+}
+
+/* Store its line, and `why` of the draft, which every later flush repeats. With the lock. */
+static int report(struct round *o, int r)
+{
+    if (!o->e.code)
+        (void)err_set(&o->e, r, "%s", strerror(-r));
+    o->e.code = r;
+    /* an error in data is found again as long as it is there */
+    if (r != -EINTR && draft_is_text(o->d))
+        o->d->why = o->e;
+    (void)tensor_refused(o->l, o->d->object, &o->e);
+    return r;
+}
+
+/* Its program opens it again (numpy's open_memmap). With the lock. */
+static int leave_begun(struct round *o)
+{
+    struct timespec now = when_now();
+    o->d->begun = now.tv_sec;
+    object_set_error(&o->l->objects, o->d->object, "of a NumPy array only the header was written");
+    return 0;
+}
+
+/* What was written is what the tensor has, perhaps through a pending edit; or what it had when the draft was begun. */
+static int same(struct round *o)
+{
+    struct draft *d = o->d;
+    int r = check_base(d, &o->e);
+    if (r == 0) {
+        promise_make(&d->promise, d->object->promise.edit);
+        return 0;
+    }
+    (void)report(o, r);
+    d->why = o->e; /* stays so whatever is written to it */
+    return r;
+}
+
+/* Act on a verdict. With the lock. */
+static int settle(struct round *o, int r)
+{
+    struct draft *d = o->d;
+    const bool end = o->end;
+    bool changed = r == TENSOR_CHANGED;
+    if (changed)
+        r = accept(o);
+    if (changed && r < 0)
+        tensor_draft_failed(d);
+    if (r < 0)
+        return report(o, r);
+    if (changed)
+        return 1;
+    if (r == TENSOR_BEGUN && end && !d->accepted)
+        return leave_begun(o);
+    if (r == TENSOR_SHORT || (r == TENSOR_BEGUN && end)) {
+        if (!o->e.code)
+            (void)err_set(&o->e, -EINVAL, "it is too short");
+        o->e.code = -EINVAL;
+        return end ? report(o, -EINVAL) : -EINVAL;
+    }
+    if (r == TENSOR_SAME && draft_is_text(d))
+        object_set_error(&o->l->objects, d->object, NULL);
+    return r == TENSOR_SAME && o->wrote ? same(o) : 0;
+}
+
+/* Why a write of it was refused, or the new tensor that it belonged to was lost. With the lock. */
+static int why_not(const struct draft *d)
+{
+    return d->made && d->object->lost ? d->object->lost : d->why.code;
+}
+
+/*
+ * Whether there is something to judge: 1; 0; -errno: it was refused. A text is compared with the tensor as it is now.
+ */
+static int prepare(struct round *o)
+{
+    struct draft *d = o->d;
+    LOCKED(&o->l->lock);
+    if (draft_is_helper(d))
+        return 0;
+    int r = why_not(d);
+    o->wrote = draft_is_due(d->state);
+    if (d->replaced)
+        return o->wrote ? report(o, check_base(d, &o->e)) : 0;
+    if (!draft_is_text(d)) /* for a new tensor it is judged together with the other views */
+        return r < 0 ? r : !d->made;
+    d->losses = d->object->losses;
+    d->edits = d->object->edits;
+    if (r == 0 && o->wrote && !d->made && (r = view_base(o->l, d->object->number, &o->base)) < 0) {
+        (void)err_set(&o->e, r, "%s",
+                      r == -ENOENT ? "the tensor was removed" : "no memory for the edit");
+        return report(o, r);
+    }
+    return r < 0 ? r : o->wrote;
+}
+
+int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
+{
+    struct round o = {.l = l, .d = d, .end = end, .edit = TENSOR_EDIT_INIT};
+    struct progress p = {l, d->object->number, 0};
+    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
+    int r = prepare(&o);
+    if (r <= 0)
+        return r;
+    do
+        r = draft_is_text(d) ? judge_text(&o, &watch)
+                             : tensor_draft_judge(d, &watch, &o.edit, &o.e);
+    while (r == -EAGAIN);
+    if (!d->made) {
+        lock_take(&l->lock);
+        r = settle(&o, r);
+        lock_drop(&l->lock);
+    } else if (r > 0) {
+        r = 0;
+    }
+    tensor_edit_free(&o.edit);
+    tensor_base_unref(o.base);
+    return r;
+}
 
 /* ---- drafts ---- */
 
@@ -38,11 +483,15 @@ static bool is_outdated(const struct draft *d)
            (d->edits != d->object->edits || d->losses != d->object->losses);
 }
 
-/* The newest draft of a view that is not outdated. */
-static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row)
+/*
+ * The newest draft of a view that is not outdated. in_work: it is being written just now, so programs that open the
+ * view share it.
+ */
+static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, bool in_work)
 {
-    struct draft *d = view_drafts(l, tensor);
-    while (d && (d->unlinked || d->row != row || is_outdated(d)))
+    struct draft *d = drafts_of(l, tensor);
+    while (d && (d->unlinked || d->row != row || is_outdated(d) ||
+                 (in_work && !d->unsettled && !draft_is_unaccepted(d->state))))
         d = d->inside;
     return d;
 }
@@ -52,21 +501,11 @@ static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
         return false;
-    for (const struct draft *d = view_drafts(l, tensor); d; d = d->inside)
+    for (const struct draft *d = drafts_of(l, tensor); d; d = d->inside)
         if (!d->made && !draft_is_helper(d) && d->handles && d->row != row &&
             draft_is_unaccepted(d->state) && !is_outdated(d))
             return true;
     return false;
-}
-
-/* The draft of a view that is being written just now: programs that open the view share it. */
-static struct draft *in_work(const struct live *l, uint32_t tensor, uint32_t row)
-{
-    struct draft *d = view_drafts(l, tensor);
-    while (d && (d->row != row || d->unlinked || is_outdated(d) ||
-                 (!d->unsettled && !draft_is_unaccepted(d->state))))
-        d = d->inside;
-    return d;
 }
 
 /* What a draft is begun from. */
@@ -92,7 +531,7 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
     if (r == 0) {
         d->node = node != IDS_NONE ? node : atomic_fetch_add(&l->newest->numbers, 1);
         d->n_elem = base->n_elem;
-        r = view_draft_add(l, d, o);
+        r = add_draft(l, d, o);
     }
     tensor_base_unref(base);
     if (r < 0) {
@@ -100,7 +539,6 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
         return r;
     }
     d->live = l;
-    d->tensor = tensor;
     d->row = row;
     d->made = o->state == OBJECT_NEW && view != TENSOR_HELPER;
     d->edits = o->edits;
@@ -111,30 +549,34 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
 
 /* ---- open ---- */
 
+/* A handle: one that truncates a view writes it. NULL: no memory. */
+static struct live_view *new_handle(struct draft *d, uint32_t node, int flags)
+{
+    struct live_view *h = calloc(1, sizeof(*h));
+    if (h)
+        *h = (struct live_view){.d = d,
+                                .node = node,
+                                .writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC,
+                                .append = flags & O_APPEND};
+    return h;
+}
+
 /* Add a handle to a draft. */
 static int join(struct live *l, struct draft *d, uint32_t node, int flags, struct live_view **ret)
 {
-    struct live_view *h = calloc(1, sizeof(*h));
-    if (!h)
-        return -ENOMEM;
-    *h = (struct live_view){.d = d,
-                            .node = node,
-                            .writes = (flags & O_ACCMODE) != O_RDONLY,
-                            .append = flags & O_APPEND};
-    if (node != d->node && table_add(&l->objects.shared, &h->link, hash_number(node)) < 0) {
+    struct live_view *h = new_handle(d, node, flags);
+    if (!h || (node != d->node && table_add(&l->objects.shared, &h->link, hash_number(node)) < 0)) {
         free(h);
         return -ENOMEM;
     }
     d->handles++;
     d->writers += h->writes;
     d->unsettled += h->writes;
-    d->emptied += !h->writes && flags & O_TRUNC;
     if (h->writes)
         d->begun = 0;
     if (d->made) {
-        const bool writes = h->writes || flags & O_TRUNC; /* see empty() */
-        d->object->open += writes;
-        d->object->unclosed += writes;
+        d->object->open += h->writes;
+        d->object->unclosed += h->writes;
         new_tensor_queue(l, d->object);
     }
     *ret = h;
@@ -154,31 +596,6 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* For a handle opened with truncation; on failure it is released. A read-only handle counts as a writer until here. */
-static int empty(struct live *l, struct live_view *h)
-{
-    int r = live_view_truncate(l, h, 0);
-    note_closed(l, h, false);
-    lock_take(&l->lock);
-    h->d->emptied -= !h->writes;
-    if (h->d->made && !h->writes)
-        new_tensor_released(l, h->d->object, false);
-    lock_drop(&l->lock);
-    if (r < 0)
-        live_view_release(l, h);
-    return r;
-}
-
-static int open_aside(int flags, struct live_view **ret)
-{
-    struct live_view *h = calloc(1, sizeof(*h));
-    if (!h)
-        return -ENOMEM;
-    h->writes = (flags & O_ACCMODE) != O_RDONLY;
-    *ret = h;
-    return 0;
-}
-
 /* The draft of a node, unless it has waited long enough for its program. */
 static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
 {
@@ -186,9 +603,7 @@ static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
     if (!d || !is_left(d))
         return d;
     d->begun = 0;
-    struct draft *dead = view_draft_reap(l, d);
-    if (dead)
-        view_draft_end(dead);
+    view_drafts_end(view_reap(l, d, NULL));
     return NULL;
 }
 
@@ -226,7 +641,7 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
                          uint32_t node, struct draft **ret, bool *cold)
 {
     struct draft *d = *ret = draft_at(l, node, row);
-    struct draft *other = d && (d->helper || d->made) ? NULL : in_work(l, tensor, row);
+    struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
     bool current;
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
         d = *ret = NULL; /* another one begins */
@@ -251,9 +666,9 @@ static int open_locked(struct live *l, uint32_t tensor, uint32_t row, enum tenso
     int r = 0;
     if (*node != IDS_NONE)
         r = draft_to_open(l, tensor, row, view, *node, &d, cold);
-    else if (!(d = find(l, tensor, row)))
+    else if (!(d = find(l, tensor, row, false)))
         r = make(l, IDS_NONE, tensor, row, view, &d);
-    if (r == 0 && is_busy(l, d->tensor, d->row))
+    if (r == 0 && is_busy(l, d->object->number, d->row))
         r = -EBUSY;
     if (r == 0) {
         *node = *node == IDS_NONE ? d->node : *node;
@@ -268,14 +683,16 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     struct err unready = {0};
     *cold = false;
     if (view == TENSOR_ASIDE)
-        return open_aside(flags, ret);
+        return (*ret = new_handle(NULL, IDS_NONE, flags)) ? 0 : -ENOMEM;
     writer_ready(l, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
     int r = open_locked(l, tensor, row, view, flags, node, ret, cold);
     lock_drop(&l->lock);
-    return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
+    if (r == 0 && flags & O_TRUNC && (r = live_view_truncate(l, *ret, 0)) < 0)
+        live_view_release(l, *ret);
+    return r;
 }
 
 /* True if its node shows it. */
@@ -294,7 +711,7 @@ int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold)
 {
     *cold = false;
-    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
+    if (objects_untouched(&l->objects))
         return false;
     LOCKED(&l->lock);
     const struct object *o = object_find(&l->objects, tensor);
@@ -306,23 +723,23 @@ bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
 
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node)
 {
-    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
+    if (objects_untouched(&l->objects))
         return;
     LOCKED(&l->lock);
-    const struct draft *d = in_work(l, tensor, row);
+    const struct draft *d = find(l, tensor, row, true);
     if (d)
         *node = d->node;
 }
 
 int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret)
 {
-    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
+    if (objects_untouched(&l->objects))
         return -ESTALE;
     LOCKED(&l->lock);
     const struct draft *d = view_at(l, node, row);
     if (!is_shown(d))
         return -ESTALE;
-    *ret = (struct live_view_attr){d->tensor, d->row, d->size, draft_is_helper(d)};
+    *ret = (struct live_view_attr){d->object->number, d->row, d->size, draft_is_helper(d)};
     return 0;
 }
 
@@ -340,7 +757,7 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
                         size_t n, size_t *got)
 {
     lock_take(&l->lock);
-    struct draft *d = view_at(l, node, row), *dead;
+    struct draft *d = view_at(l, node, row);
     const bool shown = is_shown(d);
     if (shown)
         d->users++;
@@ -350,10 +767,9 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
     int r = tensor_draft_read(d, off, dst, n, got);
     lock_take(&l->lock);
     d->users--;
-    dead = view_draft_reap(l, d);
+    struct draft *dead = view_reap(l, d, NULL);
     lock_drop(&l->lock);
-    if (dead)
-        view_draft_end(dead);
+    view_drafts_end(dead);
     return r;
 }
 
@@ -374,21 +790,32 @@ static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w)
 {
-    if (!h->d)
+    struct draft *d = h->d;
+    struct err e = {0};
+    if (!d)
         return h->writes ? 0 : -EBADF;
     note_closed(l, h, false);
-    int r = view_write(l, h->d, h->append, off, bytes, n);
-    if (r > 0)
-        r = w ? waits_judge(l, h, line_asked, w) : 0;
-    return r;
+    if (draft_is_text(d) && (h->append ? d->size == 0 : off == 0))
+        forget_why(l, d);
+    int r = tensor_draft_write(d, h->append, off, bytes, n, &e);
+    if (r < 0)
+        return refused(l, d, r, &e);
+    return r > 0 && w ? waits_judge(l, h, line_asked, w) : 0;
 }
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
 {
-    if (!h->d)
+    struct draft *d = h->d;
+    struct err e = {0};
+    if (!d)
         return 0;
     note_closed(l, h, false);
-    return view_truncate(l, h->d, size);
+    if (size == 0)
+        forget_why(l, d);
+    if (draft_is_text(d) && size > d->size)
+        return -EINVAL;
+    int r = tensor_draft_truncate(d, size, &e);
+    return r < 0 ? refused(l, d, r, &e) : 0;
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
@@ -471,29 +898,19 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
     return h->d && !helper_closed(l, h) ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
-/* Drop it with what was written to it. With the lock. */
-static void drop(struct live *l, struct draft *d)
-{
-    struct err e = {0};
-    (void)err_set(&e, -ECANCELED, "what was written was not closed");
-    if (draft_is_unaccepted(d->state))
-        (void)tensor_refused(l, d->object, &e);
-}
-
 /* The last judgement, unless a close has reported a refusal. What was accepted stays. */
 static void end_writing(struct live *l, struct draft *d)
 {
-    lock_take(&l->lock);
-    bool refused = d->state == DRAFT_REFUSED;
-    lock_drop(&l->lock);
-    if (!refused)
-        refused = view_judge(l, d, true, NULL) < 0;
-    lock_take(&l->lock);
-    if (d->writers == 0)
-        d->accepted = false;
-    if (d->writers == 0 && refused && !d->made)
-        view_drop(d);
-    lock_drop(&l->lock);
+    const bool refuses = d->state == DRAFT_REFUSED || view_judge(l, d, true, NULL) < 0;
+    LOCKED(&l->lock);
+    if (d->writers > 0)
+        return;
+    d->accepted = false;
+    if (refuses && !d->made) {
+        lock_take(&d->lock);
+        draft_event(d, DRAFT_DROP);
+        lock_drop(&d->lock);
+    }
 }
 
 /* Drop drafts that have waited for their program long enough. With the lock. */
@@ -504,9 +921,7 @@ static void reap_begun(struct live *l)
         if (!d->begun || seconds() - d->begun <= VIEW_BEGUN)
             continue;
         d->begun = 0;
-        struct draft *dead = view_draft_reap(l, d);
-        if (dead)
-            view_draft_end(dead);
+        view_drafts_end(view_reap(l, d, NULL));
     }
 }
 
@@ -522,8 +937,10 @@ static void release(struct live *l, struct live_view *h)
         table_remove(&l->objects.shared, &h->link);
     const bool last = h->writes && d->writers == 0 && !draft_is_helper(d);
     const bool judged = last && !(h->late && d->unclosed);
-    if (last && !judged && !d->made)
-        drop(l, d);
+    if (last && !judged && !d->made && draft_is_unaccepted(d->state))
+        (void)tensor_refused(
+            l, d->object,
+            &(struct err){.code = -ECANCELED, .msg = "what was written was not closed"});
     lock_drop(&l->lock);
     if (judged)
         end_writing(l, d);
@@ -560,7 +977,7 @@ void live_view_release(struct live *l, struct live_view *h)
 
 static struct draft *helper_named(const struct live *l, uint32_t tensor, const char *name)
 {
-    struct draft *d = view_drafts(l, tensor);
+    struct draft *d = drafts_of(l, tensor);
     while (d && (!draft_is_helper(d) || d->unlinked || strcmp(d->helper, name) != 0))
         d = d->inside;
     return d;
@@ -603,10 +1020,10 @@ int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t
 bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
                     uint32_t *node)
 {
-    if (!atomic_load_explicit(&l->objects.touched, memory_order_acquire))
+    if (objects_untouched(&l->objects))
         return false;
     LOCKED(&l->lock);
-    const struct draft *d = view_drafts(l, tensor);
+    const struct draft *d = drafts_of(l, tensor);
     while (d && (!draft_is_helper(d) || d->unlinked || i-- > 0))
         d = d->inside;
     if (d) {
@@ -614,17 +1031,6 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
         *node = d->node;
     }
     return d;
-}
-
-/* Remove its name. Returns what nothing needs any more, followed by `more`, for view_drafts_end(). */
-static struct draft *forget(struct live *l, struct draft *d, struct draft *more)
-{
-    d->unlinked = true;
-    d->begun = 0;
-    struct draft *dead = view_draft_reap(l, d);
-    if (dead)
-        dead->next = more;
-    return dead ? dead : more;
 }
 
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
@@ -638,7 +1044,7 @@ int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
 
 static int rename_helper(struct live *l, struct draft *d, const char *to, struct draft **dead)
 {
-    struct draft *over = helper_named(l, d->tensor, to);
+    struct draft *over = helper_named(l, d->object->number, to);
     char *name = strdup(to);
     if (!name)
         return -ENOMEM;
@@ -657,9 +1063,8 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     const bool made = view != TENSOR_HELPER && o->state == OBJECT_NEW;
     tensor_draft_become(d, view, base);
     if (made || d->made) {
-        const unsigned writers = d->writers + d->emptied, unclosed = d->unsettled + d->emptied;
-        o->open = made ? o->open + writers : o->open - writers;
-        o->unclosed = made ? o->unclosed + unclosed : o->unclosed - unclosed;
+        o->open += made ? d->writers : -d->writers;
+        o->unclosed += made ? d->unsettled : -d->unsettled;
         new_tensor_touch(l, o);
     }
     d->row = row;
@@ -697,9 +1102,9 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     lock_take(&d->io);
     lock_take(&l->lock);
     const bool whole = d->unsettled == 0;
-    int r = d->unlinked                                                          ? -ENOENT
-            : d->object->state != OBJECT_NEW && is_busy(l, d->tensor, h->to_row) ? -EBUSY
-                                                                                 : 0;
+    int r = d->unlinked                                                                  ? -ENOENT
+            : d->object->state != OBJECT_NEW && is_busy(l, d->object->number, h->to_row) ? -EBUSY
+                                                                                         : 0;
     if (r == 0)
         r = base_of(l, d->object, h->to, &base);
     if (r == 0) { /* it may become a helper again: programs must not find it meanwhile */
@@ -708,7 +1113,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     }
     lock_drop(&l->lock);
     if (r == 0 && (r = tensor_draft_check(d, &e)) < 0)
-        (void)view_refused(l, d, r, &e);
+        (void)refused(l, d, r, &e);
     lock_drop(&d->io);
     tensor_base_unref(base);
     if (r == 0 && whole)
@@ -722,7 +1127,7 @@ static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
     lock_take(&d->io);
     lock_take(&l->lock);
     if (!draft_is_helper(d)) {
-        d->unlinked = helper_named(l, d->tensor, d->helper) != NULL;
+        d->unlinked = helper_named(l, d->object->number, d->helper) != NULL;
         become(l, d, TENSOR_HELPER, VIEW_NO_ROW, own);
     }
     lock_drop(&l->lock);

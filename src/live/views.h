@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opening, writing and closing views of tensors, and helpers, which are files beside them. Everything said in
- * tensors.h applies here too.
+ * tensors.h applies here too. All writing handles of a view share its draft (draft.h), which is in the lists of the
+ * live state; its judge is in tensor_judge.h, or for texts in views.c.
  */
 #ifndef LIVE_VIEWS_H
 #define LIVE_VIEWS_H
 
+#include "base/hash.h"
 #include "live/tensors.h"
 
+struct draft;
 struct live_view; /* open for writing; or for reading what is being written */
 
 /*
@@ -71,5 +74,37 @@ int live_helper_unlink(struct live *l, uint32_t tensor, const char *name);
 /* view TENSOR_HELPER: rename it to `to`; otherwise rename it over a view, whose content it becomes. */
 int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
                        uint32_t row, enum tensor_view view, struct live_wait *w);
+
+/* ---- of this layer: with the lock of `struct live` ---- */
+
+struct live_view {
+    struct draft *d;  /* NULL: what is written is ignored */
+    struct link link; /* in objects.shared, if ... */
+    uint32_t node;    /* ... it was opened through another node than the draft's */
+    bool writes, append;
+    atomic_bool closed;   /* since it was written; several threads may call at the same time */
+    enum tensor_view to;  /* for a helper that this handle renames: the view that it will be, ... */
+    uint32_t to_row;      /* ... and its row */
+    bool late;            /* released after live_abandon() */
+    struct live_wait end; /* its release */
+};
+
+/*
+ * Judge what was written, for a request (NULL: none waits). end: no more will come. 1: an edit was made; 0; -errno,
+ * which was reported. Without the lock.
+ */
+int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
+/*
+ * Remove a draft if nothing needs it any more. Returns the removed ones, followed by `more`, for view_drafts_end():
+ * without the lock if possible, because closing files may take a while.
+ */
+struct draft *view_reap(struct live *l, struct draft *d, struct draft *more);
+/* Helpers in a directory that is gone for good lose their names. Returns the same. */
+struct draft *view_helpers_drop(struct live *l, const struct object *o, struct draft *more);
+void view_drafts_end(struct draft *dead);
+/* Remove all drafts that were begun when it was new, and that nothing needs any more. */
+void view_drafts_reap(struct live *l, const struct object *o);
+/* At the end: those that wait for their programs, and helpers. */
+void views_close(struct live *l);
 
 #endif

@@ -8,9 +8,9 @@
 #include "base/bytes.h"
 #include "base/lock.h"
 #include "base/when.h"
-#include "live/new_tensor.h"
+#include "live/tensors.h"
 #include "live/tensor_judge.h"
-#include "live/view.h"
+#include "live/views.h"
 #include "live/writer.h"
 
 /* Milliseconds between two checks for signals to waiting programs. */
@@ -257,12 +257,12 @@ static bool is_quick(const struct live_view *h, const struct live_wait *w)
            (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
-/* Nothing waits for a draft any more. Returns it if nothing needs it: for view_draft_end(). With the lock. */
+/* Nothing waits for a draft any more. Returns it if nothing needs it: for view_drafts_end(). With the lock. */
 static struct draft *rest(struct live *l, struct draft *d)
 {
     d->asked = false;
     d->users--;
-    struct draft *dead = view_draft_reap(l, d);
+    struct draft *dead = view_reap(l, d, NULL);
     if (dead)
         new_tensor_reap(l, dead->object);
     return dead;
@@ -308,8 +308,7 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     if (w && !sent)
         begin(&l->waits, at);
     lock_drop(&l->lock);
-    if (dead)
-        view_draft_end(dead);
+    view_drafts_end(dead);
     *rests = !w;
     return sent ? NULL : w;
 }

@@ -21,8 +21,8 @@
 #include "base/count.h"
 #include "base/when.h"
 #include "live/edits.h"
-#include "live/new_tensor.h"
-#include "live/tensor.h"
+#include "live/tensors.h"
+#include "live/views.h"
 
 /* Seconds without another edit after which edits that no request waits for are written. */
 #define LATER 2

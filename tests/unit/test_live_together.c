@@ -8,7 +8,7 @@
 
 #include "cu_main.h"
 #include "live/core.h"
-#include "live/view.h"
+#include "live/views.h"
 #include "script_run.h"
 #include "tree/file.h"
 #include "tree/internal.h"

@@ -15,7 +15,8 @@
 
 #include "base/count.h"
 #include "faultsys.h"
-#include "live/new_tensor.h"
+#include "live/core.h"
+#include "live/tensors.h"
 #include "model_dir.h"
 #include "place.h"
 #include "quant/types.h"
@@ -40,15 +41,15 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 /* What another program does once a view is open, before it is truncated. */
 static void (*before_truncate)(void);
 
-int __real_view_truncate(struct live *l, struct draft *d, uint64_t size);
-int __wrap_view_truncate(struct live *l, struct draft *d, uint64_t size);
-int __wrap_view_truncate(struct live *l, struct draft *d, uint64_t size)
+int __real_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
+int __wrap_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
+int __wrap_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
 {
     void (*hook)(void) = before_truncate;
     before_truncate = NULL;
     if (hook)
         hook();
-    return __real_view_truncate(l, d, size);
+    return __real_tensor_draft_truncate(d, size, e);
 }
 
 /* ---- a tree ---- */

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "live/core.h"
-#include "live/new_tensor.h"
+#include "live/tensors.h"
 
 enum { MANY = 1000, NAMES = 700 };
 

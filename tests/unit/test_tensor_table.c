@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "faultsys.h"
-#include "live/new_tensor.h"
+#include "live/core.h"
+#include "live/draft.h"
+#include "live/views.h"
 #include "live/waits.h"
 #include "model_dir.h"
 #include "place.h"
@@ -403,10 +405,10 @@ static void test_open_after_refusal(void)
     waits_rest(l); /* a release may be judged later */
     lock_take(&l->lock);
     d->users--;
-    struct draft *dead = view_draft_reap(l, d);
+    struct draft *dead = view_reap(l, d, NULL);
     lock_drop(&l->lock);
     CU_ASSERT_PTR_EQUAL_FATAL(dead, d);
-    view_draft_end(d);
+    view_drafts_end(d);
     end(&x);
 }
 
