@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses the bytes of a GGUF image into a struct gguf: see gguf.h, docs/format.md. Read it from gguf_parse() up. */
+/* Parser for the bytes of a GGUF image: see gguf.h and docs/format.md. Start reading at
+ * gguf_parse(), and go up. */
 #include "gguf/gguf.h"
 
 #include <errno.h>
@@ -14,24 +15,27 @@
 #include "base/far.h"
 #include "gguf/keys.h"
 
-/* The fewest bytes that a key-value and a tensor info can take in any version. */
+/* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */
 #define LEAST_KEY 10
 #define LEAST_TENSOR 20
-/* No model has more keys or tensors than this: a larger count is damage, not a sign of a truncated file. */
+/* No model has more keys or tensors than this. A larger count means damage, not a truncated
+ * file. */
 #define PLAUSIBLE_COUNT 1000000
-/* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
+/* Minimum number of bytes loaded at a time. Most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
-/* The most that is loaded beyond what is asked for, in bytes: it may all lie after the header. */
+/* Maximum number of bytes loaded beyond the requested ones, since all of them may lie after the
+ * header. */
 #define AHEAD_MOST ((uint64_t)2 << 20)
 
 /*
  * ---- the cursor ----
  *
- * The bytes from the file's start up to the parser's place, loaded on the way, never more than the file has.
+ * The cursor holds the bytes from the file's start to the parser's place, and loads more on the
+ * way, up to the end of the file.
  *
  * Everything that the parser reads goes through cursor_need(), which fails if the file ends first.
- * So no length from the file is believed before its bytes are loaded. Pointers into the bytes are
- * valid until the next cursor_need(): keep offsets instead.
+ * So the parser trusts no length from the file before its bytes are loaded. The next cursor_need()
+ * invalidates pointers into the bytes: keep offsets instead.
  */
 
 struct cursor {
@@ -43,18 +47,18 @@ struct cursor {
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */
     uint64_t strings;  /* strings seen ... */
-    uint64_t nul_ends; /* ... and how many of them end with a counted NUL */
-    /* What is being parsed, for error lines: "key 3 'general.name'". */
+    uint64_t nul_ends; /* ... and how many of them end in a counted NUL */
+    /* The item being parsed, for error messages: "key 3 'general.name'". */
     const char *item; /* "key", "tensor", or NULL: the file's header */
     uint64_t item_no;
-    uint64_t name_off; /* where its name begins, once known (name_len > 0) */
+    uint64_t name_off; /* offset of its name, once known (name_len > 0) */
     uint64_t name_len;
     struct err *err;
-    gguf_fault_fn *fault; /* NULL: parsing ends at the first fault */
+    gguf_fault_fn *fault; /* NULL: parsing stops at the first fault */
     void *fault_arg;
 };
 
-/* "key 3 'general.name': ", as far as known. */
+/* Append "key 3 'general.name': ", as far as known. */
 static void describe(const struct cursor *c, struct buf *b)
 {
     char name[SHOW_MAX];
@@ -67,8 +71,8 @@ static void describe(const struct cursor *c, struct buf *b)
 }
 
 /*
- * "ITEM: FIELD at byte AT: REASON". Returns code, or 0 for a fault while faults are collected: the caller then
- * continues with a substitute.
+ * Set the error to "ITEM: FIELD at byte AT: REASON". Returns code, or 0 for a fault while faults
+ * are collected; the caller then continues with a substitute.
  */
 static int refuse(const struct cursor *c, bool fault, int code, const char *field, uint64_t at,
                   const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -96,10 +100,10 @@ static int refuse(const struct cursor *c, bool fault, int code, const char *fiel
 }
 
 #define cursor_fail(c, ...) refuse(c, false, __VA_ARGS__)
-/* A fault after which the rest can still be read. */
+/* Report a fault after which the rest of the file can still be parsed. */
 #define cursor_fault(c, ...) refuse(c, true, __VA_ARGS__)
 
-/* Appended to the reason of a fault that a truncated file would show too. */
+/* Added to the reason of a fault that a truncated file would also cause. */
 #define CURSOR_CUT " (an incomplete download?)"
 
 static uint64_t cursor_left(const struct cursor *c)
@@ -121,7 +125,7 @@ static int grow(struct cursor *c, uint64_t need)
     return 0;
 }
 
-/* Load the rest of the n bytes at pos: the slow half of cursor_need(). */
+/* Load the rest of the n bytes at pos. This is the slow path of cursor_need(). */
 static int cursor_load(struct cursor *c, uint64_t n, const char *field)
 {
     if (n > cursor_left(c))
@@ -135,7 +139,8 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
                            GGUF_MAX_HEADER);
     int r = end > c->cap ? grow(c, end) : 0;
-    /* Read ahead as much as is already loaded, within limits, so that work is proportional to the header's size. */
+    /* Read ahead as many bytes as are already loaded, within limits, so the work is proportional to
+     * the header's size. */
     uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
     uint64_t upto = min_u64(max_u64(end, c->have + ahead), c->cap);
     if (r == 0)
@@ -146,13 +151,14 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
     return 0;
 }
 
-/* Make sure that n bytes at pos are loaded. 0, -EBADMSG (the file ends), -EFBIG, -ENOMEM, -EIO. */
+/* Make sure that n bytes at pos are loaded. Returns 0, -EBADMSG (the file ends), -EFBIG, -ENOMEM or
+ * -EIO. */
 static int cursor_need(struct cursor *c, uint64_t n, const char *field)
 {
     return n <= c->have - c->pos ? 0 : cursor_load(c, n, field);
 }
 
-/* An unsigned number of `width` bytes. */
+/* Read an unsigned number of `width` bytes. */
 static int cursor_uint(struct cursor *c, size_t width, const char *field, uint64_t *ret)
 {
     int r = cursor_need(c, width, field);
@@ -163,7 +169,7 @@ static int cursor_uint(struct cursor *c, size_t width, const char *field, uint64
     return 0;
 }
 
-/* A string: *off and *len describe its bytes, including a counted NUL. */
+/* Read a string. *off and *len give its bytes, including a counted NUL. */
 static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len)
 {
     uint64_t at = c->pos, n;
@@ -185,7 +191,7 @@ static int cursor_string(struct cursor *c, const char *field, uint64_t *off, uin
     return 0;
 }
 
-/* Set what the next error is about. */
+/* Set the item that the next error message names. */
 static void name_item(struct cursor *c, const char *item, uint64_t no, uint64_t off, uint64_t len)
 {
     c->item = item;
@@ -196,13 +202,13 @@ static void name_item(struct cursor *c, const char *item, uint64_t no, uint64_t 
 
 /* ---- the key-values ---- */
 
-/* Version 1 had the types up to arrays; u64, i64 and f64 came with version 2. */
+/* Version 2 added u64, i64 and f64. */
 static bool type_known(const struct cursor *c, uint64_t type)
 {
     return c->fmt.version == 1 ? type <= GGUF_ARRAY : type < GGUF_VALUE_TYPES;
 }
 
-/* The fewest bytes that an element of the type can take. */
+/* Return the minimum size of an element of this type, in bytes. */
 static uint64_t least_bytes(const struct cursor *c, uint64_t type)
 {
     if (type == GGUF_STRING)
@@ -214,7 +220,7 @@ static uint64_t least_bytes(const struct cursor *c, uint64_t type)
 
 static int skip_value(struct cursor *c, uint64_t type, unsigned depth);
 
-/* The head of an array: element type, then count (in the first draft the other way round). */
+/* Read the head of an array: element type, then count (in the first draft, count first). */
 static int array_head(struct cursor *c, uint64_t *elem, uint64_t *count)
 {
     uint64_t at = c->pos, bytes, type_at = c->fmt.draft ? at + 4 : at;
@@ -272,7 +278,7 @@ static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
     return r;
 }
 
-/* The first draft declares a value's length in bytes; it must be the actual length. */
+/* Read the first draft's length of a value in bytes, which must match the actual length. */
 static int draft_length(struct cursor *c, uint64_t *ret)
 {
     return c->fmt.draft ? cursor_uint(c, 4, "value length", ret) : 0;
@@ -312,13 +318,14 @@ static int parse_entry(struct cursor *c, void *entry)
 
 /* ---- the tensor infos ---- */
 
-/* In version 1, written in August 2023 only, ids 16 to 18 were the integers. */
+/* In version 1, written only in August 2023, ids 16 to 18 were the integer types. */
 static uint32_t type_of(const struct cursor *c, uint32_t stored)
 {
     return c->fmt.version == 1 && stored >= 16 && stored <= 18 ? stored + 8 : stored;
 }
 
-/* Bytes of the data; for an unknown type only the layout shows them (layout.c). */
+/* Set *ret to the product of the next n_dims dimensions. A product over the limit is a fault even
+ * if another dimension is 0. */
 static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
 {
     uint64_t product = 1, at;
@@ -346,7 +353,7 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
     return 0;
 }
 
-/* As many entries as the header declares: the list grows with what was parsed, not with the declared count. */
+/* Set t->nbytes. For an unknown type, check_overlap() sets it from the layout. */
 static int count_bytes(struct cursor *c, struct gguf_tensor *t)
 {
     const struct quant_type *type = quant_find(t->type_id);
@@ -411,7 +418,8 @@ static int parse_info(struct cursor *c, void *entry)
     return count_bytes(c, t);
 }
 
-/* As many entries as there should be: the list grows with what was parsed, not with the count in the file. */
+/* Parse `count` entries. The list grows with the entries parsed, not with the count that the file
+ * declares. */
 static int parse_list(struct cursor *c, const char *item, uint64_t count, void *list, uint32_t *n,
                       size_t size, int (*parse)(struct cursor *c, void *entry))
 {
@@ -436,10 +444,10 @@ static int parse_list(struct cursor *c, const char *item, uint64_t count, void *
 /*
  * ---- the data section ----
  *
- * Where each tensor's data lies, checked for alignment, overlap and the end of the file.
+ * Compute where each tensor's data lies, and check alignment, overlap and the end of the file.
  *
- * On entry a tensor's `off` is the offset in the file (relative to the data section; absolute in
- * the first draft of version 1). On return it is absolute. In the regular layout, the only one that
+ * On entry, a tensor's `off` is the offset as stored: relative to the data section, or absolute in
+ * the first draft of version 1. On return it is absolute. In the regular layout, the only one that
  * the strictest readers accept, tensors are in the order of their infos, each at the running sum of
  * the padded sizes before it. Anomalies are noted in gguf.anomalies.
  */
@@ -455,7 +463,7 @@ static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
     name_item(c, "tensor", i, g->tensor[i].name_off, g->tensor[i].name_len);
 }
 
-/* The offset word comes last in a tensor info. */
+/* Return the position of tensor i's offset, the last word of its info. */
 static uint64_t offset_word(const struct cursor *c, const struct gguf *g, uint32_t i)
 {
     const struct gguf_tensor *t = &g->tensor[i];
@@ -468,7 +476,7 @@ static bool unknown_size(const struct gguf_tensor *t)
     return t->n_elem > 0 && (!type || type->block_len == 0);
 }
 
-/* The absolute place of tensor i's data. */
+/* Make the offset of tensor i's data absolute, and check it. */
 static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
 {
     struct gguf_tensor *t = &g->tensor[i];
@@ -511,7 +519,8 @@ static int by_offset(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* The tensors with data, sorted by offset. *in_order is false if the infos are in another order. */
+/* Collect the tensors with data, sorted by offset. *in_order is false if the infos are in another
+ * order. */
 static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
 {
     size_t n = 0;
@@ -528,7 +537,8 @@ static size_t collect(const struct gguf *g, struct place *places, bool *in_order
     return n;
 }
 
-/* A tensor of unknown type extends to the next data, or to the end of the file. */
+/* Report tensors that overlap. A tensor of unknown type extends to the next data, or to the end of
+ * the file. */
 static int check_overlap(struct cursor *c, struct gguf *g, const struct place *places, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
@@ -552,7 +562,7 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct place *p
     return 0;
 }
 
-/* The running sum of padded sizes, as a strict reader computes it. */
+/* Compare each offset with the running sum of padded sizes, as a strict reader does. */
 static bool has_gaps(const struct gguf *g)
 {
     uint64_t expect = g->data_off;
@@ -576,8 +586,8 @@ static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64
 }
 
 /*
- * Some writers leave out the padding after the last tensor. If padding is there but cut short, it was written whole
- * and the file was truncated.
+ * Some writers omit the padding after the last tensor. Incomplete padding, however, means that the
+ * file was truncated.
  */
 static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
 {
@@ -604,7 +614,7 @@ static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct
     int r = check_overlap(c, g, places, n);
     if (r < 0)
         return r;
-    /* Without any data the section is empty, but the file must still reach its start. */
+    /* Without data the section is empty, but the file must still reach its start. */
     uint32_t last = n ? places[n - 1].number : 0;
     g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
     if (!in_order)
@@ -633,7 +643,7 @@ static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
 
 /* ---- the file ---- */
 
-/* The magic differs: report what the file is, if recognised. */
+/* Report a wrong magic, and what kind of file this is if recognised. */
 static int not_gguf(const struct cursor *c)
 {
     char magic[SHOW_MAX];
@@ -646,8 +656,8 @@ static int not_gguf(const struct cursor *c)
 }
 
 /*
- * Magic and version. The magic is the same in both byte orders; a file is big-endian when the low
- * half of its version word, read as little-endian, is zero.
+ * Parse magic and version. The magic is the same in both byte orders; a file is big-endian when the
+ * low half of its version word, read as little-endian, is zero.
  */
 static int parse_version(struct cursor *c)
 {
@@ -688,8 +698,8 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 }
 
 /*
- * The first draft pads the keys to 64 with zeros, by a formula that adds 64 bytes if they already
- * end on a multiple. Writers did that, or wrote no padding.
+ * The first draft pads the keys with zeros to a multiple of 64, by a formula that adds 64 bytes if
+ * they already end on one. Some writers did that; others wrote no padding then.
  */
 static int draft_padding(struct cursor *c)
 {
@@ -731,8 +741,9 @@ static int parse_body(struct cursor *c, struct gguf *g)
 }
 
 /*
- * Early writers counted a trailing NUL in the length of every string. If every string of a version 1 or 2 file ends
- * in NUL, the file comes from one of them; names and values are then shown without the NUL.
+ * Early writers counted a trailing NUL in the length of every string. If every string of a version
+ * 1 or 2 file ends in NUL, such a writer made the file, and names and values are shown without the
+ * NUL.
  */
 static void trim_nul(struct cursor *c, struct gguf *g)
 {
@@ -743,7 +754,7 @@ static void trim_nul(struct cursor *c, struct gguf *g)
         g->tensor[i].name_len--;
 }
 
-/* The name of key or tensor i. */
+/* Name of key or tensor i. */
 struct name {
     const char *bytes;
     size_t len;
@@ -756,7 +767,7 @@ static struct name name_of(const struct gguf *g, bool keys, uint32_t i)
     return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
 }
 
-/* The name as a reader of C strings sees it. */
+/* Return the name as a reader of C strings sees it. */
 static struct name before_nul(struct name n)
 {
     return (struct name){n.bytes, strnlen(n.bytes, n.len)};
@@ -767,7 +778,8 @@ static bool same(struct name a, struct name b)
     return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
 }
 
-/* The number of a name. `whole`: compare all bytes, not only those before the first NUL. */
+/* Return the number of the item with this name. `whole`: compare all bytes, not only those before
+ * the first NUL. */
 static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 {
     uint32_t i;
@@ -782,9 +794,9 @@ static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 }
 
 /*
- * Enter number i under its name up to the first NUL. Refuses a name that equals another up to there, and a key that
- * equals one readers look for. Many readers compare C strings: for them, but not for others, such a
- * `general.alignment` would move the data.
+ * Index number i under its name up to the first NUL. Refuse a name that equals another up to there,
+ * and a key that equals a standardized one: many readers compare C strings, so a
+ * `general.alignment` followed by a NUL would move the data for them, but not for other readers.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
@@ -857,7 +869,7 @@ static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
     return r;
 }
 
-/* Hand the header's bytes to the model, without those loaded beyond its end. */
+/* Move the header's bytes to the model, without bytes loaded beyond its end. */
 static void take_bytes(struct cursor *c, struct gguf *g)
 {
     uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
@@ -865,7 +877,7 @@ static void take_bytes(struct cursor *c, struct gguf *g)
     c->bytes = NULL;
 }
 
-/* Parse in the layout of c->fmt. */
+/* Parse the file in the layout of c->fmt. */
 static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     struct gguf *g = calloc(1, sizeof(*g));
@@ -884,8 +896,9 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Try version 1 as shipped first. If the file is malformed as a first draft too, report the error
- * of the layout as shipped, which all known files have. Any other error concerns a draft.
+ * Parse the first draft, after version 1 as shipped was tried. If the file is malformed as a draft
+ * too, keep the error of the shipped layout, which all known files have. Report any other error of
+ * the draft.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {
@@ -904,7 +917,7 @@ static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* For a new file: version 1 in either layout. */
+/* Parse a file that may be version 1 in either layout. */
 static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     gguf_fault_fn *fault = c->fault;
@@ -919,7 +932,8 @@ static int parse_file(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
-/* The header is read in order, in growing pieces: the kernel would read as much again beyond it. */
+/* Turn off the kernel's readahead for a file on another machine: the header is read in order, in
+ * growing pieces, and the kernel would read as much again beyond it. */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};

@@ -2,14 +2,14 @@
 /*
  * One GGUF image, parsed: version 1 (as shipped and as first drafted), 2 and 3, either byte order.
  *
- * Calling sequence: a source (file or memory) -> gguf_parse() -> struct gguf, immutable from then
- * on, counted and shared by any number of threads -> gguf_free(). The header's bytes are kept whole in memory;
- * keys, values and names are ranges of them. There is no object per array element or string:
- * gguf_walk() and gguf_next() walk values.
+ * gguf_parse() turns a source (file or memory) into a struct gguf, which never changes, is
+ * reference-counted and may be shared by any number of threads; gguf_free() drops a reference. The
+ * header's bytes stay in memory; keys, values and names are ranges of them. Array elements and
+ * strings have no objects of their own: gguf_walk() and gguf_next() walk values.
  *
- * Nothing in the file is trusted. Each size is checked against the bytes that exist before anything
- * is allocated or read for it, and each error names field, byte offset and reason. docs/format.md
- * describes the layouts and what is refused.
+ * The parser trusts nothing in the file. It checks each size against the bytes that exist before it
+ * allocates or reads anything, and each error names field, byte offset and reason. docs/format.md
+ * describes the layouts and the faults that are refused.
  */
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
@@ -25,18 +25,20 @@
 #include "gguf/value.h"
 #include "quant/quant.h"
 
-/* Limits on what a file may contain, each with its reason. */
+/* Limits on a file's contents, each with its reason. */
 enum {
     GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files need 1, tests 3 */
     GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
 };
-#define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
-#define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
-#define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* of a tensor: float32 views stay below 2^63 bytes */
-#define GGUF_MAX_HEADER ((uint64_t)1 << 32) /* the header is held in memory; real ones: < 100 MB */
+#define GGUF_MAX_STRING ((uint64_t)1 << 30) /* bytes of a string; ggml's limit */
+#define GGUF_MAX_COUNT ((uint64_t)1 << 30)  /* elements of an array; ggml's limit */
+#define GGUF_MAX_ELEMENTS \
+    ((uint64_t)1 << 60) /* elements of a tensor, so that float32 views stay below 2^63 bytes */
+#define GGUF_MAX_HEADER \
+    ((uint64_t)1 << 32) /* the header is held in memory; real headers are below 100 MB */
 /*
- * Keys, and tensors: each takes several times its own bytes in memory. Real models have fewer than 100,000 tensors
- * and 1,000 keys.
+ * Maximum number of keys, and of tensors: each takes several times its own size in memory. Real
+ * models have fewer than 100,000 tensors and 1,000 keys.
  */
 #define GGUF_MAX_ITEMS ((uint64_t)1 << 24)
 
@@ -44,29 +46,32 @@ enum {
 #define GGUF_DRAFT_ALIGNMENT 64 /* the first draft of version 1; cannot be changed */
 
 struct gguf_kv {
-    uint64_t off; /* of the entry (its key's length field) in the file; entries are contiguous */
-    uint64_t end; /* of the entry: where the next begins */
-    uint64_t key_off; /* of the key's first byte */
-    uint64_t val_off; /* of the value's first byte; its type word is the four bytes before */
-    uint32_t key_len; /* bytes; without a counted NUL (see gguf_format.nul) */
+    uint64_t
+        off; /* offset of the entry (its key's length field) in the file; entries are contiguous */
+    uint64_t end;     /* end of the entry, where the next begins */
+    uint64_t key_off; /* offset of the key's first byte */
+    uint64_t val_off; /* offset of the value's first byte; its type word is the four bytes before */
+    uint32_t key_len; /* in bytes, without a counted NUL (see gguf_format.nul) */
     uint32_t type;    /* enum gguf_value_type */
 };
 
 struct gguf_tensor {
-    uint64_t info_off; /* of its info (its name's length field) in the file; infos are contiguous */
-    uint64_t name_off; /* of the name's first byte */
-    uint64_t dims_off; /* of dims[0] in the file, see gguf_dim() */
-    uint64_t off;      /* its data, as an absolute offset in the file */
+    uint64_t
+        info_off; /* offset of its info (its name's length field) in the file; infos are contiguous */
+    uint64_t name_off; /* offset of the name's first byte */
+    uint64_t dims_off; /* offset of dims[0] in the file, see gguf_dim() */
+    uint64_t off;      /* absolute offset of its data in the file */
     uint64_t n_elem;   /* product of the dimensions; 1 without dimensions */
-    /* bytes of its data: from the type's geometry, or (unknown type) up to the next tensor */
+    /* Size of its data in bytes: from the type's geometry or, for an unknown type, up to the next
+     * tensor. */
     uint64_t nbytes;
-    uint32_t name_len; /* bytes */
+    uint32_t name_len; /* in bytes */
     uint32_t n_dims;
-    uint32_t type_id;   /* ggml's, also for version 1, whose ids for integers differed */
+    uint32_t type_id;   /* ggml's id, also in version 1, whose ids for integers differed */
     uint32_t stored_id; /* as stored in the file */
 };
 
-/* What is unusual about the data section; a rewrite makes all of it regular. */
+/* Irregularities of the data section. A rewrite removes all of them. */
 enum gguf_anomaly {
     GGUF_ANOMALY_ORDER = 1 << 0,    /* data is not in the order of the tensor infos */
     GGUF_ANOMALY_GAPS = 1 << 1,     /* more than padding between tensors, or before the first */
@@ -83,7 +88,7 @@ struct gguf {
     uint64_t head_len;  /* end of the last tensor info (or of the keys, without tensors) */
     uint64_t kv_end;    /* end of the last key-value; infos begin at head_len without tensors */
     uint64_t info_off;  /* where the tensor infos begin */
-    uint64_t file_size; /* when it was parsed */
+    uint64_t file_size; /* when the file was parsed */
     uint64_t data_off;  /* where the data section begins */
     uint64_t data_end;  /* end of the last byte of any tensor's data; data_off without tensors */
     uint64_t alignment; /* in force: general.alignment, or the default */
@@ -100,36 +105,36 @@ struct gguf {
 #define GGUF_PARTIAL 1u
 
 /*
- * Parse. *ret is set on success only; the caller owns it. -EBADMSG, -EFBIG, -ENODATA (data is
- * missing and flags lack GGUF_PARTIAL; the line says how many bytes), -ENOMEM, -EIO.
+ * Parse a source. *ret is set only on success, and the caller owns it. Returns -EBADMSG, -EFBIG,
+ * -ENODATA (data is missing and flags lack GGUF_PARTIAL; the message says how many bytes), -ENOMEM
+ * or -EIO.
  */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 /*
- * Parse a file that this program wrote and whose first `len` bytes are in memory, without a second
- * copy of the header. On success the model owns these bytes as its head, including any after its
- * head_len. On failure the caller keeps them.
+ * Parse a file that this program wrote and whose first `len` bytes are in memory, without copying
+ * the header. On success the model owns these bytes as its head, including any after head_len. On
+ * failure the caller keeps them.
  */
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
                     struct err *e);
 struct gguf *gguf_ref(struct gguf *g);
-/* Drop a reference, and free it with the last. May be NULL. */
+/* Drop a reference; the last one frees the model. g may be NULL. */
 void gguf_free(struct gguf *g);
 
 /*
- * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues wherever the rest
- * can be read. If it returns 0, *ret is what could be parsed:
- *  - of two equal names the first is found,
- *  - an invalid alignment is replaced by the default,
- *  - a tensor with invalid dimensions or offset has no elements and no bytes,
- *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
- * Where it cannot continue: -errno like gguf_parse(), with *e, which was not reported as a fault. Parsing of version
- * 1 ends at the first fault, because the faults decide which of its two layouts a file has.
+ * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues
+ * wherever the rest can be read. If it returns 0, *ret is what could be parsed: - of two equal
+ * names the first is found, - an invalid alignment is replaced by the default, - a tensor with
+ * invalid dimensions or offset has no elements and no bytes, - tensors may overlap, be misaligned,
+ * and lie where the file has no bytes. If it cannot continue, it returns -errno like gguf_parse(),
+ * with *e, which was not reported as a fault. Parsing of version 1 ends at the first fault, because
+ * the faults decide which of its two layouts a file has.
  */
 typedef void gguf_fault_fn(void *arg, const struct err *e);
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
                       struct err *e);
 
-/* The number of a key or tensor, UINT32_MAX if it does not exist. */
+/* Return the number of a key or tensor, or UINT32_MAX if it does not exist. */
 uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n);
 uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n);
 
@@ -143,15 +148,14 @@ static inline const char *gguf_name(const struct gguf *g, const struct gguf_tens
     return (const char *)g->head + t->name_off;
 }
 
-/* The value of a key. */
 struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv);
 /* True if key i of one file and key k of another have the same type and bytes. */
 bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
 
-/* Dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
+/* Return dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
 uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i);
 
-/* The geometry and decoder of a tensor's type; NULL for unknown ids. */
+/* Return the geometry and decoder of a tensor's type, or NULL for unknown ids. */
 static inline const struct quant_type *gguf_type(const struct gguf_tensor *t)
 {
     return quant_find(t->type_id);

@@ -6,7 +6,7 @@
 
 #include "gguf/value.h"
 
-/* The types of rows. */
+/* Shorthands for the types of rows. */
 #define STR GGUF_STRING, 0, 0
 #define BOOL GGUF_BOOL, 0, 0
 #define U16 GGUF_U16, 0, 0
@@ -27,7 +27,7 @@
 
 // clang-format off
 const struct key_row key_table[] = {
-    /* What the model is */
+    /* General information */
     {"general.architecture", STR}, {"general.type", STR}, {"general.quantization_version", U32},
     {"general.alignment", U32}, {"general.file_type", U32}, {"general.name", STR},
     {"general.author", STR}, {"general.version", STR}, {"general.organization", STR},
@@ -55,7 +55,7 @@ const struct key_row key_table[] = {
     {"general.sampling.xtc_probability", F32}, {"general.sampling.xtc_threshold", F32},
     {"general.sampling.temp", F32}, {"general.sampling.penalty_repeat", F32},
     {"general.sampling.mirostat_tau", F32}, {"general.sampling.mirostat_eta", F32},
-    /* Every architecture */
+    /* All architectures */
     {"[arch].context_length", COUNT}, {"[arch].embedding_length", COUNT},
     {"[arch].block_count", COUNT}, {"[arch].vocab_size", COUNT},
     {"[arch].feed_forward_length", COUNTS}, {"[arch].use_parallel_residual", BOOL},
@@ -126,7 +126,7 @@ const struct key_row key_table[] = {
     {"[arch].attention.scale", F32}, {"[arch].attention.output_scale", F32},
     {"[arch].attention.temperature_scale", F32}, {"[arch].attention.causal", BOOL},
     {"[arch].attention.use_norm", BOOL},
-    /* Positions */
+    /* Positional encoding */
     {"[arch].rope.dimension_count", COUNT}, {"[arch].rope.dimension_count_swa", U32},
     {"[arch].rope.scaling.original_context_length", U32}, {"[arch].rope.dimension_sections", I32S},
     {"[arch].rope.freq_base", F32}, {"[arch].rope.freq_base_swa", F32}, {"[arch].rope.scale", F32},
@@ -136,7 +136,7 @@ const struct key_row key_table[] = {
     {"[arch].rope.scaling.yarn_attn_factor", F32}, {"[arch].rope.scaling.yarn_beta_fast", F32},
     {"[arch].rope.scaling.yarn_beta_slow", F32}, {"[arch].rope.scaling.type", STR},
     {"[arch].rope.scaling.finetuned", BOOL},
-    /* Recurrent, convolutional and other parts */
+    /* Recurrent, convolutional and other layers */
     {"[arch].ssm.conv_kernel", U32}, {"[arch].ssm.inner_size", U32}, {"[arch].ssm.state_size", U32},
     {"[arch].ssm.time_step_rank", U32}, {"[arch].ssm.group_count", U32},
     {"[arch].ssm.dt_b_c_rms", BOOL}, {"[arch].kda.head_dim", U32}, {"[arch].kda.safe_gate", BOOL},
@@ -150,7 +150,7 @@ const struct key_row key_table[] = {
     {"[arch].encoder.attention.head_count", COUNT}, {"[arch].decoder.context_length", COUNT},
     {"[arch].decoder.embedding_length", COUNT}, {"[arch].decoder.block_count", COUNT},
     {"[arch].decoder.attention.head_count", COUNT},
-    /* Tokenizer. Writers spell it "seperator", the specification "separator" */
+    /* Tokenizer. Writers spell a key "seperator", the specification "separator" */
     {"tokenizer.ggml.model", STR}, {"tokenizer.ggml.pre", STR}, {"tokenizer.ggml.tokens", STRS},
     {"tokenizer.ggml.merges", STRS}, {"tokenizer.ggml.added_tokens", STRS},
     {"tokenizer.ggml.scores", F32S}, {"tokenizer.ggml.token_type", I32S},
@@ -206,7 +206,7 @@ const struct key_row key_table[] = {
 
 const size_t key_table_len = sizeof(key_table) / sizeof(key_table[0]);
 
-/* First segments that do not name an architecture. */
+/* First segments that are not names of architectures. */
 static const char *const reserved[] = {"general", "tokenizer", "split", "adapter",
                                        "imatrix", "quantize",  "clip",  "ggufs"};
 
@@ -242,7 +242,7 @@ static bool segment_matches(const char *pattern, size_t pn, const char *s, size_
     return pn == n && memcmp(pattern, s, n) == 0;
 }
 
-/* Bytes up to the next dot or the end. */
+/* Return the length of the first segment, up to a dot or the end. */
 static size_t segment(const char *s, size_t n)
 {
     const char *dot = memchr(s, '.', n);
@@ -266,7 +266,7 @@ static bool matches(const char *pattern, const char *key, size_t n)
 
 const struct key_row *key_find(const char *key, size_t n)
 {
-    if (n > KEY_MAX) /* every row would search all of it for dots */
+    if (n > KEY_MAX) /* each row would search all of it for dots */
         return NULL;
     for (size_t i = 0; i < key_table_len; i++)
         if (matches(key_table[i].pattern, key, n))
@@ -274,7 +274,7 @@ const struct key_row *key_find(const char *key, size_t n)
     return NULL;
 }
 
-/* 0 for a placeholder, which matches any name. */
+/* Return the hash of the last segment, or 0 for a placeholder, which matches any name. */
 static uint8_t hash_last(const char *s, size_t n)
 {
     uint32_t h = 1;
@@ -318,7 +318,7 @@ static bool is_integer(uint32_t type)
     return gguf_types[type].kind == GGUF_KIND_UINT || gguf_types[type].kind == GGUF_KIND_INT;
 }
 
-/* Writers and readers mix the integer types of per-layer arrays. */
+/* Accept both integer types: writers and readers mix them in per-layer arrays. */
 static bool elem_fits(const struct key_row *row, uint32_t elem)
 {
     bool number = is_integer(row->elem) || row->elem == GGUF_BOOL;

@@ -41,9 +41,9 @@ int source_fd(int fd, struct source *ret, struct err *e)
     return 0;
 }
 
-/* ---- what is given by mistake ---- */
+/* ---- files given by mistake ---- */
 
-/* The beginning of a file. */
+/* The first bytes of a file. */
 struct head {
     const uint8_t *at;
     size_t n;
@@ -83,7 +83,8 @@ static bool is_html(struct head h)
     return t.n >= 2 && t.at[0] == '<' && (isalpha(t.at[1]) || t.at[1] == '!' || t.at[1] == '?');
 }
 
-/* The header's length in 8 bytes, then the header, a JSON object; the limit is the format's. */
+/* A safetensors file begins with the header's length in 8 bytes, then the header, a JSON object.
+ * The limit is the format's. */
 static bool is_safetensors(struct head h)
 {
     const uint64_t most = 100000000;
@@ -123,7 +124,8 @@ static bool is_packed(struct head h)
 }
 
 /*
- * GGUF's predecessors. Their magic is a number: its letters are reversed in a little-endian file.
+ * Recognise GGUF's predecessors. Their magic is a number, so its letters are reversed in a
+ * little-endian file.
  */
 static bool is_ggml(struct head h)
 {
@@ -143,7 +145,7 @@ static bool is_zeros(struct head h)
     return h.n > 0;
 }
 
-/* "Entry not found": a server's reply, saved in place of the model. */
+/* "Entry not found" is a server's reply, saved in place of the model. */
 static bool is_text(struct head h)
 {
     for (size_t i = 0; i < h.n; i++)
@@ -175,7 +177,7 @@ static const struct {
 
 #define FETCH "download the model first, or mount its server and name the file there"
 
-/* By URL scheme; the last row is for any other. */
+/* Advice by URL scheme. The last row is for all other schemes. */
 static const struct {
     const char *scheme;
     struct sniffed kind;

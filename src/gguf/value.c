@@ -16,7 +16,7 @@ const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES] = {
     [GGUF_F64] = {"f64", 8, GGUF_KIND_FLOAT},
 };
 
-/* Element type and count precede the elements; the first draft had the count first. */
+/* Read the head of an array: element type, then count (in the first draft, count first). */
 static struct gguf_value array_at(const struct gguf_format *fmt, const uint8_t *p)
 {
     size_t count_at = fmt->draft ? 0 : 4, elem_at = fmt->draft ? 4 : 0;

@@ -25,10 +25,10 @@ enum gguf_value_type {
     GGUF_U32 = 4,
     GGUF_I32 = 5,
     GGUF_F32 = 6,
-    GGUF_BOOL = 7, /* one byte; any but 0 is true */
+    GGUF_BOOL = 7, /* one byte; any value but 0 is true */
     GGUF_STRING = 8,
     GGUF_ARRAY = 9,
-    GGUF_U64 = 10, /* these three since version 2 */
+    GGUF_U64 = 10, /* this type and the next two exist since version 2 */
     GGUF_I64 = 11,
     GGUF_F64 = 12,
     GGUF_VALUE_TYPES
@@ -46,31 +46,33 @@ enum gguf_kind {
 /* A row for each value type: the only list of them. */
 struct gguf_type_row {
     const char *name; /* "u8" ... "f64", "bool", "string", "array" */
-    uint8_t width;    /* bytes of a value; 0: not fixed */
+    uint8_t width;    /* size of a value in bytes; 0: not fixed */
     uint8_t kind;     /* enum gguf_kind */
 };
 
 extern const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES];
 
-/* How to read the bytes of one file. */
+/* How to read the numbers and strings of a file. */
 struct gguf_format {
-    uint8_t version;   /* 1, 2 or 3 */
-    bool big;          /* byte order of every number */
-    bool draft;        /* version 1 as in the first draft of the specification */
-    bool nul;          /* every string's length counts a trailing NUL (early writers) */
-    uint8_t len_width; /* bytes of a count, string length or dimension: 4 in version 1, else 8 */
+    uint8_t version; /* 1, 2 or 3 */
+    bool big;        /* byte order of every number */
+    bool draft;      /* version 1 as in the first draft of the specification */
+    bool nul;        /* the length of every string counts a trailing NUL (early writers) */
+    uint8_t
+        len_width; /* size of a count, string length or dimension in bytes: 4 in version 1, else 8 */
 };
 
 struct gguf_value {
     const struct gguf_format *fmt;
     const uint8_t *data; /* number: its bytes; string: its text; array: its first element */
-    uint64_t len;        /* number, string: bytes at data (without a counted NUL). Array: unused */
-    uint64_t count;      /* array: elements */
-    uint8_t type;        /* enum gguf_value_type */
-    uint8_t elem;        /* array: its elements' type */
+    uint64_t
+        len; /* size of a number or string in bytes (without a counted NUL); not used for arrays */
+    uint64_t count; /* number of elements of an array */
+    uint8_t type;   /* enum gguf_value_type */
+    uint8_t elem;   /* element type of an array */
 };
 
-/* The value of `type` whose bytes, already checked, begin at p. */
+/* Return the value of `type` whose bytes, already checked, begin at p. */
 struct gguf_value gguf_value_at(const struct gguf_format *fmt, uint32_t type, const uint8_t *p);
 
 /* A walk over the elements of an array. */
@@ -82,18 +84,19 @@ struct gguf_walk {
 };
 
 struct gguf_walk gguf_walk(const struct gguf_value *array);
-/* Get the next element; false: no more elements. */
+/* Get the next element. Returns false at the end. */
 bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 
-/* The end of the value's bytes. Walks arrays whose elements vary in size. */
+/* Return the end of the value's bytes, walking arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Numbers; the type's kind decides which one to call (bool: gguf_uint, 0 or not). */
+/* Return a number. The type's kind decides which function to call (for a bool gguf_uint(), which
+ * returns 0 or not). */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
 double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */
 
-/* "u32", "string", "array[i32]", "array[array]": NUL-terminated, at most 16 bytes with the NUL. */
+/* Write "u32", "string", "array[i32]" or "array[array]", at most 16 bytes with the NUL. */
 #define GGUF_TYPE_NAME_MAX 16
 const char *gguf_type_name(const struct gguf_value *v, char dst[GGUF_TYPE_NAME_MAX]);
 

@@ -18,15 +18,15 @@ static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-I
 #define EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101)
 
 /*
- * Sets the high bit of each byte of w that is below n (n <= 128) or over 127. May also set it in bytes above such a
- * byte.
+ * Set the high bit of each byte of w that is below n (n <= 128) or over 127. Bytes above such a
+ * byte may get the bit too.
  */
 static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
 {
     return ((w - EACH_BYTE(n)) | w) & EACH_BYTE(0x80);
 }
 
-/* True if all eight bytes are ASCII and need no escape. */
+/* True if all eight bytes are ASCII and need no escaping. */
 static inline bool plain8(const uint8_t *p)
 {
     uint64_t w = get_u64(p, HOST_BIG);
@@ -40,8 +40,8 @@ static inline bool plain(uint8_t c)
 }
 
 /*
- * Length of the run at p that needs no escape in a JSON string: ordinary ASCII, and valid UTF-8 that a terminal may
- * see.
+ * Return the length of the run at p that needs no escaping in a JSON string: ordinary ASCII, and
+ * valid UTF-8 that may be shown on a terminal.
  */
 static size_t plain_run(const uint8_t *p, size_t n)
 {
@@ -61,7 +61,7 @@ static size_t plain_run(const uint8_t *p, size_t n)
     return i;
 }
 
-/* A sequence of utf8_hidden(): \u202e */
+/* Escape a sequence of utf8_hidden(), as \u202e. */
 static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
 {
     unsigned code = n == 1   ? p[0]
@@ -70,7 +70,8 @@ static void escape_hidden(struct buf *out, const uint8_t *p, size_t n)
     buf_printf(out, "\\u%04x", code);
 }
 
-/* \", \\, \n ..., \u00XX; a byte over 127, which is not valid UTF-8 here: \udcXX */
+/* Append the escape of a byte: \", \\, 
+ *  ..., \u00XX, or \udcXX for a byte over 127, which is not valid UTF-8 here. */
 static void escape(struct buf *out, uint8_t c)
 {
     static const char hex[] = "0123456789abcdef";
@@ -122,7 +123,7 @@ static void add_array(struct buf *out, const struct gguf_value *v, const struct 
     buf_char(out, ']');
 }
 
-/* Recursive: as deep as arrays are nested, which the parser bounds (GGUF_MAX_DEPTH). */
+/* Recursive: the depth is that of nested arrays, which the parser limits (GGUF_MAX_DEPTH). */
 static void add_value(struct buf *out, const struct gguf_value *v, const struct float_names *names)
 {
     if (v->type == GGUF_ARRAY)
@@ -238,7 +239,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The value of the four hex digits of \uXXXX at p; -1: they are not hex digits. */
+/* Return the value of the four hex digits of \uXXXX at p, or -1 if they are not hex digits. */
 static int hex4(const uint8_t *p, const uint8_t *end)
 {
     int v = 0;
@@ -264,7 +265,8 @@ static void add_utf8(struct buf *out, uint32_t c)
     buf_add(out, s, n);
 }
 
-/* Take the second half of a surrogate pair, "\uDC00" to "\uDFFF" at r->at; -1 if it does not follow. */
+/* Read the second half of a surrogate pair, "\uDC00" to "\uDFFF", at r->at. Returns -1 if it does
+ * not follow. */
 static int low_half(struct reader *r)
 {
     if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
@@ -276,7 +278,8 @@ static int low_half(struct reader *r)
     return low;
 }
 
-/* "\uXXXX", with r->at after the u. Pairs are tried first: a low half alone may be an escaped byte. */
+/* Read "\uXXXX", with r->at after the u. Pairs are tried first, because a low half alone may be an
+ * escaped byte. */
 static int unicode_escape(struct reader *r, struct buf *out)
 {
     int c = hex4(r->at, r->end);
@@ -298,7 +301,7 @@ static int unicode_escape(struct reader *r, struct buf *out)
     return 0;
 }
 
-/* An escape, with r->at at the backslash. */
+/* Read an escape, with r->at at the backslash. */
 static int read_escape(struct reader *r, struct buf *out)
 {
     static const char plain[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -319,7 +322,7 @@ static int read_escape(struct reader *r, struct buf *out)
     return 0;
 }
 
-/* A byte that is not ordinary, the string's end or an escape. */
+/* Report a byte that is not an ordinary character, the string's end or an escape. */
 static int bad_byte(const struct reader *r)
 {
     uint8_t c = *r->at;
@@ -418,7 +421,7 @@ static int next_in_array(struct items *it)
     return reader_at(r, ']') ? unexpected(r, "a value") : 1;
 }
 
-/* At the end of a value's line: move to the next line. */
+/* Move to the next line at the end of a value's line. */
 static int end_line(struct reader *r)
 {
     skip_blanks(r);

@@ -2,9 +2,9 @@
 /*
  * JSON (RFC 8259): metadata values, on one line with ", " between elements, and whole texts.
  *
- * Any bytes survive: valid UTF-8 is copied (except for what a terminal must not see, which is escaped), a byte that
- * is not part of valid UTF-8 becomes the lone surrogate escape \udcXX (Python's surrogateescape). Integers keep all
- * their digits, over the full ranges of u64 and i64.
+ * All bytes survive: valid UTF-8 is copied (characters unsafe on a terminal are escaped), and a
+ * byte that is not part of valid UTF-8 becomes the lone surrogate escape \udcXX (Python's
+ * surrogateescape). Integers keep all their digits, over the full ranges of u64 and i64.
  *
  * Threads: any. Errors stay in the buf (base/buf.h).
  */
@@ -15,13 +15,15 @@
 #include "base/err.h"
 #include "gguf/value.h"
 
-/* n bytes as a JSON string, with its quotes. */
+/* Append n bytes as a JSON string, with its quotes. */
 void json_string(struct buf *out, const void *bytes, size_t n);
 
-/* Strict JSON, for metadata.json: non-finite floats are the strings "NaN", "Infinity", ... */
+/* Append a value as strict JSON, for metadata.json: non-finite floats are the strings "NaN",
+ * "Infinity", ... */
 void json_value(struct buf *out, const struct gguf_value *v);
 
-/* For a line of metadata/KEY: non-finite floats are the bare words NaN, Infinity, -Infinity. */
+/* Append a value for a line of metadata/KEY: non-finite floats are the bare words NaN, Infinity,
+ * -Infinity. */
 void json_line_value(struct buf *out, const struct gguf_value *v);
 
 /* ---- objects and lists ---- */
@@ -44,7 +46,7 @@ enum { JSON_DEPTH = 8 };
 struct json {
     struct buf *out;
     unsigned depth;
-    bool more; /* the next member needs a comma before it */
+    bool more; /* the next member needs a comma */
     struct {
         char close;
         bool lines;
@@ -53,22 +55,23 @@ struct json {
 
 void json_begin(struct json *j, const char *name, const char *open);
 void json_end(struct json *j);
-/* The next member: the caller writes its value to the returned buf. */
+/* Begin the next member. The caller writes its value to the returned buf. */
 struct buf *json_item(struct json *j, const char *name);
-/* NULL: null. */
+/* Add a string member; a NULL text becomes null. */
 void json_text(struct json *j, const char *name, const char *text);
-/* A text, made safe to print, however long. */
+/* Add a text, made safe to print, of any length. */
 void json_shown(struct json *j, const char *name, const char *text);
 
 /*
  * ---- reading ----
  *
- * The values of the text of a metadata array: one JSON value per line (JSON Lines), or one
- * JSON array over any number of lines.
+ * Reads the values of a metadata array's text: one JSON value per line (JSON Lines), or one JSON
+ * array over any number of lines.
  *
  *     struct items it = items_begin_text(&r, true);
  *     while ((n = items_next(&it)) > 0)
- *         ... read one value at r.at: reader_string(), reader_word(), or an inner items_begin_array() ...
+ *         ... read one value at r.at: reader_string(), reader_word(), or an inner
+ *         items_begin_array() ...
  *     if (n < 0) return n;
  *
  * Numbers are words here (see text/number.h), so they stay exact. Strings are bytes, so bytes that
@@ -76,7 +79,7 @@ void json_shown(struct json *j, const char *name, const char *text);
  */
 
 struct reader {
-    const uint8_t *start; /* of the text: for line numbers */
+    const uint8_t *start; /* start of the text, for line numbers */
     const uint8_t *at;    /* the next byte */
     const uint8_t *end;
     struct err *err; /* may be NULL */
@@ -86,10 +89,10 @@ struct reader {
 int reader_fail(const struct reader *r, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The string at r->at, decoded, appended to out (which may only measure). */
+/* Decode the string at r->at, and append it to out (which may only measure). */
 int reader_string(struct reader *r, struct buf *out);
 
-/* The run of bytes at r->at up to a space, bracket, comma or quote; empty is an error. */
+/* Read the bytes at r->at up to a space, bracket, comma or quote. An empty word is an error. */
 int reader_word(struct reader *r, const uint8_t **word, size_t *n);
 
 static inline bool reader_at(const struct reader *r, uint8_t c)
@@ -105,14 +108,15 @@ struct items {
     bool first;
 };
 
-/* The values of the array that begins at r->at with "[". */
+/* Begin the array at r->at, which starts with "[". */
 struct items items_begin_array(struct reader *r);
 /*
- * The values of a whole text: one per line, or an array if it begins with "[" and may_be_array. Blank lines before a
- * "[" are skipped.
+ * Begin the values of a whole text: one per line or, if the text begins with "[" and may_be_array,
+ * an array. Blank lines before a "[" are skipped.
  */
 struct items items_begin_text(struct reader *r, bool may_be_array);
-/* 1: r->at is at the next value. 0: no more values, r->at is after the array. Else -errno. */
+/* Returns 1 if r->at is at the next value, 0 if no values are left and r->at is after the array,
+ * else -errno. */
 int items_next(struct items *it);
 
 #endif

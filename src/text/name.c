@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 
-/* "%~" and 16 hex digits. */
+/* Length of "%~" and 16 hex digits. */
 #define CUT_MARK 18
 
 static bool plain(uint8_t c)
@@ -26,7 +26,7 @@ static bool is_dots(const uint8_t *p, size_t n)
 
 static const char hex[] = "0123456789ABCDEF";
 
-/* Append one byte of a name, escaped where it must be; false if it does not fit into `room`. */
+/* Append one byte of a name, escaped if `escape`. Returns false if it does not fit into `room`. */
 static bool put_byte(char *dst, size_t *at, size_t room, uint8_t c, bool escape)
 {
     size_t need = escape ? 3 : 1;
@@ -43,7 +43,7 @@ static bool put_byte(char *dst, size_t *at, size_t room, uint8_t c, bool escape)
     return true;
 }
 
-/* Append as many whole bytes of the name as fit. Returns how many. */
+/* Append as many whole bytes of the name as fit. Returns their number. */
 static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
 {
     bool dots = is_dots(p, n);
@@ -56,7 +56,7 @@ static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, siz
 
 size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
 {
-    /* A fixed key: the hash must be the same in every process. */
+    /* The key is fixed, because the hash must be the same in every process. */
     static const uint64_t key[2];
     size_t at;
     if (n == 0) {

@@ -2,13 +2,14 @@
 /*
  * Numbers as decimal text, and back: see number.h.
  *
- * Floats. Every decimal strictly between the midpoints to the two neighbours parses back to the value; a midpoint
- * itself does or does not, depending on the parity of the last bit. The task is to find the decimal with the fewest
- * digits in that interval. The first of three ways that applies is used:
+ * Floats. Every decimal strictly between the midpoints to the two neighbours parses back to the
+ * value; whether a midpoint itself does depends on the parity of the last bit. The task is to find
+ * the decimal with the fewest digits in that interval. These methods are tried in order:
  *
  *   whole_digits  integers below 2^24 (2^53): neighbours are at most 1 away, so every digit of the
  *                 integer itself is needed.
- *   fast_digits   f32 only. Value and midpoints are scaled by a power of ten to eight or nine digits
+ *   fast_digits   f32 only. Value and midpoints are scaled by a power of ten to eight or nine
+ *   digits
  *                 in double arithmetic, whose error is bounded. If a decision depends on less than
  *                 that bound, the function declines.
  *   slow_digits   exact: libc prints the value with growing precision and reads it back.
@@ -23,12 +24,13 @@
 
 enum {
     MAX_DIGITS = 17, /* enough for any f64; 9 for any f32 */
-    FLOAT_MAX = 32,  /* longest text: sign, 17 digits, point, e-308; or 0.000 and 17 digits */
+    FLOAT_MAX = 32,  /* the longest text: sign, 17 digits, point, e-308; or 0.000 and 17 digits */
     MIN_PLAIN_EXP = -4,
     MAX_PLAIN_EXP = 15,
 };
 
-/* 0.digit[0] digit[1] ... times 10^(exp + 1): exp is the power of ten of the first digit. */
+/* The number 0.digit[0] digit[1] ... times 10^(exp + 1): exp is the power of ten of the first
+ * digit. */
 struct decimal {
     char digit[MAX_DIGITS + 3]; /* '0' to '9'; the last one is not '0'. Room for a carry and NUL */
     int n;
@@ -37,7 +39,7 @@ struct decimal {
 
 const struct float_names float_names_text = {"nan", "inf", "-inf"};
 
-/* Decimal digits of v, right-aligned in the 20 bytes before `end`; returns the first. */
+/* Write the decimal digits of v, right-aligned, to the 20 bytes before `end`. Returns the first. */
 static char *digits_before(char *end, uint64_t v)
 {
     do {
@@ -62,7 +64,7 @@ void text_i64(struct buf *out, int64_t v)
     buf_add(out, at, (size_t)(end - at));
 }
 
-/* The decimal v * 10^exp10, v not 0. */
+/* Set *d to v * 10^exp10. v must not be 0. */
 static void set_decimal(struct decimal *d, uint64_t v, int exp10)
 {
     char s[20], *end = s + sizeof(s), *at = digits_before(end, v);
@@ -82,13 +84,14 @@ static bool whole_digits(double x, double limit, struct decimal *d)
     return true;
 }
 
-/* The powers of ten that a double holds exactly. */
+/* The powers of ten that a double represents exactly. */
 static const double pow10_exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 enum { POW10_LAST = 22 };
 
-/* x * 10^k for |k| <= 66: at most three roundings, each off by at most 2^-53 of the number. */
+/* Return x * 10^k for |k| <= 66. At most three roundings, each with a relative error of at most
+ * 2^-53. */
 static double scale10(double x, int k)
 {
     for (; k > POW10_LAST; k -= POW10_LAST)
@@ -98,7 +101,7 @@ static double scale10(double x, int k)
     return k < 0 ? x / pow10_exact[-k] : x * pow10_exact[k];
 }
 
-/* The k for which x * 10^k is between 5 * 10^7 and 10^9; 0.30103 is log10(2). */
+/* Return the k for which x * 10^k is between 5 * 10^7 and 10^9. 0.30103 is log10(2). */
 static int scale_of(double x)
 {
     int e2;
@@ -106,7 +109,7 @@ static int scale_of(double x)
     return 8 - (int)floor(e2 * 0.30103);
 }
 
-/* Three roundings of a number below 10^9: at most 10^9 * 3 * 2^-53, or 3.4e-7. */
+/* The error of three roundings of a number below 10^9 is at most 10^9 * 3 * 2^-53, or 3.4e-7. */
 #define SCALE_ERROR 1e-6
 
 static bool near(double a, double b)
@@ -118,7 +121,7 @@ struct interval {
     double low, mid, high; /* scaled: midpoint below, the value, midpoint above */
 };
 
-/* Midpoints between floats are exact in double. Above the largest float the spacing goes on. */
+/* Midpoints between floats are exact in double. Above the largest float the spacing continues. */
 static struct interval scaled_interval(double x, int k)
 {
     float f = (float)x;
@@ -129,14 +132,16 @@ static struct interval scaled_interval(double x, int k)
                              scale10((x + above) / 2, k)};
 }
 
-/* x: an f32, positive, finite. False where rounding errors could decide. */
+/* Find the shortest decimal of x, a positive finite f32. Returns false where rounding errors could
+ * decide. */
 static bool fast_digits(double x, struct decimal *d)
 {
     int k = scale_of(x);
     struct interval t = scaled_interval(x, k);
     if (near(t.low, rint(t.low)) || near(t.high, rint(t.high)))
         return false;
-    /* Integers in the interval: low to high; then multiples of 10, 100, ... while there are any. */
+    /* Try the integers in the interval, low to high, then the multiples of 10, 100, ... while there
+     * are any. */
     uint64_t low = (uint64_t)t.low + 1, high = (uint64_t)t.high;
     int j = 0;
     for (; high / 10 >= (low + 9) / 10; j++) {
@@ -152,7 +157,8 @@ static bool fast_digits(double x, struct decimal *d)
     return true;
 }
 
-/* The decimal of p digits nearest to x. The point, which depends on the locale, is skipped. */
+/* Set *d to the decimal of p digits nearest to x. The point is skipped, because it depends on the
+ * locale. */
 static void print_digits(double x, int p, struct decimal *d)
 {
     char s[64];
@@ -165,7 +171,7 @@ static void print_digits(double x, int p, struct decimal *d)
     d->exp = atoi(at + 1);
 }
 
-/* Without a point the text means the same in every locale. */
+/* True if the decimal parses back to x. A text without a point means the same in every locale. */
 static bool reads_back(const struct decimal *d, double x, bool single)
 {
     char s[MAX_DIGITS + 16];
@@ -173,7 +179,7 @@ static bool reads_back(const struct decimal *d, double x, bool single)
     return single ? (double)strtof(s, NULL) == x : strtod(s, NULL) == x;
 }
 
-/* The next decimal with as many digits, or with fewer and a 0 at the end. */
+/* Set *d to the next decimal with as many digits, or with fewer and a 0 at the end. */
 static void increment(struct decimal *d)
 {
     int i = d->n - 1;
@@ -188,10 +194,10 @@ static void increment(struct decimal *d)
 }
 
 /*
- * The shortest decimal. One of up to 6 (15) digits survives being read as a normal float and
- * printed with as many digits. So if a decimal of at most 6 digits gives x, printing x with 6
- * digits finds it (without the zeros at its end). Beyond that, and for subnormals, each precision
- * is tried. If any decimal of p digits is in the interval, the nearest one is. Powers of two are an
+ * Find the shortest decimal. A decimal of up to 6 (15) digits survives being read as a normal float
+ * and printed with as many digits. So if a decimal of at most 6 digits gives x, printing x with 6
+ * digits finds it (without trailing zeros). Beyond that, and for subnormals, each precision is
+ * tried: if any decimal of p digits is in the interval, the nearest one is. Powers of two are an
  * exception: their interval reaches half as far down as up, so the next decimal up may be in it
  * instead.
  */
@@ -220,14 +226,14 @@ static char *put(char *at, const char *s, int n)
     return at + n;
 }
 
-/* 0.000ddd */
+/* Write 0.000ddd */
 static char *layout_small(char *at, const struct decimal *d)
 {
     at = put(at, "0.000", 1 - d->exp);
     return put(at, d->digit, d->n);
 }
 
-/* ddd000 or ddd.ddd */
+/* Write ddd000 or ddd.ddd */
 static char *layout_plain(char *at, const struct decimal *d)
 {
     int whole = d->exp + 1;
@@ -240,7 +246,7 @@ static char *layout_plain(char *at, const struct decimal *d)
     return put(at, d->digit + whole, d->n - whole);
 }
 
-/* d.ddde+XX: a sign and at least two digits */
+/* Write d.ddde+XX: a sign and at least two digits */
 static char *layout_exp(char *at, const struct decimal *d)
 {
     *at++ = d->digit[0];
@@ -342,7 +348,7 @@ void scan_trim(const uint8_t **p, size_t *n)
         ++*p;
 }
 
-/* Bytes of the sign at p (0 or 1); *minus is set if it is "-". */
+/* Return the length of the sign at p (0 or 1). Sets *minus if it is "-". */
 static size_t scan_sign(const uint8_t *p, size_t n, bool *minus)
 {
     *minus = n && p[0] == '-';
@@ -400,10 +406,10 @@ struct parts {
     int64_t exp;
 };
 
-/* Larger exponents make no difference: no text has so many digits. */
+/* Limit of exponents. Larger ones make no difference, because no text has so many digits. */
 #define EXP_LIMIT ((int64_t)1 << 40)
 
-/* "e-12" at p, to the end of the text. */
+/* Read "e-12" at p, up to the end of the text. */
 static bool scan_exponent(const uint8_t *p, size_t n, int64_t *ret)
 {
     bool minus;
@@ -450,7 +456,7 @@ static bool is_word(const char *word, const uint8_t *p, size_t n)
     return n == strlen(word) && begins(word, p, n);
 }
 
-/* nan, inf, infinity with an optional sign. */
+/* Read nan, inf or infinity with an optional sign. */
 static bool scan_special(const uint8_t *p, size_t n, double *ret)
 {
     bool minus;
@@ -481,7 +487,7 @@ bool scan_begins_word(const uint8_t *p, size_t n)
     return begins("nan", p + sign, n - sign) || begins("infinity", p + sign, n - sign);
 }
 
-/* The same number without a point, which depends on the locale: 1.25e3 becomes 125e1. */
+/* Write the number without a point, which depends on the locale: 1.25e3 becomes 125e1. */
 static void join(const struct parts *t, char *s)
 {
     if (t->minus)
@@ -513,7 +519,7 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
     return isinf(*ret) ? -ERANGE : 0;
 }
 
-/* The bits of v in the type, whose range is known to include v. */
+/* Return the bits of v in the type, whose range includes v. */
 static uint64_t float_bits(uint32_t type, double v)
 {
     uint64_t bits;

@@ -20,20 +20,20 @@ struct float_names {
     const char *nan, *inf, *minus_inf;
 };
 
-extern const struct float_names float_names_text; /* nan, inf, -inf */
+extern const struct float_names float_names_text; /* "nan", "inf", "-inf" */
 
 void text_u64(struct buf *out, uint64_t v);
 void text_i64(struct buf *out, int64_t v);
 void text_f32(struct buf *out, float v, const struct float_names *names);
 void text_f64(struct buf *out, double v, const struct float_names *names);
 
-/* A value of any kind but string and array. */
+/* Append the text of a value of any kind except string and array. */
 void text_scalar(struct buf *out, const struct gguf_value *v, const struct float_names *names);
 
 /*
  * ---- from text ----
  *
- * A number or truth value from the whole of n bytes.
+ * Reads a number or truth value that fills all n bytes.
  *
  *   integer  an optional sign (+ or -) and decimal digits; leading zeros are allowed
  *   float    what strtod(3) takes in the C locale, in decimal: an integer, 1.5, .5, 5., 1e-5; nan,
@@ -47,20 +47,20 @@ struct integer {
     uint64_t magnitude;
 };
 
-/* 0, -EINVAL (not an integer), -ERANGE (magnitude above u64). */
+/* Returns 0, -EINVAL (not an integer) or -ERANGE (magnitude above u64). */
 int scan_integer(const uint8_t *p, size_t n, struct integer *ret);
-/* True if the integer type (enum gguf_value_type) holds it; -0 is 0. */
+/* True if the integer type (enum gguf_value_type) can hold it. -0 counts as 0. */
 bool integer_fits(uint32_t type, const struct integer *v);
 
 /*
- * A value of any type but string and array, as its bits (low width bytes).
- * 0, -EINVAL: not a value of this type, -ERANGE: outside its range, -ENOMEM.
+ * Read a value of any type except string and array, as its bits (low width bytes). Returns 0,
+ * -EINVAL (not a value of this type), -ERANGE (out of range) or -ENOMEM.
  */
 int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 
-/* True if the text is a float as above (of whatever size), integers included. */
+/* True if the text is a float as described above (of any size) or an integer. */
 bool scan_is_float(const uint8_t *p, size_t n);
-/* True if more text could complete it to nan, inf or infinity. */
+/* True if more text could turn it into nan, inf or infinity. */
 bool scan_begins_word(const uint8_t *p, size_t n);
 
 /* Space, tab, CR and LF: allowed around numbers and between JSON values. */
@@ -69,7 +69,7 @@ static inline bool is_space(uint8_t c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Drop such bytes at both ends. */
+/* Drop spaces at both ends. */
 void scan_trim(const uint8_t **p, size_t *n);
 
 #endif

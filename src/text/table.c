@@ -20,10 +20,10 @@ struct cell {
     const uint8_t *at;
     size_t len;
     size_t column;
-    bool ends; /* the line */
+    bool ends; /* the cell ends its line */
 };
 
-/* The cell after c; a zeroed c gets the first. False: no more cells. */
+/* Move to the cell after c; a zeroed c gets the first. Returns false at the end. */
 static bool next_cell(const struct buf *lines, struct cell *c)
 {
     const uint8_t *end = lines->data + lines->len;

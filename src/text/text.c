@@ -35,7 +35,7 @@ void text_value(struct buf *out, const struct gguf_value *v)
     buf_char(out, '\n');
 }
 
-/* ---- what a JSON array holds ---- */
+/* ---- contents of a JSON array ---- */
 
 enum shape_kind {
     SHAPE_STRING = 1 << 0,
@@ -46,14 +46,14 @@ enum shape_kind {
 };
 
 struct shape {
-    unsigned kinds;        /* of the elements: set of enum shape_kind; 0 when empty */
-    uint64_t max;          /* largest magnitude of an integer that is not negative ... */
-    uint64_t max_negative; /* ... and of one that is */
-    bool huge;             /* an integer exceeds u64 */
+    unsigned kinds;        /* kinds of the elements, a set of enum shape_kind; 0 if empty */
+    uint64_t max;          /* largest magnitude of a non-negative integer ... */
+    uint64_t max_negative; /* ... and of a negative one */
+    bool huge;             /* an integer is too large for u64 */
     bool minus_zero;       /* an integer is -0, which only float types hold */
     bool wide;             /* a float is outside the range of f32 */
     bool mixed;            /* a nested array has no type (shape_type()) */
-    unsigned depth;        /* levels of nested arrays, itself included */
+    unsigned depth;        /* levels of nesting, including itself */
 };
 
 static bool integers_fit(const struct shape *s, uint32_t type)
@@ -84,16 +84,18 @@ static bool shape_fits(const struct shape *s, uint32_t elem)
 }
 
 /*
- * The element type for values of one kind: for integers the first of u32, i32, u64, i64 that holds all of them; for
- * numbers that include a float or a -0, f32 (f64 if one is out of range for f32); string, bool, array. False if the
- * kinds are mixed, an integer is too large, or there are no values.
+ * Find the element type for values of one kind: for integers the first of u32, i32, u64, i64 that
+ * can hold all of them; for numbers that include a float or a -0, f32 (f64 if one is out of range
+ * for f32); string, bool, array. Returns false if kinds are mixed, an integer is too large, or
+ * there are no values.
  */
 static bool shape_type(const struct shape *s, uint32_t *elem)
 {
     static const uint8_t order[] = {GGUF_U32, GGUF_I32,    GGUF_U64,  GGUF_I64,  GGUF_F32,
                                     GGUF_F64, GGUF_STRING, GGUF_BOOL, GGUF_ARRAY};
     /*
-     * Integers that no integer type holds are not silently rounded to floats. Only floats hold -0.
+     * Integers that no integer type can hold are not silently rounded to floats. Only floats can
+     * hold -0.
      */
     bool integers = s->kinds == SHAPE_INTEGER, floats = s->minus_zero && !s->huge;
     for (size_t i = 0; s->kinds && i < sizeof(order); i++) {
@@ -114,7 +116,7 @@ static void add_integer(struct shape *s, const struct integer *v)
     s->kinds |= SHAPE_INTEGER;
 }
 
-/* Add the value whose text is the word; false: not a JSON value (a bare word). */
+/* Add a value with the text `word`. Returns false if the word is not a JSON value. */
 static bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
 {
     struct integer v;
@@ -183,8 +185,8 @@ static int nested(struct reader *r, struct shape *s, unsigned depth)
 }
 
 /*
- * Read the array at r->at, "[", past its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an error
- * in r->err.
+ * Read the array at r->at, which starts with "[", past its end. Brackets may nest GGUF_MAX_DEPTH
+ * deep. Returns 0, or an error in r->err.
  */
 static int shape_array(struct reader *r, struct shape *s)
 {
@@ -201,7 +203,7 @@ struct parse {
     size_t start; /* of the payload in out */
 };
 
-/* The bytes of an existing value, after its type word. */
+/* Return the bytes of an existing value, after its type word. */
 static const uint8_t *payload_of(const struct gguf_value *v, size_t *n)
 {
     size_t head = 0;
@@ -221,7 +223,7 @@ static void keep_payload(struct buf *out, const struct gguf_value *v)
     buf_add(out, p, n);
 }
 
-/* True if `write` writes exactly the text, or (prefix) a text that begins with it. */
+/* True if `write` writes exactly the text or, with `prefix`, a text that begins with it. */
 static bool writes(void (*write)(struct buf *, const struct gguf_value *),
                    const struct gguf_value *v, const uint8_t *text, size_t n, size_t *len)
 {
@@ -235,7 +237,7 @@ static bool writes(void (*write)(struct buf *, const struct gguf_value *),
     return !buf_error(&b) && (b.len == 0 || memcmp(b.data, text, b.len) == 0);
 }
 
-/* A string's text is the string, except for one newline at the end, if it has one. */
+/* A string's text is the string and, optionally, one newline. */
 static size_t string_len(const uint8_t *text, size_t n)
 {
     return n && text[n - 1] == '\n' ? n - 1 : n;
@@ -262,7 +264,7 @@ static const char *noun(uint32_t type)
     }
 }
 
-/* The line for an error of scan_scalar(); %s is the word. */
+/* Report an error of scan_scalar(); %s is the word. */
 static int scalar_error(struct err *e, int code, uint32_t type, const uint8_t *word, size_t n)
 {
     char s[SHOW_MAX];
@@ -281,7 +283,8 @@ static bool is_nan(uint32_t type, uint64_t bits)
     return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
 }
 
-/* A NaN keeps its bits, and a true keeps its byte (1 by the specification, but any nonzero byte reads as true). */
+/* Keep the bits of an unchanged NaN, and the byte of an unchanged true (any nonzero byte reads as
+ * true). */
 static uint64_t keep_bits(const struct gguf_value *old, uint64_t bits)
 {
     if (!old || (old->type != GGUF_F32 && old->type != GGUF_F64 && old->type != GGUF_BOOL))
@@ -305,7 +308,7 @@ static int parse_scalar(struct parse *p, uint32_t type, const struct gguf_value 
     return 0;
 }
 
-/* Bytes at p that are valid UTF-8. */
+/* Return how many bytes at p are valid UTF-8. */
 static size_t valid_run(const uint8_t *p, size_t n)
 {
     size_t i = 0, len;
@@ -369,10 +372,10 @@ static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *
     return 0;
 }
 
-/* Walks the elements of the old array in step with those of the text, as long as there are any. */
+/* A walk over the elements of the old array in step with those of the text. */
 struct beside {
     struct gguf_walk walk;
-    struct gguf_value item; /* the current element, or else the last one (any: false if none) */
+    struct gguf_value item; /* the current element, or else the last one; valid only if `any` */
     bool any, current;
 };
 
@@ -389,7 +392,7 @@ static void beside_next(struct beside *b)
 static int parse_items(struct parse *p, struct items *it, uint32_t elem,
                        const struct type_node *inner, const struct gguf_value *old, unsigned depth);
 
-/* The element type of the inner array at p->r.at. */
+/* Return the element type of the inner array at p->r.at. */
 static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
 {
     struct reader ahead = p->r;
@@ -405,7 +408,7 @@ static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
     return reader_fail(&p->r, -EINVAL, "the values of an array must be of one kind");
 }
 
-/* types: of the array's elements and of its siblings', as far as they were given. */
+/* Parse an inner array. types: given types of its siblings, if any. */
 static int item_array(struct parse *p, struct type_walk *types, const struct beside *b,
                       unsigned depth)
 {
@@ -440,7 +443,7 @@ static int parse_item(struct parse *p, uint32_t type, struct type_walk *types,
     return item_scalar(p, type, b->current ? &b->item : NULL);
 }
 
-/* Element type, count and elements. old: of the same element type, or NULL. */
+/* Write element type, count and elements. old: an array with the same element type, or NULL. */
 static int parse_items(struct parse *p, struct items *it, uint32_t elem,
                        const struct type_node *inner, const struct gguf_value *old, unsigned depth)
 {
@@ -523,11 +526,11 @@ int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, cons
 /* ---- a text while it is still being written ---- */
 
 enum {
-    JUDGED = 100,  /* a longer beginning of a number is not checked */
-    LOOKED = 4096, /* bytes of a text that are examined: this is repeated for each write */
+    JUDGED = 100,  /* a longer prefix of a number is not checked */
+    LOOKED = 4096, /* bytes of a text that are examined, since every write repeats the check */
 };
 
-/* More digits only make an integer larger; a space ends it. */
+/* More digits only make an integer larger, and a space ends it. */
 static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 {
     uint64_t bits;
@@ -537,8 +540,9 @@ static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 }
 
 /*
- * True if it may become valid: a float, a float once a digit follows (5e, -), or the beginning of a word (-in).
- * Unless a space has ended the number, more digits can still change its magnitude.
+ * True if the text may become valid: a float, a float once a digit follows (5e, -), or the
+ * beginning of a word (-in). More digits can still change the magnitude, unless a space has ended
+ * the number.
  */
 static int float_prefix(uint32_t type, const uint8_t *p, size_t n, bool ended)
 {
@@ -579,7 +583,7 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
     }
 }
 
-/* As much of the first value as has been written: a line, or the text after the bracket. */
+/* Check the written part of the first value: a line, or the text after the bracket. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
     for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)
@@ -611,7 +615,7 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
     struct shape s;
     if (shape_array(&r, &s) < 0 || r.at != r.end)
         return false;
-    if (shape_type(&s, elem)) /* the lines add one more level of arrays */
+    if (shape_type(&s, elem)) /* the lines add one level of arrays */
         return *elem != GGUF_ARRAY || (!s.mixed && s.depth < GGUF_MAX_DEPTH);
     *elem = GGUF_STRING;
     return s.kinds == 0;

@@ -26,20 +26,23 @@ void text_value(struct buf *out, const struct gguf_value *v);
 /* ---- a value from its text ---- */
 
 /*
- * Accepts more than text_value() writes:
+ * The accepted texts include more than text_value() writes:
  *
  *   integer, float, bool  see text/number.h; space, tab, CR and LF around it are dropped
  *   string                the bytes, without one newline at the end if there is one; UTF-8
- *   array                 one JSON value per line, or (except for arrays of arrays) one JSON array, over
+ *   array                 one JSON value per line, or (except for arrays of arrays) one JSON array,
+ *   over
  *                         any number of lines. CRLF and blank lines at the end, or before a "["
  *                         that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
- *                         element type: the one given (text/type_name.h), else that of the old array
- *                         in the same place (or of the last one) if it fits, else the one its values
+ *                         element type: the one given (text/type_name.h), else that of the old
+ *                         array
+ *                         in the same place (or of the last one) if it fits, else the one its
+ *                         values
  *                         suggest
  *
- * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not UTF-8, -EFBIG
- * over 1 GiB, -ENOMEM. For arrays, err names the line of the text. Threads: any.
+ * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
+ * UTF-8, -EFBIG over 1 GiB, -ENOMEM. For arrays, err names the line of the text. Threads: any.
  */
 
 /*
@@ -54,35 +57,36 @@ void text_value(struct buf *out, const struct gguf_value *v);
  */
 int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
-/* The same where the types of inner arrays may be given. */
+/* Like text_parse(), with types given for inner arrays. */
 int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
                   size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
 
 /* ---- a text while it is still being written ---- */
 
 /*
- * Check the first n bytes of a text that is still being written: 0, or the error that text_parse()
- * would return whatever follows. Some such errors are missed, but no text that may become valid is
- * refused (strings are not checked, as they may equal the old value). Looks at the first line of an
- * array, and at 4096 bytes at most.
+ * Check the first n bytes of a text that is still being written. Returns 0, or the error that
+ * text_parse() would return for any continuation. It misses some such errors, but never refuses a
+ * text that may become valid (strings are not checked, because they may equal the old value). It
+ * reads the first line of an array, and at most 4096 bytes.
  */
 int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
 
 /* ---- the type of a new value ---- */
 
 /*
- * From the text alone: true or false is bool; an integer is the first of u32, i32, u64, i64 that
- * holds it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if f32 is too
- * narrow; a JSON array whose values are of one kind, at each depth, is an array of them (without
- * values: of strings); anything else is a string. The text of an array of arrays is one inner
- * array, its only element, as a line of such a text is. text_parse() accepts the text as the type
- * found here.
+ * Infer the type from the text alone: true or false is bool; an integer is the first of u32, i32,
+ * u64, i64 that can hold it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if
+ * f32 is too narrow; a JSON array whose values are of one kind, at each depth, is an array of them
+ * (without values, of strings); anything else is a string. The text of an array of arrays is one
+ * inner array, its only element, like a line of such a text. text_parse() accepts the text as the
+ * type found here.
  */
 void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
 
 /*
- * row: the key's row, or NULL. A count is u64 if it does not fit u32; where a key may have one value per layer, a
- * text of several lines or in brackets is an array.
+ * Choose the type of a new value. row: the key's row, or NULL. A count is u64 if it does not fit
+ * u32; where a key may have one value per layer, a text of several lines or in brackets is an
+ * array.
  */
 void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
                    uint32_t *elem);

@@ -17,8 +17,8 @@ enum { HEAD = sizeof(array_head) - 1 };
 static bool put_list(const struct gguf_value *array, struct buf *out);
 
 /*
- * Ends a run of n inner arrays: inserts the end between its text and the text at `at`. Returns how many bytes it
- * inserted.
+ * End a run of n inner arrays: insert the end between its text and the text at `at`. Returns the
+ * number of inserted bytes.
  */
 static size_t end_run(struct buf *out, size_t at, uint64_t n)
 {
@@ -42,14 +42,15 @@ static bool repeats(const struct buf *out, size_t begin, size_t end)
 }
 
 /*
- * The types of the inner arrays of an array of arrays, with equal neighbours counted together. Each type is written
- * after that of the run before it, and dropped if it is the same. For arrays of numbers or strings the types
- * themselves are compared. False: no memory, or too long for a name.
+ * Append the types of the inner arrays, with equal neighbours counted together. Each type is
+ * written after the previous run's type, and dropped if equal. For arrays of numbers or strings the
+ * types themselves are compared. Returns false without memory, or if the name is too long.
  */
 static bool put_inner(const struct gguf_value *array, struct buf *out)
 {
-    size_t begin = out->len, run = begin, end = begin; /* the run's text is from `run` to `end` */
-    uint32_t plain = GGUF_VALUE_TYPES; /* the run: the type of elements that are not arrays */
+    size_t begin = out->len, run = begin,
+           end = begin;                /* the text of the run extends from `run` to `end` */
+    uint32_t plain = GGUF_VALUE_TYPES; /* element type of the run's arrays, if not an array */
     uint64_t n = 0;
     struct gguf_value item;
     for (struct gguf_walk w = gguf_walk(array); gguf_next(&w, &item); n++) {
@@ -116,7 +117,7 @@ static bool starts_array(const char *p, size_t n)
     return n >= HEAD && memcmp(p, array_head, HEAD) == 0;
 }
 
-/* a type that is not an array, or "array" itself. */
+/* Read a type that is not an array, or "array" itself. */
 static bool plain_type(const char *p, size_t n, uint32_t *type)
 {
     for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
@@ -127,7 +128,7 @@ static bool plain_type(const char *p, size_t n, uint32_t *type)
     return false;
 }
 
-/* Length of the "array[...]" at p, to its closing bracket; 0: the bracket is missing. */
+/* Return the length of the "array[...]" at p, to its closing bracket, or 0 if that is missing. */
 static size_t array_bytes(const char *p, size_t n)
 {
     size_t open = 0;
@@ -139,9 +140,9 @@ static size_t array_bytes(const char *p, size_t n)
     return 0;
 }
 
-/* An inner type at the beginning of a list, and what follows it. */
+/* An inner type at the beginning of a list, with its count. */
 struct item {
-    struct type_list list; /* in its brackets */
+    struct type_list list; /* the list in its brackets */
     uint64_t times;        /* 1 if no count is given */
     size_t bytes;          /* including the count */
 };
@@ -166,7 +167,7 @@ static bool read_item(const char *p, size_t n, struct item *ret)
     return at == n || p[at] == ',';
 }
 
-/* The element type that a list gives; false: it is not a list. */
+/* Read the element type that a list gives. Returns false if it is not a list. */
 static bool read_list(struct type_list list, unsigned depth, uint32_t *elem,
                       struct type_list *inner)
 {
@@ -202,7 +203,7 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret)
            read_list((struct type_list){name + HEAD, n - HEAD - 1}, 1, &ret->elem, &ret->inner);
 }
 
-/* The nodes of a list, from *next on. */
+/* Fill in the nodes of a list, from *next on. */
 static const struct type_node *make_nodes(struct type_list list, struct type_node **next)
 {
     const struct type_node *first = NULL, **link = &first;

@@ -19,10 +19,10 @@
 #include "base/buf.h"
 #include "gguf/value.h"
 
-/* The longest name written or read: less than the kernel passes as an attribute. */
+/* Maximum length of a name: less than the kernel passes as an attribute. */
 #define TYPE_NAME_MOST 32768
 
-/* A list as above: bytes of a name, not owned. p NULL: no list. */
+/* A list as described above, as bytes of a name that it does not own. p is NULL without a list. */
 struct type_list {
     const char *p;
     size_t n;
@@ -33,32 +33,34 @@ struct type_name {
     struct type_list inner; /* of an array of arrays: the inner types, if the name gives them */
 };
 
-/* A name longer than TYPE_NAME_MOST leaves inner types out: array[array]. The buf must not be in measure mode. */
+/* Append the name of a type. If it would be longer than TYPE_NAME_MOST, inner types are left out:
+ * array[array]. The buf must not be in measure mode. */
 void type_name_put(const struct gguf_value *v, struct buf *out);
-/* False if there is no such type. ret->inner points into the name. */
+/* Parse a name. Returns false if there is no such type. ret->inner points into the name. */
 bool type_name_get(const char *name, size_t n, struct type_name *ret);
 /* True if the value's inner arrays have the types in the list. */
 bool type_name_is(const struct gguf_value *v, struct type_list inner);
 
 /* An inner type of a list. */
 struct type_node {
-    /* the next one; NULL: this is the last, and applies to all that follow */
+    /* The next type, or NULL if this is the last, which applies to all arrays that follow. */
     const struct type_node *next;
-    const struct type_node *inner; /* the first node of its own list; NULL: it has none */
+    const struct type_node *inner; /* first node of its own list, or NULL */
     uint64_t times;
-    uint32_t elem; /* the element type of such arrays */
+    uint32_t elem; /* element type of these arrays */
 };
 
 /*
- * Parse the inner types of a list from type_name_get(). The first is *ret: owned, free() drops them all; NULL: the
- * list is empty. The name is not needed afterwards. 0 or -ENOMEM.
+ * Parse the inner types of a list from type_name_get(). Sets *ret to the first node, or NULL if the
+ * list is empty; free() on it drops all nodes. The name is not needed afterwards. Returns 0 or
+ * -ENOMEM.
  */
 int type_nodes(struct type_list list, struct type_node **ret);
 
 /* A walk over the types of inner arrays. */
 struct type_walk {
-    const struct type_node *at; /* the current one; NULL: the list does not say */
-    uint64_t used;              /* how many times it was used */
+    const struct type_node *at; /* the current node; NULL: the list does not say */
+    uint64_t used;              /* number of times the node was used */
 };
 
 static inline struct type_walk type_walk(const struct type_node *list)
@@ -66,7 +68,7 @@ static inline struct type_walk type_walk(const struct type_node *list)
     return (struct type_walk){.at = list};
 }
 
-/* The type of the next inner array; NULL: the list does not say. */
+/* Return the type of the next inner array, or NULL if the list does not say. */
 const struct type_node *type_walk_next(struct type_walk *w);
 
 #endif
