@@ -30,12 +30,10 @@ enum {
     GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files need 1, tests 3 */
     GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
 };
-#define GGUF_MAX_STRING ((uint64_t)1 << 30) /* bytes of a string; ggml's limit */
-#define GGUF_MAX_COUNT ((uint64_t)1 << 30)  /* elements of an array; ggml's limit */
-#define GGUF_MAX_ELEMENTS \
-    ((uint64_t)1 << 60) /* elements of a tensor, so that float32 views stay below 2^63 bytes */
-#define GGUF_MAX_HEADER \
-    ((uint64_t)1 << 32) /* the header is held in memory; real headers are below 100 MB */
+#define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
+#define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
+#define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* of a tensor: float32 views stay below 2^63 bytes */
+#define GGUF_MAX_HEADER ((uint64_t)1 << 32)   /* held in memory; real headers are below 100 MB */
 /*
  * Maximum number of keys, and of tensors: each takes several times its own size in memory. Real
  * models have fewer than 100,000 tensors and 1,000 keys.
@@ -46,8 +44,8 @@ enum {
 #define GGUF_DRAFT_ALIGNMENT 64 /* the first draft of version 1; cannot be changed */
 
 struct gguf_kv {
-    uint64_t
-        off; /* offset of the entry (its key's length field) in the file; entries are contiguous */
+    /* Offset of the entry (its key's length field) in the file; entries are contiguous. */
+    uint64_t off;
     uint64_t end;     /* end of the entry, where the next begins */
     uint64_t key_off; /* offset of the key's first byte */
     uint64_t val_off; /* offset of the value's first byte; its type word is the four bytes before */
@@ -56,8 +54,8 @@ struct gguf_kv {
 };
 
 struct gguf_tensor {
-    uint64_t
-        info_off; /* offset of its info (its name's length field) in the file; infos are contiguous */
+    /* Offset of its info (its name's length field) in the file; infos are contiguous. */
+    uint64_t info_off;
     uint64_t name_off; /* offset of the name's first byte */
     uint64_t dims_off; /* offset of dims[0] in the file, see gguf_dim() */
     uint64_t off;      /* absolute offset of its data in the file */
@@ -123,12 +121,14 @@ void gguf_free(struct gguf *g);
 
 /*
  * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues
- * wherever the rest can be read. If it returns 0, *ret is what could be parsed: - of two equal
- * names the first is found, - an invalid alignment is replaced by the default, - a tensor with
- * invalid dimensions or offset has no elements and no bytes, - tensors may overlap, be misaligned,
- * and lie where the file has no bytes. If it cannot continue, it returns -errno like gguf_parse(),
- * with *e, which was not reported as a fault. Parsing of version 1 ends at the first fault, because
- * the faults decide which of its two layouts a file has.
+ * wherever the rest can be read. If it returns 0, *ret is what could be parsed:
+ *  - of two equal names the first is found,
+ *  - an invalid alignment is replaced by the default,
+ *  - a tensor with invalid dimensions or offset has no elements and no bytes,
+ *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
+ * If it cannot continue, it returns -errno like gguf_parse(), with *e, which was not reported as a
+ * fault. Parsing of version 1 stops at the first fault, because the faults decide which of its two
+ * layouts a file has.
  */
 typedef void gguf_fault_fn(void *arg, const struct err *e);
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,

@@ -54,19 +54,18 @@ extern const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES];
 
 /* How to read the numbers and strings of a file. */
 struct gguf_format {
-    uint8_t version; /* 1, 2 or 3 */
-    bool big;        /* byte order of every number */
-    bool draft;      /* version 1 as in the first draft of the specification */
-    bool nul;        /* the length of every string counts a trailing NUL (early writers) */
-    uint8_t
-        len_width; /* size of a count, string length or dimension in bytes: 4 in version 1, else 8 */
+    uint8_t version;   /* 1, 2 or 3 */
+    bool big;          /* byte order of every number */
+    bool draft;        /* version 1 as in the first draft of the specification */
+    bool nul;          /* the length of every string counts a trailing NUL (early writers) */
+    uint8_t len_width; /* bytes of a count, string length or dimension: 4 in version 1, else 8 */
 };
 
 struct gguf_value {
     const struct gguf_format *fmt;
     const uint8_t *data; /* number: its bytes; string: its text; array: its first element */
-    uint64_t
-        len; /* size of a number or string in bytes (without a counted NUL); not used for arrays */
+    /* Size of a number or string in bytes, without a counted NUL. Not used for arrays. */
+    uint64_t len;
     uint64_t count; /* number of elements of an array */
     uint8_t type;   /* enum gguf_value_type */
     uint8_t elem;   /* element type of an array */

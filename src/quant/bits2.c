@@ -33,7 +33,8 @@ static_assert(TQ2_D + 2 == TQ2_0_BYTES, "TQ2_0");
 static_assert(BITS_QS + 128 / 8 == Q1_0_BYTES, "Q1_0");
 static_assert(BITS_QS + 64 / 4 == Q2_0_BYTES, "Q2_0");
 
-/* Eight trits: a digit of each byte, in lanes of 16 bits, the even bytes and the odd ones. */
+/* Extract eight trits: a digit of each byte, in lanes of 16 bits, the even bytes and the odd
+ * ones. */
 static inline uint64_t trits8(uint64_t x, unsigned pow)
 {
     const uint64_t lanes = 0x00ff00ff00ff00ffu, digit = 0x0003000300030003u;
@@ -41,7 +42,7 @@ static inline uint64_t trits8(uint64_t x, unsigned pow)
     return (even * 3 >> 8 & digit) | (odd * 3 & digit << 8);
 }
 
-/* The five trits of WIDE bytes: each is the integer part of three times the fraction. */
+/* Decode the five trits of WIDE bytes: each is the integer part of three times the fraction. */
 FIXED void five_trits(float *restrict y, size_t step, words x, struct levels l)
 {
     for (size_t t = 0; t < 5; t++) {
@@ -69,8 +70,8 @@ FIXED void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 DECODER(TQ1_0)
 
 /*
- * The first n bytes, up to eight, from five digits each: as a number below 243, then as a fraction
- * of 256 that is not below number / 243.
+ * Store the first n bytes, up to eight, from five digits each: as a number below 243, then as a
+ * fraction of 256 that is not below number / 243.
  */
 static inline void put_trits(uint8_t *b, unsigned n, const uint64_t digit[5])
 {
@@ -98,7 +99,7 @@ static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
         put_five_trits(b + k, x + k, 32, id);
     for (unsigned k = 0; k < 16; k += 8)
         put_five_trits(b + 32 + k, x + 160 + k, 16, id);
-    /* The last 16 values have four digits, 4 apart; the fifth is 0. */
+    /* The last 16 values have four digits, 4 apart; the fifth digit is 0. */
     const uint64_t early = round8(x + 240, id, 1), late = round8(x + 248, id, 1);
     put_trits(b + TQ1_QH, 4, (const uint64_t[5]){early, early >> 32, late, late >> 32, 0});
     return true;
@@ -149,7 +150,7 @@ static inline bool put_mean(uint8_t *b, float sum)
     return put_half(b, sum / Q1_0_LEN);
 }
 
-/* One bit per value, set unless the value is below zero. */
+/* Store one bit per value, set unless the value is below zero. */
 static inline void put_signs(uint8_t *bits, const float *restrict x)
 {
     for (size_t k = 0; k < Q1_0_LEN / 8; k++) {
@@ -169,7 +170,7 @@ static inline bool pack_Q1_0(const float *restrict x, uint8_t *restrict b)
     return put_mean(b, sum);
 }
 
-/* The sum is taken in order, one addition after the other; eight blocks are summed side by side. */
+/* The sum is taken in order, one addition after another; eight blocks are summed side by side. */
 ENCODES(Q1_0)
 {
     enum { SIDE = 8 };
@@ -201,7 +202,7 @@ FIXED void block_Q2_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q2_0)
 
-/* Two bits from each of eight bytes. */
+/* Collect two bits from each of eight bytes. */
 static inline uint16_t gather_pairs(uint64_t q)
 {
     q |= q >> 6 | q >> 12 | q >> 18;

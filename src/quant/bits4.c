@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Four-bit codes that stand for values of a fixed table of 16: 4-bit floats and non-linear IQ4.
+ * Types with four-bit codes for the values of a fixed table of 16: 4-bit floats and non-linear IQ4.
  *
  *     IQ4_NL   d:half  qs[16]                        32 elements   y = d * value
  *     IQ4_XS   d:half  high:u16  low[4]  qs[128]    256 elements   y = (d * (s - 32)) * value
@@ -27,11 +27,12 @@ static_assert(NV_QS + 32 == NVFP4_BYTES, "NVFP4");
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-/* E2M1 times two, so that it is whole; the scales are halved. "Minus zero" (8) is plain zero. */
+/* E2M1 times two, so that all values are whole; the scales are halved. "Minus zero" (8) is plain
+ * zero. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 #ifdef __AVX2__
-/* The values of a table times d: one register of AVX-512, two of AVX2. */
+/* The values of a table, times d: one register of AVX-512, two of AVX2. */
 struct book {
     floats part[16 / WIDE];
 };
@@ -48,7 +49,7 @@ FIXED struct book book(const int8_t table[16], float d)
     return b;
 }
 
-/* Bits above the lowest four do not count. */
+/* Look up codes. Bits above the lowest four are ignored. */
 FIXED floats look_up(struct book b, words code)
 {
 #ifdef __AVX512F__
@@ -60,7 +61,7 @@ FIXED floats look_up(struct book b, words code)
 #endif
 }
 
-/* Codes k to k + WIDE - 1 of the 2n in n bytes, with other bits above them. */
+/* Return codes k to k + WIDE - 1 of the 2n in n bytes, with other bits above them. */
 FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
 {
 #ifdef __AVX512F__
@@ -72,7 +73,7 @@ FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
     return bytes_at(qs + k % n) >> (int32_t)(4 * (k / n));
 }
 
-/* The 2n values of n bytes of codes, times d; n is 8 or 16. */
+/* Decode the 2n codes in n bytes to values times d. n is 8 or 16. */
 FIXED void table_run(float *restrict y, const uint8_t *restrict qs, unsigned n,
                      const int8_t table[16], float d)
 {
@@ -100,11 +101,11 @@ FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_NL)
 
-/* The midpoints between table values; a value exactly at one takes the larger. */
+/* The midpoints between table values. A value exactly at a midpoint takes the larger. */
 static const float iq4_between[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
                                       7,       19,     31.5f, 45.5f, 61,  79,     101};
 
-/* The values nearest to y. */
+/* Return the table values nearest to y. */
 static inline lanes iq4_nearest(lanes y)
 {
     lanes value = all_lanes(iq4_values[0]);
@@ -115,7 +116,7 @@ static inline lanes iq4_nearest(lanes y)
     return value;
 }
 
-/* What the codes of 32 values add up to, when made with scale k. */
+/* Compute the sums over the codes of 32 values, made with scale k. */
 static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
 {
     lanes sum_xq = {0}, sum_qq = {0};
@@ -128,7 +129,8 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
     *qq = sum_qq;
 }
 
-/* The search of IQ4, from LANES groups of 32 to scales: the top value at 127 first, then up to 7 around -127. */
+/* Find scales for LANES groups of 32: try the top value at 127 first, then up to 7 scales around
+ * -127. */
 FIXED void fit_iq4(const float *values, const float *weight, float *scales)
 {
     lanes x[32], w[32], xq, qq, zero = {0};
@@ -147,7 +149,7 @@ FIXED void fit_iq4(const float *values, const float *weight, float *scales)
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* Codes of 32 values, k to one unit of the table, into 16 bytes. */
+/* Store the codes of 32 values in 16 bytes; k converts values to units of the table. */
 static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float k)
 {
     uint8_t q[32] = {0};
@@ -158,10 +160,10 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
         put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
 }
 
-/* Below the second level at the smallest scale that can be stored, values are nearer to zero. */
+/* Values below the second level at the smallest scale that can be stored are nearer to zero. */
 #define IQ4_TINY (10 * 0x1p-24f)
 
-/* A block is one group: LANES blocks are searched side by side. */
+/* A block is one group, so LANES blocks are searched side by side. */
 ENCODES(IQ4_NL)
 {
     struct side s;
@@ -223,7 +225,7 @@ static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b,
 }
 WEIGHING_ENCODER(IQ4_XS)
 
-/* Half of 2^(e - 127); the first two are subnormal. 255 is not a NaN here. */
+/* Return half of 2^(e - 127); the first two are subnormal. 255 is not a NaN here. */
 static inline float e8m0_half(unsigned e)
 {
     return f32_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
@@ -236,8 +238,8 @@ FIXED void block_MXFP4(const uint8_t *restrict b, float *restrict y)
 DECODER(MXFP4)
 
 /*
- * Where two neighbouring magnitudes of e2m1_values meet, times the scale d: a value's code is the number of these it
- * exceeds, so a value exactly halfway gets the smaller magnitude.
+ * The midpoints of neighbouring magnitudes of e2m1_values, times the scale d. A value's code is the
+ * number of midpoints that it exceeds, so a value exactly at one gets the smaller magnitude.
  */
 struct e2m1_steps {
     float at[7];
@@ -252,7 +254,7 @@ static inline struct e2m1_steps e2m1_steps(float d)
     return ret;
 }
 
-/* Eight codes as bytes. Zero has no sign. */
+/* Return eight codes as bytes. Zero has no sign. */
 static inline uint64_t e2m1_codes8(const float *restrict x, const struct e2m1_steps *s)
 {
 #ifdef __AVX2__
@@ -277,7 +279,7 @@ static inline uint64_t e2m1_codes8(const float *restrict x, const struct e2m1_st
 #endif
 }
 
-/* The codes of 2n values into n bytes, n a multiple of 8. */
+/* Store the codes of 2n values in n bytes; n is a multiple of 8. */
 static inline void put_e2m1(uint8_t *restrict qs, const float *restrict x, unsigned n,
                             struct e2m1_steps s)
 {
@@ -286,14 +288,15 @@ static inline void put_e2m1(uint8_t *restrict qs, const float *restrict x, unsig
 }
 
 /*
- * log2(x) rounded to float32, then cut down to an integer; x is finite and normal. That is its exponent, except for
- * the last floats below a power of two, 2^K * (1 - n * 2^-24): their logarithm, K - n * 2^-24 / ln 2, rounds to K if
- * K is nearer than half a step. Floats next below K are 2^(c - 24) apart, where 2^c is |K| (K <= 0: |K| + 1) rounded
- * up to a power of two; so n is at most ln 2 * 2^(c - 1).
+ * Return log2(x) rounded to float32, then rounded down to an integer; x is finite and normal. That
+ * is its exponent, except for the last floats below a power of two, 2^K * (1 - n * 2^-24): their
+ * logarithm, K - n * 2^-24 / ln 2, rounds to K if K is nearer than half a step. Floats next below K
+ * are 2^(c - 24) apart, where 2^c is |K| (K <= 0: |K| + 1) rounded up to a power of two; so n is at
+ * most ln 2 * 2^(c - 1).
  */
 static inline int floor_log2(float x)
 {
-    static const uint8_t most[8] = {0, 0, 1, 2, 5, 11, 22, 44}; /* by c */
+    static const uint8_t most[8] = {0, 0, 1, 2, 5, 11, 22, 44}; /* indexed by c */
     const int exponent = (int)(f32_bits(x) >> 23) - 127, next = exponent + 1;
     const uint32_t below = 0x800000 - (f32_bits(x) & 0x7fffff);
     const uint32_t size = (uint32_t)(next > 0 ? next : 1 - next);
@@ -301,7 +304,7 @@ static inline int floor_log2(float x)
     return below <= most[c] ? next : exponent;
 }
 
-/* The largest magnitude is scaled to between 8 and 16; above 12 it is clipped. */
+/* Scale the largest magnitude to between 8 and 16; above 12 it is clipped. */
 static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 {
     const float top = top_magnitude(x, 32);
@@ -310,7 +313,7 @@ static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
     const int log = top < 0x1p-125f ? -125 : floor_log2(top);
     b[0] = (uint8_t)(log + 125);
     struct e2m1_steps s = e2m1_steps(e8m0_half(b[0]));
-    if (log == 128) /* 8 times the scale would be infinite: 6 times the scale is nearer */
+    if (log == 128) /* 8 times the scale would be infinite; 6 times the scale is nearer */
         s.at[5] = s.at[6];
     put_e2m1(b + MX_QS, x, 16, s);
     return true;
@@ -318,7 +321,8 @@ static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
 ENCODER(MXFP4)
 
 /*
- * Half of an unsigned E4M3 (bias 7); bit 7 is ignored, except that 0x7f is 0 and 0xff is not:
+ * Return half of an unsigned E4M3 (bias 7); bit 7 is ignored, except that 0x7f is 0 and 0xff is
+ * not:
  *
  *       7   6    3 2     0
  *     +---+-------+-------+
@@ -341,8 +345,8 @@ FIXED void block_NVFP4(const uint8_t *restrict b, float *restrict y)
 DECODER(NVFP4)
 
 /*
- * The UE4M3 nearest to v >= 0, halves up. From 248 on it is 448, the largest; from 7.5 * 2^-9 to
- * 2^-6 it stays at 7 * 2^-9, the largest subnormal.
+ * Return the UE4M3 nearest to v >= 0, halves up. From 248 on it is 448, the largest; from 7.5 *
+ * 2^-9 to 2^-6 it stays at 7 * 2^-9, the largest subnormal.
  */
 static inline uint8_t ue4m3_of(float v)
 {
@@ -357,8 +361,8 @@ static inline uint8_t ue4m3_of(float v)
 }
 
 /*
- * The code whose value differs least from x by float32 subtraction; the first of equals. Far above the largest value
- * all differences are equal, and the smallest of those values wins.
+ * Return the code whose value differs least from x by float32 subtraction, the first if several do.
+ * Far above the largest value all differences are equal, and the smallest of those values wins.
  */
 static inline unsigned e2m1_nearest(float x, float d)
 {
@@ -375,7 +379,7 @@ static inline void put_nearest(uint8_t *restrict qs, const float *restrict x, fl
         qs[k] = (uint8_t)(e2m1_nearest(x[k], d) | e2m1_nearest(x[8 + k], d) << 4);
 }
 
-/* The largest magnitude of each 16 is scaled to 12, as closely as the scale's three bits allow. */
+/* Scale the largest magnitude of each 16 to 12, as closely as the scale's three bits allow. */
 static inline bool pack_NVFP4(const float *restrict x, uint8_t *restrict b)
 {
     for (size_t s = 0; s < 4; s++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by reading, writing and converting blocks: see blocks.h. */
+/* Helpers for reading, writing and converting blocks: see blocks.h. */
 #include "quant/blocks.h"
 
 #include <string.h>
 
 #include "base/bytes.h"
 
-/* Room on the stack for swapped blocks, in bytes. */
+/* Size of the stack buffer for swapped blocks, in bytes. */
 enum { SWAP_ROOM = 2048 };
 
 void quant_swap_fields(const struct quant_type *t, uint8_t *block)

@@ -2,8 +2,8 @@
 /*
  * Blocks of one type to blocks of another: see convert.h.
  *
- * Float32 holds every value of most types, but not of I32, I64 and F64, the wide ones. From these to a type that may
- * hold more than float32, values are converted one by one.
+ * Float32 can hold every value of most types, but not of I32, I64 and F64, the wide types. Their
+ * values are converted one by one to types that may hold more than float32.
  */
 #include "quant/convert.h"
 
@@ -16,7 +16,7 @@
 #include "quant/encode.h"
 #include "quant/types.h"
 
-/* Elements converted at once: whole blocks of any type. */
+/* Number of elements converted at once: whole blocks of any type. */
 enum { VALUE_ROOM = 4096 };
 _Static_assert(VALUE_ROOM % QUANT_MAX_BLOCK_LEN == 0, "parts are whole blocks");
 
@@ -62,7 +62,8 @@ double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *dat
 
 /* ---- value by value ---- */
 
-/* False: the type does not hold x. F64 accepts every integer, rounded as the other float types do. */
+/* Store an integer. Returns false if the type cannot hold x. F64 accepts every integer, and rounds
+ * it like the other float types. */
 static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
 {
     const size_t width = c->to->block_bytes;
@@ -77,7 +78,7 @@ static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
     return true;
 }
 
-/* To an integer type. -0 becomes 0; a NaN is in no range. */
+/* Convert to an integer type. -0 becomes 0; a NaN is in no range. */
 static bool put_double(const struct conversion *c, double x, uint8_t *p)
 {
     return x >= -0x1p63 && x < 0x1p63 && (double)(int64_t)x == x && put_integer(c, (int64_t)x, p);
@@ -100,7 +101,7 @@ static int convert_exact(const struct conversion *c, const uint8_t *src, size_t 
 
 /* ---- by float32 ---- */
 
-/* The first finite double that is infinite as float32, or n. */
+/* Return the index of the first finite double that becomes infinite as float32, or n. */
 static size_t first_overflow(const struct conversion *c, const uint8_t *src, const float *value,
                              size_t n)
 {
@@ -112,7 +113,7 @@ static size_t first_overflow(const struct conversion *c, const uint8_t *src, con
     return i;
 }
 
-/* At most VALUE_ROOM values, starting at number `first`. */
+/* Convert at most VALUE_ROOM values, starting at number `first`. */
 static int convert_float(const struct conversion *c, size_t first, const uint8_t *src, size_t n,
                          uint8_t *dst, struct quant_fault *fault)
 {

@@ -5,7 +5,8 @@
 #ifdef QUANT_X86
 #include <cpuid.h>
 
-/* __builtin_cpu_supports() covers what the system saves, but not F16C in all compilers. */
+/* __builtin_cpu_supports() checks that the system saves the registers, but not every compiler knows
+ * F16C. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -18,7 +19,8 @@ static bool has_avx2(void)
            __builtin_cpu_supports("bmi2") && has_f16c();
 }
 
-/* What servers have had since 2017; it always comes with AVX2. */
+/* True if the processor has the AVX-512 extensions of servers since 2017, which always come with
+ * AVX2. */
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values to blocks, in either byte order, with the value at fault; new values over old blocks: see
- * encode.h. The encoders themselves, in the family files, handle whole little-endian blocks and
- * report only which block failed.
+ * Encodes values to blocks of either byte order, finds the value at fault, and writes new values
+ * over old blocks: see encode.h. The encoders in the family files handle whole little-endian blocks
+ * and report only which block failed.
  */
 #include "quant/encode.h"
 
@@ -14,7 +14,7 @@
 #include "quant/blocks.h"
 #include "quant/types.h"
 
-/* Room on the stack for values, in floats; a whole number of blocks of any type. */
+/* Size of the stack buffer for values, in floats: a whole number of blocks of any type. */
 enum { VALUE_ROOM = 4096 };
 
 bool quant_can_encode(const struct quant_type *t, bool big)
@@ -40,7 +40,7 @@ static int block_fault(const float *src, size_t first, size_t len, struct quant_
     return fail(fault, -ERANGE, src, worst);
 }
 
-/* Run the encoder itself, over stretches of blocks whose importances are contiguous. */
+/* Run the encoder on stretches of blocks whose importances are contiguous. */
 static size_t encode(const struct quant_type *t, const struct quant_importances *imp,
                      const float *src, size_t n, uint8_t *dst)
 {
@@ -75,7 +75,8 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: the width of its values, the bits of infinity, its reader, the tensor type of the same format. */
+/* A view: the width of its values, the bits of infinity, its reader, and the tensor type of the
+ * same format. */
 struct view {
     size_t width;
     uint32_t infinity;
@@ -90,13 +91,13 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, 0x7f80, quant_read_bf16, BF16_ID},
 };
 
-/* n values of a view to host floats. */
+/* Convert n values of a view to host floats. */
 static void widen(enum quant_view view, const uint8_t *values, size_t n, float *dst)
 {
     quant_find(views[view].format)->decode(values, n, dst);
 }
 
-/* The blocks that a call writes, and the form of the values. */
+/* The blocks that a call writes, and the format of the values. */
 struct target {
     const struct quant_type *type;
     bool big;
@@ -104,7 +105,8 @@ struct target {
     const struct quant_importances *imp;
 };
 
-/* Encode n blocks that changed, at most VALUE_ROOM values, starting at element `first` of those given. */
+/* Encode n changed blocks, at most VALUE_ROOM values, starting at element `first` of those
+ * given. */
 static int write_run(const struct target *to, size_t first, const uint8_t *values, size_t n,
                      uint8_t *dst, struct quant_fault *fault)
 {
@@ -115,7 +117,8 @@ static int write_run(const struct target *to, size_t first, const uint8_t *value
     return quant_encode(to->type, to->big, value, n, dst, to->imp ? &imp : NULL, fault);
 }
 
-/* A NaN that comes from a block's scale equals any NaN: its bits are unspecified. */
+/* Compare two values. A NaN that comes from a block's scale equals any NaN, because its bits are
+ * unspecified. */
 static bool same_value(const struct target *to, const uint8_t *shown, const uint8_t *value)
 {
     const struct view *v = &views[to->view];
@@ -125,7 +128,8 @@ static bool same_value(const struct target *to, const uint8_t *shown, const uint
            (to->type->block_len > 1 && (a & size) > v->infinity && (b & size) > v->infinity);
 }
 
-/* The first value of a block that differs from what was shown; block_len if none does. */
+/* Return the index of the first value of a block that differs from the value shown, or
+ * block_len. */
 static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
 {
     const size_t width = views[to->view].width, len = to->type->block_len;
@@ -138,8 +142,8 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * Encode whichever of n blocks changed, adjacent ones in one run. `shown` holds the values that the view shows for
- * the old blocks. Without an encoder, the first value that differs is at fault.
+ * Encode the changed ones of n blocks, adjacent blocks in one run. `shown` holds the values that
+ * the view shows for the old blocks. Without an encoder, the first value that differs is at fault.
  */
 static int write_changed(const struct target *to, size_t first, const uint8_t *shown,
                          const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
@@ -165,7 +169,7 @@ static int write_changed(const struct target *to, size_t first, const uint8_t *s
     return 0;
 }
 
-/* At most VALUE_ROOM values. */
+/* Write at most VALUE_ROOM values. */
 static int write_part(const struct target *to, size_t first, const uint8_t *old,
                       const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
 {

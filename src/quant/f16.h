@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sixteen-bit floats and float32, value by value; quant.h has the same for arrays.
+ * Converts single values between 16-bit floats and float32; quant.h has the functions for arrays.
  *
  *     float32    s eeeeeeee fffffffffffffffffffffff     exponent bias 127
  *     bfloat16   s eeeeeeee fffffff                     the upper half of a float32
@@ -8,7 +8,8 @@
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even, and overflows to infinity. A NaN
  * stays a NaN with the upper bits of its fraction; widening binary16 and narrowing make it quiet.
- * Choices are between values already computed, so that loops over these are vectorised.
+ * Choices are made between values already computed, so that compilers vectorise loops over these
+ * functions.
  */
 #ifndef QUANT_F16_H
 #define QUANT_F16_H
@@ -44,7 +45,8 @@ static inline float f16_to_f32(uint16_t h)
 static inline uint16_t f32_to_f16(float f)
 {
     const uint32_t mag = f32_bits(f) & 0x7fffffff, sign = (f32_bits(f) & 0x80000000) >> 16;
-    /* Half of the 13 dropped bits, plus the last kept bit for ties; a carry goes into the exponent. */
+    /* Add half of the 13 dropped bits, plus the last kept bit for ties. A carry goes into the
+     * exponent. */
     uint32_t normal = ((mag + 0xfff + (mag >> 13 & 1)) >> 13) - ((127 - 15) << 10);
     /* In the binade of 0.5 the last bit is worth 2^-24, as in binary16's subnormals. */
     uint32_t tiny = f32_bits(f32_from_bits(mag) + 0.5f) - f32_bits(0.5f);

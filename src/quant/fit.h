@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The searches of the encoders: the scale (and minimum) of a group of values.
+ * Searches of the encoders for the scale (and minimum) of a group of values.
  *
- * Dividing the largest value by the largest code is not best: a slightly smaller or larger scale puts the other
- * values closer to codes. So several ways to round the group are tried. Once codes are chosen, least squares gives
- * the scale that fits them best, which need not be the one they were made with. The try that fits most closely wins.
- * Large values weigh more: they matter more to what a model computes.
+ * The largest value divided by the largest code is not the best scale: a slightly smaller or larger
+ * scale puts the other values closer to codes. So several ways to round the group are tried. For
+ * given codes, least squares finds the best scale, which may differ from the scale that they were
+ * made with. The try with the smallest error wins. Large values weigh more, because they affect a
+ * model's output more.
  *
- * The search yields the scale of the best codes. The encoder rounds it to what the block can store, and makes the
- * codes again. Without importances everything is as in ggml's quantisers, to the last bit. With importances these are
- * the weights, and what the block stores is fitted once more to all of its codes.
+ * The search returns the scale of the best codes. The encoder rounds it to a scale that the block
+ * can store, and computes the codes again. Without importances, the results equal those of ggml's
+ * quantisers, to the last bit. Importances replace the weights, and the stored scales are fitted
+ * once more to all codes.
  *
  * Names of sums over a group: w weight, x value, l code; xl = sum of w * x * l, and so on.
  */
@@ -18,33 +20,34 @@
 
 #include "quant/lanes.h"
 
-/* Groups whose largest magnitude is below this are zeros. */
+/* A group whose largest magnitude is below this is stored as zeros. */
 #define FIT_NOTHING 1e-15f
 
 /*
- * Values this large are refused before they are summed: it is over ten times what the largest scales give, and small
- * enough for all sums to be finite. Products of sums may still be infinite; then no other try is better than the
- * first.
+ * Values this large are refused before they are summed. The limit is over ten times the values that
+ * the largest scales give, and small enough for all sums to be finite. Products of sums may still
+ * be infinite; then no other try is better than the first.
  */
 #define FIT_LIMIT 0x1p32f
 
-/* The most groups in a block. */
+/* Maximum number of groups in a block. */
 enum { FIT_GROUPS = 16 };
 
 /*
- * Codes from 0 to `last`, x = scale * code + low, low <= 0. Tries spread the range of values over last + from codes,
- * each next try over a tenth of a code more.
+ * Codes from 0 to `last`, x = scale * code + low, low <= 0. Each try spreads the range of values
+ * over last + from codes, and the next try over a tenth of a code more.
  */
 struct min_form {
     unsigned n; /* values per group */
     float last, from, step;
     unsigned tries;
-    /* the error measure: squares, weighted by root mean square + |x|; else |error|, weighted by |x| */
+    /* the error measure: squares, weighted by root mean square + |x|; else |error|, weighted by
+     * |x| */
     bool squares;
-    bool free; /* low may be above zero */
+    bool free; /* low may be positive */
 };
 
-/* The same form with importances. */
+/* Return the form for a search with importances. */
 FIXED struct min_form weighed_form(struct min_form f)
 {
     f.from = -0.9f;
@@ -58,7 +61,7 @@ struct min_fits {
     float scale[FIT_GROUPS], min[FIT_GROUPS]; /* min = -low */
 };
 
-/* LANES groups: the weights of their values, and whatever does not depend on codes. */
+/* LANES groups: the weights of their values, and everything that does not depend on codes. */
 struct min_groups {
     lanes x[32], w[32], sum_w, sum_x;
 };
@@ -97,7 +100,8 @@ FIXED lanes min_error(struct min_form f, const struct min_groups *v, const lanes
     return sum;
 }
 
-/* Least squares for given codes; a low above zero becomes zero. Returns where it has a solution. */
+/* Solve the least squares for given codes. A low above zero becomes zero. Returns the lanes that
+ * have a solution. */
 FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes *code,
                       lanes *scale, lanes *low)
 {
@@ -116,7 +120,7 @@ FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes
     return det > zero;
 }
 
-/* The smallest value, or zero if that is smaller, and the largest. */
+/* Find the smallest value, or zero if that is smaller, and the largest. */
 FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, lanes *high)
 {
     lanes zero = {0}, a = f.free ? v->x[0] : zero, b = v->x[0];
@@ -129,8 +133,9 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 }
 
 /*
- * LANES groups: writes scales and minima to ret from group `at` on, and their codes. The first try takes the range as
- * it is, then come those of the form. The range begins at the low of the best so far.
+ * Write the scales, minima and codes of LANES groups to ret, from group `at` on. The first try
+ * takes the range as it is; the tries of the form follow. The range begins at the low of the best
+ * try so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, const float *weight,
                    struct min_fits *ret, unsigned at, uint8_t *codes)
@@ -163,7 +168,7 @@ FIXED void fit_min(struct min_form f, const float *values, const float *weight,
 }
 
 /*
- * Codes on both sides of zero, x = scale * code. The error of the best scale for some codes is
+ * Codes on both sides of zero, x = scale * code. The error of the best scale for given codes is
  * sum(w * x * x) - gain with gain = xl * xl / ll: the larger the gain, the better. Comparisons are
  * multiplied by ll.
  */
@@ -177,7 +182,7 @@ static inline struct best best_first(lanes xl, lanes ll)
     return (struct best){scale, scale * xl};
 }
 
-/* Returns where the new scale is better. */
+/* Keep the new scale where it is better. Returns these lanes. */
 static inline masks best_next(struct best *b, lanes xl, lanes ll)
 {
     const lanes zero = {0}, scale = xl / ll;
@@ -188,21 +193,22 @@ static inline masks best_next(struct best *b, lanes xl, lanes ll)
 }
 
 /*
- * Set for a group whose values all count as zeros: it gets no scale, and its codes are the lowest.
+ * Return the lanes of groups whose values all count as zeros. Such a group gets no scale, and the
+ * lowest codes.
  */
 static inline masks all_zeros(lanes top)
 {
     return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* Codes from -zero to zero - 1 for groups of n; tries up to tries / 10 around. */
+/* Codes from -zero to zero - 1 for groups of n, with up to tries / 10 scales around the first. */
 struct even_form {
     unsigned n;
     float zero;
     int tries;
 };
 
-/* What the codes of values add up to, when made with scale k. */
+/* Compute the sums over the codes that scale k gives the values. */
 FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k, lanes *xl,
                      lanes *ll)
 {
@@ -217,8 +223,8 @@ FIXED void even_sums(struct even_form f, const lanes *x, const lanes *w, lanes k
 }
 
 /*
- * LANES groups to scales and codes: the top value at the lowest code first, then around it; with importances also at
- * the opposite end, where codes are so few that it matters.
+ * Find scales and codes of LANES groups: the top value at the lowest code first, then scales around
+ * it; with importances also at the opposite end, where codes are so few that it matters.
  */
 FIXED void fit_even(struct even_form f, const float *values, const float *weight, float *scales,
                     uint8_t *codes)
@@ -248,14 +254,14 @@ FIXED void fit_even(struct even_form f, const float *values, const float *weight
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* LANES groups of 16, and what their codes add up to. */
+/* LANES groups of 16, and the sums over their codes. */
 struct passing {
     lanes x[16], w[16], code[16], xl, ll;
 };
 
 /*
- * A step of fit_passes(): leave out code i, let the scale of the others suggest it, and take the suggestion if the
- * gain grows. Returns where it did.
+ * A step of fit_passes(): leave out code i, compute code i from the scale of the others, and keep
+ * it if the gain grows. Returns the lanes where it did.
  */
 static inline masks pass_code(struct passing *p, unsigned i)
 {
@@ -273,8 +279,9 @@ static inline masks pass_code(struct passing *p, unsigned i)
 }
 
 /*
- * Q3_K: two times LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five passes in
- * which codes move. Each step depends on the one before it, but not on other groups.
+ * Find scales and codes, -4 to 3, of two times LANES groups of 16 for Q3_K: the top value at -4,
+ * then up to five passes in which codes move. Each step depends on the previous one, but not on
+ * other groups.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {
@@ -310,8 +317,9 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
 }
 
 /*
- * Turns the importances of n values into weights: at most 1 and never 0, so that even a value of no importance stays
- * close to what it was. All zero: all count alike. NULL: unknown.
+ * Turn the importances of n values into weights, at most 1 and never 0, so that even a value of no
+ * importance stays close to its old value. If all are zero, all values count alike. NULL means no
+ * importances.
  */
 static inline const float *weigh(float *room, const float *weight, unsigned n)
 {
@@ -324,8 +332,8 @@ static inline const float *weigh(float *room, const float *weight, unsigned n)
 }
 
 /*
- * The next LANES of n blocks of 32 values, or as many as are left: values and weights (may be NULL), zeros after the
- * last, and what was found for them.
+ * The next LANES of n blocks of 32 values, or all that are left: values and weights (may be NULL),
+ * padded with zeros, and the results of the search.
  */
 struct side {
     float x[LANES * 32], w[LANES * 32], scale[LANES];
@@ -345,16 +353,16 @@ static inline void take_side(struct side *s, const float *restrict x, const floa
         (void)weigh(s->w + 32 * i, weight + 32 * i, 32);
 }
 
-/* Below this, binary16 has fewer bits. */
+/* Magnitudes below this have fewer bits in binary16. */
 #define HALF_LEAST 0x1p-14f
 
-/* d, raised in magnitude to what binary16 holds, unless it is 0. */
+/* Return d, raised in magnitude to a value that binary16 holds, unless it is 0. */
 static inline float at_least_half(float d)
 {
     return d != 0 && fabsf(d) < 0x1p-24f ? copysignf(0x1p-24f, d) : d;
 }
 
-/* The first scale of largest magnitude among n groups. */
+/* Return the first scale of largest magnitude among n groups. */
 static inline float top_scale(const float *scale, unsigned n)
 {
     float top = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one-bit IQ types: 256 elements; each eight are an entry of a book of 2048 (codes -1, 0, 1)
- * moved by +1/8 or -1/8 as a whole.
+ * The one-bit IQ types: 256 elements; eight elements are an entry of a book of 2048 (codes -1, 0,
+ * 1), and all are shifted by +1/8 or -1/8.
  *
  *     IQ1_S   d:half  qs[32]  qh[8]:u16         y = (d * (2s + 1)) * (code +- 1/8)
  *     IQ1_M   qs[32]  qh[16]  scales[4]:u16     the same; d has no field of its own
@@ -30,7 +30,8 @@ enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
-/* -1/8 if the flag (0 or 1) is set, else 1/8, set through the sign bit: a branch could not be predicted. */
+/* Return -1/8 if the flag (0 or 1) is set, else 1/8, through the sign bit: a branch could not be
+ * predicted. */
 static inline float iq1_shift(unsigned flag)
 {
     return f32_from_bits(0x3e000000 | flag << 31);
@@ -50,7 +51,7 @@ FIXED void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ1_S)
 
-/* Codes -1, 0, 1 are the levels 0, 1, 2. */
+/* The codes -1, 0, 1 are the levels 0, 1, 2. */
 #define IQ1_LEVELS \
     .points = 2048, .n = 8, .last = 7, .levels = 3, .level = {-1, 0, 1}, .of8 = iq1s_grid, .add = 1
 static const struct point_form iq1s_form = {
@@ -80,7 +81,7 @@ static inline float iq1_m_d(const uint8_t *scales)
     return half_at(half);
 }
 
-/* The four scales in a word, one per byte. */
+/* Return the four scales in a word, one per byte. */
 static inline uint32_t iq1_m_fields(unsigned w)
 {
     return (w & 7) | (w << 5 & 0x700) | (w << 10 & 0x70000) | (w << 15 & 0x7000000);
@@ -101,7 +102,7 @@ FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
 {
     float scale[16];
     iq1_m_scales(scale, b + M_SCALES);
-    for (size_t h = 0; h < 16; h++) /* halves of groups: 16 elements, two entries */
+    for (size_t h = 0; h < 16; h++) /* half groups: 16 elements, two entries */
         for (size_t l = 0; l < 2; l++) {
             const unsigned n = b[M_QH + h] >> 4 * l, index = b[M_QS + 2 * h + l] | (n & 7) << 8;
             put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], iq1_shift(n >> 3 & 1), scale[h]);

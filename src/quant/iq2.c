@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two-bit IQ types: 256 elements in groups of 32; each eight are an entry of a code book
+ * The two-bit IQ types: 256 elements in groups of 32. Eight elements are an entry of a code book
  * (magnitudes 8, 25, 43) with eight signs.
  *
  *     IQ2_XXS   d:half  8 x { index[4]  a:u32 }                   book of 256
@@ -48,7 +48,7 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
-/* The numbers of the levels 8, 25 and 43 are their bits from 4 on. */
+/* The numbers of the levels 8, 25 and 43 are their bits from bit 4 up. */
 #define IQ2_LEVELS .last = 15, .span = 3, .levels = 3, .level = {1, 3.125f, 5.375f}, .at = 4
 static const struct point_form iq2xxs_form = {
     .points = 256, .n = 8, .group = 4, .signs = POINT_EVEN, .of8 = iq2xxs_grid, IQ2_LEVELS};
@@ -68,7 +68,8 @@ static inline void put_IQ2_XXS(const struct point_block *p, const uint8_t d[2], 
 }
 POINT_ENCODER(IQ2_XXS, iq2xxs_form)
 
-/* From scales[8]: the first halves of groups 0 to 7, then the second halves. All is exact. */
+/* Read scales[8]: the first halves of groups 0 to 7, then the second halves. All results are
+ * exact. */
 static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
 {
     put8_shifted(scale[0], fields8(scales, 0, 15), 0.5f, d * 0.25f);

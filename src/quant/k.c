@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The K types: 256 elements in runs of 16 or 32, each run with its own small integer scale (and
- * minimum), which one or two float scales of the block make real.
+ * minimum), to be multiplied by one or two float scales of the block.
  *
  *     Q2_K   scales[16]  qs[64]  d:half  dmin:half             y = (d * s) * q - dmin * m
  *     Q3_K   hmask[32]  qs[64]  scales[12]  d:half             y = (d * (s - 32)) * (q - 4)
@@ -24,9 +24,9 @@
  * and bit r of byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each 16
  * elements have a scale, h = 0..15 numbers these half runs: run h/2, bytes from 16 * (h % 2) on.
  *
- * Encoders. A search finds a scale (and minimum) for each run (fit.h); the largest of the block fixes d (dmin), with
- * which the others become small integers; then the codes are made again, for the scales that the block really has. A
- * run of which d * s is zero keeps the codes of the search.
+ * Encoders. A search finds a scale (and minimum) for each run (fit.h). The largest of the block
+ * determines d (dmin), which makes the others small integers. Then the codes are computed again,
+ * for the stored scales. A run whose d * s is zero keeps the codes of the search.
  */
 #include "quant/fit.h"
 #include "quant/wide.h"
@@ -44,7 +44,8 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Codes of 256 values to fields of `bits` bits: a byte holds codes from runs 32 values apart, the first lowest. */
+/* Store the codes of 256 values in fields of `bits` bits: a byte holds codes from runs 32 values
+ * apart, the first lowest. */
 FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
 {
     const unsigned runs = 8 / bits; /* in a byte */
@@ -57,7 +58,7 @@ FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned
     }
 }
 
-/* The scales and minima of the runs as stored: two floats for the block, and small integers. */
+/* The stored scales and minima of the runs: two floats for the block, and small integers. */
 struct min_scales {
     uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
 };
@@ -71,8 +72,8 @@ static inline float largest(const float *v, unsigned n)
 }
 
 /*
- * n integers from 0 to `most`, the largest value at `most`, and their unit. stored: round the unit to what is stored,
- * which must not be 0 then.
+ * Store n values as integers from 0 to `most`, the largest value as `most`, and compute their unit.
+ * stored: round the unit to its stored form, which must not be 0 then.
  */
 static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, bool stored,
                                 uint8_t *unit)
@@ -87,7 +88,7 @@ static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float m
     return ok;
 }
 
-/* The codes for what is stored; where a scale is 0 they stay. */
+/* Compute the codes for the stored scales. Codes stay where a scale is 0. */
 FIXED void min_steps(struct min_form f, const float *restrict x, float d, float dmin,
                      const struct min_scales *s, uint8_t *code)
 {
@@ -98,7 +99,8 @@ FIXED void min_steps(struct min_form f, const float *restrict x, float d, float 
     }
 }
 
-/* Sums over a block, for the least squares of d * a - dmin * b, where a = scale * code, b = minimum. */
+/* Sums over a block, for the least squares fit of d * a - dmin * b, where a = scale * code, b =
+ * minimum. */
 struct min_sums {
     float aa, ab, bb, xa, xb;
 };
@@ -134,7 +136,7 @@ FIXED struct min_sums min_sums_of(struct min_form f, const float *restrict x,
     return ret;
 }
 
-/* d and dmin from the sums, if they have a solution. */
+/* Store the d and dmin that solve the sums, if there is a solution. */
 static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
 {
     const float det = s.aa * s.bb - s.ab * s.ab;
@@ -150,7 +152,7 @@ static inline void put_block_fit(struct min_sums s, uint8_t *d, uint8_t *dmin)
     memcpy(dmin, to_min, 2);
 }
 
-/* Choose each run's integers again for what is stored: the best among the neighbours. */
+/* Choose each run's integers again for the stored d and dmin: the best among their neighbours. */
 FIXED void choose_integers(struct min_form f, float most, const float *restrict x,
                            const float *restrict w, float d, float dmin, struct min_scales *s)
 {
@@ -191,8 +193,8 @@ FIXED void choose_integers(struct min_form f, float most, const float *restrict 
 }
 
 /*
- * The search and the codes of the types with minima: 256 values in runs of f.n, scales up to `most`; d, dmin: where
- * the block stores these.
+ * Search and encode for the types with minima: 256 values in runs of f.n, scales up to `most`. d
+ * and dmin are places in the block.
  */
 FIXED bool take_min(struct min_form f, float most, const float *restrict x,
                     const float *restrict weight, uint8_t *d, uint8_t *dmin, struct min_scales *ret,
@@ -222,7 +224,8 @@ FIXED bool take_min(struct min_form f, float most, const float *restrict x,
     return true;
 }
 
-/* The codes of half runs with scales d * scale[h], from -zero on; where a scale is 0 they stay. */
+/* Compute the codes of half runs with scales d * scale[h], from -zero on. Codes stay where a scale
+ * is 0. */
 FIXED void take_signed(float d, const int8_t scale[16], float zero, const float *restrict x,
                        uint8_t code[256])
 {
@@ -231,7 +234,7 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
-/* Store d and compute its inverse. stored: treat d as rounded to what is stored, which must not be 0. */
+/* Store d and compute its inverse. stored: use the stored, rounded d, which must not be 0. */
 static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
 {
     if (!stored || d == 0)
@@ -242,7 +245,7 @@ static inline bool put_unit(uint8_t *p, float d, bool stored, float *inverted)
     return true;
 }
 
-/* Fit d once more to all codes, scales to d, and codes to both. */
+/* Fit d once more to all codes, the scales to d, and the codes to both. */
 FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, float most,
                         const float *restrict x, const float *restrict w, uint8_t code[256])
 {
@@ -275,12 +278,12 @@ FIXED void refit_signed(uint8_t *d, int8_t scale[16], float zero, float least, f
     take_signed(half_at(half), scale, zero, x, code);
 }
 
-/* The scales and minima, of half runs or of whole ones, as floats. */
+/* The scales and minima of half or whole runs, as floats. */
 struct scales {
     float scale[16], minus_min[16];
 };
 
-/* scales[h]: the scale of half run h in the low nibble, its minimum in the high one. */
+/* scales[h] holds the scale of half run h in its low nibble, the minimum in the high one. */
 FIXED void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     const float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the decoders are made of (the encoders: pack.h). Included by the family files, which are
- * compiled once for each kernel set (set.h), never by others.
+ * Building blocks of the decoders (for encoders: pack.h). Only the family files include this
+ * header; they are compiled once for each kernel set (set.h).
  *
  * A decoder is `FIXED void block_T(const uint8_t *restrict b, float *restrict y)`, which turns the
  * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over blocks.
@@ -13,10 +13,9 @@
  *     | code 7  | code 6  |     | code 1  | code 0  |
  *     +---------+---------+ ... +---------+---------+
  *
- * Codes are picked from their fields or books with plain 64-bit arithmetic. put8() and the
- * functions like it widen them to eight floats, apply the scale, and store. That is fast on any
- * machine whose vectors the compiler supports, and does not depend on how well it vectorises a
- * loop.
+ * Plain 64-bit arithmetic extracts codes from their fields or books. put8() and similar functions
+ * widen them to eight floats, apply the scale, and store the result. This is fast on any machine
+ * whose vectors the compiler supports, however well it vectorises loops.
  *
  * The arithmetic is float32 in the order that the comments give. Fused multiply-add is switched
  * off. Codes are integers, so zero is +0 and the sign of a product with zero is the sign of the
@@ -42,12 +41,12 @@
 
 static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded to float32");
 
-/* A global name with the suffix of the set; two steps, so that QUANT_SET is expanded. */
+/* A global name with the suffix of the set. Two macros are needed to expand QUANT_SET. */
 #define JOIN_NAMES(name, set) name##_##set
 #define SUFFIXED(name, set) JOIN_NAMES(name, set)
 #define IN_SET(name) SUFFIXED(name, QUANT_SET)
 
-/* The head of an encoder. */
+/* The signature of an encoder. */
 #define ENCODES(T)                                                                            \
     size_t IN_SET(encode_##T)(const float *restrict src,                                      \
                               const float *restrict weight __attribute__((unused)), size_t n, \
@@ -69,7 +68,8 @@ double IN_SET(sum_fourth)(const float *x, size_t n, double mean);
 void IN_SET(bins)(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
-/* Always inlined: arguments that describe a type become constants, so loop counts are known. */
+/* Always inlined: arguments that describe a type become constants, so that loop counts are
+ * known. */
 #define FIXED static inline __attribute__((always_inline))
 
 #define DECODER(T)                                                                      \
@@ -79,7 +79,7 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
             block_##T(src + i * T##_BYTES, dst + i * T##_LEN);                          \
     }
 
-/* The binary16 at p. */
+/* Read the binary16 at p. */
 static inline float half_at(const uint8_t *p)
 {
 #ifdef __F16C__
@@ -89,29 +89,29 @@ static inline float half_at(const uint8_t *p)
 #endif
 }
 
-/* The byte x, eight times. */
+/* The byte x, repeated eight times. */
 #define BYTES8(x) (0x0101010101010101u * (x))
 
-/* From each of the eight bytes at p, the bits of `mask` from bit `at` on. */
+/* Extract the bits of `mask`, from bit `at` on, from each of the eight bytes at p. */
 static inline uint64_t fields8(const uint8_t *p, unsigned at, uint8_t mask)
 {
     return get_u64(p, false) >> at & BYTES8(mask);
 }
 
-/* Byte j is 1 where bit j is set, else 0. */
+/* Return a word whose byte j is 1 if bit j is set, else 0. */
 static inline uint64_t spread_bits(uint8_t bits)
 {
     uint64_t own = (bits * BYTES8(1)) & 0x8040201008040201u; /* bit j of byte j, others 0 */
     return ((own + BYTES8(0x7f)) >> 7) & BYTES8(1);
 }
 
-/* Seven bits and the eighth that makes the number of set bits even. */
+/* Return seven bits with an eighth that makes the number of set bits even. */
 static inline uint8_t even_signs(unsigned bits)
 {
     return (uint8_t)(bits | (unsigned)__builtin_parity(bits) << 7);
 }
 
-/* Codes 1 to 127, negated where `minus` (of spread_bits) has a 1. */
+/* Return codes 1 to 127, negated where `minus` (from spread_bits()) has a 1. */
 static inline uint64_t negate8(uint64_t q, uint64_t minus)
 {
     return (q ^ (minus * 0xff)) + minus;
@@ -147,7 +147,7 @@ static inline void put8_shifted(float *restrict y, uint64_t q, float shift, floa
     _mm256_storeu_ps(y, _mm256_mul_ps(sum, _mm256_set1_ps(d)));
 }
 
-/* Each lane shifts its bit to a float's sign position. */
+/* Each lane shifts its bit to the position of a float's sign. */
 static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, float d)
 {
     const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
@@ -157,7 +157,7 @@ static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, fl
     _mm256_storeu_ps(y, _mm256_xor_ps(product, signs));
 }
 #else
-/* Widened to 16 bits as one vector; from there the compiler vectorises the loops below. */
+/* Widen the codes to 16 bits as one vector; the compiler vectorises the loops below. */
 static inline void widen8(int16_t code[8], uint64_t q)
 {
     typedef int8_t bytes8 __attribute__((vector_size(8)));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Groups of values side by side, for the encoders that search (fit.h). A group's sums are taken in
- * the order of its values, as ggml takes them, and so cannot be split; but the groups of a block
- * are independent. A vector holds one value of each of LANES groups:
+ * the order of its values, as in ggml, and so cannot be split, but the groups of a block are
+ * independent. A vector holds one value of each of LANES groups:
  *
  *     values in memory                         v[0]  v[1]        v[n-1]
  *     group 0:  x0 x1 ... x(n-1)      lane 0    x0    x1   ...   x(n-1)
  *     group 1:  y0 y1 ... y(n-1)      lane 1    y0    y1   ...   y(n-1)
  *
- * Lanes never meet, so their number does not change a bit of the result. Vectors are as wide as the
- * registers of the set, which all compilers then pass in them.
+ * Lanes never interact, so their number does not change a bit of the result. Vectors are as wide as
+ * the registers of the set, so that all compilers pass them in registers.
  */
 #ifndef QUANT_LANES_H
 #define QUANT_LANES_H
@@ -25,7 +25,7 @@ typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t masks
     __attribute__((vector_size(4 * LANES))); /* the result of a comparison: -1 or 0 */
 
-/* yes where the mask is set, no elsewhere. */
+/* Return `yes` where the mask is set, `no` elsewhere. */
 static inline lanes pick(masks mask, lanes yes, lanes no)
 {
 #ifdef __AVX2__
@@ -57,7 +57,7 @@ static inline lanes magnitudes(lanes x)
     return (lanes)((masks)x & 0x7fffffff);
 }
 
-/* v limited to between least and most; a NaN becomes least. */
+/* Limit v to between least and most. A NaN becomes least. */
 static inline lanes clamp(lanes v, float least, float most)
 {
     const lanes a = all_lanes(least), b = all_lanes(most);
@@ -72,15 +72,15 @@ static inline lanes clamp(lanes v, float least, float most)
 }
 
 /*
- * The nearest integer from least to most, ties to even, as a float. Around 1.5 * 2^23 floats are integers, so the
- * addition rounds.
+ * Return the nearest integer from least to most, ties to even, as a float. Around 1.5 * 2^23 floats
+ * are integers, so the addition rounds.
  */
 static inline lanes nearest(lanes v, float least, float most)
 {
     return (clamp(v, least, most) + 0x1.8p23f) - 0x1.8p23f;
 }
 
-/* LANES groups of n values each. */
+/* Load LANES groups of n values each. */
 static inline void side_by_side(lanes *restrict to, const float *restrict x, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -96,7 +96,7 @@ static inline void put_lanes(float *to, lanes x)
     memcpy(to, &x, sizeof(x));
 }
 
-/* LANES groups of n codes, numbered from `least`. */
+/* Store LANES groups of n codes, numbered from `least`. */
 static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, unsigned n,
                              float least)
 {
@@ -105,7 +105,7 @@ static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, u
             to[g * n + i] = (uint8_t)(code[i][g] - least);
 }
 
-/* The first value of largest magnitude of each group. */
+/* Return the first value of largest magnitude of each group. */
 static inline lanes top_values(const lanes *x, unsigned n)
 {
     lanes top = x[0];

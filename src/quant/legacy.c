@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first quantised types: 32 elements, one scale d, in some an added minimum m.
+ * The first quantised types: 32 elements, one scale d and, in some types, an added minimum m.
  *
  *     Q4_0   d:half  qs[16]                              y = (c - 8) * d
  *     Q4_1   d:half  m:half  qs[16]                      y = c * d + m
@@ -33,7 +33,7 @@ static_assert(Q5_1_BYTES == 2 * HALF + QH + NIBBLES, "Q5_1");
 static_assert(Q8_0_BYTES == HALF + 32, "Q8_0");
 static_assert(Q8_1_BYTES == 2 * HALF + 32, "Q8_1");
 
-/* 32 codes of four bits. */
+/* Decode 32 codes of four bits. */
 FIXED void four_bits(float *restrict y, const uint8_t *restrict qs, struct levels l)
 {
     for (unsigned k = 0; k < 16; k += WIDE) {
@@ -43,7 +43,7 @@ FIXED void four_bits(float *restrict y, const uint8_t *restrict qs, struct level
     }
 }
 
-/* 32 codes of five bits; the fifth bits are stored before the others. */
+/* Decode 32 codes of five bits; the fifth bits are stored before the others. */
 FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct levels l)
 {
     const uint32_t top = get_u32(qh, false);
@@ -54,14 +54,14 @@ FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct level
     }
 }
 
-/* Codes 8k to 8k + 7 of 32, k = 0..3, into the nibbles of 16 bytes. */
+/* Store codes 8k to 8k + 7 of 32, k = 0..3, in the nibbles of 16 bytes. */
 static inline void put_nibbles(uint8_t *qs, const uint64_t q[4])
 {
     for (unsigned k = 0; k < 2; k++)
         put_u64(qs + 8 * k, (q[k] & BYTES8(15)) | (q[k + 2] & BYTES8(15)) << 4, false);
 }
 
-/* The same, with the fifth bits before them. */
+/* Store nibbles as put_nibbles() does, with the fifth bits before them. */
 static inline void put_five_bits(uint8_t *qh, const uint64_t q[4])
 {
     for (unsigned k = 0; k < 4; k++)
@@ -75,7 +75,8 @@ FIXED void block_Q4_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_0)
 
-/* 32 codes around zero, which is at code `zero`; the value of largest magnitude is at code 0. */
+/* Compute 32 codes around zero, which has the code `zero`; the value of largest magnitude gets code
+ * 0. */
 static inline bool take_around(const float *restrict x, float zero, uint8_t *d, uint64_t q[4])
 {
     const float scale = top_value(x, 32) / -zero;
@@ -84,7 +85,8 @@ static inline bool take_around(const float *restrict x, float zero, uint8_t *d, 
     return put_half(d, scale);
 }
 
-/* Codes of 32 values for the scale that was found, and for the minimum if it is not NULL, which are stored at d. */
+/* Compute the codes of 32 values for the scale that was found, and the minimum unless it is NULL,
+ * which are stored at d. */
 static inline bool take_found(const float *restrict x, float least, float last, float scale,
                               const float *min, uint8_t *d, uint64_t q[4])
 {
@@ -99,7 +101,7 @@ static inline bool take_found(const float *restrict x, float least, float last, 
     return true;
 }
 
-/* An encoder that searches, with importances. found: stores block i of a side in its fields. */
+/* An encoder that searches if it has importances. found: stores block i of a side in its fields. */
 #define SEARCHING_ENCODER(T, fit, found)                                                 \
     ENCODES(T)                                                                           \
     {                                                                                    \
@@ -141,7 +143,7 @@ FIXED void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_1)
 
-/* 32 codes from 0, for the smallest value, to `last`, for the largest. */
+/* Compute 32 codes from 0, for the smallest value, to `last`, for the largest. */
 static inline bool take_range(const float *restrict x, float last, uint8_t *d, uint64_t q[4])
 {
     const struct range r = range_of(x, 32);

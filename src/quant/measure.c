@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measuring floats: see quant.h. Sums run side by side in lanes, which compilers keep in vectors; which value goes to
- * which lane is fixed, so that all sets give the same bits.
+ * Measures floats: see quant.h. Sums run side by side in lanes, which compilers keep in vectors.
+ * Each value always goes to the same lane, so all sets give the same bits.
  */
 #include <math.h>
 
@@ -11,7 +11,7 @@ enum { LANES = 16 };
 
 #define EACH_LANE for (size_t l = 0; l < LANES; l++)
 
-/* Vectors that make the lanes. */
+/* Number of vectors that hold the lanes. */
 enum { VECTORS = LANES / WIDE };
 
 struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
@@ -43,7 +43,7 @@ struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
     return ret;
 }
 
-/* The sum of `power` applied to the distances from the mean. */
+/* Sum up `power` of the distances from the mean. */
 FIXED double sum_of(const float *x, size_t n, double mean, double (*power)(double d))
 {
     double s[LANES] = {0}, sum = 0;
@@ -124,7 +124,8 @@ void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_dis
     }
 }
 
-/* The bin of each value. False: some value is so near an edge that rounding may have put it on the wrong side. */
+/* Compute the bin of each value. Returns false if a value is so near an edge that rounding may have
+ * put it on the wrong side. */
 static bool number_bins(const float *restrict x, size_t n, double mean, double std,
                         uint8_t *restrict bin)
 {
@@ -153,7 +154,7 @@ static void number_exactly(const float *x, size_t n, double mean, double std, ui
                                      (double)x[i] >= lower_edge(mean, std, bin[i] + 1)));
 }
 
-/* Bytes side by side, as many as AVX2 and lesser machines have. */
+/* Number of bytes in a vector, that of AVX2 even on lesser machines. */
 #ifdef __AVX2__
 enum { BYTES = 32 };
 #else
@@ -161,9 +162,9 @@ enum { BYTES = 16 };
 #endif
 typedef uint8_t bytes __attribute__((vector_size(BYTES)));
 
-/* Bins counted at once: they and their counts stay in registers. */
+/* Number of bins counted at once: they and their counts stay in registers. */
 enum { COUNTED = 8 };
-/* Values counted at once: a byte of a vector counts to 255. */
+/* Number of values counted at once: a byte of a vector counts to 255. */
 enum { PORTION = 2048 };
 static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0, "bytes");
 
@@ -177,8 +178,9 @@ FIXED bytes equal(bytes a, bytes b)
 }
 
 /*
- * Add how often each of the COUNTED numbers from `first` on occurs in the n vectors at bin. Comparing each value with
- * each number is faster than counting in memory, and does not depend on the values.
+ * Add how often each of the COUNTED numbers from `first` on occurs in the n vectors at bin.
+ * Comparing each value with each number is faster than counting in memory, and takes the same time
+ * for all values.
  */
 static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t *count)
 {

@@ -2,18 +2,20 @@
 /*
  * Building blocks of the encoders; see also kernel.h. Included by the family files.
  *
- * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which turns the T_LEN
- * floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop over blocks. It returns false if the
- * type cannot store these values: one of them is not finite, or a scale would not be. The bytes at b are then
- * undefined. The caller finds out which value it is (encode.c). An encoder that weighs errors by importances takes
- * these as a third argument and uses WEIGHING_ENCODER(T).
+ * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
+ * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop
+ * over blocks. It returns false if the type cannot store the values, because a value is or a scale
+ * would be not finite. The bytes at b are then undefined, and the caller finds the value at fault
+ * (encode.c). An encoder that weighs errors by importances takes them as a third argument and uses
+ * WEIGHING_ENCODER(T).
  *
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
  *
- * The bits are those of ggml's quantisers: float32, each operation rounded, in the order written,
- * no fused multiply-add. A scale d is inverted before it is rounded to what the block stores, and
- * codes are made with that inverse. A float becomes an integer only when it is known to fit.
+ * The results equal those of ggml's quantisers bit for bit: float32, each operation rounded, in the
+ * order written, no fused multiply-add. A scale d is inverted before it is rounded to its stored
+ * form, and codes are computed with that inverse. A float becomes an integer only when it is known
+ * to fit.
  */
 #ifndef QUANT_PACK_H
 #define QUANT_PACK_H
@@ -33,10 +35,10 @@
 #define ENCODER(T) ENCODER_WITH(T, )
 #define WEIGHING_ENCODER(T) ENCODER_WITH(T, , weight ? weight + i *T##_LEN : NULL)
 
-/* This and above rounds to infinity as a binary16. */
+/* Values from here on round to infinity as a binary16. */
 #define HALF_LIMIT 65520.0f
 
-/* Store d as binary16; false if it would be infinite, or is NaN. */
+/* Store d as binary16. Returns false if it would be infinite, or is NaN. */
 static inline bool put_half(uint8_t *p, float d)
 {
 #ifdef __F16C__
@@ -47,7 +49,7 @@ static inline bool put_half(uint8_t *p, float d)
     return fabsf(d) < HALF_LIMIT;
 }
 
-/* 1/d, or 0 if that is infinite: such a scale is stored as zero, and so are its codes. */
+/* Return 1/d, or 0 if that is infinite: such a scale is stored as zero, and so are its codes. */
 static inline float inverse(float d)
 {
     const float r = 1 / d;
@@ -60,8 +62,8 @@ static inline int32_t larger(int32_t a, int32_t b)
 }
 
 /*
- * The largest magnitude. Compared as integers, floats without sign are in the order of their values, infinity and NaN
- * above all others: a NaN is never lost.
+ * Return the largest magnitude. As integers, floats without sign compare like their values, with
+ * infinity and NaN above all others, so a NaN is never lost.
  */
 static inline float top_magnitude(const float *restrict x, unsigned n)
 {
@@ -71,7 +73,7 @@ static inline float top_magnitude(const float *restrict x, unsigned n)
     return f32_from_bits((uint32_t)top);
 }
 
-/* The first value of largest magnitude; +0 if all are zeros. */
+/* Return the first value of largest magnitude, +0 if all are zeros. */
 static inline float top_value(const float *restrict x, unsigned n)
 {
     int32_t plus = 0, minus = 0;
@@ -88,7 +90,7 @@ static inline float top_value(const float *restrict x, unsigned n)
     return *x;
 }
 
-/* Smallest and largest value. If any value is an infinity or a NaN, so is one of the two. */
+/* Smallest and largest value. If any value is infinite or NaN, so is one of these two. */
 struct range {
     float low, high;
 };
@@ -97,7 +99,7 @@ static inline struct range range_of(const float *restrict x, unsigned n)
 {
     int32_t low = INT32_MAX, high = INT32_MIN;
     for (unsigned i = 0; i < n; i++) {
-        /* Negative floats sort in reverse as integers: flip all bits but the sign. */
+        /* As integers, negative floats compare in reverse: flip all bits except the sign. */
         const int32_t bits = (int32_t)f32_bits(x[i]), key = bits ^ (bits >> 31 & 0x7fffffff);
         low = key < low ? key : low;
         high = key > high ? key : high;
@@ -172,7 +174,7 @@ static inline float nearest_of(float v, float least, float most)
     return (v + 0x1.8p23f) - 0x1.8p23f; /* in between, floats are the integers */
 }
 
-/* The step numbers from `least` to `most`, counted from 0: (x + more) / step, to the nearest. */
+/* Compute the step numbers, counted from 0 for `least`: (x + more) / step, rounded to nearest. */
 static inline void take_steps(uint8_t *restrict code, const float *restrict x, unsigned n,
                               float more, float step, float least, float most)
 {
@@ -180,7 +182,7 @@ static inline void take_steps(uint8_t *restrict code, const float *restrict x, u
         code[i] = (uint8_t)(nearest_of((x[i] + more) / step, least, most) - least);
 }
 
-/* Bit j is the lowest bit of byte j: the reverse of spread_bits(). */
+/* Return a byte whose bit j is the lowest bit of byte j. This is the reverse of spread_bits(). */
 static inline uint8_t gather_bits(uint64_t x)
 {
     return (uint8_t)((x & BYTES8(1)) * 0x0102040810204080u >> 56);

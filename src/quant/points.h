@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search used by the encoders of IQ1 to IQ3: which points of a book, and with which scales.
+ * Search of the encoders of IQ1 to IQ3 for the points of a book, and their scales.
  *
- * A block has a scale d, and its groups a small integer l each: s = d * (2l + 1). A unit of 8 values
- * (IQ3: 4) is a point of the book times s, with signs of its own, or, in IQ1, moved up or down as a whole. For a
- * given s, what a point costs is a sum over its values of
+ * A block has a scale d, and its groups a small integer l each: s = d * (2l + 1). A unit of 8
+ * values (IQ3: 4) is a point of the book times s, with signs of its own, or, in IQ1, moved up or
+ * down as a whole. For a given s, the cost of a point is a sum over its values of
  *
  *     w * (x - p)^2 - w * x^2  =  p * (p * w - 2 * w * x)        p = s * value of the point
  *
- * so it is the sum of what its two halves cost, and there are few halves: 81 (IQ3: 64). Books are sorted by second
- * half. Among all points with the same second half, the one with the best first half wins:
+ * so it is the sum of the costs of its two halves, of which there are few: 81 (IQ3: 64). Books are
+ * sorted by second half. Among all points with the same second half, the point with the best first
+ * half wins:
  *
  *     second half   h0                     h1                     h2
  *     first halves  a  b  c  d  e  f       a  c  d  g  ...        ...
  *                   the least of these     the least of these
  *                    + what h0 costs        + what h1 costs       the least of these sums
  *
- * That is one comparison per point, for WIDE units side by side. No point is left out: each unit gets the best in the
- * book for its s.
+ * This takes one comparison per point, for WIDE units side by side. All points are compared: each
+ * unit gets the best in the book for its s.
  *
- * Where a sign is stored for only seven of eight values, the number of minuses is even. If the values have an odd
- * number, one of them gets the wrong sign, where that costs least. Halves with such a value have separate (odd)
- * costs.
+ * Where only seven of eight signs are stored, the number of minus signs is even. If the values have
+ * an odd number, the value for which it costs least gets the wrong sign. Halves with such a value
+ * have separate (odd) costs.
  *
- * First each group is fitted as if any point were in the book. The largest scale found gives d, and l
- * close to what was found is tried for each group. Then d is fitted to the points. Values and weights are
- * scaled to be at most 2, so that no product is infinite. Lanes never meet, and sums over units are taken
- * in their order: the bits are the same with vectors of any width.
+ * First each group is fitted as if every point were in the book. The largest scale found determines
+ * d, and each group tries values of l close to its scale. Then d is fitted to the points. Values
+ * and weights are scaled to at most 2, so that no product is infinite. Lanes never interact, and
+ * sums over units are taken in their order, so the bits are the same with vectors of any width.
  */
 #ifndef QUANT_POINTS_H
 #define QUANT_POINTS_H
@@ -35,21 +36,22 @@
 #include "quant/wide.h"
 
 /*
- * Signs: free; with an even number of minuses in a unit, or in two; or units moved by 1/8, each on its own or a group
- * as a whole.
+ * Signs: free; an even number of minus signs in a unit, or in two; or units shifted by 1/8, each
+ * separately or a group as a whole.
  */
 enum point_signs { POINT_FREE, POINT_EVEN, POINT_EVEN_PAIR, POINT_MOVED, POINT_MOVED_GROUP };
 #define POINT_SHIFT 0.125f
 
 struct point_form {
-    unsigned points;     /* in the book */
-    unsigned n;          /* values per unit: 8 or 4 */
-    unsigned group;      /* units that share l ... */
-    unsigned last, span; /* ... which is at most `last`; this many next to the nearest are tried */
+    unsigned points; /* number of points in the book */
+    unsigned n;      /* values per unit: 8 or 4 */
+    unsigned group;  /* units that share l ... */
+    /* ... which is at most `last`; this many numbers next to the nearest are tried. */
+    unsigned last, span;
     enum point_signs signs;
-    unsigned levels; /* 3, or for units of 4 values 8 */
-    float level[8];  /* ascending: magnitudes; in IQ1, what is moved */
-    /* The book: the bytes of a point, and where in them its level numbers are. */
+    unsigned levels; /* number of levels: 3, or 8 for units of 4 values */
+    float level[8];  /* in ascending order: magnitudes; in IQ1, the values to be shifted */
+    /* The book: the bytes of a point, and the position of its level numbers in them. */
     const uint64_t *of8;
     const uint32_t *of4;
     unsigned add, at;
@@ -60,23 +62,23 @@ enum { POINTS_MOST = 2048, UNITS_MOST = 64, HALVES_MOST = 81 };
 /* A book split into halves. */
 struct point_book {
     uint8_t low[POINTS_MOST];        /* the first half of each point */
-    uint16_t first[HALVES_MOST + 1]; /* the first point of each second half */
+    uint16_t first[HALVES_MOST + 1]; /* first point of each second half */
 };
 
-/* The values of a block, units side by side, and what was found for them. */
+/* The values of a block, units side by side, and the results for them. */
 struct point_block {
     float x[8][UNITS_MOST], w[8][UNITS_MOST]; /* x: magnitudes, except in IQ1 */
-    float s[UNITS_MOST];                      /* scales of units, to be tried */
-    float cost[2][UNITS_MOST];                /* even and odd; moved up and down */
-    /* one of its values (EVEN_PAIR: of two units') must take a wrong sign */
+    float s[UNITS_MOST];                      /* scales of units to try */
+    float cost[2][UNITS_MOST];                /* even and odd, or shifted up and down */
+    /* One of the unit's values (EVEN_PAIR: of the two units' values) must take a wrong sign. */
     uint8_t odd[UNITS_MOST];
-    uint8_t way[UNITS_MOST];   /* which of the two costs applies */
-    uint8_t minus[UNITS_MOST]; /* bits: values below zero */
-    uint8_t l[UNITS_MOST];     /* of groups */
+    uint8_t way[UNITS_MOST];   /* index of the cost that applies */
+    uint8_t minus[UNITS_MOST]; /* bits of the values below zero */
+    uint8_t l[UNITS_MOST];     /* l of each group */
     uint16_t point[UNITS_MOST];
 };
 
-/* True if the two ways of a unit are up and down; else they are even and odd. */
+/* True if the two ways of a unit are up and down, not even and odd. */
 FIXED bool is_moved(struct point_form f)
 {
     return f.signs >= POINT_MOVED;
@@ -87,13 +89,14 @@ FIXED bool is_even(struct point_form f)
     return f.signs == POINT_EVEN || f.signs == POINT_EVEN_PAIR;
 }
 
-/* Digits 0 to 2 in four bytes, or 0 to 7 in the lower two, as one number, the first digit least significant. */
+/* Return the digits 0 to 2 of four bytes, or 0 to 7 of the lower two, as one number, the first
+ * digit least significant. */
 FIXED unsigned half_number(struct point_form f, uint32_t digits)
 {
     return f.n == 8 ? digits * 0x0103091b >> 24 : (digits & 255) + 8 * (digits >> 8 & 255);
 }
 
-/* The level numbers of a point, one per byte. */
+/* Return the level numbers of a point, one per byte. */
 FIXED uint64_t digits_of(struct point_form f, unsigned point)
 {
     const uint64_t codes = f.n == 8 ? f.of8[point] : f.of4[point];
@@ -123,7 +126,7 @@ static inline floats choose(words mask, floats yes, floats no)
     return (floats)((mask & (words)yes) | (~mask & (words)no));
 }
 
-/* All bits set in lanes whose byte is not 0. */
+/* Set all bits in lanes whose byte is not 0. */
 static inline words flags_at(const uint8_t *p)
 {
     return bytes_at(p) != 0;
@@ -138,12 +141,12 @@ static inline float lane_of(const floats *v, unsigned i)
 
 /* ---- costs ---- */
 
-/* The costs of parts of a unit: with the right signs, and with a wrong one. */
+/* The costs of parts of a unit, with the right signs and with a wrong one. */
 struct part_costs {
     floats even[HALVES_MOST], odd[HALVES_MOST];
 };
 
-/* The costs of the levels of one value. */
+/* Compute the costs of the levels of one value. */
 FIXED void value_costs(struct point_form f, floats x, floats w, floats s, floats shift,
                        floats *even, floats *odd)
 {
@@ -156,7 +159,7 @@ FIXED void value_costs(struct point_form f, floats x, floats w, floats s, floats
     }
 }
 
-/* Combine the costs of n first parts and n second parts into those of the whole. */
+/* Combine the costs of n first parts and n second parts into the costs of the whole. */
 FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats odd[2][9],
                       floats *whole, floats *whole_odd)
 {
@@ -168,7 +171,7 @@ FIXED void join_costs(struct point_form f, unsigned n, floats even[2][9], floats
         }
 }
 
-/* For WIDE units from `unit` on, the costs of the half that begins with value `from`. */
+/* Compute, for WIDE units from `unit` on, the costs of the half that begins with value `from`. */
 FIXED void half_costs(struct point_form f, const struct point_block *b, unsigned unit,
                       unsigned from, floats shift, struct part_costs *ret)
 {
@@ -190,14 +193,14 @@ struct unit_costs {
     struct part_costs low, high;
 };
 
-/* The least costs, even and odd, among all points with this second half. */
+/* Find the least costs, even and odd, of all points with this second half. */
 FIXED void run_costs(struct point_form f, const struct point_book *book, const struct unit_costs *c,
                      unsigned h, floats ret[2])
 {
     const unsigned end = book->first[h + 1];
     floats even = all_wide(FLT_MAX), odd = even, other = even;
     unsigned k = book->first[h];
-    /* Two least costs side by side: each depends on the one before it. */
+    /* Track two minimums side by side, because each comparison depends on the previous one. */
     for (; f.n == 8 && !is_even(f) && k + 1 < end; k += 2) {
         even = least_of(c->low.even[book->low[k]], even);
         other = least_of(c->low.even[book->low[k + 1]], other);
@@ -212,7 +215,7 @@ FIXED void run_costs(struct point_form f, const struct point_book *book, const s
     ret[1] = is_even(f) ? least_of(even + c->high.odd[h], odd + c->high.even[h]) : ret[0];
 }
 
-/* The costs of the best points for the scales b->s, both ways. */
+/* Compute the costs of the best points for the scales b->s, both ways. */
 FIXED void try_scales(struct point_form f, const struct point_book *book, struct point_block *b)
 {
     struct unit_costs c;
@@ -233,7 +236,7 @@ FIXED void try_scales(struct point_form f, const struct point_book *book, struct
         }
 }
 
-/* The best point for one unit among those with this second half. */
+/* Find the best point for one unit among those with this second half. */
 FIXED uint16_t find_point(const struct point_book *book, const struct unit_costs *c, unsigned h,
                           unsigned lane, bool odd)
 {
@@ -253,7 +256,7 @@ FIXED uint16_t find_point(const struct point_book *book, const struct unit_costs
     return (uint16_t)best;
 }
 
-/* The best points for the scales b->s and the ways b->way. */
+/* Find the best points for the scales b->s and the ways b->way. */
 FIXED void find_points(struct point_form f, const struct point_book *book, struct point_block *b)
 {
     struct unit_costs c;
@@ -278,7 +281,7 @@ FIXED void find_points(struct point_form f, const struct point_book *book, struc
 
 /* ---- groups ---- */
 
-/* The cost of a group by the costs of its units, and the way of each of them. */
+/* Compute the cost of a group from the costs of its units, and choose the way of each unit. */
 FIXED float group_cost(struct point_form f, const struct point_block *b, unsigned first,
                        uint8_t *way)
 {
@@ -303,7 +306,7 @@ FIXED float group_cost(struct point_form f, const struct point_block *b, unsigne
     return sum;
 }
 
-/* Choose l for each group: the cheapest of those near b->s. b->s becomes the scale that follows from it. */
+/* Choose the cheapest l near b->s for each group. b->s becomes the scale that follows from l. */
 FIXED void choose_l(struct point_form f, const struct point_book *book, struct point_block *b,
                     float d)
 {
@@ -333,7 +336,8 @@ FIXED void choose_l(struct point_form f, const struct point_book *book, struct p
         b->s[u] = d * (float)(2 * b->l[u / f.group] + 1);
 }
 
-/* For one scale per unit, a fraction of b->s: sums of w * x * v and w * v * v with the nearest levels v. */
+/* For one scale per unit, a fraction of b->s, sum up w * x * v and w * v * v with the nearest
+ * levels v. */
 FIXED void level_sums(struct point_form f, const struct point_block *b, float part, float shift,
                       float *xl, float *ll)
 {
@@ -356,7 +360,7 @@ FIXED void level_sums(struct point_form f, const struct point_block *b, float pa
     }
 }
 
-/* A scale for each group, as if any point were in the book, into b->s; returns the largest. */
+/* Set b->s to a scale for each group, as if every point were in the book. Returns the largest. */
 FIXED float start_scales(struct point_form f, struct point_block *b)
 {
     const unsigned units = 256 / f.n, tries = 12;
@@ -398,7 +402,7 @@ FIXED float start_scales(struct point_form f, struct point_block *b)
 
 /* ---- blocks ---- */
 
-/* 256 values to units side by side, values times `up`; no weight becomes zero. */
+/* Load 256 values as units side by side, multiplied by `up`. No weight becomes zero. */
 FIXED void spread_units(struct point_form f, const float *restrict x, const float *restrict weight,
                         float up, struct point_block *b)
 {
@@ -420,12 +424,12 @@ FIXED void spread_units(struct point_form f, const float *restrict x, const floa
     }
 }
 
-/* Sums over the block, of w * x * k * v and w * (k * v)^2, k = 2l + 1. */
+/* Sums over the block of w * x * k * v and w * (k * v)^2, k = 2l + 1. */
 struct point_sums {
     float xl, ll;
 };
 
-/* The points and signs of all units. */
+/* Choose the points and signs of all units. */
 FIXED struct point_sums take_points(struct point_form f, const struct point_book *book,
                                     struct point_block *b)
 {
@@ -445,7 +449,7 @@ FIXED struct point_sums take_points(struct point_form f, const struct point_book
             cheap = xv < least ? i : cheap;
             least = xv < least ? xv : least;
         }
-        if (is_even(f) && b->way[u]) { /* the one with the wrong sign */
+        if (is_even(f) && b->way[u]) { /* the value with the wrong sign */
             xl -= 2 * least;
             b->minus[u] ^= (uint8_t)(1 << cheap);
         }
@@ -455,15 +459,15 @@ FIXED struct point_sums take_points(struct point_form f, const struct point_book
     return sums;
 }
 
-/* The cost of the block with d, compared with storing zeros. */
+/* Return the cost of the block with d, compared with storing zeros. */
 static inline float block_cost(struct point_sums s, float d)
 {
     return d * (d * s.ll - 2 * s.xl);
 }
 
 /*
- * Points for 256 values, and the binary16 d at `half`. With d = 0 all else is 0 too. False: d would be infinite, or a
- * value is not finite.
+ * Find points for 256 values, and store the binary16 d at `half`. If d is 0, everything else is 0
+ * too. Returns false if d would be infinite, or a value is not finite.
  */
 FIXED bool fit_points(struct point_form f, const struct point_book *book, const float *restrict x,
                       const float *restrict weight, struct point_block *b, uint8_t *half)
@@ -472,7 +476,7 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     uint8_t fitted[2];
     if (!(top < 0x1p32f))
         return false;
-    const bool tiny = top < 0x1p-30f; /* far below what the smallest d gives */
+    const bool tiny = top < 0x1p-30f; /* far below the values of the smallest d */
     const uint32_t exponent = tiny ? 127 : f32_bits(top) >> 23;
     const float up = f32_from_bits((254 - exponent) << 23), down = f32_from_bits(exponent << 23);
     spread_units(f, x, weight, up, b);
@@ -494,14 +498,15 @@ FIXED bool fit_points(struct point_form f, const struct point_book *book, const 
     return true;
 }
 
-/* n bytes of l, two groups per byte. */
+/* Store n bytes of l, two groups per byte. */
 static inline void put_scales(uint8_t *to, const struct point_block *b, unsigned n)
 {
     for (unsigned k = 0; k < n; k++)
         to[k] = (uint8_t)(b->l[2 * k] | b->l[2 * k + 1] << 4);
 }
 
-/* The encoder of a type, from its form and the function that stores a found block in its fields. */
+/* The encoder of a type, from its form and the function that stores the result for a block in its
+ * fields. */
 #define POINT_ENCODER(T, form)                                                                    \
     ENCODES(T)                                                                                    \
     {                                                                                             \

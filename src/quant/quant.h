@@ -5,17 +5,17 @@
  * A tensor's elements are stored in blocks of `block_len` consecutive elements (of the fastest
  * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry,
  * decoder and encoder of every type, so that they cannot disagree (types.h). A new type is a row
- * and its functions. Source of the facts: ggml's type ids and block layouts as of 2026; each family
- * file draws its blocks.
+ * and its functions. The type ids and block layouts are those of ggml as of 2026; each family file
+ * draws its blocks.
  *
  * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit.
- * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, and so does F16,
- * except that a signalling NaN becomes quiet.
+ * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, as does F16, except
+ * that a signalling NaN becomes quiet.
  *
- * Blocks encoded without importances match ggml's quantisers to the last bit, except for IQ1 to IQ3. Where ggml
- * leaves a block undefined (a scale whose inverse is infinite), it gets the codes of zeros; it decodes to zeros
- * anyway. For most types, decoding and re-encoding does not give back the same block, so only blocks in which a value
- * changed may be encoded (quant_write()).
+ * Blocks encoded without importances match ggml's quantisers to the last bit, except for IQ1 to
+ * IQ3. A block that ggml leaves undefined (its scale has an infinite inverse) gets the codes of
+ * zeros; it decodes to zeros anyway. For most types, decoding and re-encoding does not reproduce
+ * the block, so only blocks with a changed value may be encoded (quant_write()).
  *
  * Threads: everything is constant after quant_init(); functions may be called from any thread.
  */
@@ -26,21 +26,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The largest block, in elements and bytes, of any row of the table (checked by the tests). */
+/* Size of the largest block of any type, in elements and bytes (checked by the tests). */
 #define QUANT_MAX_BLOCK_LEN 256
 #define QUANT_MAX_BLOCK_BYTES 512
 
 /*
- * Decode n whole little-endian blocks at src (any alignment) into n * block_len host floats at
- * dst (aligned to 4 bytes). Reads nothing outside of the blocks.
+ * Decodes n whole little-endian blocks at src (any alignment) into n * block_len host floats at dst
+ * (aligned to 4 bytes). Reads nothing outside the blocks.
  */
 typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
 
 /*
- * Encode n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian blocks at dst (any
- * alignment, no overlap). `weight`: the importance of each value, finite and not negative; NULL: unknown. Returns how
- * many blocks were encoded: n, or fewer if the type cannot store the values of the next block; dst is undefined from
- * there on.
+ * Encodes n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian
+ * blocks at dst (any alignment, no overlap). `weight` is the importance of each value, finite and
+ * not negative, or NULL. Returns the number of encoded blocks: n, or fewer if the type cannot store
+ * the values of the next block; dst is undefined from there on.
  */
 typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, uint8_t *dst);
 
@@ -53,12 +53,12 @@ struct quant_type {
     uint16_t block_len;      /* elements in a block; 0: a removed id of unknown layout */
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
-    quant_encode_fn *encode; /* NULL for those, and where only raw bytes can be stored */
+    quant_encode_fn *encode; /* NULL for removed ids, and where only raw bytes can be stored */
     uint8_t weighs;          /* enum quant_weighs */
     /*
      * The fields that a big-endian file stores reversed: swap_count fields of `swap_width` bytes,
-     * at the offsets `swap_at`. big_unknown: the type has multi-byte fields for which no big-endian
-     * form was ever agreed, so it has no values there.
+     * at the offsets `swap_at`. big_unknown: no big-endian form was ever agreed for the type's
+     * multi-byte fields, so it has no values in such a file.
      */
     uint8_t swap_width;
     uint8_t swap_count;
@@ -66,23 +66,23 @@ struct quant_type {
     bool big_unknown;
 };
 
-/* The row of a type id, including removed ids (block_len 0); NULL for an unknown id. */
+/* Return the row of a type id, including removed ids (block_len 0), or NULL for an unknown id. */
 const struct quant_type *quant_find(uint32_t id);
 
 /* True if the values of this type (NULL: an unknown type) can be shown as float32. */
 bool quant_has_values(const struct quant_type *t, bool big);
 /*
- * Read bytes [off, off + n) of the tensor's values, seen as a stream of little-endian float32, into dst (any
- * alignment). `data` is the tensor's first block, `big` its byte order. Only the blocks that the range touches are
- * read. The caller has checked the range and quant_has_values().
+ * Read bytes [off, off + n) of the tensor's values, as a stream of little-endian float32, into dst
+ * (any alignment). `data` is the tensor's first block, `big` its byte order. Only blocks in the
+ * range are read. The caller has checked the range and quant_has_values().
  */
 void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst);
 
 /*
- * The same with the values narrowed to 16 bits: a stream of little-endian binary16 or bfloat16. The float32 value is
- * rounded to nearest, ties to even; too large a value becomes infinite; a NaN stays a NaN. Elements stored in that
- * very format pass through bit for bit.
+ * Read a stream of values narrowed to little-endian binary16 or bfloat16, like quant_read_f32().
+ * The float32 value is rounded to nearest, ties to even; too large a value becomes infinite; a NaN
+ * stays a NaN. Elements stored in the same format are copied bit for bit.
  */
 void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                     size_t n, void *dst);
@@ -90,56 +90,58 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
                      size_t n, void *dst);
 
 /*
- * The range of stored bytes [*first, *last), counted from the tensor's first block, that reading
- * [off, off + n) of a stream of values of `width` bytes each (f32: 4; f16, bf16: 2) touches; empty
- * for n = 0. The caller has checked the range.
+ * Compute the stored bytes [*first, *last), counted from the tensor's first block, that a read of
+ * [off, off + n) touches in a stream of values of `width` bytes (f32: 4; f16, bf16: 2). The range
+ * is empty if n is 0. The caller has checked it.
  */
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);
 
-/* n host floats narrowed to binary16 or bfloat16 (host uint16_t), rounded as above. No overlap. */
+/* Narrow n host floats to binary16 or bfloat16 (host uint16_t), rounded as above. The memory must
+ * not overlap. */
 void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst);
 void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 
-/* True if none of the n little-endian float32 values (any alignment) is NaN or infinite. */
+/* True if none of n little-endian float32 values (any alignment) is NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 
-/* For n > 0 finite host floats. Sums are in double; their last bits depend on n, not on the machine. */
+/* Statistics of n > 0 finite host floats. Sums are in double; their last bits depend on n, not on
+ * the machine. */
 struct quant_extremes {
     float min, max;
     uint64_t zeros;
 };
 struct quant_extremes quant_extremes(const float *x, size_t n);
 double quant_sum(const float *x, size_t n);
-/* The sum of the squared distances from the mean. */
+/* Return the sum of the squared distances from the mean. */
 double quant_sum_squares(const float *x, size_t n, double mean);
-/* How far apart two lists of values are. All sums are in double. */
+/* The distance between two lists of values. All sums are in double. */
 struct quant_distance {
     double squares_a, squares_b, products; /* sums of a * a, b * b, a * b */
-    double squares;                        /* of (a - b) * (a - b) */
-    double max;                            /* the greatest of |a - b| */
-    uint64_t differ;                       /* how many values differ */
+    double squares;                        /* sum of (a - b) * (a - b) */
+    double max;                            /* maximum of |a - b| */
+    uint64_t differ;                       /* number of values that differ */
 };
 /* Add n pairs of finite host floats. */
 void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret);
-/* The sum of the fourth powers of these distances. */
+/* Return the sum of the fourth powers of the distances from the mean. */
 double quant_sum_fourth(const float *x, size_t n, double mean);
 /*
- * Count n finite host floats by their distance from the mean, in quarters of a standard deviation std > 0: from -6 to
- * 6, each bin including its lower edge mean + std * (i - QUANT_BINS / 2) / 4, exactly; the first and last bins also
- * hold everything beyond. Adds to count.
+ * Count n finite host floats by their distance from the mean, in quarters of a standard deviation
+ * std > 0, from -6 to 6. Each bin includes exactly its lower edge mean + std * (i - QUANT_BINS / 2)
+ * / 4; the first and last bins also count everything beyond. Adds to count.
  */
 #define QUANT_BINS 50
 void quant_bins(const float *x, size_t n, double mean, double std, uint64_t count[QUANT_BINS]);
 
-/* Reverse each field of n blocks that files of the other byte order have reversed. */
+/* Reverse each field of n blocks that the two byte orders store differently. */
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 
-/* Choose the fastest decoders for this machine; before threads start. Optional. */
+/* Choose the fastest decoders for this machine. Optional; call it before threads start. */
 void quant_init(void);
 
 struct quant_set;
-/* Use this kernel set (set.h) from now on; before threads start. */
+/* Use this kernel set (set.h) from now on. Call it before threads start. */
 void quant_use(const struct quant_set *s);
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The one list of tensor types: id, name, geometry, whether values can be encoded, and big-endian
- * form. From it come the rows of the table (set.c), the constants that the kernels use (Q4_0_LEN,
- * Q4_0_BYTES, ...) and their prototypes, so that none of them can disagree.
+ * form. The rows of the table (set.c), the constants of the kernels (Q4_0_LEN, Q4_0_BYTES, ...) and
+ * their prototypes are generated from it, so they cannot disagree.
  *
- * A new type is a line here and a DECODER() in a family file (kernel.h explains how). If the line
- * says more than DECODE, it needs an encoder too (pack.h).
+ * A new type is a line here and a DECODER() in a family file (kernel.h explains how). Unless its
+ * line says DECODE, it needs an encoder too (pack.h).
  */
 #ifndef QUANT_TYPES_H
 #define QUANT_TYPES_H
 
 /*
- * The forms of a block in a big-endian file: no field of more than one byte; fields of w bytes at
- * the given offsets, each swapped as a whole; fields for which no form was ever agreed.
+ * The big-endian forms of a block: no field of more than one byte; fields of w bytes at the given
+ * offsets, each swapped; fields for which no form was ever agreed.
  */
 #define SAME .swap_count = 0
 #define SWAP(w, at) .swap_width = (w), .swap_count = 1, .swap_at = {(at)}
@@ -20,9 +20,10 @@
 #define NO_FORM .big_unknown = true
 
 /*
- * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH for a decoder and
- * an encoder; WEIGH if that uses importances, NEED if it gives poor blocks without them; DECODE for formats of
- * intermediate results, which models do not use (Q8_1, Q8_K).
+ * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. The ways:
+ * BOTH has a decoder and an encoder; WEIGH an encoder that uses importances; NEED an encoder that
+ * makes poor blocks without them; DECODE only a decoder, for intermediate results that models do
+ * not contain (Q8_1, Q8_K).
  */
 // clang-format off
 #define QUANT_TYPES(TYPE, GONE)                           \
@@ -71,7 +72,7 @@
     TYPE(42, Q2_0,     64,  18, BOTH,   SWAP(2, 0))
 // clang-format on
 
-/* Ids without gaps, so that the table is indexed by id (the tests check it). */
+/* Ids without gaps, so that they can index the table (the tests check it). */
 #define QUANT_ID(id, T, len, bytes, ...) T##_ID = (id),
 #define QUANT_GONE_ID(id, T) T##_ID = (id),
 enum { QUANT_TYPES(QUANT_ID, QUANT_GONE_ID) QUANT_N_TYPES };

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bit fields in lanes, for the decoders of types made of them. A vector has a byte of the block in each lane; shifts
- * bring one field after the other to the lowest bits of its lane, and what the field stands for is computed there, or
- * looked up:
+ * Bit fields in lanes, for the decoders of types made of them. A vector has a byte of the block in
+ * each lane. Shifts bring one field after another to the lowest bits of its lane, where its value
+ * is computed or looked up:
  *
  *     bytes of the block     lanes of 32 bits                 a field of 4 bits, then the other
  *     +----+----+----+--     +--------+--------+--------+--
  *     | b0 | b1 | b2 |   ->  |     b0 |     b1 |     b2 |     level(4, l, b)  level(4, l, b >> 4)
  *     +----+----+----+--     +--------+--------+--------+--
  *
- * A vector is as wide as the registers of the set, which all compilers then pass in them. With AVX-512 all values of
- * 4 bits fit into one register, those of 5 bits into two: one instruction makes floats of fields, and ignores the
- * bits above them. The products of scales and codes are exact, so it makes no difference whether they are computed
- * once or for each value.
+ * A vector is as wide as the registers of the set, so that all compilers pass it in a register.
+ * With AVX-512, all values of 4-bit fields fit into one register, those of 5-bit fields into two:
+ * one instruction converts fields to floats, and ignores the bits above them. The products of
+ * scales and codes are exact, so it makes no difference whether they are computed once or for each
+ * value.
  */
 #ifndef QUANT_WIDE_H
 #define QUANT_WIDE_H
@@ -29,7 +30,7 @@ enum { WIDE = 4 };
 typedef float floats __attribute__((vector_size(4 * WIDE)));
 typedef int32_t words __attribute__((vector_size(4 * WIDE)));
 
-/* a < b ? a : b and a > b ? a : b, which are instructions. */
+/* The minimum and maximum, which are single instructions. */
 #if defined(__AVX512F__)
 #define CHOICE_OF(is, a, b) (floats) _mm512_##is##_ps((__m512)(a), (__m512)(b))
 #elif defined(__AVX2__)
@@ -64,7 +65,7 @@ static inline floats wide_at(const float *p)
     return v;
 }
 
-/* WIDE bytes from p on, each as a word. */
+/* Load WIDE bytes from p on, each as a word. */
 static inline words bytes_at(const uint8_t *p)
 {
 #if defined(__AVX512F__)
@@ -79,13 +80,13 @@ static inline words bytes_at(const uint8_t *p)
 #endif
 }
 
-/* x in all lanes; also -0, which a sum with 0 would lose. */
+/* Return x in all lanes, even a -0, which adding to 0 would lose. */
 static inline floats all_wide(float x)
 {
     return x - (floats){0};
 }
 
-/* 0, 1, 2, ... */
+/* Return 0, 1, 2, ... */
 static inline words lane_numbers(void)
 {
     words ret = {0};
@@ -94,7 +95,7 @@ static inline words lane_numbers(void)
     return ret;
 }
 
-/* Lane j has bit `at` set if bit from + j of the 16 is; all other bits are 0. */
+/* Set bit `at` of lane j if bit from + j of the 16 is set; all other bits are 0. */
 FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 {
     const int32_t value = (int32_t)(1u << at);
@@ -109,13 +110,15 @@ FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 #endif
 }
 
-/* Two-bit fields from, from + 1, ... of the 16 at p; bits above a field do not matter. */
+/* Extract the two-bit fields from, from + 1, ... of the 16 at p. Bits above a field do not
+ * matter. */
 static inline words pairs_wide(const uint8_t *p, unsigned from)
 {
 #ifdef __AVX2__
     return ((words){0} + (int32_t)get_u32(p, false)) >> 2 * (lane_numbers() + (int32_t)from);
 #else
-    typedef int16_t halves __attribute__((vector_size(4 * WIDE))); /* products fit, and are fast */
+    /* Products fit, and multiplication is fast. */
+    typedef int16_t halves __attribute__((vector_size(4 * WIDE)));
     const words byte = (words){0} + p[from / 4], up = {64, 16, 4, 1};
     return (words)((halves)byte * (halves)up) >> 6;
 #endif
@@ -132,8 +135,8 @@ static inline void put_wide(float *restrict y, floats v)
 }
 
 /*
- * What codes stand for: ((code + shift) * d) + m. NONE where a type has no such term:
- * as an addend it changes no float, neither +0 nor -0.
+ * The values of codes: ((code + shift) * d) + m. NONE where a type has no such term: as an addend
+ * it changes no float, neither +0 nor -0.
  */
 #define NONE (-0.0f)
 struct levels {
@@ -146,7 +149,7 @@ FIXED floats compute(struct levels l, words code)
     return ((__builtin_convertvector(code, floats) + l.shift) * l.d) + l.m;
 }
 
-/* The values of codes of `bits` bits. */
+/* Prepare the values of codes of `bits` bits. */
 FIXED struct levels levels(unsigned bits, float shift, float d, float m)
 {
     struct levels l = {.shift = all_wide(shift), .d = all_wide(d), .m = all_wide(m)};
@@ -161,8 +164,8 @@ FIXED struct levels levels(unsigned bits, float shift, float d, float m)
 }
 
 /*
- * The values of codes of `bits` bits in the lowest bits of words: those in `mask` come from high, the others from
- * low. Higher bits do not count.
+ * Return the values of codes of `bits` bits in the lowest bits of words: those in `mask` come from
+ * high, the others from low. Higher bits are ignored.
  */
 FIXED floats level_of_two(unsigned bits, struct levels l, words low, words high, int32_t mask)
 {
