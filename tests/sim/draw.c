@@ -421,5 +421,6 @@ struct story story_draw(uint64_t seed, bool also_new)
         befall(what == 9 ? 5 : what >= 10 ? what - 4 : what - 3);
     if (wide && draw(4) == 0)
         s.features |= (uint8_t)(2 << draw(FEATURES - 1));
+    s.split = wide && !s.tensors && draw(3) == 0;
     return s;
 }

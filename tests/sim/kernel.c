@@ -1384,7 +1384,7 @@ static void disk_keys(const struct kernel *k, unsigned token[KEYS])
 {
     char path[128];
     size_t n = 0;
-    (void)snprintf(path, sizeof(path), "%s/m.gguf", k->w->folder);
+    run_path(k->w, path);
     uint8_t *bytes = disk_read(path, &n);
     model_keys(bytes, n, token);
     __real_free(bytes);
@@ -1394,10 +1394,10 @@ void kernel_look_disk(struct kernel *k, const char *when)
 {
     char path[128];
     size_t n = 0;
-    (void)snprintf(path, sizeof(path), "%s/.m.gguf.ggufs-journal", k->w->folder);
+    run_journal(k->w, path);
     if (k->rough || access(path, F_OK) == 0) /* it is being written in place */
         return;
-    (void)snprintf(path, sizeof(path), "%s/m.gguf", k->w->folder);
+    run_path(k->w, path);
     uint8_t *bytes = disk_read(path, &n);
     if (!bytes)
         sched_fail("%s: there is no model", when);

@@ -42,11 +42,23 @@ static void failed(const char *line)
 
 /* ---- the model ---- */
 
-enum { KEPT = 5, LEFT_MOST = 0, CRASHES = 3 };
+enum { KEPT = 5, REST = 7, LEFT_MOST = 0, CRASHES = 3 };
 
-static void path_of(char dst[128])
+static const char *const files[] = {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"};
+
+static const char *model_name(const struct world *w)
 {
-    (void)snprintf(dst, 128, "%s/m.gguf", world->folder);
+    return w->story.split ? files[0] : "m.gguf";
+}
+
+void run_path(const struct world *w, char dst[128])
+{
+    (void)snprintf(dst, 128, "%s/%s", w->folder, model_name(w));
+}
+
+void run_journal(const struct world *w, char dst[128])
+{
+    (void)snprintf(dst, 128, "%s/.%s.ggufs-journal", w->folder, model_name(w));
 }
 
 static uint32_t number_at_first(unsigned key)
@@ -60,11 +72,40 @@ static bool needs_reserve(void)
     return world->story.strategy == EDIT_INPLACE || world->story.strategy == EDIT_REFLINK;
 }
 
-static const char *journal(void)
+static void add_split(struct build *b, unsigned no)
 {
-    static char path[128];
-    (void)snprintf(path, sizeof(path), "%s/.m.gguf.ggufs-journal", world->folder);
-    return path;
+    build_num(b, "split.no", GGUF_U16, no);
+    build_num(b, "split.count", GGUF_U16, 2);
+    build_num(b, "split.tensors.count", GGUF_I32, TENSORS_THERE + 2);
+}
+
+/* The second file of a split model: no edit changes it. */
+static void make_second(void)
+{
+    struct build b;
+    uint8_t values[FLOATS * 4];
+    char path[128];
+    build_init(&b, 3, false);
+    add_split(&b, 1);
+    (void)tensors_bytes(0, REST, values);
+    build_tensor(&b, "rest", 0, (uint64_t[]){REST}, 1, values, 4 * REST);
+    uint8_t *image = build_finish(&b, &world->second_n);
+    (void)snprintf(path, sizeof(path), "%s/%s", world->folder, files[1]);
+    if (world->second_n > sizeof(world->second) || !disk_write(path, image, world->second_n))
+        sched_fail("the second file cannot be written");
+    memcpy(world->second, image, world->second_n);
+    free(image);
+}
+
+static void check_second(void)
+{
+    char path[128];
+    size_t n = 0;
+    (void)snprintf(path, sizeof(path), "%s/%s", world->folder, files[1]);
+    uint8_t *bytes = disk_read(path, &n);
+    if (!bytes || n != world->second_n || memcmp(bytes, world->second, n) != 0)
+        sched_fail("the second file of the model has changed");
+    __real_free(bytes);
 }
 
 static void make_model(void)
@@ -91,6 +132,10 @@ static void make_model(void)
     build_array(&b, "z.list", GGUF_I32, 2);
     build_item_num(&b, GGUF_I32, 7);
     build_item_num(&b, GGUF_I32, 8);
+    if (world->story.split) {
+        add_split(&b, 0);
+        make_second();
+    }
     (void)tensors_bytes(0, KEPT, values);
     build_tensor(&b, "keep", 0, (uint64_t[]){KEPT}, 1, values, 4 * KEPT);
     for (unsigned t = 0; t < TENSORS_THERE; t++) {
@@ -111,7 +156,7 @@ static void make_model(void)
                    DURABLE);
     }
     uint8_t *image = build_finish(&b, &n);
-    path_of(path);
+    run_path(world, path);
     if (!disk_write(path, image, n))
         sched_fail("the model cannot be written");
     free(image);
@@ -134,19 +179,24 @@ static unsigned token_of(const struct read_key *k)
 }
 
 /* What no program edits. */
-static bool rest_is_whole(const struct read_model *m, const uint8_t *bytes, size_t n)
+static bool has_values(const struct read_tensor *t, const char *name, unsigned token,
+                       const uint8_t *bytes, size_t n)
+{
+    uint8_t want[FLOATS * 4];
+    (void)tensors_bytes(0, token, want);
+    return strcmp(t->name, name) == 0 && t->off + 4 * token <= n &&
+           memcmp(bytes + t->off, want, 4 * token) == 0;
+}
+
+static bool rest_is_whole(const struct read_model *m, const uint8_t *bytes, size_t n, bool merged)
 {
     bool list = false;
     for (unsigned i = 0; i < m->keys; i++)
         list |= strcmp(m->key[i].name, "z.list") == 0 && m->key[i].n == 8 &&
                 memcmp(m->key[i].value, "\7\0\0\0\10\0\0\0", 8) == 0;
-    if (!list || m->tensors == 0 || strcmp(m->key[0].name, "general.architecture") != 0 ||
-        strcmp(m->tensor[0].name, "keep") != 0)
-        return false;
-    uint8_t want[FLOATS * 4];
-    (void)tensors_bytes(0, KEPT, want);
-    return m->tensor[0].off + 4 * KEPT <= n &&
-           memcmp(bytes + m->tensor[0].off, want, 4 * KEPT) == 0;
+    return list && m->tensors > 0 && strcmp(m->key[0].name, "general.architecture") == 0 &&
+           has_values(&m->tensor[0], "keep", KEPT, bytes, n) &&
+           (!merged || has_values(&m->tensor[m->tensors - 1], "rest", REST, bytes, n));
 }
 
 static unsigned token_in(const struct read_model *m, unsigned reg, const uint8_t *bytes, size_t n)
@@ -214,7 +264,7 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
     const char *bad = read_model(bytes, n, &m);
     if (bad)
         sched_fail("%s: %s", when, bad);
-    if (!rest_is_whole(&m, bytes, n))
+    if (!rest_is_whole(&m, bytes, n, w->story.split && !disk))
         sched_fail("%s: what nobody edits has changed", when);
     for (unsigned i = 0; i < REGS; i++) {
         unsigned token = token_in(&m, i, bytes, n);
@@ -253,13 +303,17 @@ static void check_folder(void)
         if (world->story.step[i].word == W_FAIL &&
             strcmp(calls[world->story.step[i].call], "unlink") == 0)
             return; /* perhaps nothing can be removed */
+    char journal_path[128];
+    run_journal(world, journal_path);
     DIR *d = opendir(world->folder);
     for (const struct dirent *e; d && (e = readdir(d));) {
         const char *name = e->d_name;
         bool ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-                    strcmp(name, "m.gguf") == 0 || strcmp(name, "ggufs") == 0 ||
+                    strcmp(name, model_name(world)) == 0 ||
+                    (world->story.split && strcmp(name, files[1]) == 0) ||
+                    strcmp(name, "ggufs") == 0 ||
                     strncmp(name, "kept-", 5) == 0; /* by faultsys.h */
-        const bool journal = strcmp(name, ".m.gguf.ggufs-journal") == 0;
+        const bool journal = strcmp(name, strrchr(journal_path, '/') + 1) == 0;
         if ((journal && world->disk.hits) ||
             (!ours && world->disk.hits > 2 && fails_often("rename")))
             world->out.crashed = true; /* the next mount finishes it, or removes it */
@@ -301,16 +355,17 @@ static void crash_again(void)
 /* Another program writes the model, or puts another file in its place: after that it is not ours to change. */
 static void alter(bool replace)
 {
-    char path[128], beside[140];
+    char path[128], beside[140], journal[128];
     size_t n;
-    path_of(path);
+    run_path(world, path);
+    run_journal(world, journal);
     (void)snprintf(beside, sizeof(beside), "%s.new", path);
     do /* file times are coarse: the change must be visible in them */
         sched_pass(5);
     while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
     struct read_model m;
-    if (!bytes || read_model(bytes, n, &m) || access(journal(), F_OK) == 0) {
+    if (!bytes || read_model(bytes, n, &m) || access(journal, F_OK) == 0) {
         __real_free(bytes); /* it is being edited in place: writing it then has no defined result */
         return;
     }
@@ -331,7 +386,7 @@ static void check_altered(void)
 {
     char path[128];
     size_t n = 0;
-    path_of(path);
+    run_path(world, path);
     uint8_t *bytes = disk_read(path, &n);
     if (!bytes || n != world->altered_n || memcmp(bytes, world->altered_head, n) != 0)
         sched_fail("what another program wrote to the model is overwritten");
@@ -420,7 +475,7 @@ static struct tree *open_tree(void)
                                     .tensors = world->story.tensors,
                                     .history = world->story.history ? 5 : 0,
                                     .log = {.line = log_line}};
-    path_of(path);
+    run_path(world, path);
     int r = tree_open(path, &options, &t, &e);
     if (r < 0 && (world->disk.hits || kernel.rough))
         end_now();
@@ -513,6 +568,8 @@ _Noreturn void run_story(struct world *w)
     if (world->altered && !(world->story.features & NO_EXCHANGE)) /* else it may be overwritten */
         check_altered();
     check_folder();
+    if (w->story.split)
+        check_second();
     disk_now();
     /* While a thread ends, /proc may list one more for a moment. */
     int left = 1;
@@ -538,6 +595,8 @@ _Noreturn void run_recovered(struct world *w)
     tree_close(t);
     kernel_look_disk(&kernel, "after recovery and a mount");
     check_folder();
+    if (w->story.split)
+        check_second();
     disk_now();
     end_now();
 }

@@ -32,10 +32,16 @@ struct world {
     bool altered; /* by another program, to these bytes */
     size_t altered_n;
     uint8_t altered_head[1 << 16];
+    size_t second_n; /* of a split model */
+    uint8_t second[1024];
     struct oracle oracle;
     struct outcome_of_run out;
 };
 
+/* The path of the model's file, the first of two if it is split. */
+void run_path(const struct world *w, char dst[128]);
+/* The same of the journal beside it. */
+void run_journal(const struct world *w, char dst[128]);
 /* In the run's process. They do not return. */
 _Noreturn void run_story(struct world *w);
 /* After a power cut: a new process opens the model and looks. */

@@ -94,7 +94,8 @@ void story_print(const struct story *s, void *file)
     for (unsigned i = 0; i < FEATURES; i++)
         if (s->features & 1u << i)
             (void)fprintf(to, " %s", features[i]);
-    (void)fprintf(to, "%s%s\n", s->tensors ? " tensors" : "", s->history ? " history" : "");
+    (void)fprintf(to, "%s%s%s\n", s->tensors ? " tensors" : "", s->history ? " history" : "",
+                  s->split ? " split" : "");
     for (unsigned i = 0; i < s->n; i++)
         print_step(&s->step[i], to);
 }
@@ -187,6 +188,7 @@ static bool read_mount(char *line, struct story *ret)
         const int feature = place(word, features, FEATURES);
         ret->features |= (uint8_t)(feature < 0 ? 0 : 1u << feature);
         ret->tensors |= strcmp(word, "tensors") == 0;
+        ret->split |= strcmp(word, "split") == 0;
         ret->history |= strcmp(word, "history") == 0;
     }
     return true;

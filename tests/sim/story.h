@@ -29,7 +29,8 @@
  *     A rmr one                 rm -r: its views are unlinked, then it is removed
  *
  * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
- * first other line describes the mount: `mount close copy`: commit=, relayout=; then tensors (=edit), history; then
+ * first other line describes the mount: `mount close copy`: commit=, relayout=; then tensors (=edit), history; split: a
+ * model in two files; then
  * what the file system does (clones), or does not: no-exchange of names, no-nameless files, no-link that gives them a
  * name, no-range to copy.
  */
@@ -96,7 +97,7 @@ struct story {
     uint8_t commit;   /* enum live_commit */
     uint8_t strategy; /* enum edit_strategy */
     uint8_t features; /* disk.h */
-    bool tensors, history;
+    bool tensors, history, split;
     uint64_t seed; /* of a story that failed: "# seed N" */
     unsigned n;
     struct step step[STEPS];
