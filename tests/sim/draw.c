@@ -173,7 +173,7 @@ static void mapping(unsigned a, unsigned tensor)
 {
     open_as(a, 0, tensor, F_WRITE);
     for (unsigned n = 1 + draw(2); n; n--) {
-        struct step *s = add(a, W_STORE);
+        struct step *s = add(a, draw(4) ? W_STORE : W_HALVES);
         s->n = value();
         if (draw(2))
             on(a, W_FSYNC, 0);

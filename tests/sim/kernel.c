@@ -572,6 +572,22 @@ static bool has_twin(const struct kernel *k, const struct object *o)
     return has;
 }
 
+static ssize_t read_at(struct tree_file *f, size_t off, size_t room, void *dst)
+{
+    size_t n = 0;
+    for (size_t got = 1; got && n < room; n += got) {
+        struct reply reply = {.scratch = (uint8_t *)dst + n};
+        int r = tree_read(f, off + n, room - n, &reply);
+        got = reply.len;
+        if (r == 0 && got && reply.bytes != reply.scratch)
+            memcpy((uint8_t *)dst + n, reply.bytes, got);
+        tree_reply_done(&reply);
+        if (r < 0)
+            return r;
+    }
+    return (ssize_t)n;
+}
+
 /* One whole page, as cached by the kernel. */
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
@@ -605,7 +621,36 @@ static void write_pages(struct kernel *k, struct object *o)
     lock_drop(&o->lock);
 }
 
-/* memmap: the pages are written sooner or later. */
+/* What is written in pieces may be truncated, or written through its other node, between two of them. */
+static bool is_mixed(const struct kernel *k, const struct object *o)
+{
+    return has_twin(k, o) || kernel_cuts(k, o->name);
+}
+
+/*
+ * Part of a page is changed: the kernel reads the page before, and writes it whole before the rest is changed. Then it shows
+ * what was written.
+ */
+static void write_half(struct program *p, struct handle *h, unsigned page, unsigned token)
+{
+    struct kernel *k = p->k;
+    struct object *o = h->o;
+    const size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
+    uint8_t part[PAGE], now[PAGE], values[FLOATS * 4];
+    if (read_at(h->f, page * PAGE, n, part) != (ssize_t)n)
+        return;
+    (void)tensors_bytes(0, token, values);
+    memcpy(part, values, n / 2);
+    const unsigned stamp = ++o->changes;
+    may_be(k, o, BIT(TOKEN_OTHER));
+    int r = tree_write(h->f, (uint64_t)page * PAGE, part, n, NULL);
+    sched_note("half of page %u is written: %d", page, r);
+    if (r == 0 && read_at(h->f, page * PAGE, n, now) == (ssize_t)n && memcmp(part, now, n) != 0 &&
+        stamp == o->changes && !is_mixed(k, o) && !k->w->disk.hits && !k->rough)
+        sched_fail("page %u of %s is not what was written", page, names[o->name]);
+}
+
+/* memmap: the pages are written sooner or later. halves: some of them before they are wholly changed. */
 static void step_store(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -625,6 +670,12 @@ static void step_store(struct program *p, const struct step *s)
     may_be(p->k, o, BIT(s->n) | BIT(TOKEN_OTHER));
     tensors_written(p->k, o->name, o->content);
     lock_drop(&o->lock);
+    for (unsigned i = s->word == W_HALVES ? 1 + sched_draw(PAGES) : 0; i; i--) {
+        lock_take(&o->lock);
+        if (o->pages)
+            write_half(p, h, sched_draw(PAGES), s->n);
+        lock_drop(&o->lock);
+    }
     for (unsigned i = sched_draw(PAGES); i; i--) {
         unsigned page = sched_draw(PAGES);
         lock_take(&o->lock);
@@ -632,12 +683,6 @@ static void step_store(struct program *p, const struct step *s)
             (void)write_page(p->k, o, page);
         lock_drop(&o->lock);
     }
-}
-
-/* What is written in pieces may be truncated, or written through its other node, between two of them. */
-static bool is_mixed(const struct kernel *k, const struct object *o)
-{
-    return has_twin(k, o) || kernel_cuts(k, o->name);
 }
 
 static void step_write(struct program *p, const struct step *s)
@@ -1226,22 +1271,6 @@ static void step_trunc(struct program *p, const struct step *s)
 
 /* ---- looks ---- */
 
-static ssize_t read_all(struct tree_file *f, char *dst, size_t room)
-{
-    size_t n = 0;
-    for (size_t got = 1; got && n < room; n += got) {
-        struct reply reply = {.scratch = (uint8_t *)dst + n};
-        int r = tree_read(f, n, room - n, &reply);
-        got = reply.len;
-        if (r == 0 && got && reply.bytes != reply.scratch)
-            memcpy(dst + n, reply.bytes, got);
-        tree_reply_done(&reply);
-        if (r < 0)
-            return r;
-    }
-    return (ssize_t)n;
-}
-
 /* The draft values of files with this name show, too. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
@@ -1287,7 +1316,7 @@ static void step_read(struct program *p, const struct step *s)
     if (!h)
         return;
     (void)kernel_begin(p);
-    ssize_t n = read_all(h->f, text, sizeof(room[0]));
+    ssize_t n = read_at(h->f, 0, sizeof(room[0]), text);
     (void)kernel_end(p, 0);
     kernel_expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
@@ -1368,7 +1397,7 @@ static void step_model(struct program *p)
         (void)upto;
         if (r == 0) {
             (void)kernel_begin(p);
-            ssize_t n = read_all(f, bytes, room);
+            ssize_t n = read_at(f, 0, room, bytes);
             (void)kernel_end(p, 0);
             kernel_expect(p, "read of model.gguf", (int)n, false);
             if (n >= 0 && !k->rough)
@@ -1482,6 +1511,7 @@ void kernel_step(struct program *p, const struct step *s)
         step_undo(p);
         break;
     case W_STORE:
+    case W_HALVES:
         step_store(p, s);
         break;
     case W_TYPE:

@@ -31,9 +31,10 @@ static const struct {
     [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},    [W_MEND] = {"mend", ""},
     [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_REPLACE] = {"replace", ""},
     [W_TYPE] = {"type", "on"},     [W_SHAPE] = {"shape", "on"}, [W_STORE] = {"store", "sn"},
-    [W_ADD] = {"add", "onm"},      [W_SWAP] = {"swap", "onm"},  [W_RMR] = {"rmr", "o"},
-    [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", "n"},  [W_KILL] = {"kill", "n"},
-    [W_NOD] = {"nod", "o"},        [W_TERM] = {"term", ""},     [W_NOMEM] = {"nomem", "n"},
+    [W_HALVES] = {"halves", "sn"}, [W_ADD] = {"add", "onm"},    [W_SWAP] = {"swap", "onm"},
+    [W_RMR] = {"rmr", "o"},        [W_UNDO] = {"undo", ""},     [W_POWER] = {"power", "n"},
+    [W_KILL] = {"kill", "n"},      [W_NOD] = {"nod", "o"},      [W_TERM] = {"term", ""},
+    [W_NOMEM] = {"nomem", "n"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};

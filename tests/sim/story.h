@@ -24,6 +24,7 @@
  *
  *     A type one 1              a conversion, to forms[1]; shape one 2: another shape
  *     A store 1 17              into a mapping: pages arrive whole, in any order, before an fsync or after the close
+ *     A halves 1 17             the same, but some pages arrive before they are wholly changed, too
  *     A add two 18 5            mkdir, and views in an order and form given by 5; as cp -r and np.save
  *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after (0)
  *     A rmr one                 rm -r: its views are unlinked, then it is removed
@@ -64,6 +65,7 @@ enum word {
     W_TYPE,
     W_SHAPE,
     W_STORE,
+    W_HALVES,
     W_ADD,
     W_SWAP,
     W_RMR,
