@@ -17,7 +17,11 @@
 extern const struct sys __real_sys_libc;
 extern const struct sys __wrap_sys_libc;
 
-enum { GRAIN = 4000000, FAULTS = 8, ROOM_SHIFT = 40 }; /* GRAIN: ns, of file times */
+enum {
+    GRAIN = 4000000,
+    FAULTS = 8,
+    ROOM_SHIFT = 40
+}; /* GRAIN: file times are multiples of it, in ns */
 
 static struct {
     struct disk_state *s;
@@ -32,7 +36,7 @@ static struct {
     void (*fn)(void);
 } disk;
 
-/* Memory of what is not synced: it is never freed, and starts afresh with each story. */
+/* Holds what is not synced. Nothing is freed; each story begins with an empty arena. */
 enum { ARENA = 1 << 28 };
 static uint8_t *arena;
 
@@ -155,7 +159,7 @@ static int fails(const char *call)
     if (failed)               \
     return failed
 
-/* Space for n bytes at an offset: how many may be written; -ENOSPC. */
+/* Takes space for n bytes at an offset. Returns how many of them may be written, or -ENOSPC. */
 static ssize_t roomy(int fd, uint64_t off, size_t n)
 {
     struct stat st;
@@ -189,7 +193,7 @@ void disk_fail(const char *call, unsigned n, int error, unsigned times)
 void disk_room(uint64_t bytes)
 {
     disk.room = bytes;
-    disk.s->hits++; /* even if it only reports a failure */
+    disk.s->hits++; /* also if only fstatvfs() ever shows it */
 }
 
 void disk_brief(bool brief)
@@ -259,7 +263,7 @@ void disk_free(void *p)
     (void)p;
 }
 
-/* The file of this number, if it has a name in the directory; or -1. */
+/* Opens the file with this number. -1: it has no name in the directory. */
 static int open_number(int dir, uint64_t ino)
 {
     struct stat st;
@@ -273,7 +277,7 @@ static int open_number(int dir, uint64_t ino)
     return fd;
 }
 
-/* The writes of a killed process. Files that no longer have a name lose nothing. */
+/* Takes over what a killed process did not sync. Files without a name have nothing to lose. */
 static void inherit(const char *folder)
 {
     const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -297,7 +301,7 @@ void disk_leave(const char *folder)
     (void)__real_stat64(folder, &here);
     for (struct fault_entry **at = &disk.fs.entries; *at;)
         if (__real_fstat64((*at)->dir, &st) < 0 || st.st_ino != here.st_ino)
-            *at = (*at)->next; /* for example the history's */
+            *at = (*at)->next; /* it is in another directory, such as the history's */
         else
             at = &(*at)->next;
     disk.s->writes = disk.fs.writes;
@@ -419,7 +423,7 @@ static int d_fstat(const struct sys *s, int fd, struct stat *ret)
 {
     (void)s;
     CALL("fstat");
-    return UNDER->fstat(UNDER, fd, ret); /* fstat() above */
+    return UNDER->fstat(UNDER, fd, ret); /* which calls __wrap_fstat64() */
 }
 
 static int d_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)

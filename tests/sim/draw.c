@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Generated stories: see story.h. What programs do to save a file, and chance. */
+/* Draws stories (story.h) from what programs do to save files, and from chance. */
 #include <errno.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static struct step *add(unsigned actor, enum word word)
     return s;
 }
 
-/* A new value; if none is left, the last one again. */
+/* Returns a new value, or the last one again when all are used. */
 static uint32_t value(void)
 {
     return token < TOKENS - 1 ? ++token : token;
@@ -66,7 +66,7 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
-/* Sometimes in two parts. A child may end after the first. */
+/* Sometimes writes in two parts, and a child that ends after the first part closes the file. */
 static void write_as(unsigned actor, unsigned slot)
 {
     if (wide && draw(4) == 0) {
@@ -99,7 +99,7 @@ static void vim(unsigned a, unsigned key)
 static void by_rename(unsigned a, unsigned key)
 {
     unsigned helper = REGS + draw(NAMES - REGS);
-    bool early = draw(4) == 0; /* os.replace before close */
+    bool early = draw(4) == 0; /* os.replace() before close() */
     open_as(a, 0, helper, F_WRITE | F_CREAT | F_TRUNC);
     write_as(a, 0);
     if (draw(3) == 0)
@@ -141,7 +141,7 @@ static void install(unsigned a, unsigned key)
     on(a, W_CLOSE, 0);
 }
 
-/* A program that retries with the same value. */
+/* Tries again with the same value. */
 static void again(unsigned a, unsigned name)
 {
     const uint32_t n = value();
@@ -155,7 +155,7 @@ static void again(unsigned a, unsigned name)
     on(a, W_CLOSE, 1);
 }
 
-/* A backup that is put back, before the file is written or after. */
+/* Makes a backup and puts it back, before the file is written or after. */
 static void put_back(unsigned a, unsigned key)
 {
     open_as(a, 0, key, F_WRITE | draw(2) * F_TRUNC);
@@ -168,7 +168,7 @@ static void put_back(unsigned a, unsigned key)
     on(a, W_CLOSE, 0);
 }
 
-/* numpy.memmap */
+/* Stores to a numpy.memmap. */
 static void mapping(unsigned a, unsigned tensor)
 {
     open_as(a, 0, tensor, F_WRITE);
@@ -193,7 +193,7 @@ static void add_tensor(unsigned a, unsigned tensor)
         add(a, W_PASS)->n = 1 + draw(6000);
 }
 
-/* What users do to tensors besides writing raw and f32. */
+/* Does to a tensor what users do besides writing raw and f32. */
 static void tensors(unsigned a, unsigned favourite)
 {
     unsigned tensor = draw(3) ? favourite : KEYS + draw(REGS - KEYS);
@@ -248,12 +248,11 @@ static void look(unsigned a)
     }
 }
 
-/* One call, of any kind. */
+/* Adds a call of any kind. */
 static void anything(unsigned a)
 {
     static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
-    unsigned slot = draw(3), /* one draw per expression: their order is unspecified */
-        flags; /* a single draw per expression: otherwise their order is the compiler's choice */
+    unsigned slot = draw(3), flags; /* one draw per expression: the compiler orders the others */
     switch (draw(8)) {
     case 0:
     case 1:
@@ -341,7 +340,7 @@ static void fault(void)
     s->n3 = draw(3) ? 1 : 1 + draw(20);
 }
 
-/* A failing sync: what was written before it may never reach the disk, though it can be read. */
+/* Fails a sync: what was written before may never reach the disk, although it can be read. */
 static void failed_sync(void)
 {
     struct step *s = add(DISK, W_FAIL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every order of events, from a seed: see scheduler.h, disk.h, kernel.h, oracle.h.
+ * Runs stories in orders of events that follow from a seed: see scheduler.h, disk.h, kernel.h, oracle.h.
  *
  *     sim --seconds S [--from N]   stories of fresh seeds, or of seeds from N on, for S seconds (times GGUFS_SOAK)
  *     sim --seed N [--runs M]      the story of a seed, and of the following ones
@@ -31,12 +31,12 @@
 #include "run.h"
 #include "soak.h"
 
-/* A skipped test, for meson. */
+/* Meson counts a test with this status as skipped. */
 #define OPEN_FINDING 77
 
 static struct world *world;
-static int noise = -1; /* what a run prints */
-static bool wide;      /* with new steps */
+static int noise = -1; /* the file that a run prints to; -1: its standard error */
+static bool wide;      /* stories have new steps, too */
 static unsigned most_steps = STEPS;
 static unsigned long long runs, steps, calls_made;
 
@@ -77,7 +77,7 @@ static void in_child(void (*run)(struct world *w))
                        WEXITSTATUS(status));
 }
 
-/* True: it failed. */
+/* Returns whether the story failed. */
 static bool run(const struct story *s, uint64_t seed)
 {
     char folder[64];
@@ -114,7 +114,7 @@ static struct story without(const struct story *s, unsigned from, unsigned n)
     return less;
 }
 
-/* Whether it still fails, with some seed. */
+/* Returns whether the story still fails for the same reason, with some seed. */
 static bool still(const struct story *s, uint64_t *seed, unsigned tries, const char *why)
 {
     for (unsigned i = 0; i < tries; i++) {
@@ -216,7 +216,7 @@ static int story_of(const char *file, struct story *ret)
     return -1;
 }
 
-/* The same seed gives the same trace. */
+/* Returns whether two runs with one seed have the same trace. */
 static bool repeats(const struct story *s, uint64_t seed)
 {
     (void)run(s, seed);
@@ -306,7 +306,7 @@ static void prepare(void)
         perror(world->folder);
         exit(2);
     }
-    /* One processor: a thread that passes the token wakes the next one there. */
+    /* On one processor the thread that passes the token wakes the next one fastest. */
     CPU_ZERO(&first);
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
         for (size_t i = 0, skip = (size_t)getpid() % (size_t)CPU_COUNT(&cpus); i < CPU_SETSIZE; i++)
@@ -318,9 +318,9 @@ static void prepare(void)
 /* ---- the command line ---- */
 
 static struct {
-    uint64_t seed; /* has_seed */
+    uint64_t seed; /* if has_seed */
     unsigned runs;
-    double limit; /* seconds of fresh stories; 0: none */
+    double limit; /* seconds of fresh stories; 0: none are run */
     const char *file, *found;
     bool has_seed, open, strict, shrink;
 } o = {.runs = 1};

@@ -26,7 +26,7 @@ struct read_model {
     unsigned keys, tensors;
 };
 
-/* Version 3, little-endian. NULL, or what is wrong with it. */
+/* Parses version 3, little-endian. Returns NULL, or what is wrong with the file. */
 const char *read_model(const uint8_t *bytes, size_t n, struct read_model *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A run: see run.h. */
+/* Runs: see run.h. */
 #include "run.h"
 
 #include <dirent.h>
@@ -66,7 +66,7 @@ static uint32_t number_at_first(unsigned key)
     return 1000 + TOKEN_FIRST + key;
 }
 
-/* In place, or with data that moves only by whole blocks. */
+/* Writing in place, or moving the data by whole blocks, needs spare bytes in the header. */
 static bool needs_reserve(void)
 {
     return world->story.strategy == EDIT_INPLACE || world->story.strategy == EDIT_REFLINK;
@@ -79,7 +79,7 @@ static void add_split(struct build *b, unsigned no)
     build_num(b, "split.tensors.count", GGUF_I32, TENSORS_THERE + 2);
 }
 
-/* The second file of a split model: no edit changes it. */
+/* Writes the second file of a split model, which no edit changes. */
 static void make_second(void)
 {
     struct build b;
@@ -178,7 +178,7 @@ static unsigned token_of(const struct read_key *k)
                                                           : TOKEN_OTHER;
 }
 
-/* What no program edits. */
+/* Returns whether everything is there that no program edits. */
 static bool has_values(const struct read_tensor *t, const char *name, unsigned token,
                        const uint8_t *bytes, size_t n)
 {
@@ -223,7 +223,7 @@ void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS])
         token[i] = token_in(&m, i, bytes, n);
 }
 
-/* For an existing tensor also check the type and the shape. */
+/* Checks the type and the shape of a tensor that the model has. */
 static void check_form(const struct world *w, const struct read_model *m, unsigned reg,
                        uint64_t from, bool disk, const char *when)
 {
@@ -245,8 +245,8 @@ static void check_form(const struct world *w, const struct read_model *m, unsign
 }
 
 /*
- * Bytes of tensors were written in place meanwhile: a reader of the whole model gets old and new
- * ones, even of a renamed tensor.
+ * Returns whether bytes of tensors were written in place meanwhile: a reader of the whole model then gets old and new
+ * bytes, even of a renamed tensor.
  */
 static bool is_overwritten(const struct world *w, uint64_t from)
 {
@@ -277,7 +277,7 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
             continue;
         if (!disk && i < KEYS && kernel.before[i] & BIT(token) &&
             (!kernel.removed[i] || oracle_changed(&w->oracle, i, from)))
-            continue; /* it is in the model until it has its next value: known.md */
+            continue; /* a key stays in the model until its next value is accepted: known.md */
         oracle_tell(&w->oracle, i, told, sizeof(told));
         sched_fail("%s%s: %s is token %u, may be %llx:%s", when, disk ? ", on the disk" : "",
                    names[i], token, (unsigned long long)may, told);
@@ -286,7 +286,7 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
 
 /* ---- beside the model ---- */
 
-/* This call may fail more than once. */
+/* Returns whether the story lets this call fail more than once. */
 static bool fails_often(const char *call)
 {
     unsigned times = 0;
@@ -302,7 +302,7 @@ static void check_folder(void)
     for (unsigned i = 0; i < world->story.n; i++)
         if (world->story.step[i].word == W_FAIL &&
             strcmp(calls[world->story.step[i].call], "unlink") == 0)
-            return; /* perhaps nothing can be removed */
+            return; /* what is left beside the model could not be removed */
     char journal_path[128];
     run_journal(world, journal_path);
     DIR *d = opendir(world->folder);
@@ -312,7 +312,7 @@ static void check_folder(void)
                     strcmp(name, model_name(world)) == 0 ||
                     (world->story.split && strcmp(name, files[1]) == 0) ||
                     strcmp(name, "ggufs") == 0 ||
-                    strncmp(name, "kept-", 5) == 0; /* by faultsys.h */
+                    strncmp(name, "kept-", 5) == 0; /* faultsys.h makes it */
         const bool journal = strcmp(name, strrchr(journal_path, '/') + 1) == 0;
         if ((journal && world->disk.hits) ||
             (!ours && world->disk.hits > 2 && fails_often("rename")))
@@ -346,13 +346,13 @@ static void be_killed(void)
     crash(false);
 }
 
-/* The recovery may crash, too. */
+/* Ends a recovery with a crash. */
 static void crash_again(void)
 {
     crash(sched_lot(2));
 }
 
-/* Another program writes the model, or puts another file in its place: after that it is not ours to change. */
+/* Writes the model, or puts another file in its place, as another program: ggufs must not overwrite it any more. */
 static void alter(bool replace)
 {
     char path[128], beside[140], journal[128];
@@ -360,13 +360,13 @@ static void alter(bool replace)
     run_path(world, path);
     run_journal(world, journal);
     (void)snprintf(beside, sizeof(beside), "%s.new", path);
-    do /* file times are coarse: the change must be visible in them */
+    do /* until the change gives the file another time */
         sched_pass(5);
     while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
     struct read_model m;
     if (!bytes || read_model(bytes, n, &m) || access(journal, F_OK) == 0) {
-        __real_free(bytes); /* it is being edited in place: writing it then has no defined result */
+        __real_free(bytes); /* the result of two writers in place is undefined */
         return;
     }
     kernel.rough = true;
@@ -381,7 +381,7 @@ static void alter(bool replace)
     __real_free(bytes);
 }
 
-/* What another program wrote is there. */
+/* Checks that the model has what another program wrote. */
 static void check_altered(void)
 {
     char path[128];
@@ -428,7 +428,7 @@ static void befall(struct program *p, const struct step *s)
             crash(s->word == W_POWER);
         break;
     case W_NOMEM:
-        world->disk.hits++; /* like any other fault, it may cost edits */
+        world->disk.hits++; /* edits may be lost, as by any other fault */
         alloc_arm(s->n, false);
         break;
     case W_TERM:
@@ -561,7 +561,7 @@ _Noreturn void run_story(struct world *w)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
     for (int i = 0; i == 0 || (i < 100 && alloc_live() > LEFT_MOST); i++)
-        sched_pass(60000); /* anything slow ends on its own */
+        sched_pass(60000); /* whatever is slow ends within that time */
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
@@ -571,7 +571,7 @@ _Noreturn void run_story(struct world *w)
     if (w->story.split)
         check_second();
     disk_now();
-    /* While a thread ends, /proc may list one more for a moment. */
+    /* /proc may list one more descriptor while a thread ends. */
     int left = 1;
     for (unsigned i = 0; i < 1000 && left; i++, (void)sched_yield())
         left = count_fds() - fds;
@@ -583,7 +583,7 @@ _Noreturn void run_story(struct world *w)
 _Noreturn void run_recovered(struct world *w)
 {
     disk_begin(&w->disk, w->folder, true, w->story.features);
-    w->disk.hits = 0; /* from now on it works */
+    w->disk.hits = 0; /* the disk works from now on */
     begin(w, w->seed + ++w->out.crashes);
     w->out.crashed = false;
     if (w->out.crashes < CRASHES && sched_lot(2))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run of a story: the tree on the virtual disk, a thread for each actor, and the oracle. It has a
- * process of its own, which ends with it; its findings are in memory shared with the parent.
+ * A run plays one story: it has the tree on the virtual disk, a thread for each actor, and the oracle. Each run is a
+ * process, which leaves its findings in memory that it shares with its parent.
  */
 #ifndef TESTS_SIM_RUN_H
 #define TESTS_SIM_RUN_H
@@ -15,9 +15,10 @@
 #include "tree/xattr.h"
 
 struct outcome_of_run {
-    bool failed, ended; /* ended: it came to its end, or to a power cut */
-    bool crashed;       /* the power was cut, or the process killed: to be recovered */
-    unsigned crashes;   /* so far */
+    bool failed, ended; /* ended: it reached its end or a crash */
+    bool
+        crashed; /* the power was cut, or the process was killed: the next process recovers the model */
+    unsigned crashes; /* so far, in this story */
     char why[1200];
     uint64_t hash, steps, calls;
 };
@@ -26,25 +27,25 @@ struct outcome_of_run {
 struct world {
     struct story story;
     uint64_t seed;
-    bool strict; /* known faults (known.md) fail, too */
+    bool strict; /* known faults (known.md) count as well */
     char folder[64];
     struct disk_state disk;
-    bool altered; /* by another program, to these bytes */
+    bool altered; /* another program has written the model: it has these bytes */
     size_t altered_n;
     uint8_t altered_head[1 << 16];
-    size_t second_n; /* of a split model */
+    size_t second_n; /* the second file of a split model */
     uint8_t second[1024];
     struct oracle oracle;
     struct outcome_of_run out;
 };
 
-/* The path of the model's file, the first of two if it is split. */
+/* Returns the path of the model: of the first of its two files if it is split. */
 void run_path(const struct world *w, char dst[128]);
-/* The same of the journal beside it. */
+/* Returns the path of the journal beside it. */
 void run_journal(const struct world *w, char dst[128]);
-/* In the run's process. They do not return. */
+/* Plays w->story in the run's process, which it ends. */
 _Noreturn void run_story(struct world *w);
-/* After a power cut: a new process opens the model and looks. */
+/* Opens the model after a crash, in a new process, and looks at it. */
 _Noreturn void run_recovered(struct world *w);
 
 #endif

@@ -35,7 +35,7 @@ struct task {
     bool woken;
     uint64_t until; /* UINT64_MAX: forever */
     unsigned rank;  /* the highest one runs, in runs with ranks */
-    bool told;      /* it should report where it is */
+    bool told;      /* it should report where it waits */
     void *(*run)(void *arg);
     void *arg;
 };
@@ -155,7 +155,7 @@ static bool ready(const struct task *t)
     return false;
 }
 
-/* It has the token and its turn: its wait is over. */
+/* Ends the wait of a task that was given the token. */
 static void resume(struct task *t)
 {
     if (t->state == LOCKS || t->state == WAITS)
@@ -166,7 +166,7 @@ static void resume(struct task *t)
     t->until = UINT64_MAX;
 }
 
-/* Time jumps to the end of a timed wait. False: there is none. */
+/* Lets time jump to the end of the first timed wait. False: no thread has one. */
 static bool jump(bool any)
 {
     uint64_t when = UINT64_MAX;
@@ -209,7 +209,7 @@ static void say_where(void)
     backtrace_symbols_fd(at, backtrace(at, 40), 2);
 }
 
-/* Each waiting thread reports where it is; then the run has failed. */
+/* Has each waiting thread report where it waits, then fails the run. */
 static _Noreturn void stuck(void)
 {
     struct task *me = self;
@@ -340,7 +340,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
     if (!self)
         return __real_clock_gettime(clock, ret);
-    /* Not from zero: code takes that for "no time". */
+    /* Starts above zero, which the code takes for "no time". */
     *ret = to(clock_ns);
     ret->tv_sec += clock == CLOCK_REALTIME ? DATE : 1000;
     return 0;
@@ -372,7 +372,7 @@ int __wrap_mincore(void *at, size_t n, unsigned char *there)
     return 0;
 }
 
-/* The first word of a mutex identifies its holder, as in glibc: 0 for free. */
+/* As in glibc, the first word of a mutex names its holder; 0: it is free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
     int *lock = (int *)m;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stories as text: see story.h. draw.c generates them. */
+/* Prints and reads stories: see story.h. draw.c draws them. */
 #include "story.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@ const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftrun
                                   "fchmod", "rename", "unlink", "link",   "list"};
 
 /*
- * The arguments of each word: s slot, f flags, o name, t second name, c call, n N m second, l
- * third, a actor, h how.
+ * Each word has these arguments: s slot, f flags, o name, t second name, c call, n first, m second and l third number,
+ * a actor, h how.
  */
 static const struct {
     const char *word, *form;

@@ -45,7 +45,7 @@ unsigned token_of_shape(uint32_t n, const uint64_t *dims)
     return TOKEN_OTHER;
 }
 
-/* The bytes of a half-precision float of a small whole number. */
+/* Returns a small whole number as a half-precision float. */
 static uint16_t half_of(unsigned n)
 {
     unsigned exponent = 0;
@@ -54,10 +54,10 @@ static uint16_t half_of(unsigned n)
     return n ? (uint16_t)((exponent + 15) << 10 | ((n << (10 - exponent)) & 1023)) : 0;
 }
 
-/* The repeating unit of the data; returns its size. */
+/* Writes the unit that the data repeats, and returns its size. */
 static size_t block_of(unsigned form, unsigned token, uint8_t dst[BLOCK_BYTES])
 {
-    const uint32_t whole = 127 * token; /* 8-bit blocks can hold it, too */
+    const uint32_t whole = 127 * token; /* 8-bit blocks hold it exactly */
     const float value = (float)whole;
     uint32_t word;
     memcpy(&word, &value, sizeof(word));
@@ -134,7 +134,7 @@ static void widen_made(struct kernel *k, int name, uint64_t content, uint64_t ty
         oracle_widen(of(k), (unsigned)k->made[name].of[i], masks[i]);
 }
 
-/* From now on there may be an incomplete new tensor of this name, with these values. */
+/* Notes that from now on a new tensor of this name, with these values, may be incomplete. */
 static void may_make(struct kernel *k, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
     struct made_tensor *m = &k->made[name];
@@ -170,7 +170,7 @@ uint32_t tensors_whole(const struct kernel *k)
     for (int i = KEYS; i < REGS; i++)
         if (k->made[i].may && k->made[i].whole && k->made[i].changes == k->changes[i])
             whole |= bit(i);
-    for (unsigned i = 0; i < k->objects; i++) /* while it is open it is not added */
+    for (unsigned i = 0; i < k->objects; i++) /* an open tensor is not added */
         if (is_tensor(k->object[i].name) && k->object[i].handles)
             whole &= ~bit(k->object[i].name);
     return whole;
@@ -185,7 +185,7 @@ void tensors_added(struct kernel *k, uint32_t whole)
 }
 
 /*
- * A step through the number of a tensor's directory begins: its possible results, under any name
+ * Begins a step that reaches a tensor by the number of its directory: these are its possible results, under each name
  * that the tensor has meanwhile.
  */
 static void enter(struct program *p, int name, uint64_t content, uint64_t type, uint64_t shape)
@@ -202,7 +202,7 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
-/* It gets its old name back if its rename cannot be written: the content under that name. -1: it has had no other. */
+/* Assigns the content to the tensor's earlier name as well: it returns if a rename cannot be written. -1: it had no other name. */
 static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
 {
     const int old = k->came[name] - 1;
@@ -250,7 +250,7 @@ void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, i
         oracle_end(of(k), (unsigned)m->shape, how);
         return;
     }
-    /* It is an incomplete new tensor under its new name, or the model has it. */
+    /* Under its new name it is an incomplete new tensor, or the model has it. */
     if (k->made[m->next].may) {
         const int also[] = {made, m->type, m->shape};
         for (unsigned i = 0; i < 3; i++)
@@ -277,7 +277,7 @@ static int look_once(struct program *p, int name, const char *view, struct tree_
     return r;
 }
 
-/* What is gone since is looked up once more, by its path. */
+/* Looks the path up again if something in it has disappeared meanwhile. */
 static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
 {
     int r = look_once(p, name, view, ret);
@@ -305,7 +305,7 @@ static int open_view(struct program *p, int name, const char *view, int flags, s
     return r;
 }
 
-/* As open(2) with O_CREAT and O_TRUNC in a directory. */
+/* Does what open(2) with O_CREAT and O_TRUNC does. */
 static int create(struct program *p, uint64_t dir, const char *view, struct tree_file **f,
                   uint64_t *node)
 {
@@ -351,7 +351,7 @@ static int flush(struct program *p, struct tree_file *f)
     return kernel_end(p, tree_flush(f, w));
 }
 
-/* Concurrent steps of others may make a step fail. */
+/* Returns whether the error is one that concurrent steps of other programs explain. */
 static bool is_usual(int r)
 {
     return r == -ENOENT || r == -ESTALE || r == -EBUSY || r == -EEXIST;
@@ -374,14 +374,14 @@ static void step_form(struct program *p, const struct step *s)
     bool making = k->made[s->name].may;
     if (making)
         widen_made(k, s->name, BIT(TOKEN_OTHER), is_type ? mask : 0, is_type ? 0 : mask);
-    bool wrote = false, alone = true; /* another concurrent one may truncate what this one writes */
+    bool wrote = false, alone = true; /* alone: no concurrent step truncates what this one writes */
     unsigned made = oracle_begin(of(k), reg, mask);
     const int back = begin_back(k, s->name, is_type ? TYPES : SHAPES, mask);
     for (unsigned i = 0; i < ACTORS; i++) {
         if (!(k->program[i].names_of & bit(s->name)))
             continue;
         alone = false;
-        if (k->program[i].judges) /* their bytes may then be different */
+        if (k->program[i].judges) /* in another type their bytes are other values */
             oracle_widen(of(k), (unsigned)k->program[i].judges - 1, BIT(TOKEN_OTHER));
     }
     enter(p, s->name, 0, is_type ? mask : 0, is_type ? 0 : mask);
@@ -413,7 +413,7 @@ static void step_form(struct program *p, const struct step *s)
 
 /* ---- new tensors ---- */
 
-/* A NumPy array of version 1. */
+/* Writes a NumPy file, version 1. */
 static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
 {
     enum { HEAD = 128 };
@@ -426,10 +426,10 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
     return HEAD + tensors_bytes(0, token, dst + HEAD);
 }
 
-/* Orders of views; the last one writes an invalid type, which is refused. */
+/* Views in the orders in which programs write them; the last order has an invalid type, which is refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
-/* The content for view i of several. */
+/* Makes the content of view i of several. */
 static size_t content_of(const struct step *s, const char *view, uint8_t *dst)
 {
     const unsigned form = s->n2 % FORMS, shape = s->n2 / FORMS % FORMS;
@@ -507,7 +507,7 @@ static void step_add(struct program *p, const struct step *s)
 
 /* ---- a file beside raw ---- */
 
-/* What is written to the drafts of a tensor. */
+/* Returns what the drafts of a tensor may have. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
     uint64_t mask = 0;
@@ -527,7 +527,7 @@ static unsigned flushes(const struct kernel *k, int name)
     return n;
 }
 
-/* Its bytes are perhaps not its values. */
+/* Returns whether the tensor's bytes may not be its values. */
 static bool is_other(const struct kernel *k, int name)
 {
     return oracle_ever(of(k), type_reg(name)) & ~BIT(TOKEN_FIRST);
@@ -588,7 +588,7 @@ static void step_swap(struct program *p, const struct step *s)
     }
     sure &= !is_other(k, s->name) && !k->made[s->name].may && p->names_of == bit(s->name);
     leave(p);
-    /* While it is open, an fsync of the view judges it once more. */
+    /* An fsync of the view judges the file again while that is open. */
     enum outcome lost = opened && early && k->w->disk.hits ? PERHAPS : kernel_failed(k, r);
     enum outcome good = kernel_durable_close(k) ? DURABLE : ACCEPTED;
     oracle_end(of(k), made, r < 0 ? lost : sure ? good : PERHAPS);
