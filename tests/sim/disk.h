@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The disk of a run: real files in a directory in memory, reached through a table of system calls
- * that the linker puts in place of sys_libc. Each call is a point of the scheduler, and may fail,
- * be short or be slow. File times and inode numbers are virtual; so is the free space. What is not
- * synced can be lost.
+ * The disk of a run is a directory in memory, reached through a table of system calls that the linker puts in place
+ * of sys_libc. Each call is a point of the scheduler, and may fail, be short or be slow. File times, inode numbers
+ * and free space are virtual. What is not synced can be lost.
  *
  * Threads: one at a time (scheduler.h).
  */
@@ -30,7 +29,7 @@ struct disk_state {
     size_t used; /* of the memory for that */
 };
 
-/* Before the first process: set up the memory for what is not synced, shared by all. */
+/* Sets up the memory for what is not synced, which all processes share, before the first of them. */
 void disk_prepare(void);
 /*
  * cuts: the power may be cut, so what is not synced is noted. `state` is zero at the beginning, or
@@ -43,30 +42,30 @@ void disk_leave(const char *folder);
 
 /* From now on, the n-th call whose name begins with this ("": any) gives the error, `times` times. */
 void disk_fail(const char *call, unsigned n, int error, unsigned times);
-/* How many bytes may be written. */
+/* Limits how many bytes may be written. */
 void disk_room(uint64_t bytes);
-/* Reads, writes and copies are short. */
+/* Makes reads, writes and copies short. */
 void disk_brief(bool brief);
-/* Calls sometimes take this long. */
+/* Makes some calls take this long. */
 void disk_slow(unsigned ms);
-/* No more faults, and enough space. */
+/* Ends all faults, and gives enough space. */
 void disk_mend(void);
-/* Lose part of what is not synced. */
+/* Loses part of what is not synced. */
 void disk_cut(uint64_t seed);
-/* Call fn after that many calls; or immediately, if it is still outstanding. */
+/* Calls fn after that many calls; disk_now(): at once, unless it was called. */
 void disk_then(unsigned n, void (*fn)(void));
 void disk_now(void);
-/* A change of the file now gives it another time. */
+/* Returns whether a change of the file would give it another time now. */
 bool disk_is_old(const char *path);
-/* A file was changed by another program. */
+/* Gives a file that another program has changed its time. */
 void disk_changed(int fd);
 
-/* Memory for the log of what is not synced (meson.build). */
+/* Allocate memory for the log of what is not synced (meson.build). */
 void *disk_malloc(size_t n);
 void *disk_calloc(size_t n, size_t size);
 void disk_free(void *p);
 
-/* A file's bytes; free() them. NULL: it does not exist. */
+/* Returns a file's bytes, for __real_free(). NULL: it does not exist. */
 uint8_t *disk_read(const char *path, size_t *n);
 bool disk_write(const char *path, const uint8_t *bytes, size_t n);
 

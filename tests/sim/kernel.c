@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel's side: see kernel.h. */
+/* The kernel and the steps of programs: see kernel.h. */
 #include "kernel.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static struct oracle *of(const struct kernel *k)
     return &k->w->oracle;
 }
 
-/* Whether the name belongs to a key, or to a tensor. */
+/* Returns whether the name is a key's or a tensor's. */
 bool is_key(int name)
 {
     return name >= 0 && name < REGS;
@@ -46,7 +46,7 @@ static void answered(struct live_wait *w, int result)
         sched_fail("a request was answered twice");
     q->answered = true;
     q->result = result;
-    memset(w, 0xA5, sizeof(*w)); /* it belongs to the request, which is gone */
+    memset(w, 0xA5, sizeof(*w)); /* nobody may use it once it is answered */
     cond_broadcast(&q->k->more);
     lock_drop(&q->k->lock);
 }
@@ -56,7 +56,7 @@ static bool is_stopped(struct live_wait *w)
     return ((struct request *)w)->stop;
 }
 
-/* The next call of this program; the call uses its wait. */
+/* Begins the program's next call. Returns the wait that the call may keep. */
 struct live_wait *kernel_begin(struct program *p)
 {
     struct request *q = &p->request;
@@ -86,7 +86,7 @@ int kernel_end(struct program *p, int r)
     return r;
 }
 
-void kernel_signal(struct kernel *k, unsigned program, bool told)
+void kernel_signal(struct kernel *k, unsigned program, bool notify)
 {
     struct request *q = &k->program[program].request;
     lock_take(&k->lock);
@@ -94,17 +94,17 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
     if (busy)
         q->stop = k->program[program].signalled = true;
     lock_drop(&k->lock);
-    if (busy && told)
+    if (busy && notify)
         tree_interrupt(k->t, q);
 }
 
-/* The strategy is one that cannot write every edit. */
+/* Returns whether the story demands a strategy that cannot write each edit. */
 static bool is_asked(const struct kernel *k)
 {
     return k->w->story.strategy == EDIT_INPLACE || k->w->story.strategy == EDIT_REFLINK;
 }
 
-/* An unexplained answer. */
+/* Fails the run if the answer is an error that nothing explains. */
 void kernel_expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
@@ -113,13 +113,16 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/* The new file perhaps cannot be taken back (edit/commit.h, C4): not without an exchange of names, or if the disk fails twice. */
+/*
+ * Returns whether the new file may stay although the edit fails (edit/commit.h, C4): without an exchange of names, or
+ * after two faults of the disk, it perhaps cannot be taken back.
+ */
 static bool may_stay(const struct kernel *k)
 {
     return k->w->disk.hits > (k->w->story.features & NO_EXCHANGE ? 0 : 1);
 }
 
-/* The meaning of an error. A signal ends a wait, not an edit. */
+/* Returns what an error means for an edit. A signal ends a wait, not an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r)
 {
     return r == -EINTR || may_stay(k) ? PERHAPS : FAILED;
@@ -127,7 +130,7 @@ enum outcome kernel_failed(const struct kernel *k, int r)
 
 /* ---- nodes ---- */
 
-/* An assignment of the file's content: until the call ends, the content may change. */
+/* Notes an assignment of the file's content, which may change until the call ends. */
 static void goes_on(struct object *o, int made)
 {
     for (unsigned i = 0; i < 8 && made >= 0; i++)
@@ -152,7 +155,7 @@ static bool is_judged(const struct object *o)
     return is;
 }
 
-/* Its draft may now have this value. */
+/* Notes that the file's draft may now have these values. */
 static void may_be(struct kernel *k, struct object *o, uint64_t mask)
 {
     o->content |= mask;
@@ -179,7 +182,7 @@ void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving)
     }
 }
 
-/* A view of a tensor is truncated, whatever its name until that is over. */
+/* Begins the truncation of a view, under each name that the tensor has until cut_ends(). */
 static void cut_begins(struct program *p, int name)
 {
     p->cuts = UINT32_C(1) << name;
@@ -216,7 +219,8 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
                              .generation = e->generation,
                              .name = name,
                              .old_name = k->came[name] ? k->came[name] - 1 : name,
-                             .moved = k->came[name] != 0, /* where it goes if that fails */
+                             .moved =
+                                 k->came[name] != 0, /* it goes back there if that rename fails */
                              .next_name = -1,
                              .last = -1};
         lock_init(&o->lock);
@@ -231,7 +235,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     return o;
 }
 
-/* Leave what happens late to that thread. */
+/* Leaves a release or a forget to the thread of what happens late. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -264,8 +268,8 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
 }
 
 /*
- * Assignments of a file's content: to its key, to its previous key (renames may be lost, and names
- * go back), and to its next one.
+ * Assigns a file's content to its key, to its earlier keys (renames may be lost, and names go back), and to the key
+ * that it becomes.
  */
 enum { NOW, BEFORE, NEXT, ORIGIN, MADE };
 struct made {
@@ -274,7 +278,8 @@ struct made {
 
 static struct made assign(struct kernel *k, struct object *o, uint64_t mask)
 {
-    const int first = o->old_name >= 0 ? k->came[o->old_name] - 1 : -1; /* of two renames */
+    const int first =
+        o->old_name >= 0 ? k->came[o->old_name] - 1 : -1; /* the first name of two renames */
     const int name[] = {o->name, o->old_name, o->next_name, first};
     struct made m = {{-1, -1, -1, -1}};
     for (unsigned i = 0; i < MADE; i++) {
@@ -291,7 +296,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
 {
     bool back = k->w->disk.hits || o->unsure ||
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
-    /* A removed tensor may still be written, until the removal is on the disk. */
+    /* A removed tensor may be written until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
     const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS, /* known.md, 2 */
                                  k->w->disk.hits || o->unsure ? PERHAPS : FAILED};
@@ -299,25 +304,25 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
         if (m->of[i] >= 0)
             oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
         if (m->of[i] >= 0 && removed && i == BEFORE && !k->w->disk.hits &&
-            !o->unsure) /* else it may be back */
+            !o->unsure) /* otherwise the tensor may be back */
             of(k)->a[m->of[i]].end = o->gone_at;
         went(o, m->of[i]);
     }
 }
 
-/* Pages of a mapping are written back: by the kernel itself, not for a program. */
+/* Writes back the pages of a mapping, as the kernel itself does. */
 static void write_pages(struct kernel *k, struct object *o);
 
-/* The end of a handle. A file that was truncated but never written becomes empty now. */
+/* Ends the handle: a file that was truncated and never written becomes empty. */
 static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
     if (o->mapped == h && !k->gone)
-        write_pages(k, o); /* also waits for one that is writing a page */
+        write_pages(k, o); /* also waits for a page that is being written */
     if (o->mapped == h)
         o->pages = 0;
     bool counts = h->writes && (o->emptied || o->dirty);
-    /* A refusal restores the value from before the draft. */
+    /* A refused draft puts back the value from before it. */
     bool refused =
         !h->floats && (k->w->disk.hits || o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER)));
     struct made made = assign(k, o, counts ? o->content | (refused ? o->seen : 0) : 0);
@@ -333,7 +338,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     __real_free(h);
 }
 
-/* End a handle that is released late. */
+/* Releases, or forgets, entry i of what happens late. */
 static void end_late(struct kernel *k, unsigned i)
 {
     struct tree_file *f = k->late[i].f;
@@ -404,7 +409,7 @@ static unsigned token_of(const char *text, size_t n)
 
 /* ---- open ---- */
 
-/* A handle that may write now exists. */
+/* Notes a new handle that may write. */
 static void joined(struct kernel *k, struct handle *h, bool truncates)
 {
     struct object *o = h->o;
@@ -427,7 +432,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
     }
 }
 
-/* What a name refers to. The kernel then knows it once more. */
+/* Looks a name up: the kernel knows its node once more. */
 static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
@@ -473,7 +478,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
             r = -EEXIST;
     }
     if (r == 0)
-        h->o->handles++; /* in use */
+        h->o->handles++; /* so that it is not forgotten meanwhile */
     lock_drop(&k->dir);
     if (r < 0 || h->f)
         return r;
@@ -531,7 +536,7 @@ static void step_open(struct program *p, const struct step *s)
 
 /* ---- write ---- */
 
-/* A tensor's type may be, or may have been, other than F32: its bytes are then not its values. */
+/* If the tensor may be, or may have been, of another type than F32, its bytes are not its values. */
 static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 {
     const int name = o->name >= 0 ? o->name : o->old_name;
@@ -540,7 +545,7 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
     return other ? BIT(TOKEN_OTHER) : 0;
 }
 
-/* A write(2) is several requests, during which the kernel excludes others. Half a text is another value. */
+/* Writes a view in two requests, as write(2) does while the kernel excludes others; half: only the first. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     enum { FIRST = 2 * PAGE };
@@ -563,7 +568,7 @@ static int write_text(struct program *p, const struct handle *h, unsigned token,
     return kernel_end(p, tree_write(h->f, 0, text, half ? 2 : n, NULL));
 }
 
-/* Two nodes of one draft (if memory was short for the second): writes through both are mixed. */
+/* Returns whether the draft has another node, as it may if memory was short: writes through the two are mixed. */
 static bool has_twin(const struct kernel *k, const struct object *o)
 {
     bool has = false;
@@ -588,14 +593,14 @@ static ssize_t read_at(struct tree_file *f, size_t off, size_t room, void *dst)
     return (ssize_t)n;
 }
 
-/* One whole page, as cached by the kernel. */
+/* Writes a page of the mapping, whole, as the kernel has it. */
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
     size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
     uint8_t bytes[FLOATS * 4];
     (void)tensors_bytes(0, o->stored, bytes);
     o->pages &= (uint8_t) ~(1u << page);
-    o->dirty = true; /* it may have been truncated since the store */
+    o->dirty = true; /* a truncation since the store has reset that */
     may_be(k, o, BIT(o->stored) | BIT(TOKEN_OTHER));
     int r = tree_write(o->mapped->f, (uint64_t)page * PAGE, bytes + page * PAGE, n, NULL);
     sched_note("page %u is written: %d", page, r);
@@ -621,15 +626,15 @@ static void write_pages(struct kernel *k, struct object *o)
     lock_drop(&o->lock);
 }
 
-/* What is written in pieces may be truncated, or written through its other node, between two of them. */
+/* Returns whether a truncation or another node may come between the pieces of a write. */
 static bool is_mixed(const struct kernel *k, const struct object *o)
 {
     return has_twin(k, o) || kernel_cuts(k, o->name);
 }
 
 /*
- * Part of a page is changed: the kernel reads the page before, and writes it whole before the rest is changed. Then it shows
- * what was written.
+ * Changes half of a page: the kernel reads the page, and writes it back before the other half is changed. A read then
+ * returns what was written.
  */
 static void write_half(struct program *p, struct handle *h, unsigned page, unsigned token)
 {
@@ -650,7 +655,7 @@ static void write_half(struct program *p, struct handle *h, unsigned page, unsig
         sched_fail("page %u of %s is not what was written", page, names[o->name]);
 }
 
-/* memmap: the pages are written sooner or later. halves: some of them before they are wholly changed. */
+/* Stores to a mapping, whose pages are written sooner or later; W_HALVES: some of them half changed, too. */
 static void step_store(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -696,9 +701,9 @@ static void step_write(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    if (is_judged(o) || p->k->w->disk.hits) /* a refusal meanwhile restores an older one */
+    if (is_judged(o) || p->k->w->disk.hits) /* a refusal meanwhile puts back an older value */
         was |= o->seen;
-    /* Over existing content: half a text may leave it unchanged. */
+    /* Half a text over a longer one may leave that unchanged. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
     bool mixed = is_mixed(p->k, o);
     if (mixed)
@@ -717,7 +722,7 @@ static void step_write(struct program *p, const struct step *s)
         o->dirty = true;
         o->by = h;
         o->doubt = judged != o->judged;
-        if (stamp != stamp_now && h->floats) { /* another change was made to the draft meanwhile */
+        if (stamp != stamp_now && h->floats) { /* the draft was changed meanwhile */
             o->content |= was | BIT(TOKEN_OTHER);
             o->doubt = true;
         }
@@ -771,7 +776,7 @@ bool kernel_durable_close(const struct kernel *k)
     return k->w->story.commit != LIVE_COMMIT_SYNC;
 }
 
-/* The meaning of the result of a judgement of the draft. */
+/* Returns what the answer of a close or fsync means for what was written. */
 static enum outcome judged(const struct kernel *k, const struct handle *h, unsigned changes, int r,
                            bool sync)
 {
@@ -792,9 +797,9 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     unsigned changes = o->moving ? UINT32_MAX : o->changes;
     int last = o->last;
     if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
-        last = k->accepted[o->name].of - 1; /* through another node */
+        last = k->accepted[o->name].of - 1; /* by a handle on another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
-    bool dirty = o->dirty; /* otherwise nothing needs judging, unless it is written meanwhile */
+    bool dirty = o->dirty; /* otherwise there is nothing to judge, unless it is written meanwhile */
     /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
@@ -811,7 +816,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
-    /* A refusal for a key restores the value from before the draft, part of which may have been accepted. */
+    /* A refused key puts back the value from before the draft, of which part may have been accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
@@ -829,7 +834,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
             k->accepted[o->name].changes = k->changes[o->name];
         }
     }
-    bool own = o->by == h || !h->wrote; /* a handle that wrote nothing syncs what the file has */
+    bool own = o->by == h || !h->wrote; /* a handle that wrote nothing syncs the file's value */
     if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
         oracle_durable(of(k), (unsigned)last);
     kernel_expect(
@@ -864,7 +869,7 @@ void kernel_exit(struct program *p)
 
 /* ---- names ---- */
 
-/* A name disappears. */
+/* Notes the value of a name that is about to disappear. */
 static void leaves(struct kernel *k, int name)
 {
     uint64_t was = is_key(name) ? oracle_may(of(k), (unsigned)name, 0, UINT64_MAX, false) : 0;
@@ -881,7 +886,7 @@ static int look_up(struct program *p, int name, struct object **ret)
     return r;
 }
 
-/* All views of a tensor that is renamed or removed. */
+/* Begins or ends a rename or removal for all views of a tensor. */
 static void views_move(struct kernel *k, int name, int next, bool begins, bool done, uint64_t since)
 {
     for (unsigned i = 0; i < ACTORS && begins && next >= 0; i++)
@@ -895,11 +900,11 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
         o->leaves = begins;
         o->moving += begins ? 1 : -1U;
         o->next_name = begins ? next : -1;
-        if (begins && next >= 0 && is_judged(o)) /* the result of an earlier call may show there */
+        if (begins && next >= 0 && is_judged(o)) /* a call that goes on may assign to that name */
             goes_on(o, (int)oracle_begin(of(k), (unsigned)next, o->content | o->seen));
         if (!done)
             continue;
-        if (!o->unsure) /* else it may be the other one by now */
+        if (!o->unsure) /* otherwise the earlier name may be its name */
             o->old_name = o->name;
         o->name = next;
         o->moved = true;
@@ -940,7 +945,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         k->came[next] = 1 + s->name;
     views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     for (unsigned i = 0; i < k->objects && r < 0 && how == PERHAPS; i++)
-        if (k->object[i].name == s->name) { /* by now it may belong to the other one */
+        if (k->object[i].name == s->name) { /* the view may be the other tensor's by now */
             k->object[i].unsure = k->object[i].moved = true;
             k->object[i].old_name = next;
         }
@@ -951,7 +956,7 @@ void kernel_step_tensor(struct program *p, const struct step *s)
         kernel_look_disk(k, "after rename");
 }
 
-/* What tar does before it opens a file. */
+/* Makes a helper by mknod(2), as tar does before it opens the file. */
 static void step_nod(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1006,26 +1011,25 @@ static void step_rm(struct program *p, const struct step *s)
     kernel_expect(p, "unlink", r, r == -ENOENT);
 }
 
-/* What the target gets. */
+/* Returns the values that the target of a rename may get. */
 static uint64_t moved_value(const struct kernel *k, const struct object *from, uint64_t since)
 {
     uint64_t value = from->content | from->seen;
     if (is_key(from->name))
         value = oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen;
-    else if (k->w->disk.hits &&
-             !from->ever) /* a helper that was created again when its rename failed */
+    else if (k->w->disk.hits && !from->ever) /* the helper was made again when its rename failed */
         return ~BIT(TOKEN_ABSENT);
-    return k->w->disk.hits ? value | from->ever : value; /* it may have gone back */
+    return k->w->disk.hits ? value | from->ever : value; /* its names may have gone back */
 }
 
 static void renamed(struct program *p, const struct step *s, struct object *from, struct object *to,
                     int r, int gone, int made, uint64_t since, unsigned changes)
 {
     struct kernel *k = p->k;
-    /* Its text is the key's now: a close judges it only once it is written again. */
+    /* The rename has judged the text: a close judges the file once it is written again. */
     const bool judged = changes == from->changes && !(from->content & BIT(TOKEN_EMPTY)) &&
                         !from->writing && !k->w->disk.hits;
-    /* Nothing is known about a key that has no value (it could not be written). */
+    /* A key without a value (its edit was lost) may give the target any. */
     bool valued =
         !is_key(from->name) ||
         !(oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) & BIT(TOKEN_ABSENT));
@@ -1073,7 +1077,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     }
 }
 
-/* A rename that is refused leaves what it was to move. */
+/* Checks that a refused rename leaves the file under its name. */
 static void stays(struct program *p, int name, int r)
 {
     struct kernel *k = p->k;
@@ -1150,7 +1154,7 @@ static void step_sync(struct program *p)
     lock_drop(&k->dir);
     kernel_expect(p, "sync", r, making || tensors_unsettled(k));
     if (r == 0 && !k->w->disk.hits && !k->rough && jumps == sched_jumps() &&
-        sched_now() - begun < 1000000000) /* it waits for late releases, but not forever */
+        sched_now() - begun < 1000000000) /* it waits for late releases, but not longer */
         tensors_added(k, whole);
     if (r == 0 && !k->w->disk.hits && !k->rough)
         oracle_all_durable(of(k), since);
@@ -1158,14 +1162,14 @@ static void step_sync(struct program *p)
         kernel_look_disk(k, "after sync");
 }
 
-/* The content of the file. */
+/* Reads the values of the keys in the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* It is on the disk: what has not been changed meanwhile is the disk's content. */
+/* An undo is on the disk: keys that nothing else has changed meanwhile have the values there. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
-    uint32_t judged = 0; /* perhaps */
+    uint32_t judged = 0; /* keys that may have been written meanwhile */
     for (unsigned i = 0; i < k->objects; i++) {
         const struct object *o = &k->object[i];
         const bool may = o->dirty || o->emptied || o->writing || o->moving || is_judged(o);
@@ -1181,7 +1185,7 @@ static void undone(struct kernel *k, const unsigned made[KEYS])
         }
 }
 
-/* Any key may get back any of its earlier values. */
+/* Undoes an edit: each key may get back any of its earlier values. */
 static void step_undo(struct program *p)
 {
     struct kernel *k = p->k;
@@ -1199,14 +1203,14 @@ static void step_undo(struct program *p)
         oracle_end(of(k), made[i], r < 0 ? kernel_failed(k, r) : PERHAPS);
     if (r == 0 && !k->w->disk.hits && !k->rough)
         undone(k, made);
-    for (unsigned i = 0; i < k->objects; i++) /* a rename has judged what its close has not */
+    for (unsigned i = 0; i < k->objects; i++) /* a rename may have judged what no close has */
         k->object[i].doubt |= k->object[i].moved || k->object[i].moving;
-    /* EIO: the history took too long. */
+    /* EIO: the history was not written in time. */
     kernel_expect(p, "undo", r,
                   r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
-/* truncate(2) of a view: what others write to it is also truncated, and judged. */
+/* Truncates a view by truncate(2), which truncates and judges what other programs write to it as well. */
 static void truncate_tensor(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1253,7 +1257,7 @@ static void step_trunc(struct program *p, const struct step *s)
         return;
     lock_take(&o->lock);
     o->changes++;
-    struct made made = assign(k, o, BIT(TOKEN_EMPTY)); /* an undo may bring its key back */
+    struct made made = assign(k, o, BIT(TOKEN_EMPTY)); /* an undo may bring back the key */
     may_be(k, o, BIT(TOKEN_EMPTY));
     struct live_wait *w = kernel_begin(p);
     r = kernel_end(p, truncate_node(k->t, o->node, 0, w));
@@ -1271,7 +1275,7 @@ static void step_trunc(struct program *p, const struct step *s)
 
 /* ---- looks ---- */
 
-/* The draft values of files with this name show, too. */
+/* Returns the values of drafts, which files with this name show as well. */
 static uint64_t drafts(const struct kernel *k, int name)
 {
     uint64_t may = 0;
@@ -1283,7 +1287,7 @@ static uint64_t drafts(const struct kernel *k, int name)
     return may;
 }
 
-/* A file that was created and not written is listed. */
+/* Returns whether a file of this name is open: it is listed without a value, too. */
 static bool is_open(const struct kernel *k, int name)
 {
     bool is = k->creating[name];
@@ -1325,9 +1329,9 @@ static void step_read(struct program *p, const struct step *s)
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
-        /* A file that was renamed meanwhile shows the content under its name. */
+        /* A file that was renamed meanwhile shows what its new name has. */
         bool same = h->o->name == s->name && !h->o->moving;
-        /* While a tensor changes, part of it may be old. */
+        /* While a tensor changes, part of what is read may be old. */
         bool mixed =
             h->floats && ((token == TOKEN_OTHER &&
                            (draft || as_bytes(k, h->o) || oracle_changed(of(k), s->name, since))) ||
@@ -1335,7 +1339,7 @@ static void step_read(struct program *p, const struct step *s)
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
         may = oracle_ever(of(k), s->name) |
-              draft; /* removed meanwhile: it may be an older one, but no text is not */
+              draft; /* a file that was removed meanwhile shows some value, but not an empty text */
         if (h->o->name < 0 && token == TOKEN_EMPTY && !(may & BIT(token)) && !h->floats &&
             !k->rough)
             wrong(k, "read of what is removed", s->name, token, may);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel between programs and the tree: the order of its requests, the locks it holds
- * meanwhile, what it knows about nodes, and its late releases and forgets. Each call notes for the
- * oracle what its answer means.
+ * Stands for the kernel between programs and the tree: sends requests in its order and with its locks, knows nodes as
+ * it does, and releases and forgets late. Each call reports to the oracle what its answer means.
  *
- * Threads: one for each program, and one for what happens late.
+ * Threads: each program has one, and what happens late has one.
  */
 #ifndef TESTS_SIM_KERNEL_H
 #define TESTS_SIM_KERNEL_H
@@ -12,7 +11,7 @@
 #include "base/lock.h"
 #include "run.h"
 
-struct object; /* a file: a node returned by the tree */
+struct object; /* a file: a node that the tree has returned */
 
 struct handle {
     struct tree_file *f;
@@ -33,16 +32,14 @@ struct program {
     unsigned number;
     struct handle *slot[SLOTS];
     struct request request;
-    bool signalled; /* once; the signal may come during a later call */
-    /*
-     * A step that edits a tensor by the number of its directory: the names that it may have by now,
-     * and its possible results.
-     */
-    uint32_t names_of; /* a mask; 0: there is none */
+    bool signalled; /* at some time: the signal may arrive during a later call */
+    /* For a step that edits a tensor by the number of its directory: the names that the tensor may have by now, ... */
+    uint32_t names_of; /* a mask; 0: no such step */
+    /* ... and what the step may write. */
     uint64_t content, type, shape;
-    int judges; /* 1 + the assignment of everything in drafts of it meanwhile; or 0 */
-    /* of names, in that call: a view is truncated, perhaps through another node of one draft */
-    uint32_t cuts;
+    int judges; /* 1 + the assignment of all that drafts of it have meanwhile; or 0 */
+    uint32_t
+        cuts; /* a mask of names: the call truncates a view, perhaps through another node of one draft */
 };
 
 enum { OBJECTS = 1024, LATE = 512 };
@@ -50,26 +47,26 @@ enum { OBJECTS = 1024, LATE = 512 };
 struct object {
     uint64_t node, generation, lookups;
     int name, old_name; /* of names[]; -1: none */
-    int next_name;      /* of a rename in progress; -1: none */
+    int next_name;      /* while it is being renamed; -1: it is not */
     unsigned handles, writers, moving;
-    unsigned changes;        /* of its content, or of its name */
-    uint64_t content;        /* the draft's: a mask */
+    unsigned changes;        /* how often its content or its name has changed */
+    uint64_t content;        /* what its draft may have: a mask */
     const struct handle *by; /* the last writer */
-    uint64_t seen;           /* everything it was since it last had no writer */
-    uint64_t ever;           /* everything that was written to it */
-    bool dirty;              /* not accepted */
+    uint64_t seen;           /* what it may have had since it was last without a writer */
+    uint64_t ever;           /* what it may ever have had */
+    bool dirty;              /* part of it is not accepted */
     bool writing;            /* a write is in progress */
-    bool emptied;            /* by a truncation, and nothing written */
+    bool emptied;            /* it was truncated, and not written since */
     uint64_t gone_at;        /* when its tensor was renamed or removed */
     bool leaves;             /* its tensor is being renamed or removed */
     bool moved;              /* it was renamed */
     bool doubt;              /* it may have been judged since it was written */
-    uint8_t pages;           /* of mappings, to be written: a mask */
+    uint8_t pages;           /* of a mapping, not yet written: a mask */
     unsigned stored, at;     /* their token; `changes` when they were stored */
     struct handle *mapped;   /* by this handle */
     unsigned judged;         /* flushes and syncs that have begun or ended */
     bool unsure;             /* it may have been renamed */
-    int last;                /* its last assignment */
+    int last;                /* the last assignment that was accepted; -1 */
     int going[8];            /* 1 + assignments of its content, in calls in progress; or 0 */
     struct lock lock;        /* the kernel's inode lock */
 };
@@ -80,17 +77,18 @@ struct kernel {
     struct lock lock; /* of what follows */
     struct cond more;
     bool stop;
-    bool rough; /* circumstances are unusual: any error is allowed */
-    bool gone;  /* the mount ends: no more calls are made */
+    bool rough; /* another program has changed the model: any error is allowed */
+    bool gone;  /* the mount ends: programs make no more calls */
     struct lock dir;
     struct object object[OBJECTS];
     unsigned objects;
-    uint64_t created[NAMES];  /* when that was called last */
-    unsigned creating[NAMES]; /* calls in progress */
-    bool back[NAMES];       /* a removed name may have come back: what should follow was refused */
-    bool removed[NAMES];    /* by unlink(2), and not created again */
-    int came[NAMES];        /* 1 + the tensor's name before it was renamed to this; or 0 */
-    uint64_t before[NAMES]; /* a removed key's value: it comes back if nothing follows */
+    uint64_t created[NAMES];  /* when a create was last called */
+    unsigned creating[NAMES]; /* creates in progress */
+    bool back[NAMES];    /* a removed name may have come back, because its next value was refused */
+    bool removed[NAMES]; /* unlinked, and not created since */
+    int came[NAMES];     /* 1 + the tensor's name before it was renamed to this; or 0 */
+    uint64_t before
+        [NAMES]; /* the value of a key that is out of the way: it comes back if no other follows */
     struct {
         struct tree_file *f; /* to be released; NULL: only forgotten */
         struct handle *h;
@@ -100,15 +98,14 @@ struct kernel {
     unsigned first_late, n_late;
     struct program program[ACTORS];
     unsigned busy; /* calls in progress */
-    /* For tensors: */
     struct made_tensor {
-        bool may;         /* an incomplete one exists, or existed and may be gone */
+        bool may;         /* there may be a new tensor that is not in the model yet */
         bool whole;       /* it is complete, unless `changes` differs */
         unsigned changes; /* of k->changes */
         int of[3];        /* assignments in progress */
         unsigned open;    /* handles not yet released */
     } made[REGS];
-    unsigned changes[REGS]; /* of a tensor's name, type, shape or completeness */
+    unsigned changes[REGS]; /* how often a tensor's name, type, shape or completeness has changed */
     struct {
         int of; /* 1 + the last accepted assignment of its values; or 0 */
         unsigned changes;
@@ -116,13 +113,13 @@ struct kernel {
 };
 
 void kernel_init(struct kernel *k, struct world *w, struct tree *t);
-/* The thread that releases and forgets; it ends when everything is done and k->stop is set. */
+/* Releases and forgets, in a thread of its own, until k->stop is set and nothing is left. */
 void *kernel_late(void *k);
 
-/* After the end of the mount: what programs have open is released, without a close. */
+/* Releases what programs have open when the mount has ended, without a close. */
 void kernel_drop(struct kernel *k);
 
-/* A tensor that is edited: that many floats, all the value of one token. */
+/* A tensor that is edited has this many floats, all with the value of one token. */
 enum { FLOATS = 3008, PAGE = 4096, PAGES = 3 };
 
 /* For tensors.c: */
@@ -130,33 +127,33 @@ struct live_wait *kernel_begin(struct program *p);
 int kernel_end(struct program *p, int r);
 void kernel_expect(const struct program *p, const char *what, int r, bool good);
 /*
- * A file to be released late, and a node to be forgotten then; either may be missing. name: of an
- * incomplete new tensor, or -1.
+ * Releases a file late, then forgets a node; f NULL, node 0: only the other. name: of the incomplete new tensor to
+ * which the file belongs, or -1.
  */
 void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name);
-/* An answer means that an edit is durable. */
+/* Returns whether an answer without an error means that the edit is durable. */
 bool kernel_durable_close(const struct kernel *k);
-/* The meaning of an error. */
+/* Returns what an error means for an edit. */
 enum outcome kernel_failed(const struct kernel *k, int r);
-/* Drafts of a tensor may have this value, and be judged. moving: 1, from now on; -1, until now. */
+/* Notes that drafts of a tensor may have these values, and be judged. moving: 1, from now on; -1, until now. */
 void kernel_disturb(struct kernel *k, int name, uint64_t mask, int moving);
-/* Some program truncates a view of this tensor. */
+/* Returns whether some program is truncating a view of the tensor. */
 bool kernel_cuts(const struct kernel *k, int name);
 bool is_key(int name);
 bool is_tensor(int name);
-/* rm, mv of a tensor. */
+/* Removes or renames a tensor. */
 void kernel_step_tensor(struct program *p, const struct step *s);
 
-/* A step of a program. Meaningless steps (a slot that is not open) do nothing. */
+/* Does a step of a program. A step without a meaning (its slot is not open) does nothing. */
 void kernel_step(struct program *p, const struct step *s);
-/* All its handles are closed, as by exit(2). */
+/* Closes all handles of the program, as exit(2) does. */
 void kernel_exit(struct program *p);
 /*
- * A signal that stops a program: it interrupts the call in which it waits. The tree is notified
- * immediately, or finds out.
+ * Sends the program a signal that stops it and interrupts the call in which it waits. notify: the tree is notified at
+ * once; otherwise it finds out.
  */
-void kernel_signal(struct kernel *k, unsigned program, bool told);
-/* Read model.gguf, or the file itself, and compare. */
+void kernel_signal(struct kernel *k, unsigned program, bool notify);
+/* Compares the file with what the oracle allows. */
 void kernel_look_disk(struct kernel *k, const char *when);
 void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS]);
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,

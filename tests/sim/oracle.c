@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The oracle: see oracle.h. */
+/* Registers and their assignments: see oracle.h. */
 #include "oracle.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One thread at a time, chosen at random: threads are real, but only the one with the token runs.
+ * Runs one thread at a time, chosen at random: threads are real, but only the one with the token runs.
  * At each lock, wait, start and end of a thread and at each system call of the table (disk.h) the
  * token may go to another one. Time is virtual: it advances a little at each of these points, and
  * jumps when all wait.
@@ -21,26 +21,26 @@
 void sched_begin(uint64_t seed);
 void sched_end(void);
 
-/* A random number below n, from the seed. */
+/* Returns a number below n, from the seed. */
 uint32_t sched_draw(uint32_t n);
-/* True once in n times. */
+/* Returns true once in n times. */
 bool sched_lot(uint32_t n);
 
-/* Another thread may now continue. The point is part of the trace. */
+/* Perhaps lets another thread continue. The point is part of the trace. */
 void sched_point(const char *what, uint64_t arg);
-/* A line of the trace, to be read and hashed. */
+/* Adds a line to the trace and its hash. */
 void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Let this much time pass. */
+/* Lets this much time pass. */
 void sched_pass(uint64_t ms);
 
 uint64_t sched_steps(void); /* points so far */
 uint64_t sched_jumps(void); /* how often time jumped although some thread could run */
 uint64_t sched_hash(void);  /* of the trace */
-/* Nanoseconds since the beginning. */
+/* Returns the nanoseconds since the beginning. */
 uint64_t sched_now(void);
 unsigned sched_threads(void); /* that have not ended */
 
-/* Report on a failed run, and end it. */
+/* Reports a finding and ends the run. */
 _Noreturn void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 extern void (*sched_failed)(const char *line); /* called once with that line; does not return */
 extern bool sched_trace;                       /* print each point */

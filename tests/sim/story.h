@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A story: what programs do in a run, and what happens to the disk and the mount. Each actor does
- * its steps in order; the scheduler chooses which actor continues. As text a step is a line:
+ * A story says what programs do in a run, and what happens to the disk and the mount. Each actor does its steps in
+ * order; the scheduler chooses which actor continues. As text a step is a line:
  *
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
  *     A write 1 17              the text of token 17, at the beginning
@@ -29,11 +29,10 @@
  *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after (0)
  *     A rmr one                 rm -r: its views are unlinked, then it is removed
  *
- * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
- * first other line describes the mount: `mount close copy`: commit=, relayout=; then tensors (=edit), history; split: a
- * model in two files; then
- * what the file system does (clones), or does not: no-exchange of names, no-nameless files, no-link that gives them a
- * name, no-range to copy.
+ * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The first other line
+ * describes the mount: `mount close copy`: commit=, relayout=; then tensors (=edit), history; split: a model in two
+ * files; then what the file system does (clones), or does not: no-exchange of names, no-nameless files, no-link that
+ * gives them a name, no-range to copy.
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H
@@ -108,16 +107,16 @@ struct story {
 /* Names: of keys, of which the model has the first KEYS_THERE; of tensors, likewise; of helpers. */
 enum { KEYS_THERE = 4, KEYS = 6, TENSORS_THERE = 2, REGS = KEYS + 4, NAMES = REGS + 5 };
 extern const char *const names[NAMES];
-/* What else is known about a tensor: its type and its shape, numbers below FORMS. Registers of the oracle. */
+/* A tensor's type and shape, numbers below FORMS, are registers of the oracle as well. */
 enum { FORMS = 3, TYPES = NAMES, SHAPES = TYPES + REGS - KEYS, ALL_REGS = SHAPES + REGS - KEYS };
-/* Calls of the disk that may fail. */
+/* Calls of the disk that can fail. */
 enum { CALLS = 17 };
 extern const char *const calls[CALLS];
 
-/* wide: also with steps that are new in the simulator (known.md). */
+/* Draws the story of a seed. wide: also with steps that are new in the simulator (known.md). */
 struct story story_draw(uint64_t seed, bool wide);
 void story_print(const struct story *s, void *file);
-/* False: it is not a story; *line is where. */
+/* Returns false if the text is not a story; *line is the first wrong line. */
 bool story_read(const char *text, struct story *ret, unsigned *line);
 
 #endif

@@ -202,7 +202,7 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
-/* Assigns the content to the tensor's earlier name as well: it returns if a rename cannot be written. -1: it had no other name. */
+/* Assigns to the tensor's earlier name as well, which is back if a rename cannot be written. -1: it had no other. */
 static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
 {
     const int old = k->came[name] - 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What programs do to tensors besides writing their views: conversions, shapes, new tensors, files
- * beside views, rm -r.
+ * Does to tensors what programs do besides writing their views: conversions, shapes, new tensors, files beside views,
+ * rm -r.
  *
- * A complete new tensor is added at a quiet moment, which is not reported: its assignments stay in
- * progress until the answer to a sync that began after it.
+ * A complete new tensor is added at a quiet moment, which no answer reports: its assignments stay in progress until
+ * the answer to a sync that began after it was complete.
  */
 #ifndef TESTS_SIM_TENSORS_H
 #define TESTS_SIM_TENSORS_H
@@ -14,12 +14,12 @@
 void tensors_step(struct program *p, const struct step *s);
 void tensors_list(struct program *p);
 
-/* A view of it may have been written, with these values: it may be an incomplete new tensor. */
+/* Notes that a view may have these values: if the tensor is new and incomplete, it may get them. */
 void tensors_written(struct kernel *k, int name, uint64_t mask);
 
 /*
- * A rename or (next -1) a removal: types and shapes go with it, and so do steps in progress through
- * the number of its directory.
+ * Begins and ends a rename or (next -1) a removal: types and shapes go with the tensor, and so do steps in progress
+ * that reach it by the number of its directory.
  */
 struct tensor_move {
     int from, next;
@@ -31,16 +31,19 @@ struct tensor_move tensors_move_begin(struct kernel *k, int from, int next);
 void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, int r,
                       enum outcome how);
 
-/* Complete new tensors: a mask. Some of those are in the model, if they were not touched since. */
+/*
+ * Returns the complete new tensors, a mask; and notes that those of them that were not touched since are in the
+ * model.
+ */
 uint32_t tensors_whole(const struct kernel *k);
 void tensors_added(struct kernel *k, uint32_t whole);
-/* Some new tensor may be incomplete. */
+/* Returns whether some new tensor may be incomplete. */
 bool tensors_unsettled(const struct kernel *k);
 
-/* A tensor's type or shape in a model, as a token. */
+/* Return the type or shape of a tensor in a model as a token. */
 unsigned token_of_type(uint32_t type);
 unsigned token_of_shape(uint32_t n, const uint64_t *dims);
-/* The values of a token as stored in a type, and the reverse. */
+/* Write the values of a token as they are stored in a type, and find the token of such values. */
 size_t tensors_bytes(unsigned form, unsigned token, uint8_t *dst);
 unsigned tensors_token(uint32_t type, const uint8_t *bytes, size_t n);
 
