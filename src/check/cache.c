@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The size of a model's key-value cache: see cache.h. */
+/* Computes the size of a model's key-value cache: see cache.h. */
 #include "check/cache.h"
 
 #include "base/bytes.h"
@@ -8,7 +8,8 @@
 
 enum { LAYERS_MOST = 65536 };
 
-/* These see the whole text at once, or keep a state; for the last one the keys do not say enough. */
+/* Architectures without such a cache: they see the whole text at once, or keep a state. For the
+ * last, the keys do not determine the size. */
 static const char *const without[] = {
     "bert",         "nomic-bert",  "nomic-bert-moe", "neo-bert",   "jina-bert-v2",
     "jina-bert-v3", "modern-bert", "eurobert",       "t5encoder",  "gemma-embedding",
@@ -17,12 +18,13 @@ static const char *const without[] = {
     "arwkv7",       "minimax-m3",
 };
 
-/* Of every `period` layers all but one have a sliding window: the exception is the last, or the first. */
+/* Of every `period` layers, all but one have a sliding window. The exception is the last, or the
+ * first. */
 static const struct pattern {
     const char *arch;
     unsigned period;
     bool first;
-    unsigned length; /* the window's length where no key gives it; 0: then no layer has a window */
+    unsigned length; /* length of the window if no key gives it; 0: no layer has a window then */
 } patterns[] = {
     {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},      {"gemma3n", 5, false, 0},
     {"gpt-oss", 2, false, 0},   {"cohere2", 4, false, 0},     {"cohere2moe", 4, true, 0},
@@ -30,22 +32,23 @@ static const struct pattern {
     {"plamo3", 8, false, 0},    {"smallthinker", 4, true, 0},
 };
 
-/* The keys of these do not say which layers have a window, or which are recurrent. */
+/* Architectures whose keys do not say which layers have a window, or which are recurrent. */
 static const char *const unclear[] = {"exaone4", "afmoe", "laguna"};
 
-/* In these a key says which layers are recurrent; in others, layers without key heads are. */
+/* Architectures with a key that says which layers are recurrent. In others, layers without key
+ * heads are. */
 static const char *const recurrent[] = {"qwen3next", "qwen35", "qwen35moe", "minimax-01"};
 
-/* Where each layer's facts are: keys of the model, UINT32_MAX: no such key. */
+/* Sources of each layer's facts: numbers of keys, or UINT32_MAX if the model lacks the key. */
 struct layers {
     const struct gguf *g;
     uint32_t heads, recurrent, windows;
     uint64_t count, kept; /* layers from `kept` on use another layer's cache */
-    /* one layer in this many is attention, the others are recurrent; 0: all are attention */
+    /* One layer in this many is attention, the others are recurrent. 0: all are attention. */
     uint64_t interval;
     uint64_t period, window;
     bool first, latent;
-    uint64_t key, value, key_window, value_window; /* lengths of a head */
+    uint64_t key, value, key_window, value_window; /* lengths of heads */
 };
 
 static bool is_one_of(struct text arch, const char *const *list, size_t n)
@@ -56,7 +59,7 @@ static bool is_one_of(struct text arch, const char *const *list, size_t n)
     return false;
 }
 
-/* A key's value, or readers' default for it. */
+/* Return a key's value, or the default that readers assume. */
 static uint64_t key_or(const struct gguf *g, const char *key, uint64_t otherwise)
 {
     uint64_t n;
@@ -75,7 +78,7 @@ static bool lengths(struct layers *l)
     l->key_window = key_or(l->g, "attention.key_length_swa", l->key);
     l->value_window = key_or(l->g, "attention.value_length_swa", l->value);
     l->latent = key_or(l->g, "attention.key_length_mla", 0) > 0;
-    if (l->latent) /* what picks the tokens to look at has keys of its own */
+    if (l->latent) /* the indexer that selects tokens has its own keys */
         l->key += key_or(l->g, "attention.indexer.key_length", 0);
     return l->key && l->value;
 }
@@ -139,7 +142,7 @@ static bool has_window(const struct layers *l, uint64_t i)
     return l->period > 1 && i % l->period != (l->first ? 0 : l->period - 1);
 }
 
-/* Add the bytes that a token takes in one layer. */
+/* Add the bytes of a token in one layer. */
 static bool add_layer(const struct layers *l, uint64_t i, uint64_t *ret)
 {
     bool window = has_window(l, i);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache of keys and values that a model needs while it runs, in F16: layer by layer, as llama.cpp allocates it.
- * Recurrent layers, and layers that use another layer's cache, have none; latent attention keeps only keys.
+ * The cache of keys and values that a running model needs, in F16: layer by layer, as llama.cpp
+ * allocates it. Recurrent layers, and layers that use another layer's cache, have none; latent
+ * attention keeps only keys.
  */
 #ifndef CHECK_CACHE_H
 #define CHECK_CACHE_H
@@ -9,11 +10,12 @@
 #include "gguf/gguf.h"
 
 struct cache {
-    uint64_t token; /* bytes that a token takes in all layers */
-    uint64_t whole; /* bytes for the whole context; 0: the keys do not say */
+    uint64_t token; /* bytes of a token in all layers */
+    uint64_t whole; /* bytes for the whole context; 0: the keys do not determine it */
 };
 
-/* False: the model has no such cache, or the keys do not say. */
+/* Compute the size of the cache. Returns false if the model has none, or the keys do not determine
+ * it. */
 bool cache_of(const struct gguf *g, struct cache *ret);
 
 #endif

@@ -13,7 +13,7 @@
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
 
-/* In the order in which they are applied. */
+/* In the order of application. */
 static const struct rule *const lists[] = {layout_rules, keys_rules,     tokenizer_rules,
                                            model_rules,  template_rules, needs_rules,
                                            name_rules};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model and its files: see file.h. */
+/* Opens and checks the files of a model: see file.h. */
 #include "check/file.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ uint64_t header_missing(const struct gguf *g)
     return g->data_end > g->file_size ? g->data_end - g->file_size : 0;
 }
 
-/* For a split model, the first file and then the others. */
+/* Load the header of the first file and, for a split model, those of the others. */
 static int load_header(const char *path, struct shards *s, struct gguf **first, struct err *e)
 {
     struct model_file m;
@@ -69,12 +69,12 @@ void header_free(struct header *h)
 /* ---- a file, opened and parsed as far as possible ---- */
 
 struct part {
-    struct model_file m; /* its path is its name in findings */
-    struct gguf *g;      /* owned; NULL: it could not be parsed */
+    struct model_file m; /* the path is the name in findings */
+    struct gguf *g;      /* owned; NULL if parsing failed */
     bool faults;         /* the parser found faults and reported them */
 };
 
-/* Report a line "WHERE: WHY" as an error. */
+/* Report "WHERE: WHY" as an error. */
 static void tell_err(struct checker *c, const struct err *e)
 {
     char where[sizeof(e->msg)];
@@ -94,7 +94,7 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     int r = model_parse(&p->m, 0, &p->g, &first);
     if (r == 0)
         return 0;
-    if (!p->m.src.read) { /* it could not be opened */
+    if (!p->m.src.read) { /* opening failed */
         *e = first;
         return r;
     }
@@ -107,9 +107,9 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
 }
 
 /*
- * Open and parse the file at `path`, following symbolic links. Each fault is reported through `structure`. 0: no
- * faults; else -errno. *e holds an error that could not be reported as a fault; code 0: all were reported. Free *ret
- * in either case.
+ * Open and parse the file at `path`, following symbolic links. Each fault is reported through
+ * `structure`. Returns 0 without faults, else -errno. *e holds an error that could not be reported
+ * as a fault; its code is 0 if all were reported. Free *ret in either case.
  */
 static int part_open(const char *path, struct checker *structure, struct part *ret, struct err *e)
 {
@@ -137,10 +137,11 @@ struct job {
     struct split split;
     struct part *part; /* owned; without a header if it is missing or unreadable */
     size_t n;
-    uint64_t before, total; /* bytes already scanned in earlier parts, and in all parts */
+    /* Number of bytes already scanned in earlier parts, and of bytes in all parts. */
+    uint64_t before, total;
 };
 
-/* Called before the caller's sink: the findings decide the outcome. */
+/* Count a finding before the caller's sink gets it: findings decide the outcome. */
 static void count(void *arg, const struct check_finding *f)
 {
     static const enum check_outcome outcome[] = {
@@ -162,7 +163,7 @@ static bool ignored(const struct job *j, const char *rule)
     return false;
 }
 
-/* The same for rules, which may be left out. */
+/* Count a finding of a rule, which may be ignored. */
 static void count_rule(void *arg, const struct check_finding *f)
 {
     const struct job *j = arg;
@@ -226,7 +227,8 @@ static void load(struct job *j, size_t i, const char *path)
 
 /* ---- do they fit together? ---- */
 
-/* Missing files and files that do not fit are counted separately: many of one kind must not hide the other. */
+/* Count missing files separately from files that do not fit, because many of one kind must not hide
+ * the other. */
 static void end_set(struct job *j, const char *path)
 {
     j->set.label = path;
@@ -259,7 +261,7 @@ static void check_extra(struct job *j, const char *path)
     free(extra);
 }
 
-/* Tensors in all files, UINT64_MAX if a file cannot be read. */
+/* Return the number of tensors in all files, or UINT64_MAX if a file cannot be read. */
 static uint64_t count_tensors(const struct job *j)
 {
     uint64_t n = 0;
@@ -304,7 +306,7 @@ static void apply_file(struct job *j, const struct part *p)
     apply(j, &m);
 }
 
-/* If the files do not fit together, only the first one's keys describe the model. */
+/* If the files do not fit together, only the keys of the first describe the model. */
 static void apply_whole(struct job *j)
 {
     const struct gguf **g = calloc(j->n, sizeof(struct gguf *));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names that follow the naming convention, and the rules about them: see filename.h. */
+/* The naming convention, and the rules about file names: see filename.h. */
 #include "check/filename.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static size_t span(struct text t, size_t from, bool (*is)(char))
     return n - from;
 }
 
-/* Bytes of "12" or "1.2" at `from`; 0: no number there. */
+/* Return the length of "12" or "1.2" at `from`, or 0 without a number. */
 static size_t number_at(struct text w, size_t from)
 {
     size_t whole = span(w, from, is_digit);
@@ -43,7 +43,7 @@ static size_t number_at(struct text w, size_t from)
     return rest ? whole + 1 + rest : whole;
 }
 
-/* [COUNTx]NUMBERletter */
+/* Match [COUNTx]NUMBERletter. */
 static bool is_size_word(struct text w)
 {
     size_t at = span(w, 0, is_digit);
@@ -54,7 +54,8 @@ static bool is_size_word(struct text w)
 
 /* ---- the name ---- */
 
-/* As the specification writes it, except for what a POSIX expression cannot say: see file_name_parse(). */
+/* The specification's expression, except for conditions that a POSIX expression cannot contain: see
+ * file_name_parse(). */
 #define BLANK " \t-\r"
 #define PLAIN "[A-Za-z0-9" BLANK "]*"
 #define NUMBER "[0-9]+(\\.[0-9]+)?"
@@ -67,7 +68,7 @@ static const char convention[] = "^((mmproj|mtp)-)?"
                                  "(-(LoRA|vocab))?"
                                  "(-([0-9]{5}-of-[0-9]{5}))?"
                                  "\\.gguf$";
-/* The group of each part. */
+/* Group of each part. */
 static const uint8_t group[FILE_PARTS] = {
     [PART_SIDECAR] = 2,  [PART_BASE] = 3,      [PART_SIZE] = 6,  [PART_FINETUNE] = 11,
     [PART_VERSION] = 13, [PART_ENCODING] = 16, [PART_TYPE] = 18, [PART_SHARD] = 20};
@@ -86,7 +87,7 @@ bool file_name_parse(const char *name, struct file_name *ret)
     regmatch_t m[GROUPS];
     struct file_name f = {0};
     if (!strstr(name, "-v") || regcomp(&pattern, convention, REG_EXTENDED) != 0)
-        return false; /* most names have no version, and this rejects them early */
+        return false; /* most names have no version, and fail early here */
     const bool fits = regexec(&pattern, name, GROUPS, m, 0) == 0;
     regfree(&pattern);
     for (size_t i = 0; fits && i < FILE_PARTS; i++)
@@ -95,7 +96,7 @@ bool file_name_parse(const char *name, struct file_name *ret)
                                       (size_t)(m[group[i]].rm_eo - m[group[i]].rm_so)};
     struct text *tune = &f.part[PART_FINETUNE], *encoding = &f.part[PART_ENCODING],
                 *type = &f.part[PART_TYPE];
-    if (tune->at) /* its group begins with the dash */
+    if (tune->at) /* the group includes the dash */
         *tune = (struct text){tune->at + 1, tune->len - 1};
     if (!type->at && (text_is(*encoding, "LoRA") || text_is(*encoding, "vocab"))) {
         *type = *encoding;
@@ -137,7 +138,7 @@ static double decimal(struct text t)
     return v;
 }
 
-/* A label may have any number of digits; only those that fit count. */
+/* A label may have any number of digits, but only digits that fit count. */
 static uint64_t whole(struct text t)
 {
     double v = decimal(t);
@@ -163,7 +164,8 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     return true;
 }
 
-/* A size label is rounded, and may or may not count embeddings: "2B" for 2.7 and "8B" for 6.5 are in use. */
+/* A size label is rounded, and may or may not count embeddings: "2B" for 2.7 and "8B" for 6.5 are
+ * in use. */
 static bool near(double label, uint64_t params)
 {
     double have = (double)params;
@@ -183,10 +185,11 @@ bool file_size_fits(struct text label, const struct params *p)
 
 /* ---- the name that the convention gives a model ---- */
 
-/* Bytes of a part: a whole file name has 255. */
+/* Maximum length of parts: a whole file name has 255 bytes. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
-/* Add words of letters and digits; everything else becomes "-". Words that `keep` refuses are left out. */
+/* Add words of letters and digits. Other bytes become "-", and words that `keep` rejects are
+ * skipped. */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
     size_t start = out->len;
@@ -211,7 +214,7 @@ static bool all_digits(const char *w, size_t n)
     return true;
 }
 
-/* A word that a base name may have: not "7b", which would be a size. */
+/* True for a word that a base name may contain: not "7b", which would be a size. */
 static bool is_base(const char *w, size_t n)
 {
     return w[0] > '9' || all_digits(w, n);
@@ -230,7 +233,7 @@ static void suggest_base(const struct gguf *g, struct buf *out)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
-/* The model's own label if valid; else one from the number of parameters. */
+/* Suggest the model's own label if valid, else one from the number of parameters. */
 static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
@@ -250,7 +253,7 @@ static void suggest_size(const struct gguf *g, struct buf *out)
     }
 }
 
-/* "1.2", "v1.2" and "V1.2" are versions. */
+/* The versions "1.2", "v1.2" and "V1.2" are valid. */
 static void suggest_version(const struct gguf *g, struct buf *out)
 {
     struct text t = fact_text(g, "general.version");
@@ -267,7 +270,7 @@ static void suggest_version(const struct gguf *g, struct buf *out)
     buf_add(out, t.at + from, t.len - from);
 }
 
-/* The type with the most bytes, if general.file_type is missing. */
+/* Suggest the type with the most bytes if general.file_type is missing. */
 static void suggest_encoding(const struct gguf *g, struct buf *out)
 {
     struct share s[SHARES_MAX];
@@ -297,7 +300,7 @@ static void suggest_shard(const struct gguf *g, struct buf *out)
         buf_printf(out, "%05" PRIu64 "-of-%05" PRIu64, no + 1, count);
 }
 
-/* One part of the suggested name; "" if keys and tensors do not determine it. */
+/* Suggest one part of the name, or "" if keys and tensors do not determine it. */
 static void suggest_part(const struct gguf *g, enum file_part part, struct buf *out)
 {
     switch (part) {
@@ -352,13 +355,14 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 
 /* ---- the rules: does the name follow the convention, and agree with the model? ---- */
 
-/* Words compare without case; the caller has already made "1.0" and "v1.0", "Llama 3" and "Llama-3" equal. */
+/* Compare words without case. The caller has already made "1.0" and "v1.0", "Llama 3" and "Llama-3"
+ * equal. */
 static bool same(struct text a, const struct buf *b)
 {
     return a.len == b->len && strncasecmp(a.at, (const char *)b->data, b->len) == 0;
 }
 
-/* The model's value for a part, if a name could contradict it. */
+/* Return the model's value for a part if a name could contradict it. */
 static void expected(const struct gguf *g, enum file_part part, struct buf *out)
 {
     static const char *const key[FILE_PARTS] = {[PART_BASE] = "general.basename"};
@@ -389,7 +393,7 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
     return says.at ? same(says, want) : part == PART_ENCODING;
 }
 
-/* A name may be anything, but one that says something wrong misleads people. */
+/* A name is free, but a name with a wrong fact misleads people. */
 static enum check_severity weight_of(enum file_part part)
 {
     bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
@@ -415,7 +419,7 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
                file_part_name[part], wanted);
 }
 
-/* A shard has only some of the parameters, and only the first one has the model's keys. */
+/* A shard has only some of the parameters, and only the first has the model's keys. */
 static bool can_suggest(const struct gguf *g)
 {
     return !fact_shard(g) || (!fact_later_shard(g) && fact_text(g, "general.size_label").at);
@@ -455,7 +459,7 @@ static void rule_size_label(struct checker *c)
            p.total, label);
 }
 
-/* The name to check: for a split model without the file's number, which is correct. */
+/* Return the name to check. For a split model it lacks the file's number, which is correct. */
 static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
 {
     size_t n = strlen(c->file), tail = c->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;

@@ -4,9 +4,10 @@
  *
  *     [SIDECAR-]BASENAME-SIZELABEL[-FINETUNE]-VERSION[-ENCODING][-TYPE][-SHARD].gguf
  *
- * Source: the GGUF specification, "GGUF Naming Convention". Parts are made of words joined by "-":
+ * Source: the GGUF specification, "GGUF Naming Convention". Parts consist of words joined by "-":
  *   SIDECAR   "mmproj" or "mtp"
- *   BASENAME  words of letters and digits that begin with a letter, or of digits only; the first may be any
+ *   BASENAME  words of letters and digits that begin with a letter, or of digits only; the first
+ *   may be any
  *   SIZELABEL "7B", "3.8B", "8x7B", and one word more such as "A3B" or "ContextLength4k"
  *   FINETUNE  words of letters and digits
  *   VERSION   "v1.0"; ENCODING "Q4_K_M"; TYPE "LoRA" or "vocab"; SHARD "00003-of-00009"
@@ -32,29 +33,33 @@ enum file_part {
     FILE_PARTS
 };
 
-/* "Sidecar", "BaseName", ... as the specification calls them. */
+/* "Sidecar", "BaseName", ..., as in the specification. */
 extern const char *const file_part_name[FILE_PARTS];
 
 struct file_name {
-    struct text part[FILE_PARTS]; /* from the parsed name; at is NULL if the part is missing */
+    struct text part[FILE_PARTS]; /* ranges of the parsed name; at is NULL if the part is missing */
 };
 
-/* True for a name in a store that names files by a hash of their content, which an edit would break. */
+/* True for a name in a store that names files by a hash of their content: an edit would make the
+ * name wrong. */
 bool file_name_is_hash(const char *name);
 
-/* Parse a name. False if it does not follow the convention (*ret is unchanged). */
+/* Parse a name. Returns false, and leaves *ret unchanged, if it does not follow the convention. */
 bool file_name_parse(const char *name, struct file_name *ret);
 
-/* The parts of a file name (without directories) as an object, or null if the name does not follow the convention. */
+/* Write the parts of a file name (without directories) as an object, or null if the name does not
+ * follow the convention. */
 void file_name_json(struct json *j, const char *name, const char *file);
 
-/* "8x7B-Word4k": experts 8 (0: not given), params 7e9. False if it is not a size label. */
+/* Parse "8x7B-Word4k": experts 8 (0: not given), params 7e9. Returns false if it is not a size
+ * label. */
 bool file_size_parse(struct text label, uint64_t *experts, double *params);
 
 /* True if a label is close to the number of parameters: writers round, and count differently. */
 bool file_size_fits(struct text label, const struct params *p);
 
-/* The name the convention gives a model, from its keys and tensors. It always parses. */
+/* Suggest a name that follows the convention, from the model's keys and tensors. It always
+ * parses. */
 void file_name_suggest(const struct gguf *g, struct buf *out);
 
 #endif

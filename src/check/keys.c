@@ -17,7 +17,7 @@
 static void rule_key_syntax(struct checker *c, struct text key, const struct gguf_value *v)
 {
     (void)v;
-    /* "gpt-oss", "bitnet-b1.58": the architecture's name cannot be changed. */
+    /* "gpt-oss", "bitnet-b1.58": the name of the architecture cannot be changed */
     const bool own = c->arch.len && key.len > c->arch.len + 1 &&
                      memcmp(key.at, c->arch.at, c->arch.len) == 0 && key.at[c->arch.len] == '.';
     const size_t skip = own ? c->arch.len + 1 : 0;
@@ -56,7 +56,7 @@ static void rule_key_type(struct checker *c, struct text key, const struct gguf_
 
 /* ---- values ---- */
 
-/* Counts the values in v, at any depth, for which fn returns true. */
+/* Count the values in v, at any depth, for which fn returns true. */
 static uint64_t count_values(const struct gguf_value *v, bool (*fn)(const struct gguf_value *v))
 {
     struct gguf_value item;
@@ -85,7 +85,7 @@ static bool other_bool(const struct gguf_value *v)
     return v->type == GGUF_BOOL && v->data[0] > 1;
 }
 
-/* Tokens may be any bytes; all other text is meant for people. */
+/* Tokens may contain any bytes; all other text is meant for people. */
 static void rule_utf8(struct checker *c, struct text key, const struct gguf_value *v)
 {
     const uint64_t n = count_values(v, not_utf8);
@@ -152,7 +152,7 @@ static void rule_architecture(struct checker *c)
                show(shown, c->arch.at, c->arch.len), show(others, other.at, other.len));
         return;
     }
-    /* "command-r", "gpt-oss": names with - and _ are in use, despite the specification. */
+    /* "command-r", "gpt-oss": names with - and _ are in use, despite the specification */
     if (bad || (unusual && !needs_know(c->arch)))
         report(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
                "the specification allows only a to z and 0 to 9");
@@ -162,7 +162,7 @@ static void rule_architecture(struct checker *c)
                show(shown, c->arch.at, c->arch.len));
 }
 
-/* If a shard's number is not in its name, its siblings do not find it, nor do readers find them. */
+/* A shard without its number in the name is not found by its siblings, or by readers. */
 static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 {
     char tail[SPLIT_TAIL + 32];
@@ -174,7 +174,7 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
            "the name of file %" PRIu64 " of %" PRIu64 " must end in %s", no + 1, count, tail);
 }
 
-/* If the files fit together, file.c reports more about them. */
+/* If the files fit together, file.c reports further faults. */
 static void rule_split(struct checker *c)
 {
     static const char tensors[] = "split.tensors.count";
@@ -197,7 +197,7 @@ static void rule_split(struct checker *c)
 
 /* ---- keys that must agree with each other, or with tensors ---- */
 
-/* The next element of a per-layer array, or the one number for all layers. */
+/* Return the next element of a per-layer array, or the one number for all layers. */
 static bool layer_value(const struct gguf_value *v, struct gguf_walk *w, uint64_t *ret)
 {
     struct gguf_value item = *v;
@@ -277,7 +277,7 @@ static void check_experts(struct checker *c)
                    "%" PRIu64 " groups of %" PRIu64 " experts", groups, all);
 }
 
-/* These architectures rotate the whole head, which readers check. */
+/* These architectures rotate the whole head, and readers check it. */
 static void check_turned(struct checker *c)
 {
     static const char archs[] = "llama llama-embed deci falcon baichuan";
@@ -293,7 +293,7 @@ static void check_turned(struct checker *c)
                    "%" PRIu64 ", but a head has %" PRIu64, turned, length);
 }
 
-/* Readers of these want four sections, for input other than text. */
+/* Readers of these architectures require four sections, for input other than text. */
 static void check_sections(struct checker *c)
 {
     static const char archs[] =
@@ -339,7 +339,7 @@ const struct rule keys_rules[] = {
     {0},
 };
 
-/* Applied after those of the tokenizer. */
+/* Applied after the rules about the tokenizer. */
 const struct rule model_rules[] = {
     {"heads", CHECK_WHOLE, .whole = rule_heads},
     {"key-value", CHECK_WHOLE, .whole = rule_values},

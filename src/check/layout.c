@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules about the container: version, alignment, where data lies and the bytes between; tensors and blocks. */
+/* Rules about the container: version, alignment, places of data, and the bytes between; tensors and
+ * blocks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ static int by_offset(const void *a, const void *b)
     return *x < *y ? -1 : 1;
 }
 
-/* The tensors that have data, in the order of their data. NULL: no memory. free() it. */
+/* Return the tensors that have data, in the order of their data, or NULL without memory. The caller
+ * frees the list. */
 static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
 {
     const struct gguf_tensor **list = malloc(((size_t)g->n_tensors + 1) * sizeof(*list));
@@ -66,7 +68,7 @@ static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
     return list;
 }
 
-/* Call fn for each stretch between the header, the tensors' data and the end of the file. */
+/* Calls fn for each stretch between the header, the tensors' data and the end of the file. */
 typedef int stretch_fn(struct checker *c, uint64_t first, uint64_t last,
                        const struct gguf_tensor *next);
 
@@ -120,18 +122,19 @@ static void rule_trailing(struct checker *c)
 }
 
 /*
- * The first byte from `at` on, at most `last`, that is not in a hole of the file. A sparse file of a few blocks can
- * claim exabytes of zeros between two tensors.
+ * Return the first byte from `at` on, at most `last`, that is not in a hole of the file. A sparse
+ * file of a few blocks can claim exabytes of zeros between two tensors.
  */
 static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
 {
     off_t data = src->fd < 0 ? (off_t)at : lseek(src->fd, (off_t)at, SEEK_DATA);
-    if (data < 0) /* ENXIO: only a hole is left; others: the file system cannot say */
+    /* ENXIO: only a hole is left; other errors: the file system does not report holes. */
+    if (data < 0)
         return errno == ENXIO ? last : at;
     return min_u64((uint64_t)data, last);
 }
 
-/* Counts whole pages, as the disk reads them. Stretches come in the order of the file. */
+/* Count whole pages, as the disk reads them. Stretches come in the order of the file. */
 static bool may_read(struct checker *c, uint64_t first, uint64_t last)
 {
     const uint64_t page = 4096;
@@ -145,7 +148,7 @@ static bool may_read(struct checker *c, uint64_t first, uint64_t last)
     return true;
 }
 
-/* The first byte that is not zero; `last` if all are, or if the rest may not be read. */
+/* Find the first byte that is not zero, or `last` if all are zero or the rest may not be read. */
 static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64_t *ret)
 {
     const struct source *src = c->src;
@@ -192,7 +195,7 @@ static void rule_padding(struct checker *c)
 
 /* ---- tensors ---- */
 
-/* Lengths of names in bytes; ggml has room for 63 and a NUL. */
+/* Limits on names and dimensions, in bytes for names; ggml has room for 63 bytes and a NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
 
 static bool all_utf8(const void *bytes, size_t n)
@@ -230,7 +233,7 @@ static void rule_tensor_dims(struct checker *c, const struct gguf_tensor *t)
                       t->n_dims, DIMS_SPEC);
 }
 
-/* Types added by a known fork. */
+/* Types added by the fork ik_llama.cpp. */
 enum { FORK_FIRST = 97, FORK_LAST = 399 };
 
 static void rule_tensor_type(struct checker *c, const struct gguf_tensor *t)
@@ -267,7 +270,8 @@ static void rule_quantization(struct checker *c)
 
 /* ---- blocks ---- */
 
-/* Mark each block from `begin` on that has a tensor. Returns the highest such block, UINT64_MAX if there are none. */
+/* Mark each block from `begin` on that has a tensor. Returns the highest such block, or UINT64_MAX
+ * if there are none. */
 static uint64_t mark_blocks(struct checker *c, uint64_t count, uint64_t begin, bool *seen,
                             uint64_t room)
 {
@@ -324,7 +328,7 @@ static const char *const block_layers[] = {
     "ssm_a",        "ssm_d",        "ssm_dt",     "ssm_out",
 };
 
-/* "LAYER.weight", "LAYER.bias"; state space models have matrices with neither suffix. */
+/* "LAYER.weight" or "LAYER.bias"; state space models have matrices with neither suffix. */
 static bool is_layer(const char *name, size_t n, const char *const *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

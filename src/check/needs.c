@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What each architecture needs, and the rules about it: see needs.h. */
+/* The requirements of each architecture, and the rules about them: see needs.h. */
 #include "check/needs.h"
 
 #include <inttypes.h>
@@ -10,34 +10,35 @@
 #include "base/bytes.h"
 #include "base/count.h"
 
-/* The required tensors. "(a b|c)": one of the alternatives, each a list that may be empty. */
+/* Required tensors. "(a b|c)" lists alternatives, each of which may be empty. */
 struct need_tensors {
-    /* which blocks need them: "blk", "enc.blk", "dec.blk"; "": the model as a whole */
+    /* The blocks that need them: "blk", "enc.blk", "dec.blk"; "" for the model as a whole. */
     const char *block;
     const char *archs;
     const char *tensors;
 };
 
 /*
- * The dimensions that keys imply for a tensor, in the order of the file: "E,HK+2GV". A letter is a key (letters[]);
- * adjacent letters are multiplied; "|" separates alternatives; "": unknown. Sorted by tensor, the row for all other
- * architectures last.
+ * The dimensions that keys imply for a tensor, in the order of the file: "E,HK+2GV". A letter is a
+ * key (letters[]); adjacent letters are multiplied; "|" separates alternatives; "" means unknown.
+ * Rows are sorted by tensor, with the row for all other architectures last.
  */
 struct need_shape {
-    const char *tensor; /* without its block; starts with "." if it is in no block */
+    const char *tensor; /* name without its block; starts with "." if it is in no block */
     const char *dims;
-    const char *archs; /* NULL: all others */
+    const char *archs; /* NULL: all other architectures */
 };
 
-/* Keys without which a model is refused, or no tensor can fit. */
+/* Keys without which llama.cpp refuses a model, or no tensor can fit. */
 struct need_key {
-    const char *key;   /* after the architecture */
-    const char *archs; /* "! a b": all but these */
-    /* a tensor of the first block; if it exists the key is not needed. NULL: always needed */
+    const char *key;   /* the part after the architecture */
+    const char *archs; /* "! a b": all except these */
+    /* A tensor of the first block whose presence makes the key unnecessary. NULL: the key is always
+     * needed. */
     const char *unless;
 };
 
-/* need_tensors, need_keys, need_shapes: generated from needs.tsv. */
+/* need_tensors, need_keys and need_shapes, generated from needs.tsv. */
 #include "check/needs-table.inc"
 
 bool tensor_block(const char *name, size_t n, uint64_t *number, size_t *rest)
@@ -69,7 +70,7 @@ bool needs_know(struct text arch)
     return false;
 }
 
-/* A vocabulary without tensors is a model too, and a shard has only some of them. */
+/* A vocabulary without tensors is also a model, and a shard has only some of the tensors. */
 bool needs_apply(const struct gguf *g)
 {
     return g->n_tensors && !fact_shard(g) && fact_is_model(g) &&
@@ -88,8 +89,8 @@ uint64_t needs_first_block(const struct gguf *g)
 }
 
 /*
- * A tensor's name as in struct need_shape, and its block: "blk.7.attn_q.weight" is "attn_q" in block 7,
- * "output.weight" is ".output". False: too long for the table.
+ * Split a tensor's name into a name for struct need_shape, and its block: "blk.7.attn_q.weight" is
+ * "attn_q" in block 7, "output.weight" is ".output". Returns false if it is too long for the table.
  */
 #define NEED_NAME_MAX 80
 static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEED_NAME_MAX])
@@ -113,7 +114,7 @@ static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEE
 
 /* ---- the keys that must be there ---- */
 
-/* From chapters of the specification on architectures that llama.cpp does not load. */
+/* Keys from chapters of the specification about architectures that llama.cpp does not load. */
 static const struct need_key specified[] = {
     {"context_length", "gptj", NULL},
     {"embedding_length", "gptj rwkv", NULL},
@@ -172,10 +173,10 @@ struct looked {
     struct checker *c;
     const char *block;
     uint64_t number;
-    bool tell;        /* report what is missing */
+    bool tell;        /* report missing tensors */
     int experts;      /* in this block: 1 yes, 0 no, -1 unknown */
-    int recurrent;    /* the same */
-    unsigned present; /* how many of the tensors looked for exist */
+    int recurrent;    /* in this block: 1 yes, 0 no, -1 unknown */
+    unsigned present; /* number of tensors looked for that exist */
 };
 
 static void full_name(const struct looked *b, const char *word, size_t n, char dst[96])
@@ -202,7 +203,8 @@ static bool is_fused(const struct looked *b, struct text word)
     return needs_list("ffn_gate_exps ffn_up_exps", word) && is_there(b, gate_up, strlen(gate_up));
 }
 
-/* Count, and perhaps report, the words from `at` to `end`. Returns how many are missing. */
+/* Count the words from `at` to `end`, and report missing ones if requested. Returns the number of
+ * missing ones. */
 static unsigned look_words(struct looked *b, const char *at, const char *end)
 {
     unsigned missing = 0;
@@ -229,7 +231,7 @@ static bool has(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
 }
 
-/* Among the alternatives from `at` to `end` the most complete one counts. */
+/* Of the alternatives from `at` to `end`, the most complete one counts. */
 static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;
@@ -238,7 +240,7 @@ static void look_alternatives(struct looked *b, const char *at, const char *end)
     for (const char *p = at, *q; p <= end; p = q + 1) {
         q = p + strcspn(p, "|)");
         all &= has(p, q, "_exps");
-        ffn &= has(p, q, "ffn_"); /* otherwise it has layers of other kinds too */
+        ffn &= has(p, q, "ffn_"); /* otherwise it also has layers of other kinds */
     }
     const int experts = ffn && !all && has(at, end, "_exps") ? b->experts : -1;
     const char *state = has(at, end, "ssm_") ? "ssm_" : "shortconv.";
@@ -289,7 +291,7 @@ static int experts_in(const struct gguf *g, uint64_t block)
     return n && block >= lead;
 }
 
-/* These architectures read the block's kind from keys; for others its tensors decide. */
+/* These architectures read the block's kind from keys; in others, the block's tensors decide. */
 static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
 {
     struct text arch = fact_text(g, "general.architecture");
@@ -307,7 +309,7 @@ static int recurrent_in(const struct gguf *g, uint64_t block, uint64_t count)
     return block + ahead < count && (block + 1) % interval != 0;
 }
 
-/* A block without any tensor is reported by the rule about blocks. */
+/* The rule about blocks reports a block without any tensor. */
 static void look_blocks(struct checker *c, const struct need_tensors *row, uint64_t first,
                         uint64_t count)
 {
@@ -344,7 +346,7 @@ static void rule_tensors(struct checker *c)
 
 /* ---- the dimensions of tensors follow from the keys ---- */
 
-/* The letters of need_shape; the second key applies to layers with a sliding window. */
+/* The letters of need_shape. The second key applies to layers with a sliding window. */
 static const struct {
     char letter;
     const char *key, *window;
@@ -392,7 +394,8 @@ static const struct {
     {'y', "attention.gate_lora_rank", NULL},
 };
 
-/* The model's keys, looked up once: the number of each letter's key, UINT32_MAX if it does not exist. */
+/* The model's keys, looked up once: the number of each letter's key, or UINT32_MAX if it does not
+ * exist. */
 struct lengths {
     const struct gguf *g;
     struct text arch;
@@ -426,7 +429,7 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
     }
 }
 
-/* The value of a letter without readers' defaults. */
+/* Get the value of a letter, without defaults that readers assume. */
 static bool stored(const struct layer *t, char letter, uint64_t *ret)
 {
     size_t at = (unsigned char)letter;
@@ -434,7 +437,7 @@ static bool stored(const struct layer *t, char letter, uint64_t *ret)
            fact_layer_uint(t->l->g, t->l->key[at], t->number, ret);
 }
 
-/* Each head's share of the embedding, as readers compute it: from the heads of the first layer. */
+/* Compute the length of a head like readers, from the number of heads in the first layer. */
 static bool head_length(const struct layer *t, uint64_t *ret)
 {
     uint64_t width, heads;
@@ -462,7 +465,8 @@ static bool product(const struct layer *t, char a, char b, uint64_t *ret)
     return length(t, a, &x) && length(t, b, &y) && mul_u64(x, y, ret);
 }
 
-/* The value of a letter: its key's, or readers' default. False: unknown. */
+/* Get the value of a letter: that of its key, or the default that readers assume. Returns false if
+ * unknown. */
 static bool length(const struct layer *t, char letter, uint64_t *ret)
 {
     bool has = stored(t, letter, ret);
@@ -511,7 +515,7 @@ static bool is_factor(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* "2GV", "X/j": the number; *at moves past it. */
+/* Evaluate "2GV" or "X/j", and move *at past it. */
 static enum outcome product_of(const struct layer *t, const char **at, uint64_t *ret)
 {
     enum outcome r = KNOWN;
@@ -530,7 +534,7 @@ static enum outcome product_of(const struct layer *t, const char **at, uint64_t 
     return r;
 }
 
-/* "HK+2GV", up to a comma, "|" or the end. */
+/* Evaluate "HK+2GV", up to a comma, "|" or the end. */
 static enum outcome sum_of(const struct layer *t, const char **at, uint64_t *ret)
 {
     enum outcome r = KNOWN;
@@ -557,7 +561,7 @@ struct dims {
     unsigned n;
 };
 
-/* One alternative: "E,HK". Returns the rest: "" or what follows "|". */
+/* Evaluate one alternative, "E,HK". Returns the rest: "", or the text after "|". */
 static const char *dims_of(const struct layer *t, const char *at, struct dims *d)
 {
     for (d->n = 0;; at++) {
@@ -571,7 +575,7 @@ static const char *dims_of(const struct layer *t, const char *at, struct dims *d
     }
 }
 
-/* Dimensions of 1 at the end do not count. */
+/* Trailing dimensions of 1 are ignored. */
 static bool fits(const struct gguf *g, const struct gguf_tensor *tensor, const struct dims *d)
 {
     for (uint32_t i = 0; i < d->n || i < tensor->n_dims; i++) {
@@ -605,7 +609,7 @@ static int by_tensor(const void *name, const void *row)
     return strcmp(name, ((const struct need_shape *)row)->tensor);
 }
 
-/* The row for a tensor, NULL if there is none. */
+/* Return the row for a tensor, or NULL if there is none. */
 static const struct need_shape *row_of(struct text arch, const char *name)
 {
     const struct need_shape *row =
@@ -619,7 +623,7 @@ static const struct need_shape *row_of(struct text arch, const char *name)
     return row;
 }
 
-/* The weights of some types have a scale beside them; stacked experts have one each. */
+/* Weights of some types have a tensor with their scale; stacked experts have one scale each. */
 static const struct need_shape *scale_row(const char *name)
 {
     static const struct need_shape one = {"", "1", NULL}, each = {"", "X", NULL};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NaN and infinity in tensors: see scan.h.
+ * Searches tensors for NaN and infinity: see scan.h.
  *
- * Tensors are cut into pieces, the units of base/pool.h. A piece is decoded in chunks that fit the first-level cache,
- * where one quick pass checks that all values are finite. Only chunks that fail it are counted value by value.
+ * Tensors are divided into pieces, the units of base/pool.h. A piece is decoded in chunks that fit
+ * the first-level cache, where a quick pass checks that all values are finite. Only chunks that
+ * fail the check are counted value by value.
  */
 #include "check/scan.h"
 
@@ -16,7 +17,7 @@
 #include "check/check.h"
 #include "quant/types.h"
 
-/* Elements: multiples of every block (QUANT_MAX_BLOCK_LEN). */
+/* Numbers of elements: multiples of every block length (QUANT_MAX_BLOCK_LEN). */
 enum { CHUNK = 6144, PIECE = 192 * CHUNK };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
@@ -24,7 +25,7 @@ _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
 
-/* Where the scales are in a type's blocks. `hidden`: a bad scale may not show in any value. */
+/* Places of the scales in a type's blocks. `hidden`: a bad scale may not show in any value. */
 static const struct scales {
     uint8_t kind, n, at[2];
     bool hidden;
@@ -67,12 +68,12 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
         return bad;
     case SINGLE:
         return bad_single(get_u32(p, big));
-    case SPREAD_HALF: /* bits 8 to 15 of the half, in the high nibbles of the last two words */
+    case SPREAD_HALF: /* bits 8 to 15 of the half are in the high nibbles of the last two words */
         return (get_u16(p + 6, big) >> 12 << 12 & 0x7000) == 0x7000 &&
                (get_u16(p + 4, big) & 0xc000) == 0xc000;
-    case E8M0: /* NaN by the OCP specification; ggml reads it as 2^127 */
+    case E8M0: /* NaN by the OCP specification, but ggml reads it as 2^127 */
         return p[0] == 0xff;
-    case UE4M3: /* NaN; ggml reads it as 0 */
+    case UE4M3: /* NaN, but ggml reads it as 0 */
         for (size_t i = 0; i < s->n; i++)
             bad |= (p[i] & 0x7f) == 0x7f;
         return bad;
@@ -86,10 +87,10 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
 struct piece {
     const struct quant_type *type;
     bool big;
-    const uint8_t *data; /* the tensor's */
+    const uint8_t *data; /* data of the tensor */
     uint64_t first;      /* index of the first element, a multiple of the block's length */
-    uint64_t n;          /* elements */
-    float *room;         /* CHUNK floats */
+    uint64_t n;          /* number of elements */
+    float *room;         /* room for CHUNK floats */
     struct scan_result found;
 };
 
@@ -129,7 +130,7 @@ static void scan_doubles(struct piece *p)
     }
 }
 
-/* Under map_guard(). */
+/* Runs under map_guard(). */
 static int scan_piece(void *arg)
 {
     struct piece *p = arg;
@@ -157,11 +158,11 @@ static int scan_piece(void *arg)
 struct work {
     const struct scan *scan;
     struct scan_result *found;
-    /* owned: the number of each tensor's first piece, and finally the number of pieces */
+    /* owned: the number of each tensor's first piece, then the number of pieces */
     uint64_t *begin;
-    uint64_t total; /* bytes */
+    uint64_t total; /* in bytes */
     struct units units;
-    uint64_t done; /* bytes; protected by their lock, like the results */
+    uint64_t done; /* in bytes; protected by the lock, like the results */
 };
 
 static bool in_file(const struct map *m, const struct gguf_tensor *t)
@@ -183,7 +184,7 @@ static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct 
     return !r->unread && t->n_elem && !is_integer(type->id);
 }
 
-/* Pieces of a tensor may finish in any order. */
+/* Add the result of a piece; the pieces of a tensor may finish in any order. */
 static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
 {
     struct scan_result *r = &w->found[tensor];
@@ -199,8 +200,8 @@ static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
 }
 
 /*
- * The tensor that a piece belongs to: the last one that begins at or before it, since tensors without pieces come
- * first.
+ * Return the tensor of a piece: the last that begins at or before it, because tensors without
+ * pieces come first.
  */
 static uint32_t tensor_of(const struct work *w, uint64_t piece)
 {
@@ -235,7 +236,7 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     w->scan->progress(w->scan->arg, bytes, w->total);
 }
 
-/* The number of bytes to scan; *end is where the last of them ends in the file. */
+/* Return the number of bytes to scan. *end is the end of the last of them in the file. */
 static uint64_t measure(const struct scan *s, uint64_t *end)
 {
     uint64_t total = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The facts that `info` and --info show: see summary.h. */
+/* Facts shown by `info` and --info: see summary.h. */
 #include "check/summary.h"
 
 #include <errno.h>
@@ -17,29 +17,31 @@
 #include "text/number.h"
 #include "text/table.h"
 
-/* A key, and its name in a line. */
+/* A key, and its label. */
 struct named {
     const char *key, *what;
 };
 
 struct fact {
     const char *label;  /* NULL: only in JSON */
-    const char *member; /* its name in the object; NULL: only as a line */
+    const char *member; /* name in the JSON object; NULL: only as a line */
     /*
-     * What it shows, if no function does: a text or, if the key begins with a dot, a number of the architecture;
-     * several keys, up to a NULL; a field of struct gguf.
+     * The source, if no function is set: a key with a text or, if it begins with a dot, a number of
+     * the architecture; several keys, up to a NULL; or a field of struct gguf.
      */
     const char *key;
     const struct named *named;
     size_t at, width;
-    /* The value, in one or more lines; writes nothing if the model has none. NULL: use the number. */
+    /* Writes the value, in one or more lines, or nothing if the model has none. NULL: use the
+     * number. */
     void (*text)(const struct summary *s, struct buf *out);
-    /* The member's value, if it is a number; false if the model has none. */
+    /* Gets the member's value if it is a number. Returns false if the model has none. */
     bool (*number)(const struct summary *s, uint64_t *ret);
-    /* The member, if its value is neither the number nor the text; writes nothing if the model has none. */
+    /* Writes the member if its value is neither the number nor the text, or nothing if the model
+     * has none. */
     void (*json)(const struct summary *s, const char *member, struct json *j);
-    bool dash; /* the line shows "-" if the model has no value */
-    bool bare; /* the text is JSON already */
+    bool dash; /* without a value, the line shows "-" */
+    bool bare; /* the text is already JSON */
 };
 
 static void show_text(struct text t, struct buf *out)
@@ -60,7 +62,7 @@ void summary_size(struct buf *out, uint64_t bytes)
     buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
 
-/* Counts only the data, without header and padding. */
+/* Count only the data, without header and padding. */
 static void bits_text(const struct summary *s, struct buf *out)
 {
     double bytes = 0, n = 0;
@@ -72,7 +74,7 @@ static void bits_text(const struct summary *s, struct buf *out)
         buf_printf(out, "%.2f", 8 * bytes / n);
 }
 
-/* For a mix of types: the letter at the end of "Q4_K_M". */
+/* Return the size of a mix of types, the last letter of "Q4_K_M". */
 static const char *mix_size(const char *name, size_t n)
 {
     if (n < 4 || memcmp(name + n - 4, "_K_", 3) != 0)
@@ -99,7 +101,7 @@ static void file_type_text(const struct summary *s, struct buf *out)
                    mix ? ", " : "", mix ? mix : "");
 }
 
-/* A number of the architecture, which may differ from layer to layer. */
+/* Add a number of the architecture that may differ from layer to layer. */
 static void add_by_layer(const struct gguf *g, const char *key, struct buf *out)
 {
     uint64_t n;
@@ -116,7 +118,8 @@ static void feed_forward_text(const struct summary *s, struct buf *out)
 
 /* ---- attention ---- */
 
-/* "base 500000, scaling yarn": those of the keys that exist; keys that begin with a dot belong to the architecture. */
+/* Add "base 500000, scaling yarn": the named keys that exist. Keys that begin with a dot belong to
+ * the architecture. */
 static void add_named(const struct gguf *g, const struct named *part, struct buf *out)
 {
     const char *between = "";
@@ -189,7 +192,8 @@ static void add_datasets(const struct gguf *g, struct buf *out)
         buf_printf(out, " and %" PRIu64 " more", v.count - 4);
 }
 
-/* "adapter, lora, alpha 16", "importance matrix of wiki.train.raw, chunks 125, chunk size 512" */
+/* Writes "adapter, lora, alpha 16" or "importance matrix of wiki.train.raw, chunks 125, chunk size
+ * 512". */
 static void type_text(const struct summary *s, struct buf *out)
 {
     static const struct named adapter[] = {
@@ -283,10 +287,11 @@ static const struct special {
 struct token {
     bool has;
     uint64_t id;
-    struct text text; /* at NULL: the vocabulary has no such token */
+    struct text text; /* at is NULL if the vocabulary has no such token */
 };
 
-/* Ids and texts of the special tokens that the model names, in one walk over the vocabulary. */
+/* Find the ids and texts of the special tokens that the model names, in one walk over the
+ * vocabulary. */
 static void find_special(const struct gguf *g, struct token dst[COUNT(specials)])
 {
     struct gguf_value v, item;
@@ -333,7 +338,7 @@ static void add_token(struct json *j, const char *name, const struct token *t)
     json_end(j);
 }
 
-/* True for the first of several tokens with one name that the model has. */
+/* True for the first of several tokens with the same name that the model has. */
 static bool is_first(const struct token *token, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -376,7 +381,7 @@ static void template_json(const struct summary *s, const char *member, struct js
 
 /* ---- origin ---- */
 
-/* Merges have several base models; the line is meant for people. */
+/* Merges have several base models, but the line is meant for people. */
 enum { BASE_MODELS_MOST = 8 };
 
 static void base_models(const struct summary *s, struct buf *out)
@@ -416,7 +421,7 @@ static bool parameters(const struct summary *s, uint64_t *ret)
     return true;
 }
 
-/* In a table: "7.2B". */
+/* Writes "7.2B", for a table. */
 static void params_cell(const struct summary *s, struct buf *out)
 {
     char count[SIZE_LABEL_MAX];
@@ -482,7 +487,7 @@ static void vocabulary_text(const struct summary *s, struct buf *out)
     show_text(pre, out);
 }
 
-/* "32", "32 (8 KV)"; may differ from layer to layer. */
+/* Writes "32" or "32 (8 KV)"; may differ from layer to layer. */
 static void heads_text(const struct summary *s, struct buf *out)
 {
     uint64_t kv;
@@ -499,7 +504,7 @@ static bool shards(const struct summary *s, uint64_t *ret)
     return s->shards > 0;
 }
 
-/* Without the reserve, which is internal to the file. */
+/* The reserve is internal to the file, and not counted. */
 static bool keys(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;
@@ -574,7 +579,7 @@ static void file_text(const struct summary *s, struct buf *out)
     show_text((struct text){s->file, strlen(s->file)}, out);
 }
 
-/* The file's name, taken apart by the naming convention. */
+/* Show the parts of the file's name, by the naming convention. */
 static void file_name_text(const struct summary *s, struct buf *out)
 {
     char shown[SHOW_MAX];
@@ -723,7 +728,7 @@ void summary_text(const struct summary *s, struct buf *out)
             buf_char(out, '-');
         wrap(out, behind);
         if (out->len == behind)
-            out->len = before; /* it has none of these */
+            out->len = before; /* the model has no such facts */
         else
             buf_char(out, '\n');
     }
@@ -768,7 +773,7 @@ static void size_cell(const struct summary *s, struct buf *out)
         buf_str(out, ", incomplete");
 }
 
-/* What the model says, else the type with the most bytes. */
+/* Show the model's own file type, else the type with the most bytes. */
 static void type_cell(const struct summary *s, struct buf *out)
 {
     struct share share[SHARES_MAX];

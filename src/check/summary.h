@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first things a person wants to know about a model: one table of facts (summary.c), shown as lines ("label:
- * value"), as members of a JSON object, and as a line of a table of models.
+ * The main facts about a model, in one table (summary.c). They are shown as lines ("label: value"),
+ * as members of a JSON object, and as a line of a table of models.
  *
  * Threads: pure functions of an immutable model.
  */
@@ -14,22 +14,23 @@
 
 struct summary {
     const struct gguf *g; /* merged if the model is split */
-    const char *file;     /* the name of its file, without directories */
-    size_t shards;        /* files of a split model; 0: not split */
-    uint64_t missing;     /* bytes of tensor data that are not in the files */
+    const char *file;     /* file name without directories */
+    size_t shards;        /* number of files of a split model; 0: not split */
+    uint64_t missing;     /* number of bytes of tensor data missing from the files */
 };
 
-/* Columns of a line before its value. */
+/* Width of a label in columns. */
 #define SUMMARY_LABEL 17
 
 void summary_text(const struct summary *s, struct buf *out);
-/* "4.2 GiB", or plain bytes below 1 KiB. */
+/* Append "4.2 GiB", or plain bytes below 1 KiB. */
 void summary_size(struct buf *out, uint64_t bytes);
 
 /* Add a member for each fact to an object. */
 void summary_json(const struct summary *s, struct json *j);
 
-/* The columns of a table of models: the head of column i (NULL past the last), and a cell ("-": no value). */
+/* The columns of a table of models: the head of column i (NULL past the last), and a cell ("-"
+ * without a value). */
 const char *summary_head(size_t i);
 void summary_cell(const struct summary *s, size_t i, struct buf *out);
 

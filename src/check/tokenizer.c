@@ -42,7 +42,7 @@ static int by_text(const void *a, const void *b)
     return r ? r : (x->len > y->len) - (x->len < y->len);
 }
 
-/* llama.cpp aborts if two tokens are the same. */
+/* llama.cpp aborts if two tokens are equal. */
 static void check_twice(struct checker *c, const struct gguf_value *tokens)
 {
     struct text *list = tokens->count < SIZE_MAX / sizeof(*list)
@@ -120,7 +120,8 @@ static void rule_tokens(struct checker *c)
     }
 }
 
-/* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also use 0. */
+/* Types are 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also use
+ * 0. */
 static void rule_token_types(struct checker *c)
 {
     struct gguf_value v, item;
@@ -141,7 +142,7 @@ static void rule_token_ids(struct checker *c, struct text key, const struct gguf
     uint64_t tokens, id;
     if (text_begins(key, "tokenizer.ggml.") && text_ends(key, "_token_id") &&
         fact_value_uint(v, &id) && fact_vocabulary(c->g, &tokens) && id >= tokens &&
-        id != UINT32_MAX) /* llama.cpp saves absent ones this way */
+        id != UINT32_MAX) /* llama.cpp writes this for a missing token */
         report_key(c, CHECK_WARNING, c->at,
                    "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
 }
@@ -177,17 +178,18 @@ const struct rule tokenizer_rules[] = {
     {0},
 };
 
-/* ---- chat templates: they are read and never run ---- */
+/* ---- chat templates, which are read but never run ---- */
 
 enum { DEPTH_MOST = 64, TOKENS_MOST = 64, TOKEN_LEN = 64 };
-/* Templates whose tokens are looked up: each takes a walk over the vocabulary. */
+/* Maximum number of templates whose tokens are looked up, because each takes a walk over the
+ * vocabulary. */
 enum { WALKS_MOST = 32 };
 
-/* A template being examined. */
+/* A chat template under examination. */
 struct looked {
     struct checker *c;
-    uint32_t key;     /* its number */
-    struct text left; /* the part not examined yet */
+    uint32_t key;     /* number of its key */
+    struct text left; /* rest of the text */
     struct text open[DEPTH_MOST];
     size_t depth;
 };
@@ -198,7 +200,8 @@ static void skip(struct text *t, size_t n)
     t->len -= n;
 }
 
-/* Move past the next `end`; in code, past one outside quotes. False: there is none. */
+/* Move past the next `end`; in code, past the next one outside quotes. Returns false if there is
+ * none. */
 static bool skip_to(struct text *t, const char *end, bool code)
 {
     for (char quote = 0; t->len; skip(t, 1)) {
@@ -224,7 +227,7 @@ static struct text first_word(struct text t)
     return (struct text){t.at, n};
 }
 
-/* "{% if x %}": true if a matching end must follow. */
+/* True for "{% if x %}" and other tags that need a matching end. */
 static bool opens(struct text word, struct text code)
 {
     static const char *const blocks[] = {"if",     "for",   "macro", "call",
@@ -279,7 +282,7 @@ static void look_at_blocks(struct looked *l)
         report_key(l->c, CHECK_ERROR, l->key, "%zu of its blocks have no end", l->depth);
 }
 
-/* The length of a "<|im_end|>" at the beginning of the text; 0: there is none. */
+/* Return the length of a "<|im_end|>" at the beginning of the text, or 0. */
 static size_t token_here(struct text t)
 {
     size_t n = 2;
@@ -291,7 +294,7 @@ static size_t token_here(struct text t)
     return n > 2 && n + 1 < t.len && t.at[n] == '|' && t.at[n + 1] == '>' ? n + 2 : 0;
 }
 
-/* Special tokens that the vocabulary lacks, found in one walk over it. */
+/* Report special tokens that the vocabulary lacks, after one walk over it. */
 static void look_at_tokens(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     struct text found[TOKENS_MOST];
@@ -321,7 +324,8 @@ static bool writes(struct text t, const void *what, size_t n)
     return n > 0 && memmem(t.at, t.len, what, n);
 }
 
-/* The end of a turn: the variable, a token that the model names, or one that llama.cpp recognises by its text. */
+/* Look for the end of a turn: the variable, a token that the model names, or a token that llama.cpp
+ * recognises by its text. */
 static void look_at_end(struct looked *l, struct text t, const struct gguf_value *tokens)
 {
     static const char *const known[] = {"eos_token",

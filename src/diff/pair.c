@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pairing keys and tensors by name, and comparing values: see pair.h. */
+/* Pairs keys and tensors by name, and compares values: see pair.h. */
 #include "diff/pair.h"
 
 #include <errno.h>
@@ -59,8 +59,9 @@ static void pair_all(const struct gguf *a, const struct gguf *b, enum pair_what 
 }
 
 /*
- * Among the pairs that both models have, keep the longest run whose places in B ascend; the others have moved.
- * tail[k] is the pair that ends the best run of length k + 1; before[i] is the one before pair i in its run.
+ * Of the pairs that both models have, keep the longest run whose places in B ascend; the others
+ * have moved. tail[k] is the last pair of the best run of length k + 1; before[i] is the pair
+ * before pair i in its run.
  */
 static void mark_moved(struct pairs *p, uint32_t *tail, uint32_t *before)
 {
@@ -128,14 +129,14 @@ const char *diff_status_name(enum diff_status s)
 
 /* ---- values ---- */
 
-/* The value of a number as bits that do not depend on the file's byte order. */
+/* Return a number's value as bits that do not depend on the file's byte order. */
 static uint64_t bits_of(const struct gguf_value *v)
 {
     uint64_t bits = get_uint(v->data, gguf_types[v->type].width, v->fmt->big);
     return v->type == GGUF_BOOL ? bits != 0 : bits;
 }
 
-/* True if bytes can be compared: both files write this value in the same way. */
+/* True if bytes can be compared, because both files write this value in the same way. */
 static bool same_form(const struct gguf_value *a, const struct gguf_value *b)
 {
     return a->fmt->big == b->fmt->big && a->fmt->len_width == b->fmt->len_width &&
@@ -162,7 +163,7 @@ static bool same_array(const struct gguf_value *a, const struct gguf_value *b)
     return true;
 }
 
-/* True if type and content are the same. NaNs are the same if their bits are. */
+/* True if type and content are equal. NaNs are equal if their bits are. */
 static bool value_same(const struct gguf_value *a, const struct gguf_value *b)
 {
     if (a->type != b->type)
@@ -226,7 +227,7 @@ static void add_hunk(struct array_diff *d, const struct hunk *h)
     d->inserted += h->n_b - both;
 }
 
-/* Element by element. */
+/* Compare element i with element i. */
 static void compare_by_place(struct gguf_walk a, struct gguf_walk b, struct array_diff *d)
 {
     struct gguf_value x, y;
@@ -256,7 +257,7 @@ int array_compare(const struct gguf_value *a, const struct gguf_value *b, struct
     int r = of_a && of_b ? sequence_diff(of_a, (size_t)i.left, of_b, (size_t)k.left, &h) : -ENOMEM;
     for (size_t n = 0; n < h.n; n++)
         add_hunk(ret, &h.of[n]);
-    if (r == 0 && h.n > 0) { /* an insertion may show at a later place, among equal elements */
+    if (r == 0 && h.n > 0) { /* among equal elements, an insertion may appear at a later place */
         ret->first_a = first + h.of[0].a;
         ret->first_b = first + h.of[0].b;
     }
@@ -305,25 +306,26 @@ void lines_free(struct lines *l)
 /*
  * ---- sequences ----
  *
- * Step d of the search knows, for each diagonal k = x - y that d insertions and
- * removals can reach, the largest x there; the steps are kept, and walked back from the end.
+ * Step d of the search stores, for each diagonal k = x - y that d insertions and removals can
+ * reach, the largest x on it. All steps are kept, and walked back from the end.
  */
 
 struct search {
     const uint64_t *a, *b;
     size_t n_a, n_b;
     uint32_t *step[SEQUENCE_MOST + 1]; /* owned; step d has d + 1 diagonals: -d, -d + 2, ... d */
-    size_t d;                          /* the last one */
+    size_t d;                          /* the last step */
 };
 
-/* The largest x on diagonal k after step d - 1, plus one; 0: not reached. */
+/* Return the largest x on diagonal k after step d - 1, plus one; 0 if it was not reached. */
 static size_t reached(const struct search *s, size_t d, long k)
 {
     long least = -(long)d;
     return k < least || k > (long)d ? 0 : s->step[d][(k - least) / 2];
 }
 
-/* The same for where it begins in step d: an insertion from the diagonal above, or a removal from the one below. */
+/* Return the x on diagonal k where step d begins: after an insertion from the diagonal above, or a
+ * removal from the one below. */
 static size_t begin(const struct search *s, size_t d, long k)
 {
     if (d == 0)
@@ -332,7 +334,7 @@ static size_t begin(const struct search *s, size_t d, long k)
     return right && right >= down ? right + 1 : down;
 }
 
-/* Take a step. 1: the end is reached; 0; -ENOMEM. */
+/* Take a step. Returns 1 if it reaches the end, 0 or -ENOMEM. */
 static int take_step(struct search *s, size_t d)
 {
     uint32_t *row = s->step[d] = malloc((d + 1) * sizeof(*row));
@@ -357,7 +359,7 @@ static int take_step(struct search *s, size_t d)
     return 0;
 }
 
-/* Add a hunk before the others, or extend the first of them if the new one ends where it begins. */
+/* Add a hunk before the others, or extend the first hunk if the new one ends where it begins. */
 static int add_before(struct hunks *h, struct hunk one)
 {
     struct hunk *last = h->n ? &h->of[h->n - 1] : NULL;
@@ -398,7 +400,8 @@ static int walk_back(const struct search *s, struct hunks *h)
     return r;
 }
 
-/* Element by element: runs of elements that differ, and what the longer one has in addition. */
+/* Compare element i with element i: the hunks are runs of different elements, and the excess of the
+ * longer sequence. */
 static int by_place(const struct search *s, struct hunks *h)
 {
     size_t both = s->n_a < s->n_b ? s->n_a : s->n_b;

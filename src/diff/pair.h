@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keys, or the tensors, of two models, paired by name; and the differences between two metadata values, two texts
- * and two sequences. Values are compared by meaning: the files' byte order, version and length fields do not matter.
+ * Pairs the keys or the tensors of two models by name, and finds the differences between two
+ * metadata values, two texts and two sequences. Values are compared by meaning: the files' byte
+ * order, version and length fields do not matter.
  *
- * Pairs are in the order of A, followed by those that only B has. As few pairs as possible count as moved.
+ * Pairs are in the order of A, followed by those that only B has. The smallest possible number of
+ * pairs counts as moved.
  *
  * Threads: any.
  */
@@ -17,7 +19,7 @@ enum diff_status { DIFF_SAME, DIFF_CHANGED, DIFF_ONLY_A, DIFF_ONLY_B, DIFF_MOVED
 #define PAIR_NONE UINT32_MAX
 
 struct pair {
-    uint32_t no[2]; /* in A and in B; PAIR_NONE: missing there */
+    uint32_t no[2]; /* number in A and in B; PAIR_NONE: missing there */
     enum diff_status status;
 };
 
@@ -26,7 +28,7 @@ struct pairs {
     size_t n;
 };
 
-/* Names that match one of these patterns, as in fnmatch(3), are left out. */
+/* Names that match one of these patterns, as in fnmatch(3), are skipped. */
 struct pair_filter {
     const char *const *ignore;
     size_t n;
@@ -34,17 +36,18 @@ struct pair_filter {
 
 enum pair_what { PAIR_KEYS, PAIR_TENSORS };
 
-/* The name of a key, or of a tensor. */
+/* Return the name of a key or tensor. */
 struct text pair_name(const struct gguf *g, enum pair_what what, uint32_t i);
 
-/* Compares nothing but names and their order. 0, -ENOMEM. */
+/* Pair by name. Compares only names and their order. Returns 0 or -ENOMEM. */
 int pairs_make(const struct gguf *a, const struct gguf *b, enum pair_what what,
                const struct pair_filter *filter, struct pairs *ret);
-/* Pair the keys of two models as pairs_make() does, and mark those that differ DIFF_CHANGED. 0, -ENOMEM. */
+/* Pair the keys of two models like pairs_make(), and mark those that differ DIFF_CHANGED. Returns 0
+ * or -ENOMEM. */
 int keys_compare(const struct gguf *a, const struct gguf *b, const struct pair_filter *filter,
                  struct pairs *ret);
 void pairs_free(struct pairs *p);
-/* How many pairs there are with each status. */
+/* Count the pairs with each status. */
 void pairs_count(const struct pairs *p, size_t count[DIFF_STATUSES]);
 
 /* "same", "changed", "only_a", "only_b", "moved" */
@@ -52,21 +55,22 @@ const char *diff_status_name(enum diff_status s);
 
 /* ---- values ---- */
 
-/* Arrays up to this many elements are searched for insertions; in longer ones element i is compared with element i. */
+/* Arrays up to this many elements are searched for insertions. In longer ones, element i is
+ * compared with element i. */
 #define KEYS_SEARCHED ((uint64_t)1 << 20)
 
 /* The difference between two arrays with the same element type. */
 struct array_diff {
-    uint64_t changed, inserted, removed; /* elements */
-    uint64_t first_a, first_b;           /* where the first difference is; or the count */
+    uint64_t changed, inserted, removed; /* numbers of elements */
+    uint64_t first_a, first_b; /* places of the first difference, or the counts of elements */
 };
 
-/* 0, -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int array_compare(const struct gguf_value *a, const struct gguf_value *b, struct array_diff *ret);
-/* Element i of an array; false: the array is shorter. */
+/* Get element i of an array. Returns false if the array is shorter. */
 bool array_at(const struct gguf_value *array, uint64_t i, struct gguf_value *item);
 
-/* The lines of two texts, each ending in a newline. 0, -ENOMEM. */
+/* The lines of two texts, each ending in a newline. */
 struct lines {
     struct line {
         const char *at;
@@ -81,7 +85,8 @@ void lines_free(struct lines *l);
 
 /* ---- sequences of hashes ---- */
 
-/* The most insertions and removals that are searched for: memory grows with the square, half a word each. */
+/* Maximum number of insertions and removals searched for. Memory grows with its square, half a word
+ * each. */
 enum { SEQUENCE_MOST = 2048 };
 
 /* Elements [a, a + n_a) are replaced by [b, b + n_b); one of the counts may be 0. */
@@ -97,8 +102,9 @@ struct hunks {
 #define HUNKS_INIT ((struct hunks){0})
 
 /*
- * The differences as hunks: the fewest insertions and removals (Myers, 1986). Time and memory are bounded: if more
- * than SEQUENCE_MOST elements differ, element i is compared with element i instead. 0, -ENOMEM.
+ * Find the differences as hunks, with the fewest insertions and removals (Myers, 1986). Time and
+ * memory are bounded: if more than SEQUENCE_MOST elements differ, element i is compared with
+ * element i instead. Returns 0 or -ENOMEM.
  */
 int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret);
 void hunks_free(struct hunks *h);

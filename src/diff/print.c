@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Differences as text and as JSON: see print.h. */
+/* Prints differences as text and as JSON: see print.h. */
 #include "diff/print.h"
 
 #include <errno.h>
@@ -15,9 +15,10 @@
 #include "text/json.h"
 #include "text/table.h"
 
-/* Bytes of a value on one line; of a name in a column; lines around a change; elements shown whole. */
+/* Limits: bytes of a value on one line and of a name in a column, lines around a change, elements
+ * shown in full. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
-/* How much text is collected before it is passed on. */
+/* Amount of text collected before it is passed on, in bytes. */
 enum { PART = 1 << 16 };
 
 struct out {
@@ -48,7 +49,7 @@ bool diff_is_same(const struct diff *d)
     return keys[DIFF_SAME] == d->keys.n && tensors[DIFF_SAME] == d->tensors.n;
 }
 
-/* The first side that has it. */
+/* Return the first side that has the item. */
 static size_t side_of(const struct pair *p)
 {
     return p->no[0] == PAIR_NONE;
@@ -78,7 +79,7 @@ static const char sign[] = {[DIFF_SAME] = ' ',
                             [DIFF_ONLY_B] = '+',
                             [DIFF_MOVED] = '>'};
 
-/* Start a line with a sign; everything up to end_line() gets the sign's colour. */
+/* Start a line with a sign. The text up to end_line() gets the sign's colour. */
 static void begin_line(struct out *o, char first)
 {
     const char *colour = first == '-' ? "31" : first == '+' ? "32" : first == '~' ? "33" : "36";
@@ -99,7 +100,7 @@ static void add_shown(struct buf *out, const void *bytes, size_t n, size_t most)
     buf_str(out, show_in(room, most < sizeof(room) ? most : sizeof(room), bytes, n));
 }
 
-/* A value on one line, cut if it is long. */
+/* Add a value on one line, cut if it is long. */
 static void add_value(struct buf *out, const struct gguf_value *v)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -107,7 +108,7 @@ static void add_value(struct buf *out, const struct gguf_value *v)
         buf_printf(out, "%" PRIu64 " elements", v->count);
         return;
     }
-    if (v->type == GGUF_STRING) /* no more of a long one than is shown */
+    if (v->type == GGUF_STRING) /* copy no more of a long string than is shown */
         json_string(&text, v->data, (size_t)min_u64(v->len, VALUE_MOST));
     else
         json_line_value(&text, v);
@@ -134,7 +135,7 @@ static void add_text_line(struct out *o, char first, const struct line *l)
     }
 }
 
-/* Hunks [first, last), which are close enough to be shown as one stretch. */
+/* Add hunks [first, last), which are close enough to be shown as one stretch. */
 static void add_stretch(struct out *o, const struct lines *a, const struct lines *b,
                         const struct hunk *h, size_t n)
 {
@@ -158,7 +159,7 @@ static void add_stretch(struct out *o, const struct lines *a, const struct lines
         add_text_line(o, ' ', &a->of[at]);
 }
 
-/* Two texts as a unified diff of lines. */
+/* Add two texts as a unified diff of lines. */
 static void add_lines(struct out *o, const struct gguf_value *x, const struct gguf_value *y)
 {
     struct lines a = {0}, b = {0};
@@ -180,7 +181,7 @@ static void add_lines(struct out *o, const struct gguf_value *x, const struct gg
     lines_free(&b);
 }
 
-/* "12 of 128256 differ, 5 inserted, first at 5: "<a>" "<b>"" */
+/* Add "12 of 128256 differ, 5 inserted, first at 5: "<a>" "<b>"". */
 static void add_array(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
 {
     struct array_diff d;
@@ -199,7 +200,7 @@ static void add_array(struct out *o, const struct gguf_value *a, const struct gg
         if (parts[i].n == 0)
             continue;
         buf_printf(&o->text, more ? ", %" PRIu64 : "%" PRIu64, parts[i].n);
-        if (!more && i != 1) /* inserted elements do not count as differing */
+        if (!more && i != 1) /* inserted elements do not count as different */
             buf_printf(&o->text, " of %" PRIu64, a->count);
         buf_printf(&o->text, " %s", parts[i].what);
         more = true;
@@ -306,7 +307,7 @@ static void add_index(struct buf *out, const struct gguf *g, const struct gguf_t
         buf_printf(out, "%" PRIu64 "%s", index[i], i ? between : "");
 }
 
-/* "Q4_K", or "Q4_K -> Q6_K". */
+/* Add "Q4_K", or "Q4_K -> Q6_K". */
 static void add_types(struct buf *out, const struct gguf_tensor *x, const struct gguf_tensor *y)
 {
     fact_type_name(x, out);
@@ -316,7 +317,7 @@ static void add_types(struct buf *out, const struct gguf_tensor *x, const struct
     }
 }
 
-/* The last cells of a line, each preceded by a tab. */
+/* Add the last cells of a line, each preceded by a tab. */
 static void add_numbers(struct buf *out, const struct gguf *a, const struct tensor_diff *d,
                         const struct gguf_tensor *x)
 {
@@ -332,7 +333,7 @@ static void add_numbers(struct buf *out, const struct gguf *a, const struct tens
     } else {
         buf_str(out, "\tnone");
     }
-    /* Quantising changes nearly all values, so that is not worth the width. */
+    /* Quantising changes nearly all values, so the count is not worth a column. */
     uint64_t differ = d->sum.differ + d->apart;
     if (differ < x->n_elem / 2)
         buf_printf(out, ", %" PRIu64 " value%s", differ, differ == 1 ? "" : "s");
@@ -402,7 +403,7 @@ struct total {
 
 enum { TOTALS_MOST = 256 };
 
-/* "Q4_K -> Q6_K: 32 tensors, error 0.031" */
+/* Add "Q4_K -> Q6_K: 32 tensors, error 0.031". */
 static void add_totals(struct out *o)
 {
     const struct diff *d = o->d;
@@ -481,7 +482,7 @@ int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
 
 /* ---- JSON ---- */
 
-/* An entry of a list, with its name and its status. */
+/* Begin an entry of a list, with its name and status. */
 static void begin_entry(struct json *j, struct text name, enum diff_status s)
 {
     json_begin(j, NULL, "{");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The differences between two models, as text for a terminal and as JSON. Names and values are made safe to print.
+ * Prints the differences between two models, as text for a terminal and as JSON. Names and values
+ * are made safe to print.
  *
- * The text goes to a sink in parts and is never held as a whole. Threads: any.
+ * The sink gets the text in parts, so it is never in memory as a whole. Threads: any.
  */
 #ifndef DIFF_PRINT_H
 #define DIFF_PRINT_H
@@ -21,9 +22,9 @@ bool diff_is_same(const struct diff *d);
 
 typedef void diff_sink(void *arg, const struct buf *text);
 
-/* 0, -ENOMEM. */
+/* Print text. Returns 0 or -ENOMEM. */
 int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg);
-/* One object, without a final newline. all: include what is the same. 0, -ENOMEM. */
+/* Print one object, without a final newline. all: include equal items. Returns 0 or -ENOMEM. */
 int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg);
 
 #endif

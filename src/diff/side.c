@@ -29,7 +29,7 @@ static void place_file(struct side *s, const struct gguf *g, size_t file, uint32
         s->place[(*n)++] = (struct side_place){g->tensor[i].off, file};
 }
 
-/* Where each tensor lies: the model's tensors are those of its files, one after another. */
+/* Find the place of each tensor. The model's tensors are those of its files, one after another. */
 static int place_all(struct side *s, const struct gguf *first)
 {
     uint32_t n = 0;
@@ -58,7 +58,7 @@ static int open_files(struct side *s, const char *path, struct err *e)
     if (r == 0 && place_all(s, first) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     gguf_free(first);
-    shards_release(&s->shards); /* they are read from the files, not through mappings */
+    shards_release(&s->shards); /* tensors are read from the files, not through mappings */
     return r;
 }
 
@@ -105,7 +105,7 @@ uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off)
     if (edit_overlay_changes(&m->overlay))
         return off;
     int r = sys_libc.seek(&sys_libc, m->file.fd, at, SEEK_DATA, &data);
-    if (r == -ENXIO) { /* only a hole is left up to the end, which must still exist */
+    if (r == -ENXIO) { /* a hole extends to the end of the file; the end must still exist */
         r = sys_libc.seek(&sys_libc, m->file.fd, 0, SEEK_END, &data);
         r = r == 0 && data < m->src.size ? -EIO : r;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One of the two models being compared: its files are open, and its tensors can be read from where they lie. A split
- * model is one model. What an interrupted edit has yet to write is read as if it were written.
+ * One of the two compared models: its files are open, and its tensors can be read in place. A split
+ * model is one model. Unwritten bytes of an interrupted edit are read as if they were written.
  *
- * Nothing is mapped: reads go to the reader's own memory, however large the model is.
+ * No file is mapped: reads go to the reader's own memory, however large the model is.
  *
- * Threads: immutable once opened; any.
+ * Threads: any; immutable once opened.
  */
 #ifndef DIFF_SIDE_H
 #define DIFF_SIDE_H
@@ -13,27 +13,29 @@
 #include "edit/open.h"
 
 struct side_place {
-    uint64_t off; /* in its file */
+    uint64_t off; /* offset in its file */
     size_t file;
 };
 
 struct side {
-    const char *label;       /* not owned: the user's name for it */
+    const char *label;       /* not owned: the name given by the user */
     struct gguf *g;          /* owned: the whole model */
-    struct model_file *file; /* owned: as many as shards.n, or one */
+    struct model_file *file; /* owned: shards.n files, or one */
     struct shards shards;
     struct side_place *place; /* owned: one per tensor */
 };
 
-/* Open the model at `path`, or the one whose shard it is. 0, or -errno with a line. Free it in either case. */
+/* Open the model at `path`, or the model of the shard at `path`. Returns 0, or -errno with a
+ * message. Free it in either case. */
 int side_open(struct side *s, const char *path, const char *label, struct err *e);
 void side_free(struct side *s);
 
-/* Bytes [off, off + n) of a tensor's data. 0; -EIO: the file was cut, or the medium failed. */
+/* Read bytes [off, off + n) of a tensor's data. Returns 0, or -EIO if the file was truncated or the
+ * medium failed. */
 int side_read(const struct side *s, uint32_t tensor, uint64_t off, void *dst, size_t n);
 /*
- * How far a hole of the file reaches, in the tensor's bytes from `off` on: zeros that need not be read. Returns the
- * first byte that may not be in the hole; `off` if there is none.
+ * Return the first byte of the tensor, from `off` on, that may not be in a hole of the file: `off`
+ * without a hole. The bytes of a hole are zeros that need not be read.
  */
 uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off);
 

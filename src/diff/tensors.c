@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Comparing tensors: see tensors.h. Two passes, each on all processors (base/pool.h): over the bytes of pairs with
- * the same type and shape, up to the first difference of each; then over the values of those that differ.
+ * Compares tensors: see tensors.h. Makes two passes, each on all processors (base/pool.h): over the
+ * bytes of pairs with the same type and shape, up to the first difference of each; then over the
+ * values of those that differ.
  */
 #include "diff/tensors.h"
 
@@ -16,11 +17,12 @@
 #include "derive/floats.h"
 #include "quant/convert.h"
 
-/* Elements decoded at a time, which fit the first-level cache; elements and bytes of a piece. */
+/* Elements decoded at a time, which fit the first-level cache; elements of a piece, and its
+ * bytes. */
 enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
-/* A thread's memory: the bytes of both, and their values. */
+/* A thread's memory: the bytes and the values of both tensors. */
 struct room {
     float values[2][CHUNK];
     uint8_t bytes[2][ROOM];
@@ -31,14 +33,14 @@ struct pass {
     struct pairs *pairs;
     struct tensor_diff *result;
     bool values;
-    uint64_t *first; /* owned: the first piece of each pair, and the end */
+    uint64_t *first; /* owned: the first piece of each pair, then the number of pieces */
     struct units units;
-    /* Protected by their lock, as is what `result` points to: */
-    uint64_t bad; /* the first piece that cannot be read, */
+    /* Protected by the lock, like the results: */
+    uint64_t bad; /* the first unreadable piece, */
     size_t side_of_bad;
 };
 
-/* A range: bytes of A, or elements. */
+/* A range of bytes of A, or of elements. */
 struct piece {
     size_t pair;
     uint64_t first, n;
@@ -65,7 +67,7 @@ static bool has_values(const struct side *s, uint32_t i)
     return quant_has_values(gguf_type(tensor_of(s, i)), s->g->fmt.big);
 }
 
-/* How much a pass has to do for a pair: bytes, or elements. */
+/* Return the amount of work of a pass for a pair, in bytes or elements. */
 static uint64_t work_of(const struct pass *w, size_t i)
 {
     const struct pair *p = &w->pairs->of[i];
@@ -82,7 +84,7 @@ static uint64_t work_of(const struct pass *w, size_t i)
 
 /* ---- bytes ---- */
 
-/* Bring bytes of B, which are whole blocks, into A's byte order. */
+/* Convert bytes of B, which are whole blocks, to A's byte order. */
 static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uint8_t *bytes,
                           size_t n)
 {
@@ -91,7 +93,7 @@ static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uin
         quant_swap(type, bytes, n / type->block_bytes);
 }
 
-/* How far both tensors are holes, from byte `off` of A's on. */
+/* Return the end of the holes that both tensors have at byte `off` of A's. */
 static uint64_t byte_holes(const struct pass *w, const struct pair *p, uint64_t off)
 {
     uint64_t end = side_hole(w->side[0], p->no[0], off);
@@ -117,7 +119,7 @@ static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, 
 
 /* ---- values ---- */
 
-/* A stretch of one tensor: elements from `first` on; its first block is at `data`. */
+/* A stretch of one tensor: elements from `first` on, whose first block is at `data`. */
 struct stretch {
     const struct quant_type *type;
     bool big;
@@ -152,7 +154,7 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
     d->apart += !(isnan(a) && isnan(b)) && a != b;
 }
 
-/* n values, starting with element `at` of the tensor, which is element `i` of the stretches. */
+/* Add n values, starting with element `at` of the tensor, which is element `i` of the stretches. */
 static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
                        uint64_t i, size_t n, uint64_t at)
 {
@@ -189,7 +191,7 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float va
         }
 }
 
-/* True if blocks of zero bytes decode to zeros: a hole in both need not be read then. */
+/* True if blocks of zero bytes decode to zeros, so that a hole in both need not be read. */
 static bool zeros_are_zeros(const struct quant_type *t)
 {
     static const uint8_t zeros[QUANT_MAX_BLOCK_BYTES];
@@ -203,13 +205,13 @@ static bool zeros_are_zeros(const struct quant_type *t)
     return true;
 }
 
-/* Where in a tensor's bytes the block of an element begins. */
+/* Return the place of an element's block in the tensor's bytes. */
 static uint64_t byte_of(const struct quant_type *t, uint64_t element)
 {
     return element / t->block_len * t->block_bytes;
 }
 
-/* How far both tensors are holes that stand for zeros, from an element on. */
+/* Return the end of the holes, standing for zeros, that both tensors have at an element. */
 static uint64_t value_holes(const struct pass *w, const struct pair *p, uint64_t element)
 {
     uint64_t end = UINT64_MAX;
@@ -264,7 +266,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
 
 /* ---- a pass ---- */
 
-/* The size of a pair's pieces in bytes, or elements: whole blocks. */
+/* Return the size of a pair's pieces in bytes or elements, which are whole blocks. */
 static uint64_t piece_size(const struct pass *w, size_t i)
 {
     const uint32_t a = w->pairs->of[i].no[0];
@@ -280,7 +282,7 @@ static struct piece piece_at(const struct pass *w, uint64_t unit)
     return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
 }
 
-/* Skips pieces of pairs whose bytes are known to differ, and holes. */
+/* Skip pieces of pairs whose bytes are known to differ, and holes. */
 static uint64_t next_piece(void *arg, uint64_t unit)
 {
     struct pass *w = arg;
@@ -316,7 +318,7 @@ static int compare_piece(void *arg, uint64_t unit, void *room)
     return r;
 }
 
-/* Name the tensor whose bytes cannot be read. */
+/* Set e to a message that names the unreadable tensor. */
 static int unreadable(const struct pass *w, int r, struct err *e)
 {
     char shown[SHOW_MAX], file[SHOW_MAX];
@@ -348,7 +350,8 @@ static int run(struct pass *w, const struct diff_options *o, struct err *e)
 
 /* ---- tensors that only one has ---- */
 
-/* Bytes at the beginning, middle and end of a tensor, used to find its copy. */
+/* Number of bytes at the beginning, middle and end of a tensor that are compared to find its
+ * copy. */
 enum { SAMPLE = 4096, TRIES = 4 };
 
 static int sample_hash(const struct side *s, uint32_t i, uint8_t *room, uint64_t *ret)
@@ -383,7 +386,8 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
     return 0;
 }
 
-/* The lonely tensors of one side, by type and length, and by a hash of their sampled bytes. */
+/* The tensors of one side without a pair, by type and length, and by a hash of their sampled
+ * bytes. */
 struct lonely {
     struct index by_size, by_sample;
     size_t *pair; /* owned: the pair of each */
@@ -469,7 +473,7 @@ static int twins(struct pass *w, struct err *e)
 {
     struct room *m = malloc(sizeof(*m));
     int r = m ? 0 : -ENOMEM;
-    /* Not done if the byte orders differ: then equal tensors mostly have equal names. */
+    /* Skipped if the byte orders differ: then equal tensors usually have equal names. */
     for (size_t k = 0; k < 2 && r == 0 && w->side[0]->g->fmt.big == w->side[1]->g->fmt.big; k++)
         r = find_twins(w, k, m);
     free(m);
@@ -501,7 +505,7 @@ static void begin(struct pass *w)
                                  *y = tensor_of(w->side[1], p->no[1]);
         w->result[i].type = x->type_id != y->type_id;
         w->result[i].shape = !same_shape(w->side[0], p->no[0], w->side[1], p->no[1]);
-        /* The length of an unknown type is not known either. */
+        /* The length of an unknown type is also unknown. */
         w->result[i].bytes = !w->result[i].type && !w->result[i].shape && x->nbytes != y->nbytes;
     }
 }
