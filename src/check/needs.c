@@ -231,7 +231,7 @@ static bool has(const char *at, const char *end, const char *what)
     return memmem(at, (size_t)(end - at), what, strlen(what)) != NULL;
 }
 
-/* Of the alternatives from `at` to `end`, the most complete one counts. */
+/* The most complete of the alternatives from `at` to `end` counts. */
 static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;

@@ -59,9 +59,9 @@ static void pair_all(const struct gguf *a, const struct gguf *b, enum pair_what 
 }
 
 /*
- * Of the pairs that both models have, keep the longest run whose places in B ascend; the others
- * have moved. tail[k] is the last pair of the best run of length k + 1; before[i] is the pair
- * before pair i in its run.
+ * Keep the longest run of pairs that are in both models and whose places in B ascend; the others
+ * have moved. tail[k] is the last pair of the best run of length k + 1; before[i] is the pair before
+ * pair i in its run.
  */
 static void mark_moved(struct pairs *p, uint32_t *tail, uint32_t *before)
 {

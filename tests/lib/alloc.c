@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations that fail or are counted: see alloc.h. */
+/* Makes allocations fail, and counts them: see alloc.h. */
 #include "alloc.h"
 
 #include <malloc.h>
@@ -74,7 +74,7 @@ void alloc_spoil(void)
     spoils = true;
 }
 
-/* Overwrites the beginning of an allocation: megabytes would take too long. */
+/* Overwrite the beginning of an allocation. Overwriting megabytes would take too long. */
 static void spoil(void *p, size_t n)
 {
     if (spoils && p)

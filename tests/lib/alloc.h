@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocations that fail, and that are counted: malloc and the like come here first, in a program
- * linked with -Wl,--wrap=malloc and so on (alloc_dep in meson.build). Allocations inside libraries
- * do not.
+ * Makes allocations fail, and counts them. In a program linked with -Wl,--wrap=malloc and so on
+ * (alloc_dep in meson.build), malloc and the like call these functions first, except inside
+ * libraries.
  *
- * Threads: any may allocate; one arms.
+ * Threads: any may allocate; only one may arm.
  */
 #ifndef TESTS_LIB_ALLOC_H
 #define TESTS_LIB_ALLOC_H
@@ -12,17 +12,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* From now on call n, counted from 1, fails; with `rest` also all later ones. 0: none fails. */
+/* Make call n, counted from 1, fail; with `rest`, also all later calls. With 0, none fails. */
 void alloc_arm(unsigned n, bool rest);
-/* No more failures. True if a call has failed since alloc_arm(). */
+/* Let allocations succeed again. True if one has failed since alloc_arm(). */
 bool alloc_disarm(void);
 
-/* From now on memory that is freed, or not initialised, has meaningless content. */
+/* Fill uninitialised and freed memory with meaningless bytes from now on. */
 void alloc_spoil(void);
 
 /*
- * Count from here. Since then: the maximum of allocated bytes; those allocated and not freed
- * (negative: older ones were freed); the calls that requested memory.
+ * Start counting. Since then: the maximum of allocated bytes; bytes allocated and not freed
+ * (negative if older ones were freed); calls that requested memory.
  */
 void alloc_count(void);
 size_t alloc_peak(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GGUF images made in memory: see build_gguf.h. */
+/* Builds GGUF images in memory: see build_gguf.h. */
 #include "build_gguf.h"
 
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static void string(struct build *b, struct buf *to, const void *text, size_t n)
     buf_zero(to, b->fmt.nul ? 1 : 0);
 }
 
-/* In the first draft a value's length comes before its type; it is known when the next value begins. */
+/* In the first draft, a value's length comes before its type, and is known only when the next value
+ * begins. */
 static void close_value(struct build *b)
 {
     if (b->value_len_at == 0)
@@ -155,7 +156,7 @@ static void info(struct build *b, const char *name, uint32_t type_id, const uint
     buf_uint(&b->infos, off, 8, b->fmt.big);
 }
 
-/* Data of tensor i: not zero, and different for each tensor and place. */
+/* Fill the data of tensor i with nonzero bytes that differ for each tensor and place. */
 static void make_data(uint8_t *at, size_t n, uint64_t i)
 {
     for (size_t k = 0; k < n; k++)

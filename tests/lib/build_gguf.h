@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GGUF images made in memory, good and (by patching the result) bad ones.
+ * Builds valid GGUF images in memory; tests patch the result to make invalid ones.
  *
  *     struct build b;
  *     build_init(&b, 3, false);                    version, byte order
@@ -12,7 +12,7 @@
  *     uint8_t *image = build_finish(&b, &size);    free() it; b is empty again
  *
  * Keys and tensors come out in the order of the calls, which may be mixed. The layout is regular
- * unless build_tensor_at() says otherwise. Without memory the program aborts (it is a test).
+ * unless build_tensor_at() is used. Without memory the test program aborts.
  */
 #ifndef TESTS_LIB_BUILD_GGUF_H
 #define TESTS_LIB_BUILD_GGUF_H
@@ -24,8 +24,8 @@ enum { BUILD_MAX_TENSORS = 64 };
 
 struct build {
     struct gguf_format fmt;         /* nul and draft may be set after build_init() */
-    uint64_t alignment;             /* of the data; 32 (draft: 64). No key is written for it */
-    uint8_t pad_byte;               /* fills gaps and padding; 0 */
+    uint64_t alignment;             /* of the data, 32 (draft: 64). No key is written for it */
+    uint8_t pad_byte;               /* value of gaps and padding, 0 */
     bool no_tail;                   /* omit the padding after the last byte of data */
     struct buf keys;                /* the entries */
     struct buf infos;               /* the tensor infos, offsets relative to the data */
@@ -37,36 +37,39 @@ struct build {
 };
 
 void build_init(struct build *b, uint8_t version, bool big);
-/* The first draft of version 1: value lengths, element counts, padded keys, alignment 64. */
+/* Begin an image of the first draft of version 1: value lengths, element counts, padded keys,
+ * alignment 64. */
 void build_init_draft(struct build *b);
 
-/* A key whose value is given as n bytes in file format. */
+/* Add a key whose value is n bytes in file format. */
 void build_raw(struct build *b, const void *key, size_t key_len, uint32_t type, const void *value,
                size_t n);
-/* A number of any fixed-width type, given by its bits. */
+/* Add a number of any fixed-width type, given by its bits. */
 void build_num(struct build *b, const char *key, enum gguf_value_type type, uint64_t bits);
 void build_u32(struct build *b, const char *key, uint32_t v);
 void build_f32(struct build *b, const char *key, float v);
 void build_str(struct build *b, const char *key, const char *text);
 void build_str_n(struct build *b, const char *key, const void *text, size_t n);
 
-/* An array of `count` elements, which the caller then appends (build_item_array nests arrays). */
+/* Add an array of `count` elements, which the caller then appends (build_item_array nests
+ * arrays). */
 void build_array(struct build *b, const char *key, enum gguf_value_type elem, uint64_t count);
 void build_item_num(struct build *b, enum gguf_value_type type, uint64_t bits);
 void build_item_str(struct build *b, const char *text);
 void build_item_array(struct build *b, enum gguf_value_type elem, uint64_t count);
 
 /*
- * A tensor with ggml's type id and n bytes of data (NULL: bytes derived from the tensor's number),
- * at the next aligned place. dims: fastest first. For version 1 the id is written unchanged.
+ * Add a tensor with ggml's type id and n bytes of data (NULL: bytes derived from the tensor's
+ * number), at the next aligned place. dims: fastest first. For version 1 the id is written
+ * unchanged.
  */
 void build_tensor(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
                   uint32_t n_dims, const void *data, size_t n);
-/* The same at a given offset from the beginning of the data. */
+/* Add a tensor at a given offset from the beginning of the data. */
 void build_tensor_at(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
                      uint32_t n_dims, uint64_t off, const void *data, size_t n);
 
-/* The image, owned by the caller. */
+/* Return the image, which the caller owns. */
 uint8_t *build_finish(struct build *b, size_t *size);
 
 #endif

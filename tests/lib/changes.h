@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values and drafts of a change, from plain bytes. */
+/* Builds values and drafts of a change from plain bytes. */
 #ifndef TESTS_LIB_CHANGES_H
 #define TESTS_LIB_CHANGES_H
 
@@ -10,7 +10,7 @@
 #include "base/sys.h"
 #include "edit/change.h"
 
-/* edit_set() with a copy of these n bytes. */
+/* Call edit_set() with a copy of n bytes. */
 static inline int set_bytes(struct edit_change *c, const char *key, size_t key_len, uint32_t type,
                             const void *bytes, size_t n, uint64_t rank, struct err *e)
 {
@@ -22,7 +22,7 @@ static inline int set_bytes(struct edit_change *c, const char *key, size_t key_l
     return r;
 }
 
-/* A log with a copy of the bytes. NULL: it could not be made. */
+/* Make a log with a copy of the bytes. Returns NULL on failure. */
 static inline struct log *memory_draft(const void *bytes, size_t n)
 {
     struct log *d = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Models for the tests of rules: see check_rows.h. */
+/* Builds models for the tests of rules: see check_rows.h. */
 #include "check_rows.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void put_rms(struct build *b)
     build_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
 }
 
-/* In the order in which they are added; value 0: set by the function. */
+/* Keys in the order in which they are added. Value 0: set by the function. */
 static const struct {
     const char *key;
     const char *text;
@@ -125,7 +125,7 @@ static void align_4(struct build *b)
     build_u32(b, "general.alignment", 4);
 }
 
-/* The number of data bytes in the good model. */
+/* Number of data bytes in the valid model. */
 enum { DATA = 10432 };
 
 static void gap(struct build *b)
@@ -540,7 +540,7 @@ static void part_of_two(struct build *b)
     build_num(b, "split.count", GGUF_U16, 2);
 }
 
-/* ---- models that narrowly keep one ---- */
+/* ---- models that narrowly keep a rule ---- */
 
 static void align_64(struct build *b)
 {
@@ -617,7 +617,7 @@ static void both_blocks(struct build *b)
 
 /* ---- the table ---- */
 
-/* A name that carries no information. */
+/* A name without information. */
 #define HASH "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // clang-format off

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model that keeps every rule of --check, and rows that each change one thing in it. */
+/* A model that keeps every rule of --check, and rows that each change one property of it. */
 #ifndef TESTS_LIB_CHECK_ROWS_H
 #define TESTS_LIB_CHECK_ROWS_H
 
@@ -9,24 +9,24 @@
 #define CHECK_GOOD_NAME "Tiny-3.5K-v1.0-Q4_0.gguf"
 
 struct check_row {
-    const char *rule; /* the only one with a finding; NULL: none */
+    const char *rule; /* the only rule with a finding; NULL: no finding */
     enum check_severity severity;
     const char *without; /* a key that is omitted */
     const char *lacks;   /* a tensor that is omitted */
     void (*add)(struct build *b);
-    const char *file; /* its name, if not the good one */
-    uint8_t version;  /* if not 3 */
+    const char *file; /* its name, if not the valid model's */
+    uint8_t version;  /* version, if not 3 */
     bool big;
     bool bare;   /* no tensors */
     uint8_t cut; /* bytes missing at the end of the file */
-    /* Rules that apply to something in the model, and are kept: ids with blanks around each. */
+    /* Ids of rules that apply to a part of the model and are kept, each between blanks. */
     const char *keeps;
 };
 
 extern const struct check_row check_rows[];
 extern const size_t n_check_rows;
 
-/* The good model's keys, and its tensors, without one (NULL: all). */
+/* Add the valid model's keys, or its tensors, except one (NULL: all). */
 void check_put_keys(struct build *b, const char *without);
 void check_put_tensors(struct build *b, const char *without);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file system with one file that counts requests, for remote.py:
+ * A file system with one file, which logs read requests, for remote.py:
  *
  *     counted FILE MOUNTPOINT LOG         in the foreground
  *
  * MOUNTPOINT/model.gguf shows FILE, read-only. Each read request appends a line "OFFSET SIZE" to
  * LOG, including the kernel's own for mapped pages and read-ahead. Between opens the kernel caches
- * nothing but the pages.
+ * only pages.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse.h>

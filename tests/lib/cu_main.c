@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The runner of the unit tests: see cu_main.h. */
+/* Runs the unit tests: see cu_main.h. */
 #include "cu_main.h"
 
 #include <CUnit/Basic.h>
@@ -14,8 +14,8 @@
 #include "soak.h"
 
 /*
- * Called by the thread sanitizer. Children of the fault tests start threads, and there are
- * thousands of them: at the end of each it would sleep for a second.
+ * The thread sanitizer calls this for its options. It would sleep for a second at the end of each
+ * child of the fault tests that started threads, and there are thousands of them.
  */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
@@ -23,7 +23,7 @@ const char *__tsan_default_options(void)
     return "die_after_fork=0:atexit_sleep_ms=0";
 }
 
-/* The number of open files in this process. One more is open while they are counted. */
+/* Return the number of open files in this process. Counting opens one more. */
 static int open_files(void)
 {
     int n = 0;
@@ -42,13 +42,13 @@ static void before_test(void)
     files_before = open_files();
 }
 
-/* No test leaves a file open, or closes one that it did not open. */
+/* Check that the test left no file open, and closed none that it did not open. */
 static void after_test(void)
 {
     CU_ASSERT_EQUAL(open_files(), files_before);
 }
 
-/* The threads of this process, including those of an emulator or a sanitizer. */
+/* Return the number of threads of this process, including those of an emulator or a sanitizer. */
 static nlink_t threads(void)
 {
     struct stat st;
@@ -58,8 +58,8 @@ static nlink_t threads(void)
 static nlink_t threads_before;
 
 /*
- * Defined only with the thread sanitizer, which has its own thread once a test has started one.
- * When that thread ends it holds locks of the sanitizer, for which a child would wait forever.
+ * Defined only with the thread sanitizer, which starts its own thread when a test has started one.
+ * When that thread ends, it holds locks of the sanitizer, for which a child would wait forever.
  */
 void __tsan_init(void) __attribute__((weak));
 
@@ -70,7 +70,7 @@ pid_t cu_fork(void)
     return fork();
 }
 
-/* Keep the tests that should run. */
+/* Keep only the tests to run. */
 static void choose(CU_TestInfo *tests)
 {
     const char *only = getenv("GGUFS_ONLY");

@@ -6,11 +6,12 @@
  *     static CU_TestInfo tests[] = {{"x does y", test_x}, CU_TEST_INFO_NULL};
  *     CU_MAIN("module", tests)
  *
- * Tests are static, so one left out of the table is an unused function: a compiler error. A test
- * fails if more or fewer files are open after it than before. Environment variables:
+ * Tests are static, so a test missing from the table is an unused function, which is a compiler
+ * error. A test fails if it changes the number of open files. Environment variables:
  *
  *     GGUFS_ONLY=TEXT    run only tests whose names contain it
- *     GGUFS_APART=1      run each test in its own process: an emulator may keep memory of ended threads
+ *     GGUFS_APART=1      run each test in its own process: an emulator may keep memory of ended
+ *     threads
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H
@@ -18,13 +19,13 @@
 #include <CUnit/CUnit.h>
 #include <sys/types.h>
 
-/* Run the table; 0 if all tests passed, else 1. */
+/* Run the table. Returns 0 if all tests passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
 
 /*
- * fork() for a child that continues the test: with one thread a child may call anything, with more
- * only what a signal handler may. Waits until ending threads have ended; the caller must have asked
- * all of them to end.
+ * Call fork() for a child that continues the test. With one thread the child may call any function,
+ * with more only those allowed in a signal handler. Waits until ending threads have ended; the
+ * caller must have asked all of them to end.
  */
 pid_t cu_fork(void);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A disk that remembers: a FUSE server with one file, a disk image, which logs its writes and
- * flushes. A loop device uses the file; see tests/mount/powercut.py.
+ * A disk that logs its writes and flushes: a FUSE server with one file, a disk image. A loop device
+ * uses the file; see tests/mount/powercut.py.
  *
  *     disklog IMAGE LOG MOUNTPOINT [options of libfuse]      MOUNTPOINT: a regular file
  *
- * LOG is a sequence of records in the order of the requests, each logged before its request is
+ * LOG is a sequence of records in the order of the requests. Each is logged before its request is
  * answered:
  *     u64 offset, u64 n, n bytes      a write
  *     u64 -1, u64 0                   a flush: all writes before it are durable
- * Numbers are in host byte order. One thread: a write answered before a flush request is logged
- * before it.
+ * Numbers are in host byte order. There is one thread, so a write that was answered before a flush
+ * request is logged before the flush.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse.h>
@@ -37,7 +37,7 @@ static int on_getattr(const char *path, struct stat *st, struct fuse_file_info *
     return 0;
 }
 
-/* No page of the file is cached: writes arrive here immediately. */
+/* Cache no page of the file, so that writes arrive here immediately. */
 static int on_open(const char *path, struct fuse_file_info *fi)
 {
     (void)path;
@@ -89,7 +89,7 @@ static const struct fuse_operations operations = {
     .fsync = on_fsync,
 };
 
-/* The first two arguments are ours, the others are for libfuse. */
+/* The first two arguments are for this program, the others for libfuse. */
 static int on_argument(void *data, const char *arg, int key, struct fuse_args *out)
 {
     (void)data;

@@ -20,7 +20,7 @@ from ggufmodel import Tensor
 
 MIB = 1 << 20
 TIMES = int(os.environ.get('GGUFS_SOAK', '1'))
-# How to make each; None: not from an image. XFS needs at least 300 MiB.
+# Commands that make each; None: not from an image. XFS needs at least 300 MiB.
 KINDS = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf'], 'btrfs': ['mkfs.btrfs', '-qf'],
          'tmpfs': None}
 SIZE = 320 * MIB

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of a tree that fail: see edit_case.h. */
+/* Runs edits of a tree that fail: see edit_case.h. */
 #include "edit_case.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-/* One kind of edit with one strategy: the file before and after it. */
+/* A kind of edit with a strategy, and the file before and after it. */
 struct edit_case {
     const struct edit_kind *kind;
     const struct way *way;
@@ -77,7 +77,7 @@ static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode 
     fs->clone = c->way->clone;
 }
 
-/* The tree, with this table of system calls for its edits. */
+/* Open the tree, with this table of system calls for its edits. */
 static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
 {
     struct tree_options o = {.strategy = c->way->strategy,
@@ -90,7 +90,7 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
     return t;
 }
 
-/* The content of model.gguf. */
+/* Return the content of model.gguf. */
 static struct content shown(struct tree *t)
 {
     const struct tree_image m = {.t = t};
@@ -99,7 +99,7 @@ static struct content shown(struct tree *t)
     return i;
 }
 
-/* model.gguf shows the current file. */
+/* Check that model.gguf shows the current file. */
 static bool shows_file(const struct place *p, struct tree *t)
 {
     struct content file = file_now(p), want = as_shown(&file), view = shown(t);
@@ -110,7 +110,7 @@ static bool shows_file(const struct place *p, struct tree *t)
     return fits;
 }
 
-/* The tree shows the current file, and can be edited. */
+/* Check that the tree shows the current file, and can be edited. */
 static void check_goes_on(const struct place *p, struct tree *t, struct faultsys *fs,
                           const struct edit_case *c, const char *when)
 {
@@ -141,7 +141,8 @@ static void stop(const struct place *p, struct tree *t)
     CU_ASSERT_EQUAL(files_in(p), 1);
 }
 
-/* Do the edit without faults, to learn the file after it. False: the strategy does not apply to this kind. */
+/* Make the edit without faults, to learn the file after it. Returns false if the strategy does not
+ * apply to this kind. */
 static bool try_case(struct edit_case *c)
 {
     struct place p;
@@ -177,12 +178,12 @@ static void each_case(void (*test)(const struct edit_case *c))
 
 /* ---- failing calls ---- */
 
-/* A call in the edit failed, and the edit returned r. */
+/* Check the state after a call in the edit failed, and the edit returned r. */
 static void check_failed(const struct place *p, struct tree *t, struct faultsys *fs,
                          const struct edit_case *c, const char *when, int r)
 {
     bool good = file_is(p, r == 0 ? &c->new : &c->old);
-    /* Giving up a key for another strategy makes another, but complete, file. */
+    /* An edit that gives up a key for another strategy makes a different, but complete, file. */
     if (!good)
         (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
     CU_ASSERT_TRUE(good);
@@ -285,7 +286,7 @@ static int die(const struct place *p, const struct edit_case *c, enum fault_mode
     return WEXITSTATUS(status);
 }
 
-/* A read-only mount reads through the journal, and leaves everything unchanged. */
+/* Check that a read-only mount reads through the journal, and leaves everything unchanged. */
 static void check_read_only(const struct place *p, const struct edit_case *c)
 {
     struct tree_options o = {.read_only = true};
@@ -315,7 +316,7 @@ static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, 
     int status = die(&p, c, mode, n, seed);
     CU_ASSERT_TRUE(status == 0 || status == FAULT_EXIT);
     check_read_only(&p, c);
-    /* With --recover, or by the next mount. */
+    /* recover with --recover, or by the next mount */
     if (n & 1) {
         int r = model_recover(p.model, &found, &e);
         CU_ASSERT_EQUAL(r, 0);

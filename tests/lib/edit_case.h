@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree, with each strategy, while a system call or an allocation fails, or the process
- * or the power goes away: the file is the old or the new one, complete, the tree shows it, and the
- * next edit works.
+ * Makes edits of a tree, with each strategy, while a system call or an allocation fails, or the
+ * process or the power dies. The file must be the complete old or new one, the tree must show it,
+ * and the next edit must work.
  *
  *     static const struct edit_kind kinds[] = {{"rename", rename_key}, ...};
  *     const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
  *     static CU_TestInfo tests[] = {{"...", test_fail}, ...};
  *
- * The model has the keys general.architecture, general.name (string), my.number and my.other (u32) and
- * my.list (array[i32]), and the tensors a (F32, 5 elements), b (I8, 20001) and c (F16, 2 by 1024, zeros).
+ * The model has the keys general.architecture, general.name (string), my.number and my.other (u32)
+ * and my.list (array[i32]), and the tensors a (F32, 5 elements), b (I8, 20001) and c (F16, 2 by
+ * 1024, zeros).
  */
 #ifndef TESTS_LIB_EDIT_CASE_H
 #define TESTS_LIB_EDIT_CASE_H
@@ -20,23 +21,23 @@
 
 struct edit_kind {
     const char *name;
-    int (*run)(struct tree *t); /* 0: the edit is in the file; -errno: no part of it is */
+    int (*run)(struct tree *t); /* 0: the edit is in the file; -errno: no part of the edit is */
 };
 
 struct edit_suite {
     const struct edit_kind *kinds;
     size_t n;
     bool tensors;                /* tensors can be edited */
-    int (*next)(struct tree *t); /* one more edit after each; NULL: general.name only */
+    int (*next)(struct tree *t); /* another edit after each; NULL: of general.name only */
 };
 
 /* Defined by the program. */
 extern const struct edit_suite edit_suite;
 
-/* Tests. Each system call, and each allocation (and all after it), fails once. */
+/* Tests in which each system call, and each allocation (and all after it), fails once. */
 void test_fail(void);
 void test_no_memory(void);
-/* The process ends before each system call, or the power is cut. */
+/* Tests in which the process ends, or the power is cut, before each system call. */
 void test_kill(void);
 void test_power(void);
 

@@ -96,7 +96,7 @@ def strict(file, unknown=()):
         size = gguf.nbytes(tensor.type_id, tensor.dims) if known else unknown.pop(0)
         end = at + size + gguf.pad(size, alignment)
         if not known and tensor is model.tensors[-1]:
-            end = at + size  # what followed would become part of it
+            end = at + size  # the following bytes would become part of it
         assert len(file) >= end and is_zero(file[at + size:end]), f'{tensor.name}: padding'
         at = end
     assert at == len(file), f'{len(file) - at} bytes behind the data'

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a power cut loses: see faultlog.h. */
+/* Simulates the losses of a power cut: see faultlog.h. */
 #include "faultlog.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static const struct sys *real = &sys_libc;
 
-/* Random numbers: splitmix64. */
+/* Return a random number by splitmix64. */
 static uint64_t lot(struct faultsys *fs)
 {
     uint64_t z = fs->seed += 0x9E3779B97F4A7C15;
@@ -31,7 +31,7 @@ void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n)
         abort();
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    w->fd = open(path, O_RDWR | O_CLOEXEC); /* the fd itself may be write-only */
+    w->fd = open(path, O_RDWR | O_CLOEXEC); /* fd itself may be write-only */
     w->ino = st.st_ino;
     w->off = off;
     w->size = (uint64_t)st.st_size;
@@ -62,7 +62,8 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* What is now on the disk of writes that a failed fsync had dropped. */
+/* Apply a new write to the logged writes that a failed fsync had dropped, which are now on the
+ * disk. */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)
@@ -113,7 +114,7 @@ static void forget_entries(struct faultsys *fs)
     }
 }
 
-/* For the directory that was synced. */
+/* Note that the directory was synced. */
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced)
 {
     for (struct fault_entry **at = &fs->entries; *at;) {
@@ -156,7 +157,7 @@ static bool names(const struct fault_entry *e, const char *name)
     return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
 }
 
-/* Whether an earlier change of one of its names has been lost. */
+/* True if an earlier change of one of its names has been lost. */
 static bool lost_before(const struct fault_entry *e)
 {
     for (const struct fault_entry *p = e->next; p; p = p->next)
@@ -165,7 +166,7 @@ static bool lost_before(const struct fault_entry *e)
     return false;
 }
 
-/* From the oldest on, which is the last in the list. */
+/* Start with the oldest change, the last in the list. */
 static void choose_lost(struct faultsys *fs, struct fault_entry *e)
 {
     if (!e)
@@ -180,7 +181,8 @@ void faultsys_power_cut(struct faultsys *fs)
     for (struct fault_write *w = fs->writes; w; w = w->next)
         lose_write(fs, w);
     choose_lost(fs, fs->entries);
-    /* Newest first. A change that is kept has no name in common with an earlier lost one. */
+    /* The newest change comes first. A change that is kept has no name in common with an earlier
+     * lost one. */
     for (struct fault_entry *e = fs->entries; e; e = e->next)
         if (e->lost) {
             undo_entry(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is not yet synced, for FAULT_POWER: see faultsys.h. */
+/* Log of changes that are not yet synced, for FAULT_POWER: see faultsys.h. */
 #ifndef TESTS_LIB_FAULTLOG_H
 #define TESTS_LIB_FAULTLOG_H
 
@@ -7,32 +7,34 @@
 
 struct fault_write {
     struct fault_write *next;
-    int fd;                  /* a duplicate */
-    uint64_t ino, off, size; /* size: of the file before the write */
-    size_t n;                /* overwritten bytes, kept in `was`; zeros beyond the old size */
-    bool dropped;            /* an fsync of it failed: no later one writes it */
-    uint8_t *written;        /* for each sector: it has since been written again, and synced */
+    int fd;                  /* a duplicate of the file's */
+    uint64_t ino, off, size; /* size is that of the file before the write */
+    size_t n;         /* number of overwritten bytes, kept in `was`; zeros beyond the old size */
+    bool dropped;     /* an fsync of the file failed: no later fsync writes this */
+    uint8_t *written; /* for each sector: it has since been written again, and synced */
     uint8_t was[];
 };
 
-/* How to undo a change of the directory: by a rename or, if `to` is empty, by removing `from`. */
+/* How to undo a change of the directory: rename or, if `to` is empty, remove `from`. */
 struct fault_entry {
-    struct fault_entry *next; /* the one before */
+    struct fault_entry *next; /* the previous change */
     bool lost;
     int dir;
     unsigned flags;
     char from[256], to[256];
-    char kept[64]; /* what the change removed: gets the name `from` back, or goes with the sync */
+    /* The name of an object that the change removed: it gets the name `from` back, or is deleted at
+     * the sync. */
+    char kept[64];
 };
 
-/* n bytes at `off` are about to be written or, if n is 0, the file to be truncated. */
+/* Note that n bytes at `off` will be written or, if n is 0, the file truncated. */
 void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
 struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
-/* A file, or a directory, was synced. */
+/* Note that a file or a directory was synced. */
 void fault_synced(struct faultsys *fs, uint64_t ino);
 /*
- * An fsync of the file failed: its pages count as written from then on, and can be read, though the
- * disk does not have them. A later fsync only writes what is written again.
+ * Note that an fsync of the file failed. Its pages then count as written and can be read, though
+ * the disk does not have them; a later fsync writes only pages that are written again.
  */
 void fault_not_synced(struct faultsys *fs, uint64_t ino);
 void fault_synced_folder(struct faultsys *fs, const struct stat *synced);

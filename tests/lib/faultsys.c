@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* System calls that fail at a chosen call: see faultsys.h. */
+/* Makes system calls fail at a chosen call: see faultsys.h. */
 #include "faultlog.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static struct faultsys *self(const struct sys *s)
 
 static const struct sys *real = &sys_libc;
 
-/* Count a call; true if it must return *ret instead of being made. */
+/* Count a call. True if it must return *ret instead of being made. */
 static bool fault(const struct sys *s, const char *what, int *ret)
 {
     struct faultsys *fs = self(s);
@@ -145,7 +145,7 @@ static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, in
     return real->copy_range(real, from, from_off, to, to_off, shorten(s, n));
 }
 
-/* As file systems require: whole blocks, except at the end of the file. */
+/* Clone by copying. Like file systems, require whole blocks, except at the end of the file. */
 static int clone_by_copy(struct faultsys *fs, int from, uint64_t from_off, int to, uint64_t to_off,
                          uint64_t n)
 {
@@ -237,7 +237,7 @@ static int f_fremovexattr(const struct sys *s, int fd, const char *name)
     return real->fremovexattr(real, fd, name);
 }
 
-/* A second name for a file that is about to lose its own. */
+/* Give a second name to a file that will lose its own. */
 static void keep(const struct faultsys *fs, int dir, const char *name, char kept[64])
 {
     (void)snprintf(kept, 64, "kept-by-faultsys-%u", fs->calls);
@@ -295,7 +295,7 @@ static int f_link(const struct sys *s, int fd, int dir, const char *name)
     return r;
 }
 
-/* A created directory stays: only its content matters. */
+/* A created directory always survives, because only its content matters. */
 static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
     FAULT("mkdirat");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table of system calls that fails, shortens or ends at a chosen call: see base/sys.h.
+ * A table of system calls that fail, are shortened, or end the process at a chosen call: see
+ * base/sys.h.
  *
  *     for (unsigned n = 1;; n++) {
  *         struct faultsys fs;
@@ -10,12 +11,12 @@
  *     }
  *
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
- * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, and
- * so is each change of the directory since its last fsync, in any order except that changes of a
- * name after a lost one are lost, too. A rename, also an exchange, changes both names in one step.
- * `seed` determines what is lost.
+ * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, as is
+ * each change of the directory since its last fsync, in any order, except that after a lost change
+ * all later changes of the same name are lost too. A rename, also an exchange, changes both names
+ * in one step. `seed` determines what is lost.
  *
- * fsync itself is only noted: waiting for the disk would test nothing, and there are many.
+ * fsync itself is only noted: waiting for the disk would test nothing, and there are many calls.
  */
 #ifndef TESTS_LIB_FAULTSYS_H
 #define TESTS_LIB_FAULTSYS_H
@@ -31,10 +32,10 @@
 enum fault_mode {
     FAULT_NONE,
     FAULT_FAIL,   /* call n returns the error and does nothing */
-    FAULT_BROKEN, /* and so does every later one */
-    FAULT_SHORT,  /* nothing fails, but `brief` is on */
+    FAULT_BROKEN, /* ... as does every later call */
+    FAULT_SHORT,  /* no call fails, but `brief` is on */
     FAULT_KILL,   /* the process ends before call n */
-    FAULT_POWER,  /* as described above */
+    FAULT_POWER,  /* see above */
 };
 
 struct fault_write; /* a write that is not yet synced */
@@ -43,23 +44,23 @@ struct fault_entry; /* a change of the directory that is not yet synced */
 struct faultsys {
     struct sys sys; /* first: what the tested code gets */
     enum fault_mode mode;
-    unsigned n; /* the call that fails, counted from 1 */
+    unsigned n; /* number of the call that fails, from 1 */
     int error;
-    /* Threads may call at the same time. */
+    /* Several threads may call at the same time. */
     atomic_uint calls;          /* calls so far (close is not counted) */
     atomic_bool hit;            /* call n was made */
-    _Atomic(const char *) what; /* its name */
+    _Atomic(const char *) what; /* name of that call */
     /* Additional options: */
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
     bool clone;       /* clone ranges, by copying, with the usual restrictions */
     bool no_exchange; /* rename does not support RENAME_EXCHANGE */
     bool full;        /* the file system has no free block */
-    int no_xattr;     /* setting an attribute fails with this */
-    int no_range;     /* copy_file_range fails with this */
-    /* Stores that are not disks. Each is the error that the call then always returns, or 0. */
-    int no_tmpfile; /* making a file without a name */
-    int no_link;    /* giving one a name */
-    int no_create;  /* making one with a name */
+    int no_xattr;     /* error for setting an attribute */
+    int no_range;     /* error for copy_file_range */
+    /* Faults of stores that are not disks. Each is the error that the call always returns, or 0. */
+    int no_tmpfile; /* creating a file without a name */
+    int no_link;    /* giving such a file a name */
+    int no_create;  /* creating a file with a name */
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a handle that may write */
     int no_rename;
@@ -67,18 +68,18 @@ struct faultsys {
     bool sticky;        /* a created file keeps its name while it is open */
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */
-    const char *before; /* a call's name: run hook once before the first such call ... */
-    unsigned skip;      /* ... after skipping that many */
-    unsigned at;        /* or once before the call of this number, from 1 */
+    const char *before; /* name of a call: run hook once before the first such call ... */
+    unsigned skip;      /* ... after skipping this many */
+    unsigned at;        /* or run hook once before this call, counted from 1 */
     void (*hook)(void *arg);
     void *arg;
     unsigned created; /* files created */
     /*
-     * A name was used that could lead elsewhere: not in the directory's handle, through a link, or
-     * created where one existed.
+     * A name was used that could lead elsewhere: outside the directory's handle, through a link, or
+     * created although it existed.
      */
     bool loose;
-    /* FAULT_POWER: */
+    /* For FAULT_POWER: */
     uint64_t seed;
     struct fault_write *writes; /* newest first */
     struct fault_entry *entries;
@@ -86,7 +87,7 @@ struct faultsys {
 
 void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int error);
 
-/* Do what FAULT_POWER does at call n, now. */
+/* Simulate a power cut now, as FAULT_POWER does at call n. */
 void faultsys_power_cut(struct faultsys *fs);
 
 #endif

@@ -9,9 +9,8 @@ import sys
 
 import mountlib
 
-# ioctl(2) FIFREEZE and FITHAW, linux/fs.h. Thaws when its input ends, and also after that many
-# seconds, in case the input is kept open by a process that waits for this very disk and cannot be
-# killed.
+# ioctl(2) FIFREEZE and FITHAW, from linux/fs.h. Thaws when its input ends, or after that many
+# seconds, in case an unkillable process that waits for this very disk keeps the input open.
 GUARD = '''
 import fcntl, os, select, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, a gate before each copy of data: GATE names a FIFO, at which
+ * Preloaded into the program, a gate before each copy of data: GATE names a FIFO, and
  * copy_file_range() waits until a process has opened it for writing and closed it again. Without
- * the FIFO it does not wait. So a test decides how long a copy takes. GATE_FREE does the same for
+ * the FIFO it does not wait. So a test controls how long a copy takes. GATE_FREE does the same for
  * munmap() of LARGE bytes or more, which releases a replaced model file, GATE_UNMOUNT for
- * umount2(), GATE_ANNOUNCE for the write() of a zero, by which a daemon reports that it serves,
+ * umount2(), GATE_ANNOUNCE for the write() of a zero, with which a daemon reports that it is ready,
  * GATE_REPLY for writev(), and thus for all answers of a file server, which has then taken the
  * request, and GATE_READ for pread64().
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that time, from a
- * base that no machine ever reaches, so that no timed wait ends by itself.
+ * base that no machine ever reaches, so no timed wait ends by itself.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ int munmap(void *at, size_t n)
     return (int)syscall(SYS_munmap, at, n);
 }
 
-/* The name of pread() where offsets have 64 bits. */
+/* The name of pread() with 64-bit offsets. */
 ssize_t pread64(int fd, void *dst, size_t n, off64_t off)
 {
     pass(getenv("GATE_READ"));

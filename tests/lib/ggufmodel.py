@@ -70,7 +70,7 @@ def array(elem, items):
 class Tensor(NamedTuple):
     name: bytes
     type_id: int
-    dims: tuple       # as stored: fastest first
+    dims: tuple       # as stored, the fastest first
     data: bytes = b''
     offset: int = 0   # absolute, set by read()
 
@@ -82,8 +82,8 @@ class Tensor(NamedTuple):
 
 
 class Model(NamedTuple):
-    kv: list          # of (key bytes, Value)
-    tensors: list     # of Tensor, as listed
+    kv: list          # list of (key bytes, Value)
+    tensors: list     # list of Tensor, in the order of the infos
     data_offset: int
 
 

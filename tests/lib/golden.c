@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Golden data of the tensor types: see golden.h. */
+/* Checks golden data of the tensor types: see golden.h. */
 #include "golden.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ static void close_file(FILE **f)
         (void)fclose(*f);
 }
 
-/* A whole file, at most 1 MiB; empty if it does not exist. */
+/* Read a whole file of at most 1 MiB. The result is empty if the file does not exist. */
 static struct buf load(const char *name, const char *kind, const char *suffix)
 {
     const char *shared = getenv("GGUFS_SHARED");

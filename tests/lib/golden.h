@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What tensor types decode to: committed hashes, and files if available. */
+/* Golden results of the decoders: committed hashes, and files if available. */
 #ifndef TESTS_LIB_GOLDEN_H
 #define TESTS_LIB_GOLDEN_H
 
@@ -14,29 +14,30 @@ struct golden {
     uint64_t seed;
     uint32_t blocks;
     uint32_t n_nan;
-    uint64_t raw_hash; /* of the bytes generated from the seed */
-    uint64_t f32_hash; /* of the floats, little-endian, NaNs made equal */
+    uint64_t raw_hash; /* hash of the bytes generated from the seed */
+    uint64_t f32_hash; /* hash of the floats, little-endian, NaNs made equal */
 };
 
 extern const struct golden golden_figures[];
 extern const size_t n_golden;
 
-/* The next word of splitmix64. */
+/* Return the next word of splitmix64. */
 uint64_t golden_word(uint64_t *state);
-/* The first n bytes of splitmix64 from this state. */
+/* Fill dst with the first n bytes of splitmix64 from this state. */
 void golden_bytes(uint8_t *dst, size_t n, uint64_t seed);
-/* Convert host floats to little-endian bytes in place, each NaN to 0x7fc00000. Returns how many NaNs. */
+/* Convert host floats to little-endian bytes in place, and each NaN to 0x7fc00000. Returns the
+ * number of NaNs. */
 size_t golden_canon(float *f, size_t n);
 
 /* FNV-1a, 64 bits. */
 uint64_t golden_hash(const void *bytes, size_t n);
 
-/* True if a row of the table (for any kernel set) decodes to this hash. */
+/* True if a row of the table (of any kernel set) decodes to this hash. */
 bool golden_check(const struct golden *g, const struct quant_type *t);
 
 /*
- * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources. 1:
- * equal bit for bit (any NaN equals any NaN), 0: no such file, -1: different.
+ * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources.
+ * Returns 1 if equal bit for bit (any NaN equals any NaN), 0 without such a file, -1 if different.
  */
 int golden_file_check(const struct quant_type *t, const char *kind);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Golden data of encoders: see golden_encode.h. */
+/* Checks golden data of encoders: see golden_encode.h. */
 #include "golden_encode.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static float from_bits(unsigned sign, int exponent, uint32_t fraction)
     return f;
 }
 
-/* 24 random bits as a number from 0 up to 1. */
+/* Return 24 random bits as a number in [0, 1). */
 static float unit(uint64_t word)
 {
     return (float)(word >> 40) * 0x1p-24f;
@@ -34,7 +34,7 @@ static float uniform(uint64_t *state)
     return (unit(golden_word(state)) * 2 - 1) * 0.1f;
 }
 
-/* The sum of four is close enough to a bell curve. */
+/* The sum of four numbers is close enough to a bell curve. */
 static float gaussian(uint64_t *state)
 {
     float sum = unit(golden_word(state));
@@ -51,10 +51,10 @@ static float wide(uint64_t *state)
 
 /*
  * Edges and tiny values are generated in groups, which are blocks or parts of them. A group has a
- * word h, each of its values i a word w.
+ * random word h, each of its values i a word w.
  */
 struct group {
-    size_t len, number, p, q; /* p, q: the values that are set specially */
+    size_t len, number, p, q; /* p, q: positions of the special values */
     int reach;                /* the code of the largest value, or the number of steps */
     bool one_sided;           /* a type with a minimum */
     unsigned b, c, sign;
@@ -120,7 +120,7 @@ static float tiny(const struct group *g, const struct value *v)
     }
 }
 
-/* Values for types in which all are stored alike. */
+/* Return a value for types that store all values alike. */
 static float edge_plain(const struct group *g, const struct value *v)
 {
     switch (g->number % 24) {
@@ -147,7 +147,7 @@ static float edge_plain(const struct group *g, const struct value *v)
     }
 }
 
-/* One float up or down, except for those that determine the scale. */
+/* Move a float one step up or down, unless it determines the scale. */
 static float nudged(const struct value *v, float x)
 {
     uint32_t bits;
@@ -157,7 +157,8 @@ static float nudged(const struct value *v, float x)
     return x;
 }
 
-/* Value P, and often Q, determine the scale; the others lie on codes and halfway between them. */
+/* Value P, and often Q, determine the scale; the other values lie on codes and halfway between
+ * them. */
 static float edge_codes(const struct group *g, const struct value *v)
 {
     const int k = (int)(g->b % 9) - 8, r = g->reach, t = (int)v->t, o = (int)g->c % (r + 1);
@@ -189,7 +190,7 @@ static float edge_codes(const struct group *g, const struct value *v)
     }
 }
 
-/* Scales at the limits of binary16 and at its ties. */
+/* Return values for scales at the limits of binary16 and at its ties. */
 static float edge_scales(const struct group *g, const struct value *v)
 {
     const int r = g->reach, b = (int)g->b, c = (int)g->c;
@@ -288,7 +289,7 @@ const struct golden_weighed golden_weighed[] = {
 };
 const size_t n_golden_weighed = sizeof(golden_weighed) / sizeof(golden_weighed[0]);
 
-/* The factor of a column, larger for some. */
+/* Return the factor of a column, larger for some. */
 static float column_size(uint64_t w)
 {
     const float size = (float)(64 + (w >> 16) % 64) * 0x1p-6f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A directory with a history: see history_dir.h. */
+/* Makes a directory with a history: see history_dir.h. */
 #include "history_dir.h"
 
 #include <fcntl.h>
@@ -80,7 +80,7 @@ struct gguf *keys_of(const char *text)
     return g;
 }
 
-/* The next user key, from i on. */
+/* Return the next user key, from i on. */
 static uint32_t next_key(const struct gguf *g, uint32_t i)
 {
     while (i < g->n_kv && edit_key_is_own(g, i))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, a kill before one of its system calls that change files: KILL_AT
- * names a file with a number n. From the moment it exists calls are counted, and before the n-th
- * the program ends as by kill -9. With a second number, an errno, that call fails with it instead,
- * and the file is removed.
+ * Preloaded into the program, it kills the program before one of its system calls that change
+ * files. KILL_AT names a file with a number n. From the moment that the file exists, calls are
+ * counted, and before the n-th the program ends as by kill -9. With a second number, an errno, that
+ * call fails with it instead, and the file is removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Calls that are left; negative: not yet known. */
+/* Number of calls left; negative: not yet known. */
 static atomic_long left = -1;
-static atomic_int failure; /* 0: a kill */
+static atomic_int failure; /* errno of the failure; 0: a kill */
 
 static long read_number(void)
 {
@@ -37,7 +37,7 @@ static long read_number(void)
     return n;
 }
 
-/* True: this call must fail. */
+/* True if this call must fail. */
 static bool step(void)
 {
     long none = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, a tap on syslog(3): each line is appended unchanged, followed by a
- * NUL, to the file that LOGTAP names. Nothing reaches the system log.
+ * Preloaded into the program, it taps syslog(3): each line is appended unchanged, followed by a
+ * NUL, to the file that LOGTAP names. No line reaches the system log.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ void syslog(int priority, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Called instead by a program built with _FORTIFY_SOURCE. */
+/* A program built with _FORTIFY_SOURCE calls this function instead. */
 void __syslog_chk(int priority, int flag, const char *fmt, ...)
 {
     va_list ap;

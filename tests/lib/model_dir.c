@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A directory with a model: see model_dir.h. */
+/* Makes a directory with a model: see model_dir.h. */
 #include "gguf/keys.h"
 #include "model_dir.h"
 
@@ -37,10 +37,11 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
     return bytes;
 }
 
-enum { SMALL = 20001, LARGE = 200001 }; /* bytes of b */
+enum { SMALL = 20001, LARGE = 200001 }; /* bytes of tensor b */
 enum { WIDE = 128 << 10 };              /* the alignment of EDIT_APART */
 
-/* Tensors large enough to contain whole blocks, not aligned to them; room in the header. */
+/* Make a model whose tensors are large enough to contain whole blocks, but not aligned to them,
+ * with room in the header. */
 static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
 {
     static const uint8_t zeros[LARGE];
@@ -70,7 +71,7 @@ static void parse_old(struct fixture *x)
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
 }
 
-/* What is done thousands of times is done in memory, if possible. */
+/* Operations made thousands of times are made in memory, if possible. */
 static const char *memory(void)
 {
     return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -137,7 +138,7 @@ unsigned files(const struct fixture *x)
     return n;
 }
 
-/* The plan, and the file that it must produce. */
+/* Finish the plan, and the file that it must produce. */
 static void finish(struct edit *d, const struct edit_change *c, const uint8_t *old, size_t old_n,
                    enum edit_strategy s)
 {
@@ -165,7 +166,7 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
     finish(d, &c, old, old_n, s);
 }
 
-/* Bytes that differ from those of the model. */
+/* Make a draft of bytes that differ from those of the model. */
 static struct log *make_draft(size_t n)
 {
     struct buf b = BUF_INIT;
@@ -178,8 +179,8 @@ static struct log *make_draft(size_t n)
 }
 
 /*
- * A draft without a name on the file system of setup_tensors(): all of b except its edges, at the
- * same offsets as in the model.
+ * Make a draft without a name on the file system of setup_tensors(): all of b except its edges, at
+ * the same offsets as in the model.
  */
 static struct tensor_piece make_lent(const struct gguf *g)
 {
@@ -290,7 +291,7 @@ void check_read_through(const struct fixture *x, const struct edit *d)
     size_t new_n = (size_t)d->p.image->size, n = s.size < new_n ? x->old_n : new_n;
     const size_t from = (size_t)(d->p.inplace ? d->p.head.len : n); /* the header is not mapped */
     bool new = s.size == new_n &&memcmp(bytes, d->image, new_n) == 0;
-    /* A file that has grown, and whose journal is void, does not occur: J2. */
+    /* A file never grows if its journal is void: J2. */
     CU_ASSERT_TRUE(new || (s.size == x->old_n && memcmp(bytes, x->old, x->old_n) == 0));
     CU_ASSERT_EQUAL(memcmp(m.data + from, bytes + from, n - from), 0);
     free(bytes);
@@ -299,7 +300,7 @@ void check_read_through(const struct fixture *x, const struct edit *d)
     edit_file_close(&f);
 }
 
-/* Whether any process holds the model's lock. */
+/* True if any process holds the model's lock. */
 bool is_locked(const struct fixture *x)
 {
     struct edit_file f;
@@ -309,7 +310,7 @@ bool is_locked(const struct fixture *x)
     return r == -EWOULDBLOCK;
 }
 
-/* System calls without faults. */
+/* Return system calls without faults. */
 const struct sys *calm(void)
 {
     static struct faultsys fs;
@@ -317,7 +318,7 @@ const struct sys *calm(void)
     return &fs.sys;
 }
 
-/* Another edit, without faults, of the current file. */
+/* Check that another edit, without faults, of the current file works. */
 void check_next(struct fixture *x, struct edit_file *f)
 {
     size_t n;

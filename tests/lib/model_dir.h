@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory with a model, and edits of the model, for the tests of what edits do to files.
+ * A directory with a model, and edits of the model, for tests of the effects of edits on files.
  *
  *     struct fixture x;
  *     struct edit d;
@@ -19,20 +19,20 @@
 enum { F32 = 0, I8 = 24 }; /* ggml's type ids */
 #define NAME "model.gguf"
 #define JOURNAL "." NAME ".ggufs-journal"
-/* Dimensions and how many: two arguments of build_tensor(). */
+/* Dimensions and their number: two arguments of build_tensor(). */
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
 struct fixture {
     char path[64];
     int dir;
-    uint8_t *old; /* the model's bytes */
+    uint8_t *old; /* bytes of the model */
     size_t old_n;
     struct gguf *g;
 };
 
 /*
- * The directory is made in /tmp, or under `root`; setup_with: in memory, if possible.
- * setup_tensors: the same, for make_tensor_edit() with `what`.
+ * Make the directory in /tmp, or under `root`. setup_with: in memory, if possible. setup_tensors:
+ * for make_tensor_edit() with `what`.
  */
 void setup(struct fixture *x);
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
@@ -42,10 +42,10 @@ void teardown(struct fixture *x);
 
 void put_file(int dir, const char *name, const void *bytes, size_t n);
 uint8_t *get_file(int dir, const char *name, size_t *n);
-/* The number of files in the directory. */
+/* Return the number of files in the directory. */
 unsigned files(const struct fixture *x);
 
-/* An edit of the model: its key `text` becomes n times a letter. */
+/* An edit of the model, in which its key `text` becomes n times a letter. */
 struct edit {
     struct edit_options o;
     struct edit_plan p;
@@ -54,35 +54,39 @@ struct edit {
 
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n);
-/* An edit of its tensors: any of these combined. */
+/* An edit of its tensors, any combination of these. */
 enum {
-    EDIT_BYTES = 1,   /* ranges of b, from drafts in memory and in a file */
-    EDIT_RENAMED = 2, /* a becomes first */
-    EDIT_ADDED = 4,   /* more, of 70001 bytes, last */
-    EDIT_REMOVED = 8, /* b */
-    EDIT_MADE = 16,   /* a becomes 3 times 5 bytes */
-    EDIT_LENT = 32,  /* all but the edges of b, now of 200001 bytes, from a file that can be lent */
-    EDIT_APART = 64, /* two, of 5 bytes, last; the model then has an alignment of several units */
+    EDIT_BYTES = 1,   /* change ranges of b, from drafts in memory and in a file */
+    EDIT_RENAMED = 2, /* rename a to first */
+    EDIT_ADDED = 4,   /* add more, of 70001 bytes, last */
+    EDIT_REMOVED = 8, /* remove b */
+    EDIT_MADE = 16,   /* give a 3 times 5 bytes */
+    /* Change all but the edges of b, now of 200001 bytes, from a file that can be lent. */
+    EDIT_LENT = 32,
+    /* Add two tensors of 5 bytes, last; the model then has an alignment of several units. */
+    EDIT_APART = 64,
 };
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what);
 void edit_done(struct edit *d);
-/* The model's content, read through a journal if there is one, also mapped, is old or new. */
+/* Check that the model's content, read through a journal if there is one, and mapped, is old or
+ * new. */
 void check_read_through(const struct fixture *x, const struct edit *d);
 
-/* The model opened with the real calls; later calls go through `sys`. */
+/* Open the model with the real calls; later calls go through `sys`. */
 struct edit_file open_model(const struct fixture *x, const struct sys *sys);
-/* System calls without faults, and without waiting for the disk. */
+/* Return system calls without faults, and without waiting for the disk. */
 const struct sys *calm(void);
-/* edit_commit(); the old descriptor is closed. */
+/* Call edit_commit(), and close the old descriptor. */
 int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, struct err *e);
 
 bool model_is(const struct fixture *x, const uint8_t *bytes, size_t n);
 bool is_old(const struct fixture *x);
 bool is_new(const struct fixture *x, const struct edit *d);
-/* Whether any process holds the model's lock. */
+/* True if any process holds the model's lock. */
 bool is_locked(const struct fixture *x);
-/* Another edit of the current file, without faults, works and leaves nothing behind. */
+/* Check that another edit of the current file, without faults, works and leaves no other file
+ * behind. */
 void check_next(struct fixture *x, struct edit_file *f);
 
 #endif

@@ -23,16 +23,17 @@ import tempfile
 import unittest
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
-# Seconds, so that a hanging test ends: no test may come close, however busy the machine is.
+# Limits in seconds, so that a hanging test ends. No test may come close, however busy the machine
+# is.
 LIMIT = 600  # for one step, which should take well under a second
-ALL = 1500 * int(os.environ.get('GGUFS_SOAK', '1'))  # for the program
-OTHER = 65534  # an ordinary user, and a group
+ALL = 1500 * int(os.environ.get('GGUFS_SOAK', '1'))  # for the whole program
+OTHER = 65534  # ids of an ordinary user and group
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Under nohup(1) it is ignored, and programs would inherit that.
+# nohup(1) ignores SIGHUP, and programs would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
-folder = None  # the directory of this run
+folder = None  # directory of this run
 
 
 def unescape(field):
@@ -91,13 +92,13 @@ def assert_no_faults():
     """Print the findings of sanitizers, and fail if there are any."""
     for name in glob.glob(path('sanitizer.*')):
         report = get(name).decode(errors='replace')
-        os.unlink(name)  # so that the next test does not fail for it
+        os.unlink(name)  # so that the next test does not fail because of it
         # A thread that is just ending is not a fault.
         if any(line and 'Unable to get registers' not in line for line in report.splitlines()):
             raise AssertionError(report)
 
 
-# Printed after a second, which the end of a daemon may take on a busy machine.
+# Printed after a second; a daemon on a busy machine may take that long to end.
 WAITING = re.compile(r'^ggufs: .*: waiting: process \d+ (is still writing edits|has not ended yet).*\n',
                      re.MULTILINE)
 
@@ -264,7 +265,7 @@ class Foreground:
             os.close(end)
 
     def log(self):
-        # The daemon shares the file's offset: a seek would make it overwrite its first lines.
+        # The daemon shares the file's offset, so a seek would make it overwrite its first lines.
         fd = self.err.fileno()
         return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors='surrogateescape')
 

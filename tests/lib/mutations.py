@@ -12,7 +12,7 @@ import published
 from ggufmodel import GEOMETRY, Tensor, Value
 
 FIGURES = os.path.join(os.path.dirname(__file__), 'mutations.tsv')
-# For models with several kinds of blocks, enough blocks to have one of each.
+# Numbers of blocks that give models with several kinds of blocks one of each.
 NUMBERS = {'qwen3next': {'L': 4}, 'granitehybrid': {'L': 6, 'i': 256}, 'lfm2': {'L': 3}, 'glm4moe': {'L': 3}}
 NAMES = ('Llama-3.2', 'gemma-3', 'gpt-oss', 'Kimi-K2', 'Phi-4', 'Qwen3-Next', 'granite-4', 'LFM2', 'GLM-4.5', 'bge-m3')
 MODELS = {model.arch: published.small(model, **NUMBERS.get(model.arch, {'L': 2}))

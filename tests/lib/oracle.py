@@ -111,7 +111,8 @@ def shape_text(tensor):
     return b' '.join(b'%d' % dim for dim in numpy_shape(tensor))
 
 
-# Values. Each decoder takes rows of bytes (blocks x block size) to float32 (blocks x elements).
+# Decoders of values. Each converts rows of bytes (blocks x block size) to float32 (blocks x
+# elements).
 
 def half(column):
     return np.ascontiguousarray(column).view('<f2').astype(np.float32)

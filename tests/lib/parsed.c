@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Images parsed: see parsed.h. */
+/* Parses images: see parsed.h. */
 #include "parsed.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A built image and its parsed form, for tests that expect success.
+ * A built image and its parsed form, for tests that expect parsing to succeed.
  *
  *     struct parsed p = parse_build(&b, 0);    asserts (fatally) that it parses
  *     ... p.g, p.image ...
@@ -14,11 +14,11 @@
 
 struct parsed {
     uint8_t *image; /* owned */
-    size_t size;    /* of the image, bytes */
-    struct gguf *g; /* owned; needs no image */
+    size_t size;    /* of the image, in bytes */
+    struct gguf *g; /* owned; does not need the image */
 };
 
-/* Finishes the build. flags: as of gguf_parse(). */
+/* Finish the build, and parse it with the flags of gguf_parse(). */
 struct parsed parse_build(struct build *b, unsigned flags);
 void parsed_free(struct parsed *p);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file in its own directory: see place.h. */
+/* Makes a file in its own directory: see place.h. */
 #include "place.h"
 
 #include <fcntl.h>

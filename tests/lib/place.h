@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model file of given bytes in its own directory, and its later content. */
+/* A model file of given bytes in its own directory. */
 #ifndef TESTS_LIB_PLACE_H
 #define TESTS_LIB_PLACE_H
 
@@ -17,15 +17,15 @@ struct place {
     int dir;
 };
 
-/* In memory, if possible. */
+/* Make the place, in memory if possible. */
 void make_place(struct place *p, const struct content *i);
 void drop_place(struct place *p);
 
-/* The number of files in the directory. */
+/* Return the number of files in the directory. */
 int files_in(const struct place *p);
-/* The model's bytes; free() them. */
+/* Return the model's current bytes, which the caller frees. */
 struct content file_now(const struct place *p);
-/* The bytes of model.gguf for this file: without the reserve. free() them. */
+/* Return the bytes of model.gguf for this file, without the reserve. The caller frees them. */
 struct content as_shown(const struct content *file);
 bool same(const struct content *a, const struct content *b);
 bool file_is(const struct place *p, const struct content *want);

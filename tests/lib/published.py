@@ -45,15 +45,15 @@ MIXES = {'F32': (0, 0), 'F16': (1, 1), 'BF16': (32, 30), 'Q4_0': (2, 2), 'Q8_0':
 
 
 class Model(NamedTuple):
-    name: str           # of the file
+    name: str           # name of the file
     arch: str
-    size: str           # its label
-    mix: str            # of MIXES
-    numbers: str        # 'E4096 H32': letters and numbers; N: the number of tokens
-    whole: str          # tensors: 'token_embd=E,N': .weight, if it has no suffix
-    block: object       # those of a block, or a function from block number to them
+    size: str           # size label
+    mix: str            # key of MIXES
+    numbers: str        # 'E4096 H32': letters and numbers; N is the number of tokens
+    whole: str          # tensors: 'token_embd=E,N'; names without a suffix get .weight
+    block: object       # tensors of a block, or a function from block number to them
     words: str          # tokenizer.ggml.model and .pre
-    more: dict          # other keys: of the architecture if they begin with a dot
+    more: dict          # other keys; names that begin with a dot belong to the architecture
 
 
 def every(n, last, others):

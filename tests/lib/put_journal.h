@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Journals of in-place edits that were cut off before the model is written. */
+/* Writes journals of in-place edits that stopped before the model was written. */
 #ifndef TESTS_LIB_PUT_JOURNAL_H
 #define TESTS_LIB_PUT_JOURNAL_H
 
 #include "edit/journal.h"
 
-/* The journal of a plan. As journal_write(). */
+/* Write the journal of a plan, like journal_write(). */
 static inline int put_journal_of(const struct edit_file *f, const struct edit_plan *p)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     return journal_write(f, p, NULL, &j, NULL);
 }
 
-/* The journal that replaces the first n bytes of a file. */
+/* Write the journal that replaces the first n bytes of a file. */
 static inline int put_journal(const struct edit_file *f, const uint8_t *new, size_t n)
 {
     struct image *im = image_new(NULL);

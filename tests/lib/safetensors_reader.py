@@ -46,7 +46,7 @@ def parse(head, size):
     metadata = table.pop('__metadata__', {})
     for key, value in metadata.items():
         need(isinstance(value, str), 'metadata is not text', key)
-        (key + value).encode('utf-8')  # no lone surrogates
+        (key + value).encode('utf-8')  # fails on lone surrogates
     tensors, at = {}, 0
     for name, row in sorted(table.items(), key=lambda item: item[1]['data_offsets']):
         name.encode('utf-8')

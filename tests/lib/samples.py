@@ -10,7 +10,7 @@ from ggufmodel import Tensor, Value, array
 F16 = 1
 ARCH = [(b'general.architecture', Value('string', b'llama'))]
 
-# Keywords of encode(): layouts other than a strict writer's.
+# Keyword arguments of encode(): layouts other than a strict writer's.
 LAYOUTS = ({}, {'order': [3, 0, 4, 1, 2]}, {'gap': 64}, {'tail': False}, {'trailing': b'behind'},
            {'order': [4, 3, 2, 1, 0], 'gap': 32, 'tail': False})
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts, read and run in each commit mode: see script.h. */
+/* Reads scripts, and runs them in each commit mode: see script.h. */
 #include "script.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ void script_start(struct run *r)
         script_fail(r, "is read-only: %s", tree_why_not(r->t));
 }
 
-/* End as a daemon does while programs still have open files: what they did not close is dropped. */
+/* End like a daemon while programs still have open files: unclosed drafts are dropped. */
 int script_finish(struct run *r)
 {
     if (!r->t)
@@ -121,7 +121,8 @@ static const struct script_op *find_op(const char *name)
     return NULL;
 }
 
-/* Split an operation into its words, in place. How many; UINT_MAX: too many, or an unterminated quote. */
+/* Split an operation into its words, in place. Returns their number, or UINT_MAX for too many words
+ * or an unterminated quote. */
 static unsigned split_words(char *text, char *word[ARGS])
 {
     unsigned n = 0;
@@ -163,7 +164,7 @@ static void check_result(struct run *r, int got, int want)
                     want ? strerror(-want) : "success");
 }
 
-/* Run it now; & leaves the wait to a later operation. */
+/* Run an operation now; & leaves the wait to a later operation. */
 static void run_op(struct run *r, const struct script_op *op, char **arg, int want, bool later)
 {
     struct waiter own, *w = &own;
@@ -228,7 +229,7 @@ void script_do(struct run *r, const char *text, size_t n)
 
 /* ---- a script ---- */
 
-/* Up to the next ';' that is not quoted. */
+/* Return the length up to the next ';' that is not quoted. */
 static size_t op_length(const char *p)
 {
     size_t n = 0;
@@ -269,7 +270,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 static void run_in(const struct script *s, const char *mode)
 {
-    char state[] = "/tmp/ggufs-script-XXXXXX"; /* where histories are kept */
+    char state[] = "/tmp/ggufs-script-XXXXXX"; /* directory of histories */
     struct run r = {
         .s = s,
         .mode = mode,
@@ -319,11 +320,11 @@ static void run_script(const struct script *s)
             }
 }
 
-/* ---- a test for each ---- */
+/* ---- a test for each script ---- */
 
 static const struct script *scripts;
 
-/* The script that the current test is named after: some may be left out. */
+/* Run the script that the current test is named after; some may be left out. */
 static void test_script(void)
 {
     const struct script *s = scripts;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a model as scripts: what programs do to metadata/, and the expected results. Everything
- * goes through tree/tree.h, like the kernel's calls.
+ * Scripts that edit a model: operations of programs on metadata/, and their expected results. All
+ * operations go through tree/tree.h, like the kernel's calls.
  *
  *     static const struct script scripts[] = {
  *         {"vim: the key steps aside, and comes back", NULL,
- *          "mv a.name a.name~; put a.name 'new'; rm a.name~; text a.name 'new\n'",
+ *          "mv a.name a.name~; put a.name 'new'; rm a.name~; text a.name 'new
+ * '",
  *          "a.name:string=new " A_COUNT A_OTHER A_LIST},
  *     };
  *     SCRIPTS_MAIN("live", scripts)
  *
  * A script is a list of operations, separated by ';'. An operation is a word and its arguments; one
  * with spaces is quoted in '...'. Its last word may be =ERRNO: it must fail with that (otherwise it
- * must succeed). An operation whose first word is & is started without waiting
- * (flush, fsync, trunc, mv).
+ * must succeed). An operation whose first word is & is started without waiting (flush, fsync,
+ * trunc, mv).
  *
  * The model has the keys general.architecture, which is never listed below, and
  *     a.name   string        one
@@ -56,11 +57,13 @@
  *     wait                   for the oldest & operation; =ERRNO is how that ends
  *     interrupt              a signal to the program that waits for the newest & operation;
  *                            interrupt first: for the oldest
- *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on.
+ *     hold; held; go         copies of the model stop at their beginning; wait for one that has;
+ *     on.
  *                            go ERRNO: those that stopped fail
  *     full; full no          the disk says that it has no room; that it has
  *     fail ERRNO; fail       copies of the model fail; no longer
- *     later N                so many seconds have passed; behind N: the clock is set back by as many,
+ *     later N                so many seconds have passed; behind N: the clock is set back by as
+ *     many,
  *                            so that `later` need not be waited for
  *     converts N             this many seconds pass while a tensor is converted
  *     hasty; still           one more at each look at the clock; it stands still except for `later`
@@ -70,16 +73,19 @@
  *     many NAME TIMES BYTES  put texts of so many bytes, each another
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
  *     heap KIB               no more memory is in use than at the beginning and this
- *     helpers N                       bytes that helpers hold, also those of keys that are not written yet
+ *     helpers N                       bytes that helpers hold, also those of keys that are not
+ *     written yet
  *     edits changed; edits same       the model's file is edited, and was changed by others, or not
  *     hurry                  what is pending is written now; no edit comes after it
  *     finish; reopen         the end of the mount (as at the end of each script); and another one
  *
  * Of tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
- *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those above
+ *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those
+ *     above
  *     tnote H; tnode H WORD...       the node of H is noted; opened, without a name
  *     tmoved PATH            its node is another than the noted one
- *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian floats
+ *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian
+ *     floats
  *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
  *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
@@ -97,15 +103,16 @@
 #include <stddef.h>
 
 struct script {
-    const char *name; /* what it shows */
+    const char *name; /* the promise that it tests */
     /*
-     * Words: auto, close, sync: only in these commit modes (none: in each); split: the model has
-     * two shards, with tensors the second has `other`, 9001 dashes; history: its states are kept;
-     * tensors: they can be edited; inplace: in place; large, with tensors: over 64 MiB. NULL: none.
+     * Words, or NULL. auto, close, sync: run only in these commit modes (without any: in each);
+     * split: the model has two shards, and with tensors the second has `other`, 9001 dashes;
+     * history: states are kept; tensors: tensors can be edited; inplace: edits are in place; large,
+     * with tensors: the model is over 64 MiB.
      */
     const char *how;
     const char *ops;
-    const char *saved; /* as `file`; with tensors as `tfile` */
+    const char *saved; /* expected keys, as for `file`, or tensors, as for `tfile` */
 };
 
 #define A_NAME "a.name:string=one "
@@ -114,7 +121,7 @@ struct script {
 #define A_LIST "a.list:array[i32]=1,2,3 "
 #define UNCHANGED A_NAME A_COUNT A_OTHER A_LIST
 
-/* A test for each script. */
+/* Run a test for each script. */
 int scripts_run(const char *suite, const struct script *s, size_t n);
 
 #define SCRIPTS_MAIN(suite, scripts)                                                \

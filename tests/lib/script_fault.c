@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The waits, faults and log of scripts: see script.h. */
+/* Waits, faults and log of scripts: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,9 +21,9 @@
 
 static atomic_long ahead; /* seconds by which the clock runs ahead */
 static atomic_bool hasty; /* and each reading advances it by a second */
-static atomic_long still; /* not 0: the clock stands still at this second */
+static atomic_long still; /* not 0: the second at which the clock stands still */
 
-/* Replaces the C library's. */
+/* Replaces the C library's function. */
 int clock_gettime(clockid_t clock, struct timespec *ret)
 {
     int r = (int)syscall(SYS_clock_gettime, clock, ret);
@@ -49,7 +49,7 @@ static int op_later(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* What waits for a time, except conversions, must have had time to be done. */
+/* Timed waits, except for conversions, must have had time to end. */
 static int op_converts(struct run *r, char **arg, struct waiter *w)
 {
     struct live *l = atomic_load(&r->t->live);
@@ -67,7 +67,7 @@ static int op_converts(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Whatever is due at a time is woken immediately, and done when `later` brings the time. */
+/* Wake timed waits immediately, and let them end when `later` advances the time. */
 static int op_behind(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
@@ -99,7 +99,7 @@ static int op_still(struct run *r, char **arg, struct waiter *w)
 
 static struct {
     pthread_mutex_t lock;
-    char lines[16384]; /* the newest that fit */
+    char lines[16384]; /* the newest lines that fit */
     size_t n;
     bool warned;
 } logged = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -199,7 +199,7 @@ static int op_held(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* The code of an error, if it is named; otherwise 0. */
+/* Return the code of an error if it is named, otherwise 0. */
 static int named(struct run *r, const char *name)
 {
     int code = name ? script_errno(name) : 0;
@@ -265,7 +265,7 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Note which file it edits, and whether another program has changed it. */
+/* Note which file is edited, and whether another program has changed it. */
 static int op_edits(struct run *r, char **arg, struct waiter *w)
 {
     struct stat st;
@@ -281,7 +281,8 @@ static int op_edits(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* Bytes that helpers hold, including those that are now a key's text and may have to go back. */
+/* Check the bytes that helpers hold, including those that are now a key's text and may have to go
+ * back. */
 static int op_helpers(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How scripts inspect the tree: see script.h. */
+/* Scripts' inspections of the tree: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -11,7 +11,7 @@
 #include "tree_image.h"
 #include "tree/history.h"
 
-/* ---- what exists ---- */
+/* ---- files ---- */
 
 static void expect(struct run *r, const char *got, const char *want)
 {
@@ -19,7 +19,7 @@ static void expect(struct run *r, const char *got, const char *want)
         script_fail(r, "it is\n      %s\n    and not\n      %s", got, want);
 }
 
-/* Everything that a handle reads. */
+/* Read everything from a handle. */
 static void read_all(struct run *r, struct tree_file *f, struct buf *out)
 {
     struct reply reply = {.scratch = malloc(1 << 16)};
@@ -129,7 +129,7 @@ static int op_files(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* An extended attribute, NUL-terminated; empty if it is not set. */
+/* Read an extended attribute, NUL-terminated; empty if it is not set. */
 static int attribute(struct run *r, const char *name, const char *which, struct buf *out)
 {
     struct tree_entry e;
@@ -182,7 +182,7 @@ static int op_attrs(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* The time of a file, compared with the noted one. */
+/* Compare the time of a file with the noted time. */
 static int op_time(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
@@ -306,7 +306,7 @@ static int op_many(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Keys n.0, n.1, ... */
+/* Create the keys n.0, n.1, ... */
 static int op_fill(struct run *r, char **arg, struct waiter *w)
 {
     uint64_t times = script_number(r, arg[0]);
@@ -320,7 +320,7 @@ static int op_fill(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Each has its text; then each is removed. */
+/* Check the text of each key, then remove it. */
 static int op_empty(struct run *r, char **arg, struct waiter *w)
 {
     uint64_t times = script_number(r, arg[0]);
@@ -346,7 +346,7 @@ static int op_back(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* With another allocator (a sanitizer's) this is 0. */
+/* With another allocator (a sanitizer's), this returns 0. */
 size_t script_heap(void)
 {
     struct mallinfo2 info = mallinfo2();

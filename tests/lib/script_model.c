@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model of a script: see script_model.h. */
+/* Makes and reads the model of a script: see script_model.h. */
 #include "script_model.h"
 
 #include <errno.h>
@@ -127,7 +127,7 @@ static void put_key(const struct gguf *g, const struct gguf_kv *kv, struct buf *
     buf_printf(out, "%.*s:%s=", (int)kv->key_len, gguf_key(g, kv), gguf_type_name(&v, type));
     size_t from = out->len;
     text_value(out, &v);
-    if (out->len > from) /* the last newline */
+    if (out->len > from) /* replace the last newline */
         out->len--;
     for (size_t i = from; i < out->len; i++)
         if (out->data[i] == '\n')
@@ -261,9 +261,9 @@ static struct gate {
     pthread_cond_t changed;
     bool hold;
     bool full;     /* no room is left */
-    unsigned held; /* that wait */
-    int spoilt;    /* how the waiting ones end; 0: successfully */
-    int error;     /* how all copies end */
+    unsigned held; /* number of waiting copies */
+    int spoilt;    /* result of the waiting copies; 0: success */
+    int error;     /* error of all copies */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void script_copies_hold(void)
@@ -309,7 +309,7 @@ void script_copies_fail(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
-/* True: waited because copies are held. *error: how the copy should end. */
+/* True if it waited because copies are held. *error: how the copy should end. */
 static bool pass(int *error)
 {
     (void)pthread_mutex_lock(&gate.lock);
@@ -326,7 +326,8 @@ static bool pass(int *error)
     return held;
 }
 
-/* Replaces the C library's: a held copy then moves one byte, so that it is not finished yet. */
+/* Replaces the C library's function. A held copy then moves one byte, so that it is not finished
+ * yet. */
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
                         unsigned flags)
 {

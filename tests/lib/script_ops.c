@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What scripts do to metadata/: see script.h. */
+/* Scripts' operations on metadata/: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ uint64_t script_number(struct run *r, const char *text)
 
 /* ---- handles ---- */
 
-/* A handle that must be open. Otherwise the script ends. */
+/* Return a handle, which must be open. Otherwise the script ends. */
 struct handle *script_handle(struct run *r, const char *name)
 {
     static struct handle none;
@@ -62,7 +62,7 @@ int script_flags(struct run *r, char **word)
     return flags;
 }
 
-/* As the kernel opens a name: it looks it up, and opens or creates. */
+/* Open a name like the kernel: look it up, then open or create it. */
 int script_open(struct run *r, const char *name, int flags, struct handle *h)
 {
     struct tree_entry e;
@@ -160,7 +160,8 @@ static int op_allocate(struct run *r, char **arg, struct waiter *w)
 
 /* ---- names ---- */
 
-/* As a shell: opens the file, makes it its output (a close of the first descriptor), writes, closes. */
+/* Write like a shell: open the file, make it the output (which closes the first descriptor), write,
+ * close. */
 int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w)
 {
     struct handle h;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A running script: shared by script.c, which parses it, and script_ops.c, which executes it. */
+/* State of a running script, shared by script.c, which parses it, and script_ops.c, which executes
+ * it. */
 #ifndef TESTS_LIB_SCRIPT_RUN_H
 #define TESTS_LIB_SCRIPT_RUN_H
 
@@ -15,7 +16,7 @@
 enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
 
 struct waiter {
-    struct live_wait wait; /* first */
+    struct live_wait wait; /* must come first */
     sem_t answered;
     int result;
 };
@@ -23,79 +24,81 @@ struct waiter {
 struct handle {
     struct tree_file *f; /* NULL: not open */
     uint64_t node;
-    uint64_t at; /* the offset of the next write */
+    uint64_t at; /* offset of the next write */
 };
 
 struct run {
     const struct script *s;
-    const char *mode;        /* for messages */
-    struct tree_options opt; /* of each mount */
+    const char *mode;        /* commit mode, for messages */
+    struct tree_options opt; /* options of each mount */
     struct script_model m;
-    struct tree *t; /* NULL: finished */
+    struct tree *t; /* NULL after the end of the mount */
     struct handle handle[HANDLES];
     struct waiter waiter[WAITS];
-    unsigned started, waited; /* operations with & */
-    int finished;             /* the result of the end of the mount */
-    struct timespec noted;    /* by `time noted` */
+    unsigned started, waited; /* counts of operations with & */
+    int finished;             /* result of the end of the mount */
+    struct timespec noted;    /* set by `time noted` */
     size_t heap;              /* memory in use at the beginning */
     char op[512];             /* the operation, for messages */
     bool failed;
     bool lenient; /* any error is allowed: memory is short */
 };
 
-/* An operation: its arguments; if it may have to wait, `w`. 0, -errno, LIVE_PARKED. */
+/* Runs an operation with its arguments, using `w` if it may have to wait. Returns 0, -errno or
+ * LIVE_PARKED. */
 struct script_op {
     const char *name;
     int (*run)(struct run *r, char **arg, struct waiter *w);
-    unsigned least, most; /* arguments */
-    bool rest;            /* one: the rest of the line */
+    unsigned least, most; /* numbers of arguments */
+    bool rest;            /* one argument: the rest of the line */
 };
 
 /* All operations, up to one without a name. */
 extern const struct script_op script_edits[], script_looks[], script_faults[], script_tensors[];
 
-/* The code of a named error; 0: no such name. */
+/* Return the code of a named error, or 0 for an unknown name. */
 int script_errno(const char *name);
 
-/* The test fails; the script ends. */
+/* Make the test fail, and end the script. */
 void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Run one operation, n bytes of text. */
+/* Run one operation, a text of n bytes. */
 void script_do(struct run *r, const char *text, size_t n);
 static inline void script_one(struct run *r, const char *op)
 {
     script_do(r, op, strlen(op));
 }
 
-/* Run one given as a format. It is noted in the log; after a failure it is not run. */
+/* Run an operation given as a format, and note it in the log. After a failure it is not run. */
 void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 void script_start(struct run *r);
 int script_finish(struct run *r);
 
-/* The final result of an operation that returned `result`. _here: `w` can be used again. */
+/* Return the final result of an operation that returned `result`. _here: `w` can be used again. */
 int script_wait(struct waiter *w, int result);
 int script_wait_here(struct waiter *w, int result);
 
-/* From the words of `open`. */
+/* Return the flags of the words of `open`. */
 int script_flags(struct run *r, char **word);
-/* metadata/ */
+/* Return the node of metadata/. */
 uint64_t script_folder(void);
 uint64_t script_number(struct run *r, const char *text);
-/* An open handle. If it is not open, the script fails, and ->f is NULL. */
+/* Return an open handle. If it is not open, the script fails, and ->f is NULL. */
 struct handle *script_handle(struct run *r, const char *name);
-/* As the kernel opens a name: it looks it up, and opens or creates; 0 or -errno. And the end of the handle. */
+/* Open a name like the kernel: look it up, then open or create it. Returns 0 or -errno. The second
+ * function ends the handle. */
 int script_open(struct run *r, const char *name, int flags, struct handle *h);
 void script_release(struct run *r, struct handle *h);
-/* printf TEXT > NAME; flags: O_TRUNC or O_APPEND. */
+/* Run printf TEXT > NAME; flags: O_TRUNC or O_APPEND. */
 int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w);
-/* Receives the lines of the tree's log; any thread. */
+/* Receive the lines of the tree's log; any thread may call this. */
 void script_log(int priority, const char *line);
 void script_log_clear(void);
-/* The real clock again: ends `later`, `hasty` and `still`. */
+/* Restore the real clock after `later`, `hasty` and `still`. */
 void script_time_runs(void);
-/* Memory in use. */
+/* Return the amount of memory in use. */
 size_t script_heap(void);
 
 #endif

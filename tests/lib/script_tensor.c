@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What scripts do to tensors/, and how they inspect it: see script.h. */
+/* Scripts' operations on tensors/, and inspections of it: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { FLOATS = 64, RENAME_NEW = 1 };
 
-/* The directory of a path below tensors/, and the name in it. */
+/* Find the directory of a path below tensors/, and the name in it. */
 static int parent_of(struct run *r, const char *path, uint64_t *dir, const char **name)
 {
     struct tree_entry e;
@@ -40,7 +40,7 @@ static int find(struct run *r, const char *path, struct tree_entry *e)
     return got == 0 ? tree_lookup(r->t, dir, name, e) : got;
 }
 
-/* As the kernel: a stale node is looked up once more. */
+/* Look a stale node up once more, like the kernel. */
 static int open_tensor(struct run *r, const char *path, int flags, struct handle *h)
 {
     struct tree_entry e;
@@ -83,7 +83,7 @@ static int op_tnote(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* This path no longer shows what the kernel cached for the noted node. */
+/* Check that the path no longer shows the noted node, which the kernel cached. */
 static int op_tmoved(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
@@ -94,7 +94,7 @@ static int op_tmoved(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* By its node: as through /proc/self/fd, where the kernel does not look a name up. */
+/* Open by node, as through /proc/self/fd, where the kernel does not look a name up. */
 static int op_tnode(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];
@@ -150,7 +150,7 @@ static int op_tfloats(struct run *r, char **arg, struct waiter *w)
     return put_bytes(r, arg[0], O_TRUNC, bytes, n, w);
 }
 
-/* Over existing bytes: the header of an .npy stays. */
+/* Write over existing bytes; the header of an .npy stays. */
 static int op_tpoke(struct run *r, char **arg, struct waiter *w)
 {
     uint8_t bytes[4 * FLOATS];
@@ -169,7 +169,7 @@ static int op_tdots(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* A whole .npy of float32, with this shape. */
+/* Write a whole .npy of float32 with this shape. */
 static int op_tnpy(struct run *r, char **arg, struct waiter *w)
 {
     uint8_t bytes[128 + 4 * FLOATS] = "\x93NUMPY\x01\x00\x76";
@@ -360,7 +360,7 @@ static int op_tforgive(struct run *r, char **arg, struct waiter *w)
     return got < 0 ? got : tree_removexattr(r->t, e.node, "user.gguf.error");
 }
 
-/* The tensors of the files on the disk. */
+/* Compare the tensors of the files on the disk. */
 static int op_tfile(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a directory of models shows: see shelf_shows.h. */
+/* Checks the content of a directory of models: see shelf_shows.h. */
 #include "shelf_shows.h"
 
 #include "cu_main.h"
@@ -14,7 +14,7 @@
 static void show_item(struct reach *r, const struct item *i, const char *name, unsigned depth,
                       struct buf *out);
 
-/* Found by its name it agrees with the listing. */
+/* Check that an entry found by its name agrees with the listing. */
 static void check_found(struct reach *r, const struct place *p, const char *name,
                         const struct item *want)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a directory of models shows, as text: a line for each entry, which must also be found by its
- * name alone. The directory is built from lines ("file", "link", "fifo", "dir") as in
+ * Describes the content of a directory of models as text: a line for each entry, which must also be
+ * found by its name alone. The directory is built from lines ("file", "link", "fifo", "dir") as in
  * shelf_top_add().
  *
- *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
+ *     SHOWS("in", "m.gguf out/m.gguf
+ * ", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
  *
  * Threads: one at a time.
  */
@@ -18,7 +19,8 @@ struct line {
     const char *what, *name, *text;
 };
 
-/* Compare what the directory `below` of shelf_top shows with `want`. strict: as in struct reach. */
+/* Compare the content of the directory `below` of shelf_top with `want`. strict: as in struct
+ * reach. */
 void check_below(const char *below, bool strict, const struct line *lines, size_t n,
                  const char *want);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A directory of models: see shelf_top.h. */
+/* Makes a directory of models: see shelf_top.h. */
 #include "shelf_top.h"
 
 #include "cu_main.h"

@@ -15,10 +15,10 @@
 #define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define B64 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
-extern char shelf_top[]; /* its path, once it is made */
+extern char shelf_top[]; /* path of the directory once it exists */
 
 void shelf_top_make(void);
-/* Parent directories are created. */
+/* Add a file; parent directories are created. */
 void shelf_top_add(const char *what, const char *name, const char *text);
 void shelf_top_remove(void);
 

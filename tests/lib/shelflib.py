@@ -73,7 +73,7 @@ def threads(at, name):
     """How many of the daemon's threads have this name."""
     found = 0
     for path in glob.glob(f'/proc/{daemon(at)}/task/*/comm'):
-        with contextlib.suppress(OSError):  # it may have ended
+        with contextlib.suppress(OSError):  # the process may have ended
             found += mountlib.get(path).decode().strip() == name
     return found
 

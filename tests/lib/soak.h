@@ -12,13 +12,14 @@
 
 #include <stdint.h>
 
-/* The size of something that is `usual` in a test run. */
+/* Return the size of a test whose usual size is `usual`. */
 uint64_t soak_size(uint64_t usual);
 
-/* Run the seeds 1 to soak_size(usual), or the one given by GGUFS_SEED in the environment. Returns how many. */
+/* Run the seeds 1 to soak_size(usual), or only $GGUFS_SEED if it is set. Returns the number of
+ * runs. */
 uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
 
-/* A number below n, drawn from a state that is not 0. The same states give the same numbers. */
+/* Return a number below n, drawn from a state that is not 0. Equal states give equal numbers. */
 unsigned soak_draw(uint64_t *state, unsigned n);
 
 /* Add n to the figure `what`, a text that must outlive the call. */

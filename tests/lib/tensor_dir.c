@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A directory with a model of one tensor: see tensor_dir.h. */
+/* Makes a directory with a model of one tensor: see tensor_dir.h. */
 #include "tensor_dir.h"
 
 #include <fcntl.h>
@@ -109,7 +109,7 @@ void tensor_dir_free(struct tensor_dir *x)
 {
     unsigned n = 0;
     (void)sys_libc.list(&sys_libc, x->dir, count_one, &n);
-    CU_ASSERT_EQUAL(n, 1); /* nothing is left beside the model */
+    CU_ASSERT_EQUAL(n, 1); /* no file is left beside the model */
     CU_ASSERT_EQUAL(unlinkat(x->dir, NAME, 0), 0);
     CU_ASSERT_EQUAL(rmdir(x->path), 0);
     (void)close(x->dir);

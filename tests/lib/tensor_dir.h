@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory with a model of one tensor, for the tests of writing to it.
+ * A directory with a model of one tensor, for tests that write to the tensor.
  *
  *     struct tensor_dir x;
  *     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(256, 3), raw);         raw NULL: random
@@ -19,32 +19,33 @@ struct tensor_dir {
     char path[64];
     int dir;
     struct faultsys fs; /* after tensor_dir_fault() */
-    struct edit_file f; /* only its directory and name */
+    struct edit_file f; /* only directory and name are set */
     struct gguf *g;
     struct store *store;
-    struct tensor_base *base; /* of the tensor, as it is in the file */
-    uint8_t *raw;             /* its bytes */
+    struct tensor_base *base; /* the tensor as it is in the file */
+    uint8_t *raw;             /* bytes of the tensor */
     size_t n;
-    struct logs logs; /* of drafts */
+    struct logs logs; /* logs of drafts */
 };
 
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
-/* From now on calls go through x->fs, which counts for one thread: use tensors of one unit of work. */
+/* Send calls through x->fs from now on. It counts for one thread only, so use tensors of one unit
+ * of work. */
 void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
-/* n small whole numbers, encoded as this type. free() them. */
+/* Encode n small whole numbers as this type. The caller frees the result. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
-/* A little-endian model whose tensor has those values. */
+/* Make a little-endian model whose tensor has these values. */
 void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims);
 
-/* The tensor after an edit, over its previous content. */
+/* Return the tensor after an edit, over its previous content. */
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
                                      const struct tensor_edit *edit);
-/* All bytes of a tensor as stored, or of a view. free() them. */
+/* Return all bytes of a tensor as stored, or of a view. The caller frees them. */
 uint8_t *tensor_dir_bytes(const struct tensor_base *base, enum tensor_view view, size_t *n);
 
-/* Random data follows from tensor_dir_seed. */
+/* Seed of random data. */
 extern uint64_t tensor_dir_seed;
 uint64_t tensor_dir_draw(uint64_t n);
 

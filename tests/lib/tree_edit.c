@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of a tree, waited for: see tree_edit.h. */
+/* Makes edits of a tree, and waits for them: see tree_edit.h. */
 #include "tree_edit.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static uint64_t metadata(void)
     return ino_row(0);
 }
 
-/* A node that the kernel then knows; let_go() ends that. 0 or -errno. */
+/* Look up a node, which the kernel then knows until let_go(). Returns 0 or -errno. */
 static int find(struct tree *t, const char *name, uint64_t *ret)
 {
     struct tree_entry e;
@@ -75,7 +75,7 @@ static int write_through(struct tree *t, const char *name, int flags, const void
     int r = open_or_create(t, name, flags, &node, &f);
     if (r == 0 && n)
         r = tree_write(f, 0, text, n, NULL);
-    if (f) { /* the kernel flushes and releases even what could not be written */
+    if (f) { /* the kernel flushes and releases even after a failed write */
         int flushed = tree_waited(&w, tree_flush(f, tree_wait(&w)));
         (void)tree_release(f);
         r = r ? r : flushed;

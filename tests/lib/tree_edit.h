@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree as the kernel requests them, each waited for: open or create, write, flush,
- * release. Functions return 0 or the first -errno, and always release everything they hold.
+ * Edits of a tree like the kernel's requests, each waited for: open or create, write, flush,
+ * release. Functions return 0 or the first -errno, and always release everything that they hold.
  */
 #ifndef TESTS_LIB_TREE_EDIT_H
 #define TESTS_LIB_TREE_EDIT_H
@@ -13,9 +13,10 @@
 #include "tree/folder.h"
 #include "tree/xattr.h"
 
-/* A call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The wait's request is w itself. */
+/* The wait of a call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The
+ * wait's request is w itself. */
 struct tree_wait {
-    struct live_wait wait; /* first */
+    struct live_wait wait; /* must come first */
     sem_t answered;
     int result;
 };
@@ -31,16 +32,16 @@ static inline int truncate_node(struct tree *t, uint64_t node, uint64_t size, st
     return r;
 }
 
-/* echo TEXT > metadata/NAME, of n bytes. NAME may be KEY:TYPE. */
+/* Run echo TEXT > metadata/NAME with n bytes. NAME may be KEY:TYPE. */
 int do_write(struct tree *t, const char *name, const void *text, size_t n);
-/* echo TEXT >> metadata/NAME */
+/* Run echo TEXT >> metadata/NAME. */
 int do_append(struct tree *t, const char *name, const void *text, size_t n);
-/* truncate -s 0 metadata/NAME; rm; mv; setfattr -n user.gguf.type -v TYPE */
+/* Run truncate -s 0 metadata/NAME; rm; mv; setfattr -n user.gguf.type -v TYPE. */
 int do_truncate(struct tree *t, const char *name);
 int do_unlink(struct tree *t, const char *name);
 int do_rename(struct tree *t, const char *from, const char *to);
 int do_retype(struct tree *t, const char *name, const char *type);
-/* sync metadata */
+/* Run sync metadata. */
 int do_sync(struct tree *t);
 
 #endif

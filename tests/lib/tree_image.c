@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Images opened as trees: see tree_image.h. */
+/* Opens images as trees: see tree_image.h. */
 #include "tree_image.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include <CUnit/CUnit.h>
 
-/* A new file with these bytes; its name is stored in path. */
+/* Make a file with these bytes, and store its name in path. */
 static int make_file(const void *bytes, size_t n, char path[64])
 {
     const char *where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
@@ -93,7 +93,7 @@ struct stat image_stat(const struct tree_image *m, const char *path)
 {
     struct tree_entry e = {0};
     int r = tree_getattr(m->t, image_node(m, path), NULL, &e);
-    if (r == -ESTALE) /* as the kernel: it looks the name up again, once */
+    if (r == -ESTALE) /* like the kernel, look the name up again, once */
         r = tree_getattr(m->t, image_node(m, path), NULL, &e);
     CU_ASSERT_EQUAL(r, 0);
     return e.attr;
@@ -109,7 +109,7 @@ static ssize_t take(const struct reply *r, size_t most, void *dst)
 }
 
 struct waiting {
-    struct live_wait wait; /* first */
+    struct live_wait wait; /* must come first */
     sem_t done;
     int result;
 };
@@ -121,7 +121,7 @@ static void on_done(struct live_wait *w, int result)
     (void)sem_post(&p->done);
 }
 
-/* Read, again each time a result had to be computed. */
+/* Read, and read again each time that a result had to be computed. */
 static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct reply *reply)
 {
     struct waiting p = {.wait = {.done = on_done, .request = &p}};
@@ -146,7 +146,7 @@ ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, 
     struct reply r = {.scratch = malloc(n)};
     ssize_t got = -ESTALE;
     for (int tries = 0; got == -ESTALE && tries < 2;
-         tries++) { /* as the kernel: it looks the name up again, once */
+         tries++) { /* like the kernel, look the name up again, once */
         uint64_t node = image_node(m, path);
         got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
     }
@@ -193,7 +193,7 @@ char *image_text(const struct tree_image *m, const char *path, size_t *n)
     char *text = malloc(size + 2);
     if (!text)
         abort();
-    /* One byte more than the size: none must come. */
+    /* Read one byte more than the size: no further byte may come. */
     CU_ASSERT_EQUAL(image_bytes(m, path, 0, size + 1, text), (ssize_t)size);
     text[size] = '\0';
     *n = size;

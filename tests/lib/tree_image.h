@@ -6,7 +6,7 @@
  *     n = image_bytes(&m, "tensors/w/raw", 0, 100, bytes);
  *     image_close(&m);
  *
- * The file is unlinked once it is open; `fd` still allows changing it behind the tree's back.
+ * The file is unlinked once it is open; `fd` can still change it behind the tree's back.
  */
 #ifndef TESTS_LIB_TREE_IMAGE_H
 #define TESTS_LIB_TREE_IMAGE_H
@@ -26,27 +26,30 @@ struct tree_image {
 /* Permission bits of the model file. */
 #define IMAGE_MODE 0640
 
-/* Finishes the build. Fatal unless it opens. */
+/* Finish the build and open it. Failure is fatal. */
 struct tree_image image_open(struct build *b, const struct tree_options *o);
-/* A file of n bytes opened as a tree: the result of tree_open(); *m is set only if that is 0. */
+/* Open a file of n bytes as a tree. Returns the result of tree_open(); *m is set only if that is
+ * 0. */
 int image_try(const void *bytes, size_t n, const struct tree_options *o, struct tree_image *m,
               struct err *e);
 void image_close(struct tree_image *m);
-/* The model at a path as a tree. Fatal unless it opens. */
+/* Open the model at a path as a tree. Failure is fatal. */
 struct tree *image_tree(const char *path, const struct tree_options *o);
 
-/* The node at a path of names, 0 if it does not exist. "" is the root. */
+/* Return the node at a path of names, or 0 if it does not exist. "" is the root. */
 uint64_t image_node(const struct tree_image *m, const char *path);
 struct stat image_stat(const struct tree_image *m, const char *path);
-/* One read of up to n bytes: how many came, or -errno of the lookup, the open or the read. */
+/* Make one read of up to n bytes. Returns the number of bytes read, or -errno of the lookup, the
+ * open or the read. */
 ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, size_t n,
                     void *dst);
-/* tree_readdir() of a directory that is opened for this one entry. */
+/* Call tree_readdir() on a directory that is opened for this one entry. */
 int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bool attrs,
                   char name[TREE_NAME_MAX + 1], struct tree_entry *e);
-/* The names in a directory except "." and "..", each followed by a newline; NUL-terminated. free() it. */
+/* Return the names in a directory except "." and "..", each followed by a newline; NUL-terminated.
+ * The caller frees them. */
 char *image_list(const struct tree_image *m, const char *path);
-/* A whole file, NUL-terminated; *n: its bytes. free() it. */
+/* Read a whole file, NUL-terminated; *n is its length. The caller frees it. */
 char *image_text(const struct tree_image *m, const char *path, size_t *n);
 
 #endif

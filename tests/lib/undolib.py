@@ -36,7 +36,7 @@ class Player:
         self.states = {}  # number -> keys
         self.seed = seed
 
-    # ---- the content of the files ----
+    # ---- contents of the files ----
 
     def keys(self):
         return [entry for entry in entries(get(self.shards[0]))[0] if not own(entry.key)]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of tensors of a tree, waited for: see viewfile.h. */
+/* Makes edits of a tree's tensors, and waits for them: see viewfile.h. */
 #include "viewfile.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree's tensors as the kernel requests them, each waited for. Functions return 0 or the
+ * Edits of a tree's tensors like the kernel's requests, each waited for. Functions return 0 or the
  * first -errno, and always release everything they hold.
  *
  *     struct viewfile v;
@@ -9,7 +9,8 @@
  *     r = viewfile_flush(&v);
  *     viewfile_release(&v);
  *
- *     r = viewfile_put(t, "w", "type", "F16\n", 4);       cp: all of the above
+ *     r = viewfile_put(t, "w", "type", "F16
+ * ", 4);       cp: all of the above
  */
 #ifndef TESTS_LIB_VIEWFILE_H
 #define TESTS_LIB_VIEWFILE_H
@@ -22,32 +23,32 @@ struct viewfile {
     uint64_t node;
 };
 
-/* flags as in open(2); with O_CREAT the view, or a helper, is created. */
+/* Open a view with the flags of open(2). O_CREAT creates the view, or a helper. */
 int viewfile_open(struct tree *t, const char *tensor, const char *view, int flags,
                   struct viewfile *ret);
-/* One more open file of the same node: open("/proc/self/fd/N"). */
+/* Open the same node again: open("/proc/self/fd/N"). */
 int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret);
 int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n);
-/* All n bytes at `off`; fewer: -ENODATA. */
+/* Read all n bytes at `off`. Fewer are -ENODATA. */
 int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n);
-/* Its size, as fstat. */
+/* Return the size that fstat reports. */
 uint64_t viewfile_size(const struct viewfile *v);
 int viewfile_cut(const struct viewfile *v, uint64_t size);
-/* A close by one of several owners; the end of the last one; both. */
+/* Close by one of several owners, end the last one, or both. */
 int viewfile_flush(const struct viewfile *v);
 void viewfile_release(struct viewfile *v);
 int viewfile_close(struct viewfile *v);
 int viewfile_sync(const struct viewfile *v);
 
-/* cp: open with O_TRUNC (and `flags`), write, close. */
+/* Run cp: open with O_TRUNC (and `flags`), write, close. */
 int viewfile_put_with(struct tree *t, const char *tensor, const char *view, int flags,
                       const void *bytes, size_t n);
 int viewfile_put(struct tree *t, const char *tensor, const char *view, const void *bytes, size_t n);
-/* rename(2) and unlink(2) in a tensor's directory. */
+/* Call rename(2) and unlink(2) in a tensor's directory. */
 int viewfile_rename(struct tree *t, const char *tensor, const char *from, const char *to);
 int viewfile_unlink(struct tree *t, const char *tensor, const char *view);
 
-/* mkdir, mv, rmdir of a tensor's directory. do_sync() writes what is pending. */
+/* Run mkdir, mv and rmdir on a tensor's directory. do_sync() writes pending edits. */
 int do_mkdir_tensor(struct tree *t, const char *name);
 int do_rename_tensor(struct tree *t, const char *from, const char *to);
 int do_rmdir_tensor(struct tree *t, const char *name);

@@ -54,7 +54,7 @@ struct world world_copy(const struct world *w)
     return c;
 }
 
-/* ---- built, and compared ---- */
+/* ---- building and comparing ---- */
 
 const struct kind world_kinds[WORLD_KINDS] = {
     {3, false, 32}, {3, true, 32},    {2, false, 8},
@@ -75,7 +75,7 @@ uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n)
     return build_finish(&b, n);
 }
 
-/* The file has these tensors in this order, to the last byte, and is laid out regularly. */
+/* True if the file has these tensors in this order, to the last byte, and a regular layout. */
 static bool shows(const struct gguf *g, const uint8_t *file, const struct world *w)
 {
     bool good = g->n_tensors == w->n &&
@@ -107,7 +107,7 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w)
     return good;
 }
 
-/* ---- operations, on both ---- */
+/* ---- operations on the list and the change ---- */
 
 struct log *world_draft(const uint8_t *bytes, size_t n)
 {
@@ -206,7 +206,7 @@ static void op_reshape(struct edit_change *c, struct world *w)
     t->shape = s;
 }
 
-/* One to three ranges of its bytes. */
+/* Write one to three ranges of its bytes. */
 static void op_write(struct edit_change *c, struct world *w)
 {
     struct world_tensor *t = pick(w);
@@ -265,7 +265,7 @@ struct world world_make(void)
     return w;
 }
 
-/* With an unknown type the bytes up to the next tensor belong to it. */
+/* Bytes after a tensor of unknown type, up to the next tensor, belong to it. */
 static void learn_sizes(struct world *w, const struct gguf *g, const uint8_t *file)
 {
     for (uint32_t i = 0; i < w->n; i++) {
@@ -278,7 +278,7 @@ static void learn_sizes(struct world *w, const struct gguf *g, const uint8_t *fi
     }
 }
 
-/* A model in a directory, in the form of model_dir.h. */
+/* Make a model in a directory, in the form of model_dir.h. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w)
 {
     setup(x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model as a plain list of tensors in memory, and operations applied both to it and to a change
- * of the model's file, for tests that compare the two.
+ * A model as a plain list of tensors in memory. Tests apply operations both to it and to a change
+ * of the model's file, and compare the two.
  */
 #ifndef TESTS_LIB_WORLD_H
 #define TESTS_LIB_WORLD_H
@@ -32,12 +32,12 @@ struct kind {
 #define WORLD_KINDS 6
 extern const struct kind world_kinds[WORLD_KINDS];
 
-/* Random data follows from this. */
+/* Seed of random data. */
 extern uint64_t world_state;
 uint32_t world_draw(uint32_t n);
 uint8_t *world_bytes(size_t n);
 struct tensor_shape world_shape(void);
-/* A draft with these bytes, in memory or in a file. */
+/* Make a draft with these bytes, in memory or in a file. */
 struct log *world_draft(const uint8_t *bytes, size_t n);
 
 struct world world_make(void);
@@ -46,15 +46,15 @@ void world_free(struct world *w);
 void world_drop(struct world_tensor *t);
 
 uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n);
-/* The file has the tensors of w and no others, and is laid out regularly. */
+/* True if the file has exactly the tensors of w, and a regular layout. */
 bool world_shown(const uint8_t *file, size_t n, const struct world *w);
-/* A directory with a random model. */
+/* Make a directory with a random model. */
 void world_setup(struct fixture *x, const struct kind *k, struct world *w);
 
-/* Random bytes of t's shape are added to the change, or set. */
+/* Add random bytes of t's shape to the change, or set them. */
 int world_put(struct edit_change *c, struct world_tensor *t, bool set);
 void world_add(struct edit_change *c, struct world *w);
-/* Any operation, applied to both. */
+/* Apply a random operation to both. */
 void world_edit(struct edit_change *c, struct world *w);
 
 #endif
