@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Published security advisories about other GGUF readers, rebuilt from their descriptions and run
- * from the file to the tree: each file is refused at a cost proportional to its size, or its names
- * are shown without naming anything outside the tree.
+ * Published security advisories about other GGUF readers, rebuilt from their descriptions and
+ * tested from the file to the tree. Each file is refused at a cost proportional to its size, or its
+ * names name nothing outside the tree.
  */
 #include "cu_main.h"
 
@@ -16,7 +16,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Memory that does not depend on the file: the smallest tables, a thread. */
+/* Memory that does not depend on the file: minimal tables, a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */
@@ -43,7 +43,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* Frees what was read before the fault: several values that own memory. */
+/* The parser must free several values that it read before the fault. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -68,7 +68,7 @@ static void hidden_by_zero(struct build *b)
     build_tensor(b, "t", F32, (uint64_t[]){(uint64_t)1 << 40, (uint64_t)1 << 40, 0}, 3, NULL, 0);
 }
 
-/* Each size is legal; their padded sum wraps to a small number. */
+/* Each size is legal, but their padded sum wraps to a small number. */
 static void sum_wraps(struct build *b)
 {
     static const uint64_t half[] = {(uint64_t)1 << 60};
@@ -77,7 +77,7 @@ static void sum_wraps(struct build *b)
     build_tensor(b, "c", F32, (uint64_t[]){4}, 1, NULL, 16);
 }
 
-/* A size that wraps only because of its padding. */
+/* Only the padding makes this size wrap. */
 static void padding_wraps(struct build *b)
 {
     build_tensor(b, "a", I8, (uint64_t[]){INT64_MAX}, 1, NULL, 0);
@@ -107,10 +107,10 @@ static void nested(struct build *b)
 struct bad_file {
     const char *name;
     void (*make)(struct build *b);
-    uint32_t at; /* `value`, of `width` bytes, is written here; width 0: nothing is */
+    uint32_t at; /* `value`, of `width` bytes, is written here; width 0: nothing is written */
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* bytes of the file; 0: all */
+    uint32_t cut; /* size of the file in bytes; 0: all of it */
 };
 
 #define P(n) ((uint64_t)1 << (n))
@@ -186,7 +186,7 @@ static void test_refused(void)
     }
 }
 
-/* An invalid type: no table is indexed with it; the tensor's bytes are shown, its values are not. */
+/* An invalid type does not index any table: the tensor's bytes are shown, its values are not. */
 static void test_type_out_of_table(void)
 {
     static const uint32_t ids[] = {43, 255, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -227,7 +227,7 @@ static const struct {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-/* As keys and as tensors: listed under a single path component, and found only by it. */
+/* As keys and as tensors, the names are listed as a single path component, and found only by it. */
 static void check_names(const char *folder, bool read_only)
 {
     struct build b;
@@ -269,7 +269,7 @@ static void test_names(void)
 
 /* ---- a tree costs a small multiple of its file ---- */
 
-/* Make every file of a view, including `check`, which reports no size. */
+/* Render every file of a view, including `check`, which reports no size. */
 static void make_view(const struct tree_image *m, const char *path)
 {
     size_t n;
@@ -281,7 +281,7 @@ static void make_view(const struct tree_image *m, const char *path)
     }
 }
 
-/* The shortest possible entries. Names have three bytes, none of them zero. */
+/* Return an image of the shortest possible entries. Names have three bytes, none of them zero. */
 static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
 {
     struct buf b = BUF_INIT;
@@ -307,7 +307,7 @@ static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
     return buf_steal(&b);
 }
 
-/* The number of entries in a directory that is opened once. */
+/* Return the number of entries in a directory that is opened once. */
 static uint32_t count_entries(const struct tree_image *m, const char *folder)
 {
     struct tree_dir *d = NULL;
@@ -338,7 +338,7 @@ static void test_cost(void)
         for (size_t k = 0; k < sizeof(whole) / sizeof(whole[0]); k++)
             make_view(&m, whole[k]);
         CU_ASSERT_EQUAL(count_entries(&m, i & 1 ? "metadata" : "tensors"), ENTRIES + 2);
-        /* JSON takes about 70 bytes for what takes 16 in the file, and the test holds a copy. */
+        /* JSON takes about 70 bytes for 16 bytes of the file, and the test holds a copy. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
@@ -347,7 +347,7 @@ static void test_cost(void)
     }
 }
 
-/* Values whose text is longest in proportion to their bytes in the file. */
+/* Number of values whose text is longest in proportion to their bytes in the file. */
 
 enum { ITEMS = 300000 };
 
@@ -418,7 +418,8 @@ static void test_cost_of_values(void)
             image_try(image, n, &(struct tree_options){.read_only = i & 1}, &m, NULL), 0);
         for (size_t k = 0; k < sizeof(views) / sizeof(views[0]); k++)
             make_view(&m, views[k]);
-        /* Six bytes of text for each byte of the file; the text and the test's copy of it grow by doubling. */
+        /* Each byte of the file gives six bytes of text; the text and the test's copy of it grow by
+         * doubling. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu: %zu bytes for a file of %zu\n", i, alloc_peak(), n);

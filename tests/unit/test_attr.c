@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/temp.h: copying attributes from one file to another, against a table of simulated calls. */
+/* edit/temp.h: copying attributes from one file to another, with a table of simulated calls. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 enum { FROM, TO, FILES, MOST = 4 };
 
-/* The attributes of two files, and which calls are refused. */
+/* The attributes of two files, and the calls that are refused. */
 static struct {
     struct {
-        const char *name[MOST], *value[MOST]; /* NULL: free */
+        const char *name[MOST], *value[MOST]; /* NULL: a free slot */
         uid_t uid;
         gid_t gid;
         mode_t mode;
-        bool owned; /* its owner was set */
+        bool owned; /* the owner of the file was set */
     } file[FILES];
     int no_list[FILES], no_get, no_set, no_remove, no_own, no_mode, no_stat;
     unsigned sets;
@@ -53,7 +53,7 @@ static ssize_t answer(const char *text, size_t len, void *dst, size_t n)
 {
     if (!dst)
         return (ssize_t)(now.grows && !now.grown ? 0 : len);
-    if (now.grows && !now.grown) { /* once: longer than measured */
+    if (now.grows && !now.grown) { /* longer than measured, once */
         now.grown = true;
         return -ERANGE;
     }
@@ -160,11 +160,11 @@ static void test_copy(void)
     CU_ASSERT_TRUE(has("user.a", "one") && has("user.ab", ""));
     CU_ASSERT_EQUAL(place_of(TO, "user.b"), -1);
     CU_ASSERT_EQUAL(now.sets, 2);
-    CU_ASSERT_FALSE(now.file[TO].owned); /* it has the attribute for the owner */
+    CU_ASSERT_FALSE(now.file[TO].owned); /* the owner has the attribute */
     CU_ASSERT_EQUAL(now.file[TO].mode, 06640);
-    CU_ASSERT_EQUAL(copy(&e), 0); /* everything is present: nothing is set */
+    CU_ASSERT_EQUAL(copy(&e), 0); /* all attributes exist, so none is set */
     CU_ASSERT_EQUAL(now.sets, 2);
-    /* A value of the same length, and one that is longer. */
+    /* A value of the same length, and a longer value. */
     now.file[FROM].value[0] = "two";
     now.file[FROM].value[1] = "+";
     CU_ASSERT_EQUAL(copy(&e), 0);
@@ -178,7 +178,7 @@ static void test_copy(void)
     now.file[TO].uid = 9;
     CU_ASSERT_EQUAL(copy(&e), 0);
     CU_ASSERT_TRUE(now.file[TO].owned && now.file[TO].uid == 7);
-    /* What grows between two calls is read again. */
+    /* A list or value that grows between two calls is read again. */
     begin();
     now.grows = true;
     CU_ASSERT_EQUAL(copy(&e), 0);
@@ -221,7 +221,8 @@ static void test_refused(void)
     begin();
     now.no_mode = -EPERM;
     refused(copy(&e), -EPERM, &e, "the model's mode cannot be reproduced");
-    /* Without support for attributes there are none, and no further calls are made. */
+    /* If attributes are not supported, the file counts as having none, and no further calls are
+     * made. */
     static const int none[] = {-EOPNOTSUPP, -ENOSYS};
     for (size_t i = 0; i < 2; i++) {
         begin();

@@ -51,7 +51,7 @@ static void test_checked(void)
 static void write_both(struct buf *b)
 {
     buf_str(b, "abc");
-    buf_printf(b, "%0300d", 7); /* longer than the small buffer inside */
+    buf_printf(b, "%0300d", 7); /* longer than the built-in buffer */
     buf_uint(b, 0x0102, 2, true);
     buf_zero(b, 5);
     buf_char(b, 'x');
@@ -76,7 +76,7 @@ static void test_buf(void)
     buf_free(&b);
 }
 
-/* Room for several elements, not only for the next one. */
+/* A growing array gets room for several elements, not only for the next. */
 static void test_array(void)
 {
     uint16_t *array = NULL;

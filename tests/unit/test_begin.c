@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a model can be edited, and which process is asked to release its lock; what a tree
- * reports about itself, and the commands applied to it.
+ * Reasons why a model cannot be edited, requests to processes to release its lock, and the state
+ * and commands of trees.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -135,7 +135,7 @@ static void test_hash_name(void)
     drop_place(&p);
 }
 
-/* As a user other than root, which may do everything. */
+/* Tested as a user other than root, because root may write anywhere. */
 static void test_folder(void)
 {
     const uid_t was = geteuid();
@@ -166,7 +166,7 @@ static void take_line(int priority, const char *line)
     (void)snprintf(logged, sizeof(logged), "%s", line);
 }
 
-/* What a crash has left is removed, and that is logged. */
+/* Leftovers of a crash are removed and logged. */
 static void test_leftovers(void)
 {
     struct place p = new_place();
@@ -186,7 +186,7 @@ static void test_leftovers(void)
 
 static struct tree *holder;
 static unsigned asked, asked_busy;
-static int gives; /* at which request the lock is released; 0: never */
+static int gives; /* number of the request that releases the lock; 0: none */
 
 static bool give_up(struct err *why)
 {
@@ -222,7 +222,7 @@ static struct tree *hold(const struct place *p)
 {
     struct tree *t = image_tree(p->model, &plain);
     CU_ASSERT_TRUE(tree_writable(t));
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* the type it already has: editing has begun */
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* the same type as before: editing has begun */
     CU_ASSERT_TRUE(tree_edited(t));
     asked = asked_busy = 0;
     return t;
@@ -240,7 +240,7 @@ static void test_waits(void)
         CU_ASSERT_EQUAL(asked, gives ? gives : 1);
         tree_close(holder);
     }
-    /* A read-only tree waits for no process, but announces itself. */
+    /* A read-only tree does not wait for another process, but announces itself. */
     asked = asked_busy = 0;
     o.read_only = true;
     opens(&p, &o, "asked for");
@@ -344,7 +344,7 @@ static void test_history(void)
     home_teardown(&x);
 }
 
-/* An undo also reports why editing could not begin; and that a model has no history. */
+/* An undo also reports why editing could not begin, and that a model has no history. */
 static void test_no_history(void)
 {
     struct place p = new_place();
@@ -362,7 +362,7 @@ static void test_no_history(void)
     drop_place(&p);
 }
 
-/* What is accepted and not written yet is not in any state. */
+/* Accepted edits that are not yet written belong to no state. */
 static void test_waiting(void)
 {
     struct home x;
@@ -377,14 +377,14 @@ static void test_waiting(void)
     states_are(t, 0, "-\tnot written yet\t1 edit\n");
     CU_ASSERT_EQUAL(do_write(t, "b.c", "2", 1), 0);
     states_are(t, 0, "-\tnot written yet\t2 edits\n");
-    undoes(t, 0, 0, "b.c"); /* it writes them first */
+    undoes(t, 0, 0, "b.c"); /* undo writes pending edits first */
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
     home_teardown(&x);
 }
 
-/* ---- what is left ---- */
+/* ---- leftovers ---- */
 
 static void backups_are(struct tree *t, const char *words)
 {
@@ -420,7 +420,8 @@ static void unsaved_is(struct tree *t, const char *want)
     CU_ASSERT_STRING_EQUAL(buf_text(&out), want);
 }
 
-/* Notes pass from one tree to the next; those of a tensor until there is one of its name. */
+/* Notes pass from one tree to the next. Notes about a tensor stay until the model has a tensor of
+ * that name. */
 static void test_notes(void)
 {
     struct place p = new_place();
@@ -466,7 +467,7 @@ static void test_before(void)
     CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
     tree_close(t);
-    left.n = 2; /* of another file: its table is useless */
+    left.n = 2; /* of another file, so its table is useless */
     t = image_tree(p.model, &o);
     const struct tree_image other = {.t = t};
     CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
@@ -492,7 +493,7 @@ static void make_split(struct place *p, char path[128])
     (void)snprintf(path, 128, "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* Each file counts: its identity, and whether it changed. */
+/* Every file counts: its identity, and whether it changed. */
 static void test_split(void)
 {
     char path[128];
@@ -553,7 +554,8 @@ static bool has(const struct nodes *x, uint64_t node)
     return false;
 }
 
-/* A second later; changes within one tick of the file system's clock have one time. */
+/* Look a second later, because changes within one tick of the file system's clock have the same
+ * time. */
 static uint64_t look_later(struct tree *t)
 {
     later += 2;
@@ -573,7 +575,7 @@ static void test_look(void)
     const uint64_t first = tree_look(t);
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0644);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(tree_look(t), first); /* within a second it is not looked at again */
+    CU_ASSERT_EQUAL(tree_look(t), first); /* within a second the file is not checked again */
     const uint64_t second = look_later(t);
     CU_ASSERT_NOT_EQUAL(second, first);
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0600);
@@ -581,7 +583,7 @@ static void test_look(void)
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(unlink(p.model), 0); /* then its rights are those of before */
+    CU_ASSERT_EQUAL(unlink(p.model), 0); /* the tree then keeps the old rights */
     CU_ASSERT_EQUAL(look_later(t), first);
     uint64_t node[sizeof(paths) / sizeof(paths[0])];
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -593,9 +595,9 @@ static void test_look(void)
     drop_place(&p);
 }
 
-/* ---- nodes of what was replaced ---- */
+/* ---- nodes of replaced views ---- */
 
-/* A view keeps its old node for programs that have just looked it up, with the attributes of now. */
+/* A view keeps its old node, with current attributes, for programs that have just looked it up. */
 static void test_replaced(void)
 {
     struct tree_entry e;

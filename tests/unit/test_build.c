@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/lib/build_gguf: the parser reads back what it builds, in every layout. */
+/* tests/lib/build_gguf: the parser reads the built images back, in every layout. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 
-/* These tests are about layouts, not about known types. */
+/* These tests are about layouts, so unknown types are ignored. */
 #define ANY_TYPE (unsigned)GGUF_ANOMALY_UNKNOWN
 
 static struct gguf *parse(struct build *b, uint8_t **image)

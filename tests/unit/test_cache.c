@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/cache: what twenty architectures keep, computed by hand. The numbers are those of published
- * models.
+ * check/cache: caches of twenty architectures, computed by hand from published models.
  */
 #include "cu_main.h"
 
@@ -13,7 +12,7 @@
 
 /*
  * A key, named without its architecture prefix. If `every` > 0, it is an array over the layers: the
- * last of each `every` layers has `number`, the others have `other`.
+ * last of every `every` layers has `number`, the others have `other`.
  */
 struct key {
     const char *name;
@@ -22,7 +21,7 @@ struct key {
 
 struct row {
     const char *arch;
-    uint32_t layers, context, width, heads, heads_kv, key; /* 0: no such key */
+    uint32_t layers, context, width, heads, heads_kv, key; /* 0: the model lacks the key */
     struct key more[3];
     uint64_t token, whole;
 };
@@ -37,9 +36,9 @@ static const struct row rows[] = {
     {"qwen2", 28, 32768, 3584, 28, 4, 0, {{0}}, 28 * 4 * 256 * 2, 28 * 4 * 256 * 2 * 32768ULL},
     /* every head has its own keys */
     {"phi2", 32, 2048, 2560, 32, 0, 0, {{0}}, 32 * 32 * 160 * 2, 32 * 32 * 160 * 2 * 2048ULL},
-    /* key_length is not the share of the embedding */
+    /* key_length differs from the head's share of the embedding */
     {"qwen3", 36, 40960, 2560, 32, 8, 128, {{0}}, 36 * 8 * 256 * 2, 36 * 8 * 256 * 2 * 40960ULL},
-    /* 13 layers keep all of 8192, 13 the window */
+    /* 13 layers keep all 8192 positions, 13 only the window */
     {"gemma2",
      26,
      8192,
@@ -50,7 +49,8 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      26 * 4 * 512 * 2,
      13 * 4096ULL * (8192 + 4096)},
-    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all, 29 the window of 1024; 4096 bytes a layer */
+    /* 5 of 34 layers (6, 12, 18, 24, 30) keep all positions, 29 only the window of 1024; 4096 bytes
+     * per layer */
     {"gemma3",
      34,
      131072,
@@ -61,7 +61,7 @@ static const struct row rows[] = {
      {WINDOW(1024)},
      34 * 4096,
      4096ULL * (5 * 131072 + 29 * 1024)},
-    /* 12 and 12; 8 heads of 64 + 64 are 2048 bytes */
+    /* 12 and 12 layers; 8 heads of 64 + 64 are 2048 bytes */
     {"gpt-oss",
      24,
      131072,
@@ -72,7 +72,7 @@ static const struct row rows[] = {
      {WINDOW(128)},
      24 * 2048,
      2048ULL * 12 * (131072 + 128)},
-    /* 10 of 40 layers keep all */
+    /* 10 of 40 layers keep all positions */
     {"cohere2",
      40,
      8192,
@@ -83,7 +83,7 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      40 * 4096,
      4096ULL * (10 * 8192 + 30 * 4096)},
-    /* 12 of 48 layers keep all, the others 8192 */
+    /* 12 of 48 layers keep all positions, the others 8192 */
     {"llama4",
      48,
      262144,
@@ -94,7 +94,7 @@ static const struct row rows[] = {
      {{0}},
      48 * 4096,
      4096ULL * (12 * 262144ULL + 36 * 8192)},
-    /* the first of every four keeps all: 8 of 32 */
+    /* the first of every four layers keeps all positions: 8 of 32 */
     {"smallthinker",
      32,
      16384,
@@ -105,9 +105,9 @@ static const struct row rows[] = {
      {WINDOW(4096)},
      32 * 1024,
      1024ULL * (8 * 16384 + 24 * 4096)},
-    /* no window is declared: all keep all */
+    /* no window is declared, so all layers keep all positions */
     {"olmo2", 32, 4096, 4096, 32, 0, 0, {{0}}, 32 * 32 * 256 * 2, 32 * 32 * 256 * 2 * 4096ULL},
-    /* latent: 27 layers * 1 head * (512 + 64), no values */
+    /* latent attention: 27 layers * 1 head * (512 + 64), no values */
     {"deepseek2",
      27,
      163840,
@@ -118,7 +118,7 @@ static const struct row rows[] = {
      {{"attention.key_length_mla", 192, 0, 0}},
      27 * 576 * 2,
      27 * 576 * 2 * 163840ULL},
-    /* the same without latent attention: 16 heads of 192 and 128 */
+    /* the same model without latent attention: 16 heads of 192 and 128 */
     {"deepseek2",
      27,
      163840,
@@ -129,7 +129,7 @@ static const struct row rows[] = {
      {{"attention.value_length", 128, 0, 0}, {"attention.key_length_mla", 0, 0, 0}},
      27 * 16 * 320 * 2,
      27 * 16 * 320 * 2 * 163840ULL},
-    /* and the keys that select the tokens: 61 * (576 + 128) */
+    /* with the keys that select the tokens: 61 * (576 + 128) */
     {"deepseek32",
      61,
      163840,
@@ -151,7 +151,7 @@ static const struct row rows[] = {
      {{"full_attention_interval", 4, 0, 0}},
      12 * 2048,
      12 * 2048 * 262144ULL},
-    /* as the array says: 8 of 32, the last of every four */
+    /* the array selects 8 of 32 layers, the last of every four */
     {"qwen35",
      32,
      262144,
@@ -184,7 +184,8 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 8, 1}},
      10 * 4096,
      10 * 4096 * 4096ULL},
-    /* the last 15 of 35 layers share the cache of others; of the other 20 every fifth keeps all */
+    /* the last 15 of 35 layers share the cache of others; every fifth of the other 20 keeps all
+     * positions */
     {"gemma3n",
      35,
      32768,
@@ -195,7 +196,7 @@ static const struct row rows[] = {
      {WINDOW(512), {"attention.shared_kv_layers", 15, 0, 0}},
      20 * 2048,
      2048ULL * (4 * 32768 + 16 * 512)},
-    /* the last layer is only for prediction: 46 of 47 */
+    /* the last layer is only for prediction, so 46 of 47 count */
     {"glm4moe",
      47,
      131072,
@@ -206,9 +207,9 @@ static const struct row rows[] = {
      {{"nextn_predict_layers", 1, 0, 0}},
      46 * 4096,
      46 * 4096 * 131072ULL},
-    /* which layers have a window is not declared */
+    /* the model does not declare which layers have a window */
     {"exaone4", 64, 131072, 5120, 40, 8, 128, {WINDOW(4096)}, 64 * 4096, 0},
-    /* none */
+    /* no cache */
     {"mamba", 48, 1048576, 2048, 0, 0, 0, {{0}}, 0, 0},
     {"bert", 12, 512, 384, 12, 0, 0, {{0}}, 0, 0},
 };

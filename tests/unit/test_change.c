@@ -11,7 +11,7 @@
 #include "changes.h"
 #include "edit/plan.h"
 
-/* The model of all tests: a, b, c, then the two special keys and two that belong to ggufs. */
+/* The model of all tests: a, b, c, then two special keys and two keys of ggufs. */
 static struct gguf *model(uint8_t **image)
 {
     struct build b;
@@ -32,8 +32,8 @@ static struct gguf *model(uint8_t **image)
 }
 
 /*
- * One operation: "= key" sets the key to the u32 9, "- key" removes it, "> key new" renames it, "+
- * key N" adds a new key of rank N.
+ * Apply one operation: "= key" sets the key to the u32 9, "- key" removes it, "> key new" renames
+ * it, "+ key N" adds a new key of rank N.
  */
 static int add_op(struct edit_change *c, const char *op, struct err *e)
 {
@@ -50,8 +50,8 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
 }
 
 /*
- * "a=9 b c ...": the keys in order, with =9 if the entry is not the model's and its value is the
- * u32 9, with * if the value is anything else.
+ * Spell "a=9 b c ...": the keys in order, with =9 if the entry is not the model's and its value is
+ * the u32 9, with * if it has any other value.
  */
 static void spell(const struct gguf *g, const struct buf *b, const struct edit_entry *key, size_t n,
                   struct buf *out)
@@ -87,7 +87,7 @@ static const struct row rows[] = {
     {"+ d 1;+ e 1", 0, "a d=9 e=9 b c REST"},
     {"+ d 2;+ e 1", 0, "a e=9 b d=9 c REST"},
     {"+ d 0", 0, "d=9 a b c REST"},
-    {"+ b 1", 0, "a b=9 c REST"}, /* not new: it keeps its place */
+    {"+ b 1", 0, "a b=9 c REST"}, /* not a new key, so it keeps its place */
     {"- b;+ b 1", 0, "a b=9 c REST"},
     {"= d;- d;+ d 1;- d", 0, "a b c REST"},
     {"- b", 0, "a c REST"},
@@ -136,7 +136,7 @@ static int add_ops(struct edit_change *c, const char *ops, struct err *e)
     return r;
 }
 
-/* Spell the keys that result from a change. NUL-terminated. */
+/* Spell the keys that a change produces, NUL-terminated. */
 static void spell_change(const struct edit_change *c, struct buf *out)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -265,7 +265,7 @@ static void test_undo(void)
     free(image);
 }
 
-/* A replaced value is not kept: the largest values bound what is pending. */
+/* Replaced values are not kept: the largest values limit the size of pending edits. */
 static void test_replaced(void)
 {
     uint8_t *image;
@@ -278,7 +278,7 @@ static void test_replaced(void)
     CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 2);
     CU_ASSERT_EQUAL(add_op(&c, "= a", NULL), 0);
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* to take it back */
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept to take the edit back */
     edit_keep(&c, edit_mark(&c));
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 1);
     CU_ASSERT_EQUAL(c.n, 1);
@@ -288,7 +288,7 @@ static void test_replaced(void)
     free(image);
 }
 
-/* A set key is still known by name, but its bytes are gone. */
+/* A set key is still known by name, but its bytes are freed. */
 static void test_drop_values(void)
 {
     uint8_t *image;

@@ -10,7 +10,7 @@
 
 #include "check_rows.h"
 
-/* What a row's rule reported, and what others reported (notes of others do not count). */
+/* The findings of a row's rule, and those of others (notes of other rules are ignored). */
 struct told {
     const struct check_row *row;
     unsigned own, other;
@@ -32,8 +32,8 @@ static void sink(void *arg, const struct check_finding *f)
 }
 
 /*
- * A rule applies to files or to models: checking both scopes reports the same, and each finding in
- * only one of them.
+ * A rule applies to files or to models: checking both scopes reports the same findings, and each
+ * finding in only one scope.
  */
 static void in_scopes(struct check_model *m, const struct told *all)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/file: models in files: interrupted edits, and failing allocations. */
+/* check/file: models in files, interrupted edits, and failing allocations. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static void add_line(void *arg, const struct check_finding *f)
     report_line(arg, f);
 }
 
-/* The report of check_file() for a file in the directory. free() it. */
+/* Return the report of check_file() for a file in the directory. The caller frees it. */
 static char *told(const struct fixture *x, enum check_outcome *outcome)
 {
     struct buf lines = BUF_INIT;
@@ -38,14 +38,14 @@ static char *told(const struct fixture *x, enum check_outcome *outcome)
     return (char *)buf_steal(&lines);
 }
 
-/* The text of `check` in a read-only tree. free() it. */
+/* Return the text of `check` in a read-only tree. The caller frees it. */
 static char *shown(const struct fixture *x)
 {
     char path[128];
     struct tree_image m = {.fd = -1};
     struct tree_options o = {.read_only = true};
     struct err e = {0};
-    char *text = calloc(1, TEXT_MAX + 1); /* it reports no size */
+    char *text = calloc(1, TEXT_MAX + 1); /* the file reports no size */
     (void)snprintf(path, sizeof(path), "%s/%s", x->path, NAME);
     CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, &e), 0);
     CU_ASSERT_TRUE(image_bytes(&m, "check", 0, TEXT_MAX, text) > 0);
@@ -53,7 +53,8 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* An in-place edit that was cut off after the journal: its header is checked, and the edit is reported. */
+/* After an in-place edit that stopped at the journal, its header is checked, and the edit is
+ * reported. */
 static void test_journal(void)
 {
     static const char want[] =
@@ -66,7 +67,7 @@ static void test_journal(void)
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
     char *live = told(&x, &outcome);
-    CU_ASSERT_PTR_NULL(strstr(live, "interrupted")); /* f has the lock */
+    CU_ASSERT_PTR_NULL(strstr(live, "interrupted")); /* f holds the lock */
     free(live);
     edit_file_unlock(&f);
     char *file = told(&x, &outcome), *tree = shown(&x);
@@ -80,7 +81,8 @@ static void test_journal(void)
     teardown(&x);
 }
 
-/* The same for an edit that also changes tensor bytes and adds a tensor: a tree shows all of it. */
+/* The same holds for an edit that also changes tensor bytes and adds a tensor: a tree shows all of
+ * it. */
 static void test_patch_read(void)
 {
     struct fixture x;
@@ -141,7 +143,8 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If the n-th allocation fails, the model is reported as unusable, or is as clean as without the failure. */
+/* If the n-th allocation fails, the model is reported as unusable, or is as clean as without the
+ * failure. */
 static void test_memory(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: which strategy on which files, and what happens to the rest of the file. */
+/* edit/commit: the strategy for each file, and the effects on the rest of the file. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* C5, T2: another program intervenes, at the start or just before a call. */
+/* C5, T2: another program intervenes at the start, or just before a call. */
 
 enum { REPLACED, REMOVED, TOUCHED, CUT };
 
@@ -27,10 +27,10 @@ struct intruder {
     int does;
     const char *before; /* NULL: at the start */
     bool no_exchange;
-    bool back_fails; /* the second exchange, which puts back what the first displaced */
+    bool back_fails; /* the second exchange, which restores the displaced file, fails */
     const struct fixture *x;
     struct faultsys *fs;
-    int fd; /* the model */
+    int fd; /* file of the model */
 };
 
 static const struct intruder intruders[] = {
@@ -53,7 +53,7 @@ static const char foreign[] = "another file";
 static void intrude(void *arg)
 {
     const struct intruder *in = arg;
-    if (in->back_fails) { /* the exchange is the next call, followed by a look at the result */
+    if (in->back_fails) { /* the exchange is the next call, and then its result is checked */
         in->fs->mode = FAULT_FAIL;
         in->fs->n = in->fs->calls + 3;
         in->fs->error = -EIO;
@@ -120,12 +120,12 @@ static void test_stale(void)
         }
 }
 
-/* T3. Another program replaces the model just before a failed edit puts the old file back. */
+/* T3. Another program replaces the model just before a failed edit restores the old file. */
 static void replace_after(void *arg)
 {
     struct intruder *in = arg;
     intrude(in);
-    in->fs->mode = FAULT_FAIL; /* the directory is not synced */
+    in->fs->mode = FAULT_FAIL; /* syncing the directory fails */
     in->fs->n = in->fs->calls + 1;
     in->fs->error = -EIO;
 }
@@ -160,7 +160,7 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
-/* Whatever fails, the backup is the older one or the new one, and complete. */
+/* Whatever fails, the backup is the complete older or new one. */
 static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
 {
     struct fixture x;
@@ -197,7 +197,7 @@ static void test_backup(void)
                 ;
 }
 
-/* Obstacles are reported before anything is touched. */
+/* Obstacles are reported before any file is changed. */
 static void test_backup_refused(void)
 {
     static const struct {
@@ -263,10 +263,10 @@ static void test_backup_same(void)
     teardown(&x);
 }
 
-/* C6. What a hook finds just before the new file takes the name. */
+/* C6. The state that a hook finds just before the new file takes the name. */
 struct guard {
     const struct fixture *x;
-    unsigned files, locked; /* beside the model */
+    unsigned files, locked; /* counts of files beside the model */
 };
 
 static int guard_one(void *arg, const char *name)
@@ -338,7 +338,7 @@ static void test_links(void)
     }
 }
 
-/* Why a strategy does not apply. */
+/* Each strategy reports why it does not apply. */
 static void test_refused(void)
 {
     struct fixture x;
@@ -349,26 +349,26 @@ static void test_refused(void)
     setup(&x);
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     struct edit_file f = open_model(&x, &fs.sys);
-    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 9000); /* the data moves */
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 9000); /* the data would move */
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     d.o.strategy = EDIT_REFLINK;
     d.p.clonable = false;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(fs.created, 0);
-    /* No room: detected before anything is made. */
+    /* Missing space is detected before any file is created. */
     d.o.strategy = EDIT_COPY;
     fs.full = true;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
     CU_ASSERT_EQUAL(fs.created, 0);
     fs.full = false;
-    /* A plan for another file. */
+    /* A plan for another file is refused. */
     d.p.old_size++;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);
     CU_ASSERT_TRUE(is_old(&x));
     edit_done(&d);
     edit_file_close(&f);
     teardown(&x);
-    /* Old padding that is not zero is not kept in place. */
+    /* An edit in place does not keep old padding that is not zero. */
     setup_with(&x, 0xee);
     f = open_model(&x, &fs.sys);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
@@ -380,7 +380,7 @@ static void test_refused(void)
     teardown(&x);
 }
 
-/* The real call, if the file system of /tmp supports it. */
+/* Make the real call, if the file system of /tmp supports it. */
 static void test_real_clone(void)
 {
     struct fixture x;
@@ -406,7 +406,7 @@ static void test_real_clone(void)
 
 /* Owner, mode and attributes. */
 
-/* Each clone in turn is refused, including the one after the probe: the data is then copied. */
+/* Each clone in turn is refused, including the clone after the probe: the data is then copied. */
 static void test_clone_refused(void)
 {
     unsigned refused = 0;
@@ -469,7 +469,8 @@ static void test_attributes(void)
     teardown(&x);
 }
 
-/* What new files inherit from the directory is removed: a default ACL must not widen access. */
+/* Attributes that new files inherit from the directory are removed: a default ACL must not widen
+ * access. */
 static void test_inherited_acl(void)
 {
     /* version 2; user rwx, user 1 rwx, group r-x, mask rwx, other r-- (tag, permissions, id) */
@@ -496,7 +497,7 @@ static void test_inherited_acl(void)
     teardown(&x);
 }
 
-/* edit_hooks.ready is called once, before anything of the edit can be seen. */
+/* edit_hooks.ready is called once, before any part of the edit is visible. */
 
 struct readiness {
     const struct fixture *x;

@@ -100,7 +100,7 @@ static void test_holes(void)
     teardown(&x);
 }
 
-/* How the first search for data in the file fails; later ones succeed. */
+/* Error of the first search for data in the file; later searches succeed. */
 static int data_error;
 
 static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t *ret)
@@ -111,7 +111,8 @@ static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t
     return r ? r : sys_libc.seek(&sys_libc, fd, off, from, ret);
 }
 
-/* EIO fails the copy. If searching for data is not supported (EINVAL, EOPNOTSUPP), everything counts as data. */
+/* EIO fails the copy. If searching for data is not supported (EINVAL, EOPNOTSUPP), all bytes count
+ * as data. */
 static void test_no_data(void)
 {
     static const int errors[] = {-EIO, -EINVAL, -EOPNOTSUPP};
@@ -135,7 +136,7 @@ static void test_no_data(void)
     }
 }
 
-/* The strategy that EDIT_AUTO chooses for a large model. */
+/* EDIT_AUTO chooses this strategy for a large model. */
 static void test_large(void)
 {
     struct fixture x;
@@ -159,7 +160,8 @@ static void test_large(void)
     teardown(&x);
 }
 
-#define WRITTEN ((uint64_t)9 << 20) /* of the tensor, from byte 5 on: written by all processors */
+/* Size of the tensor from byte 5 on, written by all processors. */
+#define WRITTEN ((uint64_t)9 << 20)
 
 static uint8_t written_at(uint64_t i)
 {
@@ -182,7 +184,7 @@ static void plan_write(const struct fixture *x, const struct edit_options *o, st
     log_unref(d);
 }
 
-/* The tensor's first bytes, and the disk space it takes. */
+/* Check the tensor's first bytes, and its disk space. */
 static void check_written(const struct fixture *x, const struct edit_file *f)
 {
     struct stat st;
@@ -202,7 +204,7 @@ static void check_written(const struct fixture *x, const struct edit_file *f)
     CU_ASSERT_EQUAL(files(x), 1);
 }
 
-/* In place, many bytes: progress is reported, and the edit is carried out. */
+/* A long edit in place reports progress, and is carried out. */
 static void test_much_in_place(void)
 {
     struct fixture x;
@@ -218,7 +220,7 @@ static void test_much_in_place(void)
     CU_ASSERT_TRUE(res.strategy == EDIT_INPLACE && res.old_fd == -1);
     CU_ASSERT_TRUE(w.monotonic && w.last == WRITTEN && w.total == WRITTEN);
     check_written(&x, &f);
-    h = (struct edit_hooks){0}; /* without hooks: the same bytes again */
+    h = (struct edit_hooks){0}; /* write the same bytes again without hooks */
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, NULL, &res, NULL), 0);
     check_written(&x, &f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/connection: the number of a session's descriptor, after its connection has ended. */
+/* mount/connection: the descriptor number of a session whose connection has ended. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #include "mount/session.h"
 
-/* The next call of poll(2) is interrupted by a signal. */
+/* A signal interrupts the next call of poll(2). */
 static bool interrupted;
 int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
@@ -30,7 +30,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return -1;
 }
 
-/* A session whose connection leads to a socket. */
+/* Make a session whose connection leads to a socket. */
 static struct fuse_session *session(int fd)
 {
     static const struct fuse_lowlevel_ops none = {.lookup = NULL};
@@ -45,7 +45,7 @@ static struct fuse_session *session(int fd)
     return se;
 }
 
-/* The other end sees it, and no file opened later gets the number. */
+/* The other end notices the cut, and no file opened later gets the number. */
 static void test_cut(void)
 {
     struct err e = {0};
@@ -62,7 +62,7 @@ static void test_cut(void)
     CU_ASSERT_EQUAL(write(end[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EPIPE);
     CU_ASSERT_EQUAL(fcntl(end[0], F_GETFD), FD_CLOEXEC);
-    /* This is how libfuse knows that there is nothing to unmount. */
+    /* libfuse calls poll() to check whether there is a mount to unmount. */
     struct pollfd p = {.fd = end[0]};
     CU_ASSERT_EQUAL(poll(&p, 1, 0), 1);
     CU_ASSERT_TRUE(p.revents & POLLERR);
@@ -86,7 +86,7 @@ static void test_cut_at_a_signal(void)
     (void)close(end[1]);
 }
 
-/* Ended by the kernel: the descriptor reports an error. */
+/* If the kernel has ended the connection, the descriptor reports an error. */
 static void test_ended_before(void)
 {
     struct err e = {0};
@@ -99,7 +99,7 @@ static void test_ended_before(void)
     connection_end(se);
 }
 
-/* Without a spare descriptor nothing is mounted. */
+/* Without a spare descriptor, the mount fails. */
 static void test_none_left(void)
 {
     struct err e = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: converting blocks of one type to another, above all types that float32 cannot hold. */
+/* quant: converting blocks of one type to another, especially types that float32 cannot hold. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "quant/quant.h"
 #include "quant/types.h"
 
-/* More than is converted at once, and a place in the second part. */
+/* More elements than are converted at once, and a place in the second part. */
 enum { N = 2048, AT = 1500 };
 
 static uint8_t from[N * 8], to[N * 8], want[N * 8];
@@ -42,7 +42,7 @@ static void put_number(uint8_t *p, const struct quant_type *t, bool big, struct 
     put_uint(p, bits, t->block_bytes, big);
 }
 
-/* The value it becomes, or the error. */
+/* The result of a conversion, or its error. */
 struct row {
     uint32_t from, to;
     struct number in, out;
@@ -75,7 +75,7 @@ static const struct row held[] = {
     {F64_ID, I32_ID, D(16777217), I(16777217), 0},
     {F64_ID, I16_ID, D(-0.0), I(0), 0},
     {F64_ID, I8_ID, D(-128), I(-128), 0},
-    /* Rounded once; the last one is not finite to begin with. */
+    /* These values are rounded once; the last one was never finite. */
     {I32_ID, F32_ID, I(16777219), D(16777220), 0},
     {I64_ID, F32_ID, I(0x4000004000000001), D(0x4.000008p60), 0},
     {I64_ID, BF16_ID, I(INT64_MAX), D(0x1p63), 0},
@@ -115,7 +115,7 @@ static const struct row refused[] = {
     {F64_ID, Q8_0_ID, D(NAN), I(0), -EDOM},
 };
 
-/* A tensor of zeros with one value from a row. Returns what converting it returns. */
+/* Convert a tensor of zeros with one value from a row, and return the result. */
 static int converted(const struct row *r, bool big, struct quant_fault *fault)
 {
     const struct quant_type *t = quant_find(r->from);
@@ -140,7 +140,7 @@ static void test_held(void)
     }
 }
 
-/* The line names the place and the value, with all its digits. */
+/* The message names the place and the value, with all its digits. */
 static void test_refused(void)
 {
     for (size_t i = 0; i < 2 * COUNT(refused); i++) {
@@ -154,14 +154,15 @@ static void test_refused(void)
     }
 }
 
-/* If several values cannot be stored, the first is named, even if a later error is of another kind. */
+/* If several values cannot be stored, the first is named, even if a later error is of another
+ * kind. */
 static void test_first(void)
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
     const struct quant_type *t = quant_find(F64_ID);
     for (size_t k = 0; k < 2 * COUNT(ids); k++) {
         struct quant_fault fault;
-        const bool nan_first = k % 2 && ids[k / 2] != F32_ID; /* which it holds */
+        const bool nan_first = k % 2 && ids[k / 2] != F32_ID; /* which F32 can hold */
         memset(from, 0, sizeof(from));
         put_number(from + 100 * 8, t, false, (struct number)D(k % 2 ? NAN : 1e300));
         put_number(from + 200 * 8, t, false, (struct number)D(k % 2 ? 1e300 : NAN));
@@ -185,7 +186,7 @@ static void test_nan(void)
     CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
 }
 
-/* Small whole numbers in every type: converting from any of them gives what encoding gives. */
+/* Converting small whole numbers from any type gives the same blocks as encoding them. */
 static void test_every_type(void)
 {
     for (size_t i = 0; i < N; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/control and mount/daemon: what a daemon says about itself reaches another process. */
+/* mount/control and mount/daemon: a daemon's report about itself reaches another process. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,9 +16,10 @@
 #include "mount/control.h"
 #include "mount/daemon.h"
 
-#define MANY 20000 /* lost edits */
+#define MANY 20000 /* number of lost edits */
 
-/* A process that acts as a daemon, one step for each byte it receives, and reports when it is done. */
+/* A process that acts as a daemon: it takes one step for each byte that it receives, and reports
+ * when it is done. */
 struct other {
     pid_t pid;
     int to, from;
@@ -98,7 +99,7 @@ static void end(struct other *x)
     CU_ASSERT_EQUAL(waitpid(x->pid, &status, 0), x->pid);
 }
 
-/* The process among all daemons; NULL: not found. */
+/* Find the process among all daemons. Returns NULL if it is not there. */
 static struct daemon *find(struct daemons *ds, const struct other *x)
 {
     CU_ASSERT_EQUAL_FATAL(daemons_find(ds, NULL), 0);
@@ -143,8 +144,8 @@ static void test_states(void)
 }
 
 /*
- * A line that does not fit ends the list of lost edits: its size is bounded, and the number of
- * omitted lines stands at its end.
+ * A line that does not fit ends the list of lost edits: the list's size is limited, and its end
+ * counts the omitted lines.
  */
 static void test_many_lost(void)
 {
@@ -179,7 +180,7 @@ static int knock(const struct daemon *d)
     return fd;
 }
 
-/* Whatever a client sends or leaves out, others are answered. */
+/* Whatever a client sends or omits, others are answered. */
 static void test_hostile_client(void)
 {
     static const char *const lines[] = {"\n",
@@ -211,7 +212,7 @@ static void test_hostile_client(void)
     char *large = calloc(1, CONTROL_LINE_MAX + 1);
     CU_ASSERT_PTR_NOT_NULL_FATAL(large);
     int fd = knock(d);
-    for (ssize_t n = 1; n > 0;) /* until it is no longer heard */
+    for (ssize_t n = 1; n > 0;) /* until the daemon stops listening */
         n = send(fd, large, CONTROL_LINE_MAX, MSG_NOSIGNAL);
     free(large);
     (void)close(fd);
@@ -241,7 +242,7 @@ static void test_requests(void)
     buf_free(&said);
 }
 
-/* What another program may answer. */
+/* Answers that another program may give. */
 static void test_foreign(void)
 {
     static const char text[] = "at /mnt\npid x\ndevice 1\nnonsense\n\nlost\nserving\nended";

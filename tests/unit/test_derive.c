@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is computed from tensors: figures against sums in long double, bins at their edges, kept
+ * Results computed from tensors: statistics against sums in long double, bins at their edges, kept
  * results.
  */
 #include "cu_main.h"
@@ -23,7 +23,7 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-/* The moments of n floats, added in stretches of one length, which must not matter. */
+/* Return the moments of n floats, added in stretches of one length, which must not matter. */
 static struct moments measured(const float *x, size_t n, size_t stretch)
 {
     static float room[STATS_STRETCH];
@@ -41,7 +41,7 @@ static void is_near(double got, long double want)
     CU_ASSERT_TRUE(fabsl((long double)got - want) <= 1e-12L * fabsl(want));
 }
 
-/* The mean is far from zero: a sum of squares would lose the deviation. */
+/* The mean is far from zero, so a sum of squares would lose the deviation. */
 static void test_moments(void)
 {
     enum { N = 100003 };
@@ -96,7 +96,7 @@ static void test_zeros(void)
         }
 }
 
-/* A tensor of two dimensions. `dims` has 16 bytes. */
+/* Make a tensor of two dimensions. `dims` has 16 bytes. */
 static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns, uint64_t rows)
 {
     put_u64(dims, columns, false);
@@ -105,7 +105,8 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-/* Dead rows and columns, and the first of the largest, in stretches of any length. */
+/* Dead rows and columns, and the first of several largest values, are found in stretches of any
+ * length. */
 static void test_spread(void)
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
@@ -170,7 +171,7 @@ static struct picture picture_with(uint64_t columns, uint64_t rows)
     return picture_of(&g, &t);
 }
 
-/* Units cover all values, one after the other, and none is long. */
+/* Units cover all values one after another, and none is long. */
 static void test_picture_units(void)
 {
     const uint64_t many = (uint64_t)1 << 31;
@@ -198,7 +199,7 @@ static void test_picture_units(void)
     }
 }
 
-/* A pixel, computed from the values of its block, row by row. */
+/* Return a pixel, computed from the values of its block, row by row. */
 static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
 {
     double sum = 0;
@@ -278,7 +279,7 @@ static void test_kept(void)
     kept_free(&k);
 }
 
-/* Of several states of a tensor, those that are needed stay. */
+/* Results for all states of a tensor that are still needed stay. */
 static void test_states(void)
 {
     struct kept k = KEPT_NONE;
@@ -300,7 +301,7 @@ static void test_states(void)
     kept_free(&k);
 }
 
-/* The least recently used go first. */
+/* The least recently used results are dropped first. */
 static void test_kept_most(void)
 {
     struct kept k = KEPT_NONE;
@@ -313,7 +314,7 @@ static void test_kept_most(void)
     CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){1, 0}, DERIVED_PICTURE));
     CU_ASSERT_EQUAL(k.bytes, (size_t)6 * SIZE);
     put(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE,
-        KEPT_BYTES + 1); /* the newest always stays */
+        KEPT_BYTES + 1); /* the newest result always stays */
     CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE));
     CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE));
     kept_free(&k);

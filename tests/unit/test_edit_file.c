@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/file.h: which files can be opened, how a change is detected, names beside a model. */
+/* edit/file.h: files that can be opened, detection of changes, names beside a model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void test_open(void)
     edit_file_close(&f);
     CU_ASSERT_EQUAL(f.fd, -1);
     CU_ASSERT_EQUAL(unlinkat(x.dir, name + 1, 0), 0);
-    /* One writer, any number of readers. */
+    /* A file can have one writer, and any number of readers. */
     CU_ASSERT_EQUAL(edit_file_open(&f, calm(), x.dir, NAME, true, &e), 0);
     CU_ASSERT_EQUAL(fcntl(f.fd, F_GETFL) & O_ACCMODE, O_RDWR);
     refused(&x, NAME, true, -EWOULDBLOCK, "another process has the model open for writing");
@@ -89,7 +89,7 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
-/* The model is replaced after the open. */
+/* Replace the model after the open. */
 static void replace(void *arg)
 {
     const struct fixture *x = arg;
@@ -117,7 +117,7 @@ static void test_replaced(void)
     fs.arg = &x;
     CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e), 0);
     CU_ASSERT_EQUAL(fstatat(x.dir, NAME, &st, 0), 0);
-    CU_ASSERT_EQUAL(f.id.ino, st.st_ino); /* the current one */
+    CU_ASSERT_EQUAL(f.id.ino, st.st_ino); /* the current file */
     edit_file_close(&f);
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.before = "flock";
@@ -234,7 +234,7 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
-/* All names are taken: a hundred are tried. */
+/* If all names are taken, a hundred are tried. */
 static void test_names_taken(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: encoding values to blocks: golden data, and what is refused. */
+/* quant: encoding values to blocks: golden data, and values that are refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 enum { MOST_BLOCKS = 64 };
 
-/* Enough for every test below. */
+/* Large enough for every test below. */
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], back[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 
@@ -56,7 +56,7 @@ static void test_can_encode(void)
     }
 }
 
-/* The result of encoding the first n blocks of `values`; a fault, if any, is at `element`. */
+/* Encode the first n blocks of `values`, and return the result; a fault must be at `element`. */
 static int encoded(uint32_t id, size_t n, uint64_t element)
 {
     struct quant_fault fault = {.element = UINT64_MAX};
@@ -74,7 +74,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* Three blocks of ones; each place of the second in turn is not finite. */
+/* In three blocks of ones, each place of the second block in turn is not finite. */
 static void test_not_finite(void)
 {
     static const uint32_t odd[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
@@ -85,10 +85,10 @@ static void test_not_finite(void)
             for (size_t i = 0; i < 3u * t->block_len; i++)
                 values[i] = 1;
             values[at] = f32_from_bits(odd[k % 5]);
-            values[3u * t->block_len - 1] = NAN; /* a later one is not named */
+            values[3u * t->block_len - 1] = NAN; /* a later value is not named */
             CU_ASSERT_EQUAL(encoded(id, 3, at), holds_any_float(id) ? 0 : -EDOM);
             values[2u * t->block_len - 1] =
-                FLT_MAX; /* nor a value of the same block out of range */
+                FLT_MAX; /* nor is a value of the same block that is out of range */
             values[at] = f32_from_bits(odd[k % 5]);
             if (!holds_any_float(id))
                 CU_ASSERT_EQUAL(encoded(id, 3, at), -EDOM);
@@ -124,14 +124,14 @@ static void test_floats_not_finite(void)
 }
 
 /*
- * The largest value that a type can hold beside zeros (Q1_0: all alike), with both signs and at
- * both ends of a block; the next larger float is refused.
+ * Each type stores the largest value that it can hold beside zeros (Q1_0: all alike), with both
+ * signs and at both ends of a block; it refuses the next larger float.
  */
 static void test_scale_range(void)
 {
     static const struct {
         uint8_t id;
-        float least; /* the least value that is too large */
+        float least; /* the smallest value that is too large */
     } rows[] = {{F16_ID, 65520},        {Q4_0_ID, 65520 * 8}, {Q5_0_ID, 65520 * 16},
                 {Q8_0_ID, 65520 * 127}, {TQ1_0_ID, 65520},    {TQ2_0_ID, 65520},
                 {Q2_0_ID, 65520},       {Q1_0_ID, 65520},     {BF16_ID, 0x1.ffp127f}};
@@ -154,7 +154,7 @@ static void test_scale_range(void)
     }
 }
 
-/* A minimum and the distance to the maximum; each must fit. */
+/* A minimum, and the distance to the maximum; both must fit. */
 static void test_range_range(void)
 {
     static const struct {
@@ -225,7 +225,7 @@ static void test_integers(void)
     }
 }
 
-/* Rounding in Q8_0 with a scale of one: halves go away from zero, all else to the nearest. */
+/* Q8_0 with a scale of one rounds halves away from zero, and all other values to nearest. */
 static void test_rounding(void)
 {
     for (int k = -127; k < 127; k++) {
@@ -239,7 +239,7 @@ static void test_rounding(void)
     }
 }
 
-/* The code whose value times d is nearest to x; the first, if several are. */
+/* Return the code whose value times d is nearest to x, the first if several are. */
 static unsigned nearest_code(float x, float d)
 {
     static const float table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -249,7 +249,8 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* 4-bit floats of every magnitude up to the largest, where scales end: the nearest code by subtraction. */
+/* 4-bit floats of every magnitude up to the largest, where scales end, get the code that is nearest
+ * by subtraction. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)
@@ -276,7 +277,7 @@ static void test_nearest_codes(void)
         }
 }
 
-/* Scales whose inverse is infinite: all codes are those of zero, and zeros are read back. */
+/* If the inverse of a scale is infinite, all codes are those of zero, and zeros are read back. */
 static void test_tiny_scales(void)
 {
     static const struct {
@@ -302,7 +303,7 @@ static void test_tiny_scales(void)
 }
 
 /*
- * Types with a search, at every magnitude. While the scales fit, the error is the same at every
+ * Types with a search work at every magnitude. While the scales fit, the error is the same at every
  * power of two; values are refused only if the scales do not fit; no block ever decodes to a value
  * that is not finite.
  */
@@ -311,7 +312,7 @@ static void test_search_sizes(void)
     static const struct {
         uint8_t id;
         uint32_t reach; /* the largest value, in units of the block's larger scale */
-        float error;    /* relative, for even values */
+        float error;    /* relative error of even values */
     } rows[] = {{Q2_K_ID, 15, 0.3f},         {Q3_K_ID, 32 * 4, 0.15f},   {Q4_K_ID, 63, 0.07f},
                 {Q5_K_ID, 63, 0.035f},       {Q6_K_ID, 128 * 32, 0.02f}, {IQ4_NL_ID, 127, 0.1f},
                 {IQ4_XS_ID, 32 * 127, 0.08f}};
@@ -340,7 +341,7 @@ static void test_search_sizes(void)
         }
 }
 
-/* A tensor of a big-endian file: the little-endian block with its fields reversed. */
+/* A block of a big-endian file is the little-endian block with its fields reversed. */
 static void test_big_endian(void)
 {
     for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {

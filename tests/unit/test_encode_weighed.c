@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * quant: encoding values with importances: errors compared with ggml's quantisers, and unusual
- * importances.
+ * quant: encoding values with importances: errors compared with those of ggml's quantisers, and
+ * unusual importances.
  */
 #include "cu_main.h"
 
@@ -38,7 +38,8 @@ static bool is_point(uint32_t id)
     return is;
 }
 
-/* The error of each row is at most 1.01 of the reference; for IQ1 to IQ3 the mean of a type is at most 0.96. */
+/* The error of each row is at most 1.01 of the reference; for IQ1 to IQ3 the mean of a type is at
+ * most 0.96. */
 static void test_table(void)
 {
     double sum[QUANT_N_TYPES] = {0};
@@ -67,11 +68,12 @@ static void test_table(void)
     }
 }
 
-/* Tables from other seeds: no worse than the worst of the same type and kind. Outliers differ too much. */
+/* Tables from other seeds do not exceed the worst of the same type and kind. Outliers differ
+ * too much. */
 static void test_other_seeds(void)
 {
     for (size_t i = 0; i < n_golden_weighed; i += 4) {
-        struct golden_weighed g = golden_weighed[i + 3]; /* of 4096 columns */
+        struct golden_weighed g = golden_weighed[i + 3]; /* with 4096 columns */
         for (size_t k = i; k < i + 4; k++)
             g.error = golden_weighed[k].error > g.error ? golden_weighed[k].error : g.error;
         g.seed += 77777;
@@ -88,8 +90,8 @@ static void test_other_seeds(void)
 }
 
 /*
- * Our own output: all machines produce the same bytes. After changing a search, put here what the
- * test prints, and check it with scripts/test-arch as well.
+ * All machines produce the same bytes. After changing a search, copy the output of the test here,
+ * and check it with scripts/test-arch as well.
  */
 static void test_same_bytes(void)
 {
@@ -122,7 +124,7 @@ static void test_same_bytes(void)
     }
 }
 
-/* n blocks of weights like those of a model. */
+/* Generate n blocks of weights like those of a model. */
 static void fill(size_t n)
 {
     golden_values(values, n, 0, GAUSSIAN, 5);
@@ -130,7 +132,7 @@ static void fill(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* The error of 256 values from `at` on, all with the same weight. */
+/* Return the error of 256 values from `at` on, all with the same weight. */
 static double error_of(size_t at)
 {
     double off = 0, all = 0;
@@ -165,7 +167,7 @@ static void test_sizes_of_importances(void)
     }
 }
 
-/* If importances are all zero, or all the largest, all values count the same. */
+/* If importances are all zero, or all the largest, all values count alike. */
 static void test_equal_importances(void)
 {
     static const float all[] = {0, FLT_MAX, FLT_TRUE_MIN};
@@ -203,7 +205,7 @@ static void test_group_of_no_importance(void)
     }
 }
 
-/* What follows a group of zeros stays in place; the zeros are as near to zero as the type allows. */
+/* Values after a group of zeros stay in place; the zeros are as near to zero as the type allows. */
 static void test_group_of_zeros(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++)
@@ -250,7 +252,8 @@ static void test_sizes_of_values(void)
     }
 }
 
-/* rms 1e-6: at most the error of zeros, and less than the reference, which has 101 to 270 %. */
+/* With a root mean square of 1e-6, the error is at most that of zeros, and less than the
+ * reference's, which is 101 to 270 %. */
 static void test_tiny_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: new values from a view over old blocks. */
+/* quant: writing new values from a view over old blocks. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum { MOST_BLOCKS = 64 };
 
-/* Enough for every test below. */
+/* Large enough for every test below. */
 static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
@@ -33,7 +33,8 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* How many blocks of a type the buffers hold: for small blocks, more than are handled at once. */
+/* Return the number of blocks of a type that fit into the buffers: for small blocks, more than are
+ * processed at once. */
 static size_t blocks_of(const struct quant_type *t)
 {
     const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
@@ -41,7 +42,7 @@ static size_t blocks_of(const struct quant_type *t)
     return by_len < by_bytes ? by_len : by_bytes;
 }
 
-/* Call fn for every type that has values, in each byte order, through each view. */
+/* Called for every type that has values, in each byte order, through each view. */
 typedef void each_fn(const struct quant_type *t, bool big, enum quant_view view);
 
 static void for_each_view(each_fn *fn)
@@ -53,8 +54,8 @@ static void for_each_view(each_fn *fn)
 }
 
 /*
- * Any blocks, including NaN and codes that no encoder makes: writing back what was read changes no
- * block, in place or to another buffer, with importances or without.
+ * Writing values back unchanged changes no block, not even blocks with NaN or codes that no encoder
+ * makes, in place or to another buffer, with or without importances.
  */
 static void write_back(const struct quant_type *t, bool big, enum quant_view view)
 {
@@ -80,7 +81,8 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that comes from a block's scale may be written back with other bits, as another machine would. */
+/* A NaN that comes from a block's scale may be written back with other bits, as another machine
+ * would write it. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width;
@@ -106,7 +108,7 @@ static void test_other_nan(void)
     for_each_view(other_nan);
 }
 
-/* Values of a view as floats. */
+/* Convert values of a view to floats. */
 static void widen(enum quant_view view, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -117,7 +119,8 @@ static void widen(enum quant_view view, size_t n)
     }
 }
 
-/* Values in some blocks become -2 or 2, which each view and type can hold: those blocks are encoded. */
+/* Some blocks get values of -2 or 2, which each view and type can hold: only those blocks are
+ * encoded. */
 static void change_some(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, len = t->block_len;
@@ -162,7 +165,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* One value that cannot be stored, first of a new tensor, then of an old one: it is named. */
+/* A value that cannot be stored is named, in a new tensor and in an old one. */
 static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;
@@ -185,7 +188,7 @@ static void test_refuse_one(void)
     for_each_view(refuse_one);
 }
 
-/* F16 and BF16 through their own view: every 16-bit pattern is stored unchanged. */
+/* F16 and BF16 store every 16-bit pattern unchanged through their own view. */
 static void test_same_format(void)
 {
     static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];

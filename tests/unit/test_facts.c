@@ -41,7 +41,7 @@ static void test_uint(void)
     parsed_free(&p);
 }
 
-/* A model of an architecture, with a key that holds two numbers and perhaps tokens. */
+/* Make a model of an architecture, with a key that holds two numbers and, optionally, tokens. */
 static struct parsed with_arch(const char *arch, const char *key, bool tokens)
 {
     struct build b;
@@ -134,7 +134,7 @@ static void test_is_model(void)
     }
 }
 
-/* Tensors of 10 and 60 elements; the larger one belongs to all experts. */
+/* Make tensors of 10 and 60 elements; the larger one belongs to all experts. */
 static struct params params_of(const char *expert, bool arch, uint32_t experts)
 {
     struct build b;
@@ -155,7 +155,7 @@ static void test_params(void)
 {
     struct params n = params_of("blk.0.ffn_up_exps.weight", true, 4);
     CU_ASSERT_TRUE(n.total == 70 && n.one == 25 && n.experts == 4);
-    n = params_of("blk.0.ffn_up.weight", true, 4); /* no tensor of experts */
+    n = params_of("blk.0.ffn_up.weight", true, 4); /* no tensor belongs to experts */
     CU_ASSERT_TRUE(n.total == 70 && n.one == 70 && n.experts == 0);
     n = params_of("blk.0.ffn_up_exps.weight", true, 0);
     CU_ASSERT_TRUE(n.total == 70 && n.one == 70 && n.experts == 0);
@@ -218,10 +218,10 @@ static void test_shares(void)
     parsed_free(&p);
 }
 
-/* With more types than there is room for, the first ones stay and are still counted. */
+/* If there are more types than room, the first ones stay and are still counted. */
 static void test_many_shares(void)
 {
-    /* One more: shows a write beyond the room. */
+    /* The additional element reveals a write beyond the room. */
     struct share s[SHARES_MAX + 1];
     static const struct share mark = {.id = 12345};
     struct gguf g = {.n_tensors = SHARES_MAX + 2};

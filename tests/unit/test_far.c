@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/far: how much is requested ahead of what programs read. */
+/* base/far: readahead for programs. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static char name[] = "far-XXXXXX";
 static struct map map;
 static struct far_run run;
 
-/* A sparse file of 999 MiB. */
+/* Make a sparse file of 999 MiB. */
 static void begin(void)
 {
     int fd = mkstemp(name);
@@ -34,7 +34,7 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* How far beyond the read itself data was requested, in a part that ends at `stop`. */
+/* Return how far beyond the read data was requested, in a part that ends at `stop`. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);
@@ -42,7 +42,7 @@ static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
     return upto - (off + n);
 }
 
-/* The same for reads of 64 KiB in order. */
+/* Return the same for reads of 64 KiB in order. */
 static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = off, last = off + n;
@@ -54,15 +54,15 @@ static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 static void test_bounds(void)
 {
     begin();
-    /* A single read requests only itself, wherever it is. */
+    /* A single read requests only its own range, wherever it is. */
     CU_ASSERT_EQUAL(beyond(900 * M, 16 * K, 999 * M), 0);
     CU_ASSERT_EQUAL(beyond(300 * M, 3 * M, 999 * M), 0);
-    /* Reads in order request at most as much again, and 2 MiB. */
+    /* Reads in order request at most as much again, and at most 2 MiB. */
     uint64_t more = in_order(400 * M, 256 * K, 999 * M);
     CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
     more = in_order(100 * M, 30 * M, 999 * M);
     CU_ASSERT_TRUE(more >= M && more <= 2 * M);
-    /* Nothing beyond the end of the file is requested. */
+    /* No data beyond the end of the file is requested. */
     CU_ASSERT_EQUAL(far_want(&run, &map, 999 * M, 1, 1000 * M), 999 * M);
     end();
 }
@@ -71,7 +71,7 @@ static void test_part(void)
 {
     begin();
     CU_ASSERT_EQUAL(in_order(100 * M, 10 * M, 110 * M), 0);
-    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* a program that continues */
+    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* a program that continues to read */
     end();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/commit while every system call fails in turn, and while the process or the power goes away
- * at each of them. This checks the invariants of commit.h, temp.h and journal.h.
+ * edit/commit while every system call fails in turn, and while the process or the power dies at
+ * each of them. This checks the invariants of commit.h, temp.h and journal.h.
  */
 #include "cu_main.h"
 
@@ -19,16 +19,16 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* The strategies, and the variants in which they run. */
+/* The strategies, and their variants. */
 struct way {
     const char *name;
-    enum edit_strategy s, does; /* requested, and used */
-    size_t len;                 /* of the new text */
-    bool clone;                 /* cloning emulated */
+    enum edit_strategy s, does; /* requested strategy, and used strategy */
+    size_t len;                 /* length of the new text */
+    bool clone;                 /* cloning is emulated */
     bool no_exchange;
     int no_range;
     uint8_t pad_byte;
-    unsigned tensors; /* these are edited instead (make_tensor_edit()) */
+    unsigned tensors; /* tensors to edit instead (make_tensor_edit()) */
 };
 
 static const struct way ways[] = {
@@ -117,7 +117,7 @@ static void test_ways(void)
     }
 }
 
-/* C4. */
+/* Check C4. */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     struct fixture x;
@@ -131,7 +131,8 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be taken back: the new file has the name, f still has the old one. */
+    /* A plain rename cannot be taken back: the new file has the name, while f still has the old
+     * file. */
     bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
     bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
     if (!good || e.code != r || (r < 0 && !e.msg[0]))
@@ -169,7 +170,7 @@ static void test_fail(void)
         }
 }
 
-/* C4: an edit that could not be completed is finished by the next one, which is planned on top of it. */
+/* C4: the next edit, planned on top of it, completes an unfinished edit. */
 static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct edit *d)
 {
     struct edit next;
@@ -188,7 +189,7 @@ static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct
 
 static unsigned seen_unfinished;
 
-/* C4, the exceptions: every call from n on fails. Reopened, the file is whole. */
+/* C4, the exceptions: every call from n on fails. After a reopen, the file is complete. */
 static bool break_at(const struct way *w, unsigned n, bool anew)
 {
     struct fixture x;
@@ -203,7 +204,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* Calls work again: nothing is built on what could not be taken back. */
+    /* When calls work again, no edit builds on a state that could not be taken back. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));
@@ -237,7 +238,7 @@ static void test_broken(void)
     CU_ASSERT_TRUE(seen_unfinished > 20);
 }
 
-/* C4: if a header could never be written, there must be no recovery, which would finish the edit. */
+/* C4: if a header could never be written, no recovery may finish the edit. */
 static void test_frozen(void)
 {
     struct fixture x;
@@ -295,7 +296,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
         fs.seed = seed;
         struct edit_file f = open_model(&x, &fs.sys);
         int r = edit_commit(&f, &d.p, &d.o, NULL, &res, NULL);
-        /* C3: what was reported as done stays done. */
+        /* C3: an edit that was reported as made stays made. */
         if (mode == FAULT_POWER)
             faultsys_power_cut(&fs);
         _exit(r == 0 ? 0 : 1);
@@ -304,7 +305,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
     CU_ASSERT_NOT_EQUAL(WEXITSTATUS(status), 1);
     bool old_before = is_old(&x), new_before = is_new(&x, &d);
-    /* C1: without the recovery, only inplace may show something else. */
+    /* C1: without the recovery, only inplace may show another content. */
     CU_ASSERT_TRUE(old_before || new_before || w->s == EDIT_INPLACE);
     check_read_through(&x, &d);
     struct faultsys fs;
@@ -320,7 +321,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_EQUAL(r, 0);
     CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(WEXITSTATUS(status) == FAULT_EXIT || is_new(&x, &d));
-    /* What was not finished was not changed, and nothing is left behind. */
+    /* An unfinished edit changed nothing, and no other file is left. */
     CU_ASSERT_TRUE(found.finished || is_old(&x) == old_before);
     CU_ASSERT_EQUAL(files(&x), 1);
     check_next(&x, &f);
@@ -353,13 +354,13 @@ static void test_power(void)
         }
 }
 
-/* Two edits in a row, so that whatever the first leaves unsynced meets the second. */
+/* Two edits in a row, so that the second meets everything that the first leaves unsynced. */
 
 struct pair {
     struct fixture x;
     const struct way *way[2];
     struct edit d[2];
-    struct gguf *mid; /* between the two */
+    struct gguf *mid; /* keys between the two edits */
 };
 
 static void make_pair(struct pair *p, const struct way *first, const struct way *second)
@@ -382,7 +383,7 @@ static void free_pair(struct pair *p)
     teardown(&p->x);
 }
 
-/* In the child. *acked: edits that returned 0; -1: one failed. */
+/* Runs in the child. *acked: number of edits that returned 0; -1: one failed. */
 static void run_pair(struct pair *p, unsigned n, uint64_t seed, int *acked)
 {
     struct faultsys fs;
@@ -440,7 +441,8 @@ static bool cut_pair(const struct way *first, const struct way *second, unsigned
 
 static void test_pairs(void)
 {
-    static const size_t used[] = {0, 3, 4, 7, 15}; /* copy, a plain rename, reflink, inplace both */
+    /* Copy, a plain rename, reflink, and inplace twice. */
+    static const size_t used[] = {0, 3, 4, 7, 15};
     for (uint64_t seed = 1; seed <= soak_size(4); seed++)
         for (size_t i = 0; i < 25; i++) {
             unsigned n = 1;

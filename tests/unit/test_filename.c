@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/filename: the naming convention, parsed and generated. */
+/* check/filename: parsing and generating names by the convention. */
 #include "cu_main.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const struct {
     const char *name;
     const char *part[FILE_PARTS];
 } good[] = {
-    /* The specification's examples */
+    /* Examples of the specification */
     {"Mixtral-8x7B-v0.1-KQ2.gguf", {"", "Mixtral", "8x7B", "", "v0.1", "KQ2", "", ""}},
     {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf",
      {"", "Grok", "100B", "", "v1.0", "Q4_0", "", "00003-of-00009"}},
@@ -24,7 +24,7 @@ static const struct {
      {"", "Phi-3-mini", "3.8B-ContextLength4k", "instruct", "v1.0", "", "", ""}},
     {"mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", {"mtp", "Qwen3", "27B", "", "v1.0", "Q4_K_M", "", ""}},
     {"mmproj-Qwen2-VL-7B-v1.0-F16.gguf", {"mmproj", "Qwen2-VL", "7B", "", "v1.0", "F16", "", ""}},
-    /* Others */
+    /* Other names */
     {"A-7B-v1.gguf", {"", "A", "7B", "", "v1", "", "", ""}},
     {"A-7B-v1.2.3-LoRA.gguf", {"", "A", "7B", "", "v1.2.3", "", "LoRA", ""}},
     {"A-7B-v1-Q8_0-vocab.gguf", {"", "A", "7B", "", "v1", "Q8_0", "vocab", ""}},
@@ -199,7 +199,8 @@ static void test_suggest(void)
 
 #define HEX16 "0123456789abcdef"
 
-/* A SHA-256, in either case, bare or as ollama writes it; 63 or 65 digits are not a hash. */
+/* A SHA-256 is recognised in either case, bare or with ollama's prefix; 63 or 65 digits are not a
+ * hash. */
 static void test_hashes(void)
 {
     CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));

@@ -12,7 +12,7 @@
 
 enum { F32 = 0, Q4_0 = 2 };
 
-/* ---- findings of one rule are limited ---- */
+/* ---- the number of findings per rule is limited ---- */
 
 static void count(void *arg, const struct check_finding *f)
 {
@@ -40,7 +40,7 @@ static void test_many(void)
     parsed_free(&p);
 }
 
-/* ---- tokens are looked up for as many templates ---- */
+/* ---- the number of templates whose tokens are looked up is limited ---- */
 
 static void templates(void *arg, const struct check_finding *f)
 {
@@ -121,7 +121,7 @@ static void required(void *arg, const struct check_finding *f)
     CU_ASSERT_TRUE(!w->key || strstr(f->what, w->key));
 }
 
-/* How many required keys are missing in a model of this architecture without any. */
+/* Return the number of missing required keys in a model of this architecture without any. */
 static void test_required(void)
 {
     static const struct {
@@ -142,7 +142,7 @@ static void test_required(void)
     }
 }
 
-/* ---- faults after which the parser goes on ---- */
+/* ---- faults after which the parser continues ---- */
 
 struct faults {
     unsigned n;
@@ -187,7 +187,7 @@ static void test_faults(void)
     CU_ASSERT_EQUAL(g->alignment, 32);
     CU_ASSERT_EQUAL(g->tensor[3].n_elem, 0);
     gguf_free(g);
-    s = source_mem(image, 30); /* inside a key: nothing can be read from it */
+    s = source_mem(image, 30); /* cut inside a key, of which nothing can be read */
     CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
     free(image);
 }

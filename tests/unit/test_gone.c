@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tree: what reads return when data is gone: truncated while the tree is open, or missing from the
- * beginning.
+ * tree: results of reads when data is missing, because the file was truncated while the tree is
+ * open, or from the beginning.
  */
 #include "cu_main.h"
 
@@ -28,7 +28,7 @@ static void text_is(const struct tree_image *m, const char *path, const char *wa
 
 enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
 
-/* Two tensors of several pages: "a" plain, "q" in blocks; each ends in its own page. */
+/* Make two tensors of several pages: "a" plain, "q" in blocks; each ends in its own page. */
 static struct tree_image large(const struct tree_options *o)
 {
     struct build b;
@@ -61,7 +61,8 @@ static void header_works(const struct tree_image *m)
     CU_ASSERT_EQUAL(image_stat(m, "model.gguf").st_size, (off_t)m->size);
 }
 
-/* The file ends `kept` bytes into the data of q: what precedes the end can be read, nothing after it. */
+/* If the file ends `kept` bytes into the data of q, bytes before the end can be read, and none
+ * after it. */
 static void cut_in_q(const struct tree_image *m, size_t kept)
 {
     uint8_t byte[256];
@@ -78,13 +79,15 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 0, 128, byte), 128);
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
-    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0); /* at the end */
+    /* Reads at the end return 0 bytes. */
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0);
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q, 256, byte), 256);
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q + kept, 1, byte), -EIO);
     header_works(m);
 }
 
-/* Truncated while the tree is open: inside a page (zeros, no signal), and whole pages (SIGBUS). */
+/* The file is truncated while the tree is open: inside a page (zeros, no signal), and by whole
+ * pages (SIGBUS). */
 static void test_cut_behind(void)
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
@@ -96,7 +99,7 @@ static void test_cut_behind(void)
     }
     CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
     header_works(&m);
-    /* Grown again, with other bytes: no handle keeps the error. */
+    /* When the file has grown again with other bytes, no handle keeps the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     text_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
@@ -128,7 +131,7 @@ static void test_partial(void)
     image_close(&whole);
 }
 
-/* The maximum number of elements: the largest sizes that are shown. */
+/* With the maximum number of elements, sizes are the largest that can be shown. */
 static void test_huge(void)
 {
     struct build b;

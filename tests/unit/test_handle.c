@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/handle: what is read from a file, and when, to answer a program that reads in order. */
+/* mount/handle: reads from a file, and their timing, for a program that reads in order. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,15 +9,15 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file, some of whose pieces are in a mapping. */
+/* A file with some pieces in a mapping. */
 struct shown_file {
-    struct tree_file file;   /* first */
+    struct tree_file file;   /* must come first */
     uint64_t mapped, copied; /* from piece `mapped` on, until piece `copied` */
-    unsigned reads, held;    /* so far; mappings not yet returned */
+    unsigned reads, held;    /* number of reads so far, and of mappings not yet returned */
     unsigned replies;
 };
 
-/* One request; its reply is compared with the file. */
+/* A request, whose reply is compared with the file. */
 struct fuse_req {
     struct shown_file *file;
     uint64_t off;
@@ -25,7 +25,7 @@ struct fuse_req {
 
 static uint8_t image[PIECES * PIECE];
 static struct mapped mapping;
-static struct shown_file *shown; /* the one with the mapping */
+static struct shown_file *shown; /* the file with the mapping */
 
 /* ---- linked with --wrap ---- */
 
@@ -89,7 +89,8 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 
 /* ---- tests ---- */
 
-/* One handle reads the whole file in order. reads[i]: how often the file had been read when piece i was answered. */
+/* One handle reads the whole file in order. reads[i]: number of reads of the file before piece i
+ * was answered. */
 static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
@@ -107,14 +108,15 @@ static void reads_are(struct shown_file f, const unsigned reads[PIECES])
     handle_close(&all, h);
 }
 
-/* From the second on, one piece ahead, each once; at last the end of the file. */
+/* From the second piece on, each piece is read once, one piece ahead, and finally the end of the
+ * file. */
 static void test_ahead(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
     reads_are((struct shown_file){.mapped = PIECES}, reads);
 }
 
-/* Each piece once, none ahead. */
+/* Each piece is read once, and none ahead. */
 static void test_mapped(void)
 {
     static const unsigned reads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/history: what edits changed, the keys reconstructed from it, limits, and files that are
+ * edit/history: recorded changes, the keys reconstructed from them, limits, and files that are
  * damaged or planted.
  */
 #include "cu_main.h"
@@ -22,7 +22,7 @@
 
 #define FOLDER "state/ggufs/history/"
 
-/* The keys that an undo would restore; number 0: undo the last edit. */
+/* Find the keys that an undo would restore; number 0: undo the last edit. */
 static int picks(struct history *h, uint64_t number, struct gguf *now, const struct gguf *want,
                  bool fits)
 {
@@ -66,7 +66,7 @@ static void edit(struct history *h, struct gguf *from, struct gguf *to, int64_t 
     CU_ASSERT_TRUE(save(h, from, to, now, restored, NULL) > 0);
 }
 
-/* ---- which keys ---- */
+/* ---- restored keys ---- */
 
 static void test_pick(void)
 {
@@ -79,20 +79,20 @@ static void test_pick(void)
     edit(h, t.b, t.c, 1100, 0);
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
     CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, true), 0);
-    /* The undo of the last edit, and the undo of that undo. */
+    /* Undo the last edit, then undo that undo. */
     edit(h, t.c, t.b, 1200, 2);
     CU_ASSERT_EQUAL(picks(h, 0, t.b, t.c, true), 0);
     edit(h, t.b, t.c, 1201, 3);
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* An edit just after an undo has a state of its own. */
+    /* An edit just after an undo has its own state. */
     edit(h, t.c, t.a, 1202, 0);
     CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
     CU_ASSERT_EQUAL(picks(h, 3, t.a, t.c, true), 0);
     three_free(&t);
 }
 
-/* What no recorded edit changed stays; the rest comes back. */
+/* Keys that no recorded edit changed stay; the others are restored. */
 static void test_foreign(void)
 {
     struct three t;
@@ -157,7 +157,7 @@ static void test_join(void)
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     edit(h, t.b, t.c, 1028, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    /* A clock that was set back, and keys written by another program. */
+    /* A clock that was set back, and keys that another program wrote. */
     edit(h, t.c, t.b, 1020, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 3));
     edit(h, t.a, t.b, 1021, 0);
@@ -169,7 +169,7 @@ static void test_join(void)
 
 #define KEYS 9
 
-/* A model's keys, in order, with their values. */
+/* The keys of a model, in order, with their values. */
 struct list {
     unsigned n, key[KEYS], value[KEYS];
 };
@@ -190,13 +190,13 @@ static void change_one(struct list *l)
             way = 1;
     if (way == 1 && l->n) {
         l->value[i] = draw(3);
-    } else if (way == 0) { /* one more, at any place */
+    } else if (way == 0) { /* add a key, at any place */
         memmove(&l->key[to + 1], &l->key[to], (l->n - to) * sizeof(k));
         memmove(&l->value[to + 1], &l->value[to], (l->n - to) * sizeof(k));
         l->key[to] = k;
         l->value[to] = draw(3);
         l->n++;
-    } else if (l->n) { /* one less, or moved */
+    } else if (l->n) { /* remove or move a key */
         k = l->key[i];
         unsigned value = l->value[i];
         memmove(&l->key[i], &l->key[i + 1], (l->n - i - 1) * sizeof(k));
@@ -228,7 +228,7 @@ static struct gguf *model_of(const struct list *l, bool big)
     return g;
 }
 
-/* ggufs' own keys do not belong to the history. */
+/* Skip ggufs' own keys, which do not belong to the history. */
 static void user_keys(struct list *l)
 {
     unsigned n = 0;
@@ -240,7 +240,8 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
-/* A key that is missing in the state is named once, however often edits that join the state change it. */
+/* A key that is missing in the state is named once, however often edits that join the state change
+ * it. */
 static void test_join_new_key(void)
 {
     struct three t;
@@ -266,8 +267,8 @@ static void test_join_new_key(void)
 enum { EDITS = 24 };
 
 /*
- * Series of edits, each a state of its own or joined, some never written: the keys of each state
- * can be reconstructed.
+ * In series of edits, some with their own state, some joined, some never written, the keys of each
+ * state can be reconstructed.
  */
 static void random_edits(uint64_t seed)
 {
@@ -290,13 +291,13 @@ static void random_edits(uint64_t seed)
         bool landed = draw(6);
         int done = recorder_begin(&r, &e, NULL);
         CU_ASSERT_EQUAL(done, edit_keys_id(a) != edit_keys_id(b));
-        if (draw(4)) /* otherwise its outcome stays unknown */
+        if (draw(4)) /* otherwise the outcome of the edit stays unknown */
             CU_ASSERT_EQUAL(recorder_end(&r, landed, at, NULL), 0);
         if (done == 1 && r.rec.number > states)
             of[states++] = now;
         if (landed)
             now = then;
-        if (draw(4) == 0) /* another process continues */
+        if (draw(4) == 0) /* another process continues the history */
             r = (struct recorder){.h = &x.h};
         gguf_free(a);
         gguf_free(b);
@@ -354,7 +355,7 @@ static struct gguf *vocabulary(unsigned words, const char *last)
 
 /*
  * For a large model only the difference is stored, even if a key moved from one end to the other;
- * changing the same again within a state costs nothing.
+ * changing the same key again within a state costs nothing.
  */
 static void test_small(void)
 {
@@ -408,7 +409,8 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 5, 7));
     CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
     CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
-    /* An undo from the command line does not know the limit of a mount: it drops only the oldest state. */
+    /* An undo from the command line does not know a mount's limit, so it drops only the oldest
+     * state. */
     for (unsigned i = 8; i <= 40; i++)
         edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
     h->keep = HISTORY_KEEP_SAME;
@@ -419,7 +421,8 @@ static void test_keep(void)
     three_free(&t);
 }
 
-/* The clock goes back by a day before each edit: none joins, numbers rise, the newest are kept. */
+/* The clock goes back by a day before each edit: no edit joins a state, numbers rise, the newest
+ * states are kept. */
 static void test_clock(void)
 {
     struct three t;
@@ -430,7 +433,7 @@ static void test_clock(void)
     three_free(&t);
 }
 
-/* Thousands of edits without a pause, each a state of its own or joined. */
+/* Thousands of edits without a pause have their own state, or join one. */
 static void test_many(void)
 {
     struct three t;
@@ -448,7 +451,7 @@ static void test_many(void)
     three_free(&t);
 }
 
-/* What `--history=clear` says in each case where there is nothing to clear. */
+/* `--history=clear` gives a reason whenever there is nothing to clear. */
 static void test_clear(void)
 {
     struct three t;
@@ -487,7 +490,7 @@ static void test_clear(void)
     three_free(&t);
 }
 
-/* A state that takes up this many bytes. */
+/* Save a state of this many bytes. */
 static void grow(struct home *x, const char *model, struct gguf *g, int64_t now, uint64_t bytes)
 {
     struct history h;
@@ -501,14 +504,15 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     big->kv[1].end += bytes;
     r = (struct recorder){.h = &h};
     struct recorded_edit e = {big, g, 0, now};
-    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* and not ended, as after a kill */
+    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* the edit does not end, as after a kill */
     big->head = head;
     free(large);
     gguf_free(big);
     history_close(&h);
 }
 
-/* 256 MiB for all models together; the oldest states go, of any model, but never a model's last one. */
+/* All models together keep at most 256 MiB. The oldest states of any model are dropped, but never a
+ * model's last. */
 static void test_all_models(void)
 {
     struct three t;
@@ -522,7 +526,8 @@ static void test_all_models(void)
     CU_ASSERT_TRUE(numbers_are(&other, 1, 2));
     grow(&t.x, "/models/m.gguf", t.b, 400, 60 * mib);
     edit(h, t.a, t.b, 700, 0);
-    CU_ASSERT_TRUE(numbers_are(h, 2, 3)); /* the oldest that may go, and what follows */
+    /* The oldest state that may be dropped, and those after it. */
+    CU_ASSERT_TRUE(numbers_are(h, 2, 3));
     CU_ASSERT_TRUE(numbers_are(&other, 2, 2));
     CU_ASSERT_EQUAL(home_files(&t.x), 3);
     history_close(&other);
@@ -536,7 +541,7 @@ static void in_folder(const struct home *x, char path[96])
     (void)snprintf(path, 96, FOLDER "%s", x->h.name);
 }
 
-/* Anything with the file's name that is not a file of ours is neither read nor written. */
+/* An object with the file's name that is not a file of ours is neither read nor written. */
 static void test_planted(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -562,7 +567,7 @@ static void test_planted(void)
     }
 }
 
-/* The complete history of another model under this one's name. */
+/* The complete history of another model is stored under this one's name. */
 static void test_of_another(void)
 {
     struct three t;
@@ -578,7 +583,7 @@ static void test_of_another(void)
     three_free(&t);
 }
 
-/* Every flipped bit is noticed, except in bytes without meaning; so is every truncation. */
+/* Every flipped bit is noticed, except in bytes without meaning, and so is every truncation. */
 static void test_damage(void)
 {
     struct three t;
@@ -609,7 +614,8 @@ static void test_damage(void)
     three_free(&t);
 }
 
-/* A byte of the last state is flipped: the line says so, and the next edit reuses its number. */
+/* If a byte of the last state is flipped, the message says so, and the next edit reuses its
+ * number. */
 static void test_damaged(void)
 {
     struct three t;
@@ -637,7 +643,7 @@ static void test_damaged(void)
     three_free(&t);
 }
 
-/* Valid checksums do not make the content valid: the result is parsed. */
+/* The result is parsed, because valid checksums do not make the content valid. */
 static void test_not_keys(void)
 {
     struct three t;
@@ -662,7 +668,7 @@ static int no_lock(const struct sys *s, int fd, int how)
     return how == LOCK_UN ? 0 : -ENOLCK;
 }
 
-/* If the directory cannot be locked, nothing is kept in it. */
+/* If the directory cannot be locked, no state is kept in it. */
 static void test_no_lock(void)
 {
     struct three t;
@@ -773,8 +779,8 @@ static void test_home(void)
 }
 
 /*
- * The directory, and those above it up to the state directory, are made for the user alone, and
- * used only if they are.
+ * The directory, and those above it up to the state directory, are created for the user alone, and
+ * used only if they belong to the user alone.
  */
 static void test_folder(void)
 {
@@ -837,7 +843,8 @@ static void test_links(void)
     }
 }
 
-/* A missing home is created as far as possible; one that is not a directory is refused. Any call may fail. */
+/* A missing home is created as far as possible; a home that is not a directory is refused. Any call
+ * may fail. */
 static void test_missing(void)
 {
     unsigned n = 1;
@@ -873,7 +880,7 @@ static int remove_one(void *arg, const char *name)
     return unlinkat(*(int *)arg, name, 0);
 }
 
-/* As `rm -r` of the directory of all histories. */
+/* Remove the directory of all histories, like `rm -r`. */
 static void remove_folder(void *arg)
 {
     const struct home *x = arg;
@@ -886,8 +893,8 @@ static void remove_folder(void *arg)
 }
 
 /*
- * The directory is removed while it is open: the next edit creates it again, even one that would
- * have joined a state.
+ * If the directory is removed while it is open, the next edit creates it again, even an edit that
+ * would have joined a state.
  */
 static void test_folder_removed(void)
 {
@@ -904,7 +911,7 @@ static void test_folder_removed(void)
         CU_ASSERT_EQUAL(recorder_end(&r, true, 1000 + later, NULL), 0);
         CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
         CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/m.gguf", 20), 0);
-        CU_ASSERT_TRUE(numbers_are(&other, 1, 1)); /* as another process sees it */
+        CU_ASSERT_TRUE(numbers_are(&other, 1, 1)); /* as another process sees the history */
         history_close(&other);
         three_free(&t);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Edits and undos with their history while every system call and every allocation fails in turn,
- * and while the process or the power goes away at each call: an undo is of the last edit in the
- * file, or it is refused, and all states are whole. Run by one thread, and as a daemon does it,
- * with a job beside the writing thread.
+ * and while the process or the power dies at each call. An undo applies to the last edit in the
+ * file or is refused, and all states are complete. Each case runs on one thread, and as in a
+ * daemon, with a job beside the writing thread.
  */
 #include "cu_main.h"
 
@@ -26,7 +26,7 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* What the edit under test does; a first edit was recorded before it without faults. */
+/* The effect of the edit under test; a first edit was recorded before it without faults. */
 enum kind { NEW_STATE, JOINED, UNDO, KINDS };
 
 struct way {
@@ -44,7 +44,7 @@ static const struct way ways[] = {{EDIT_COPY, false, false},
 
 /* ---- calls of two threads, one at a time ---- */
 
-static pthread_mutex_t one_call = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* for list() */
+static pthread_mutex_t one_call = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* lock for list() */
 static const struct sys *behind;
 
 #define IN_TURN(type, name, params, ...)                 \
@@ -110,8 +110,8 @@ static const struct sys in_turn = {.openat = turn_openat,
 struct world {
     struct fixture x;
     struct home home;
-    struct gguf *keys[3]; /* initially, after the first edit, and after the second */
-    int64_t begin;        /* when the first edit was made */
+    struct gguf *keys[3]; /* initial keys, and those after the first and the second edit */
+    int64_t begin;        /* time of the first edit */
 };
 
 static struct gguf *present(const struct world *w)
@@ -141,11 +141,12 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
-/* The number of the allocation that fails, or 0; and whether it did. */
+/* Number of the allocation that fails, or 0; and whether it failed. */
 static unsigned alloc_fails;
 static bool alloc_failed;
 
-/* One edit with its history; returns the commit's result. Without a state it goes on, as the daemon does. */
+/* Make an edit with its history, and return the commit's result. Without a state it continues, like
+ * the daemon. */
 static int record(struct recorder *r, struct edit_file *f, struct edit *d, struct gguf *g,
                   int64_t now, bool undo)
 {
@@ -164,7 +165,7 @@ static void on_ready(void *job)
     history_job_wait(job);
 }
 
-/* The same with a job, which uses the real clock. */
+/* Make an edit with a job, which uses the real clock. */
 static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *before, bool undo)
 {
     const struct logger log = {0};
@@ -228,7 +229,7 @@ static void world_free(struct world *w)
     teardown(&w->x);
 }
 
-/* The edit under test, with system calls other than the world's. */
+/* Make the edit under test, with system calls other than the world's. */
 static int run(struct world *w, const struct way *way, enum kind kind, const struct sys *sys)
 {
     const struct timespec t = {0};
@@ -257,7 +258,7 @@ static int run(struct world *w, const struct way *way, enum kind kind, const str
     return done;
 }
 
-/* After one more edit nothing of an earlier one is left, neither beside the model nor in the history. */
+/* After another edit, no file of an earlier edit is left, beside the model or in the history. */
 static void check_rest(struct world *w, struct gguf *now)
 {
     CU_ASSERT_EQUAL(files(&w->x), 1);
@@ -270,7 +271,7 @@ static void check_rest(struct world *w, struct gguf *now)
     history_file_free(&f);
 }
 
-/* The edit that an undo would now take back: the first, the second, or neither. */
+/* Check which edit an undo would now take back: the first, the second, or neither. */
 static void check(struct world *w, const struct way *way, enum kind kind, bool may_refuse,
                   const char *what)
 {
@@ -286,7 +287,7 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
     int r = history_pick(&w->home.h, 0, now, &p, &e);
     const struct gguf *want = landed && kind != JOINED ? w->keys[1] : w->keys[0];
     /*
-     * If the state to join could not be examined, the edit got one of its own; with the real clock,
+     * If the state to join could not be examined, the edit got its own state; with the real clock,
      * also if the test was delayed.
      */
     bool own = (may_refuse || way->job) && kind == JOINED && landed;
@@ -297,7 +298,7 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
         (void)printf("\n%s, kind %d: %s: %d %s\n", what, kind, landed ? "new" : "old", r, e.msg);
     CU_ASSERT_TRUE(good);
     history_pick_free(&p);
-    /* By number it always works. */
+    /* An undo by number always works. */
     CU_ASSERT_EQUAL(history_pick(&w->home.h, 1, now, &p, &e), 0);
     CU_ASSERT_TRUE(same_keys(p.keys, w->keys[0]));
     history_pick_free(&p);

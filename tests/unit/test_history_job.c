@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/history_job.h: a state directory that hangs, or does not exist. Edits go on, and it is
- * logged once.
+ * edit/history_job.h: a state directory that hangs or does not exist. Edits continue, and the
+ * problem is logged once.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static void take_line(int priority, const char *line)
 
 static const struct logger into = {.line = take_line};
 
-/* How often the log contains these words. */
+/* Return how often the log contains these words. */
 static unsigned times(const char *words)
 {
     unsigned n = 0;
@@ -72,7 +72,7 @@ static unsigned entries(const char *folder)
     return n;
 }
 
-/* The directory can be locked once each time this is posted. */
+/* The directory can be locked once each time that this is posted. */
 static sem_t answers;
 
 static int lock_slowly(const struct sys *s, int fd, int how)
@@ -83,7 +83,7 @@ static int lock_slowly(const struct sys *s, int fd, int how)
     return sys_libc.flock(&sys_libc, fd, how);
 }
 
-/* A job whose state directory hangs. */
+/* Begin a job whose state directory hangs. */
 static struct history_job *begin_hanging(struct home *x, struct faultsys *fs)
 {
     char state[80];
@@ -113,7 +113,7 @@ static void edit_when_kept(struct history_job *k, struct snapshot *before, struc
     history_job_end(k, true);
 }
 
-/* The directory no longer hangs, and the requested state is there. */
+/* The directory no longer hangs, and the requested state exists. */
 static void go_on(struct history_job *k)
 {
     for (unsigned i = 0; i < 100; i++)
@@ -121,7 +121,7 @@ static void go_on(struct history_job *k)
     wait_for_states(k);
 }
 
-/* An edit waits for a state once; the next ones do not wait until it is there. */
+/* One edit waits for a state; later edits do not wait until it exists. */
 static void test_hangs(void)
 {
     struct home x;
@@ -157,7 +157,8 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* It hangs while the model is closed: nothing waits long for it, and nothing is lost in the end. */
+/* The directory hangs while the model is closed: no call waits long for it, and no state is lost in
+ * the end. */
 static void test_closed(void)
 {
     struct home x;
@@ -182,7 +183,8 @@ static void test_closed(void)
     home_teardown(&x);
 }
 
-/* With nowhere to keep anything, it is logged once, and only for an edit that changes keys. */
+/* Without a place for histories, the problem is logged once, and only for an edit that changes
+ * keys. */
 static void test_no_home(void)
 {
     struct history_job *k = NULL;
@@ -218,7 +220,8 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-/* When all is written, neither a thread nor the directory stays open, and the next edits are kept as before. */
+/* When all states are written, no thread is left, the directory is closed, and later edits are kept
+ * as before. */
 static void test_rests(void)
 {
     struct home x;
@@ -227,7 +230,7 @@ static void test_rests(void)
     (void)setenv("XDG_STATE_HOME", x.path, 1);
     logged[0] = '\0';
     struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
-    struct thread first; /* with which a sanitizer starts its own background thread */
+    struct thread first; /* for which a sanitizer starts its own background thread */
     CU_ASSERT_EQUAL_FATAL(thread_start(&first, do_nothing, NULL), 0);
     thread_join(&first);
     unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
@@ -237,7 +240,7 @@ static void test_rests(void)
         while (entries("/proc/self/fd") > files || entries("/proc/self/task") > threads + 1)
             when_sleep(1);
     }
-    edit_when_kept(k, two, two); /* nothing is recorded */
+    edit_when_kept(k, two, two); /* this edit is not recorded */
     while (entries("/proc/self/fd") > files)
         when_sleep(1);
     CU_ASSERT_EQUAL(times("\n"), 0);

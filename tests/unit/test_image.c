@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/image.h: images composed of segments, read in pieces of every size; what is missing; what
- * is refused.
+ * model/image.h: images composed of segments, read in pieces of every size; missing parts; refused
+ * images.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,14 +20,15 @@ enum { F32 = 0, I16 = 25, Q8_0 = 8 };
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
-/* A model with three tensors, and a store of it in a file in memory. */
+/* A model with three tensors, and its store in a file in memory. */
 struct model {
     struct parsed p;
     struct mapped *file;
     struct store *store;
 };
 
-/* spaces: the length of a reserve between the keys, in a file that was not padded with zeros; -1: no reserve. */
+/* spaces: the length of a reserve between the keys, in a file that was not padded with zeros; -1:
+ * no reserve. */
 static struct model open_spaced(bool big, size_t missing, int spaces)
 {
     struct model m = {0};
@@ -73,7 +74,7 @@ static void close_model(struct model *m)
     parsed_free(&m->p);
 }
 
-/* The image has these bytes, read from every offset in pieces of several sizes. */
+/* Check that the image has these bytes, read from every offset in pieces of several sizes. */
 static void is(const struct image *im, const struct store *s, const uint8_t *want, size_t n)
 {
     uint8_t got[4096];
@@ -112,7 +113,7 @@ static void test_model(void)
     }
 }
 
-/* A model with a reserve is shown without it. */
+/* A model with a reserve is shown without the reserve. */
 static void test_reserve(void)
 {
     struct model want[2] = {open_model(false, 0), open_model(true, 0)};
@@ -153,7 +154,7 @@ static void test_reserve_alone(void)
     parsed_free(&want);
 }
 
-/* A file that is not complete. */
+/* Data is missing at the end of the file. */
 static void test_missing(void)
 {
     struct model m = open_model(false, 70);
@@ -207,7 +208,7 @@ static void test_files(void)
     uint32_t one = image_file(im, source_mem(a, 10)), two = image_file(im, source_mem(b, 10));
     uint32_t none = image_file(im, (struct source){.size = 100, .fd = -1});
     uint32_t map = image_file(im, mapped_source(m.file));
-    mapped_unref(m.file); /* the image has a reference of its own */
+    mapped_unref(m.file); /* the image has its own reference */
     image_add_file(im, one, 2, 3);
     image_add_file(im, one, 5, 1);
     image_add_file(im, two, 6, 0);
@@ -242,7 +243,7 @@ static void test_refused(void)
 {
     struct model m = open_model(false, 0);
     struct image *im = image_new(m.p.g);
-    CU_ASSERT_EQUAL(end_of(im), 0); /* nothing at all */
+    CU_ASSERT_EQUAL(end_of(im), 0); /* an empty image */
     im = image_new(m.p.g);
     image_add_tensor(im, 0, 1, 20);
     CU_ASSERT_EQUAL(end_of(im), -EINVAL);
@@ -271,7 +272,7 @@ static void test_refused(void)
     close_model(&m);
 }
 
-/* Many segments: the one that holds a byte is found by bisection. */
+/* The segment that holds a byte is found by bisection, even among many. */
 static void test_many(void)
 {
     static const uint8_t bytes[256] = {1, 2, 3};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/imatrix: both forms of importance matrices, and what is refused. */
+/* model/imatrix: both formats of importance matrices, and files that are refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
-/* Parse what was built. NULL: it was refused, with `why` in the line. */
+/* Parse a built file. NULL: it was refused, with `why` in the message. */
 static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 {
     const struct source s = source_mem(bytes, n);

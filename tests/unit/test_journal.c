@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * edit/journal: torn models are finished, incomplete journals are dropped, journals that do not fit
- * are left alone; the access rights of a journal; when an edit uses one.
+ * are left alone; access rights of journals; edits that use one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +25,12 @@
 #define U JOURNAL_UNIT
 enum { FIXED = 56, ROW = 32, NAME_LEN = sizeof(NAME) - 1 };
 
-/* A model, an in-place edit of it that is in the journal, and none of it applied to the model. */
+/* A model, and an in-place edit of it that is in the journal but not yet in the model. */
 struct work {
     struct fixture x;
     struct edit d;
     uint8_t *journal;
-    size_t n, rest, table; /* its size, and where its rows and its table begin */
+    size_t n, rest, table; /* size of the journal, and offsets of its rows and its table */
 };
 
 static void begin(struct work *w, unsigned what)
@@ -60,7 +60,7 @@ static void seal(struct work *w)
             xxh64(xxh64(0, w->journal, 48), w->journal + w->rest, w->table - w->rest), false);
 }
 
-/* What edit_recover() does with the journal. */
+/* Return the result of edit_recover() for the journal. */
 static int recover(const struct work *w, struct edit_recovered *found)
 {
     struct err e = {0};
@@ -81,7 +81,7 @@ static uint32_t draw(void)
 
 /* ---- journals that fit ---- */
 
-/* Each sector old or new at random; what is new in the file is zero, new or missing. */
+/* Make each sector old or new at random; new bytes that the file lacks are zero, new or missing. */
 static void tear(const struct work *w)
 {
     size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
@@ -117,7 +117,7 @@ static void test_torn(void)
         CU_ASSERT_TRUE(found.finished);
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         CU_ASSERT_EQUAL(files(&w.x), 1);
-        /* Again, although everything is done: the journal is dropped. */
+        /* A recovery that finds the edit already made drops the journal. */
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
         CU_ASSERT_FALSE(found.finished);
@@ -127,7 +127,7 @@ static void test_torn(void)
     }
 }
 
-/* What looks done is synced before the journal is dropped. */
+/* A model that looks complete is synced before the journal is dropped. */
 static void test_done_is_synced(void)
 {
     struct work w;
@@ -149,7 +149,8 @@ static void test_done_is_synced(void)
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         edit_file_close(&f);
     }
-    CU_ASSERT_EQUAL(failed, 2); /* of the journal and the directory; the model's is tried again */
+    /* Syncs of the journal and the directory fail; that of the model is repeated. */
+    CU_ASSERT_EQUAL(failed, 2);
     end(&w);
 }
 
@@ -162,9 +163,9 @@ static void damage(unsigned what)
     begin(&w, what);
     for (size_t i = 0; i < 300; i++) {
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
-        if (i >= 100 && i % 4) /* in its head and the table's beginning */
+        if (i >= 100 && i % 4) /* in its head and the beginning of its table */
             at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % FIXED;
-        at %= w.n; /* the table may be its last part */
+        at %= w.n; /* the table may be the last part */
         uint8_t was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
@@ -195,7 +196,8 @@ static int no_unlink(const struct sys *s, int dir, const char *name)
     return -EIO;
 }
 
-/* A refused edit whose journal keeps its name is not made later, or the line says that it may be. */
+/* A refused edit whose journal keeps its name is not made later, or the message says that it may
+ * be. */
 static void test_refused(void)
 {
     unsigned said = 0, synced = 0;
@@ -225,7 +227,7 @@ static void test_refused(void)
         teardown(&x);
     }
     CU_ASSERT_TRUE(said >= 2);
-    CU_ASSERT_TRUE(synced >= 2); /* of the journal and its directory */
+    CU_ASSERT_TRUE(synced >= 2); /* syncs of the journal and its directory */
 }
 
 static unsigned writes_left;
@@ -239,7 +241,7 @@ static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, 
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
 
-/* The model is partly written: it still counts as the same file, whatever its size and time are now. */
+/* A partly written model still counts as the same file, whatever its current size and time. */
 static void test_unfinished(void)
 {
     static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
@@ -268,9 +270,9 @@ static void test_unfinished(void)
     teardown(&x);
 }
 
-/* ---- the log that becomes the journal ---- */
+/* ---- a log that becomes the journal ---- */
 
-/* Whole units stay where they are in the log; the journal stores the others itself. */
+/* Whole units stay in place in the log; the journal stores the others itself. */
 static void test_lent(void)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT, again = JOURNAL_INIT;
@@ -290,7 +292,7 @@ static void test_lent(void)
     CU_ASSERT_TRUE(j.row[1].src + j.row[1].n <= w.d.p.lender->src.size);
     CU_ASSERT_TRUE(j.row[0].src >= w.d.p.lender->src.size);
     CU_ASSERT_EQUAL(j.row[2].src, j.row[0].src + U);
-    /* It is lent once: the next journal is another file. */
+    /* A log is lent once: the next journal is another file. */
     CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(journal_write(&f, &w.d.p, NULL, &again, NULL), 0);
     CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
@@ -300,7 +302,8 @@ static void test_lent(void)
     end(&w);
 }
 
-/* A file without a name that cannot get one, and a draft that already was a journal. */
+/* A file without a name that cannot get one, and a draft that already was a journal, are not
+ * lent. */
 static void test_not_lent(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -329,7 +332,7 @@ static void test_not_lent(void)
 
 /* ---- journals that do not fit ---- */
 
-/* How a journal relates to the model: 0 and its state, or -ESTALE with this line. */
+/* Check how a journal relates to the model: 0 and its state, or -ESTALE with this message. */
 static void loads(const struct fixture *x, int want, enum journal_state state, const char *line)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
@@ -347,14 +350,15 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it names another file";
 
-/* A field of the head, or from REST on of the rows, with a valid checksum. line NULL: the journal is then void. */
+/* A field of the head or, from REST on, of the rows, with a valid checksum. line NULL: the journal
+ * is then void. */
 enum { REST = 1000 };
 static const struct field {
     size_t at, width;
     uint64_t value;
     const char *line;
 } fields[] = {
-    {16, 8, 1, "neither the old nor the new"}, /* of the model before, and after */
+    {16, 8, 1, "neither the old nor the new"}, /* sizes of the model before and after the edit */
     {16, 8, UINT64_MAX, outside},
     {24, 8, 0, outside},
     {24, 8, UINT64_MAX, outside},
@@ -412,7 +416,7 @@ static void test_fields(void)
     w.journal[w.table - 1] ^= 1;
     seal(&w);
     put_file(w.x.dir, JOURNAL, w.journal, w.n);
-    /* A model with a sector that is neither old nor new. */
+    /* A sector of the model is neither old nor new. */
     w.x.old[20000] ^= 1;
     put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
     loads(&w.x, -ESTALE, 0, "neither the old nor the new");
@@ -420,7 +424,8 @@ static void test_fields(void)
     end(&w);
 }
 
-/* Rows of a complete journal: the model's sizes before, after and now; the journal has `longer` more bytes. */
+/* Rows of a complete journal: the model's size before the edit, after it and now; the journal has
+ * `longer` more bytes. */
 struct head {
     uint64_t before, after, size;
     struct {
@@ -453,8 +458,9 @@ static const struct head heads[] = {
     {3 * U, 3 * U, 3 * U, {{3 * U, U}}, 0, outside},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
-    {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* nothing */
-    /* What was not in the model before is in the journal, beginning at its old end or earlier. */
+    {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* an empty journal */
+    /* Bytes beyond the old end of the model are in the journal, in a row that begins at the old end
+     * or earlier. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, U}, {U, U + 20}}, 0, ""},
@@ -479,7 +485,7 @@ static const struct head heads[] = {
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
 };
 
-/* For a model of zeros, whose new bytes are ones. */
+/* Write a journal for a model of zeros, whose new bytes are ones. */
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];
@@ -537,7 +543,8 @@ static void test_heads(void)
     teardown(&x);
 }
 
-/* A file that is not a journal, or not a kind known to this program; `size` bytes, the rest a hole. */
+/* Check that a file is not a journal, or is of a kind unknown to this program; it has `size` bytes,
+ * the rest a hole. */
 static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
                      const char *line)
 {
@@ -567,7 +574,7 @@ static void test_others(void)
 
 /* ---- when an edit is made in place ---- */
 
-/* A sparse model with one tensor of I8. */
+/* Make a sparse model with one tensor of I8. */
 static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
 {
     struct build b;
@@ -588,7 +595,7 @@ static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_fil
     return g;
 }
 
-/* A change of n bytes of a tensor, and its plan. */
+/* Begin a change of n bytes of a tensor, and its plan. */
 static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint64_t n,
                         struct edit_change *c, struct edit_plan *p)
 {
@@ -607,7 +614,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     log_unref(d);
 }
 
-/* How the edit would be written, and how much room it needs. */
+/* Check how the edit would be written, and how much space it needs. */
 static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_strategy s, uint64_t n,
                       enum edit_strategy want, uint64_t needed)
 {
@@ -687,7 +694,7 @@ static void test_mapped(void)
 
 /* ---- access rights ---- */
 
-/* Those allowed to read the model may read the journal; only its owner may write it. */
+/* Users who may read the model may read the journal; only its owner may write it. */
 static void test_mode(void)
 {
     static const mode_t modes[][2] = {{0644, 0644}, {0777, 0644},  {0400, 0600},
@@ -718,7 +725,7 @@ static void test_mode(void)
 
 static const char acl_access[] = "system.posix_acl_access";
 
-/* An ACL: user rw, user 1 rw, group r, mask rw, other r (version 2; tag, permissions, id). */
+/* Set an ACL: user rw, user 1 rw, group r, mask rw, other r (version 2; tag, permissions, id). */
 static void put_acl(int fd, const char *name)
 {
     static const uint8_t acl[] = {2,    0,    0,    0,    0x01, 0,    6,    0,    0xff, 0xff, 0xff,
@@ -730,8 +737,8 @@ static void put_acl(int fd, const char *name)
 }
 
 /*
- * No ACL gives access to a journal, neither the directory's nor part of the model's. The journal is
- * a separate file or a log.
+ * No ACL gives access to a journal, neither the directory's nor the model's. The journal is a
+ * separate file or a log.
  */
 static void test_acl(void)
 {
@@ -806,14 +813,14 @@ static void test_commit(void)
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
     make_edit(&other, x.g, x.old, x.old_n, EDIT_INPLACE, 'm', 10);
-    /* One that is not finished. */
+    /* A journal that is not finished. */
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(files(&x), 2);
-    /* One with a second name, from a backup by hard links. */
+    /* A journal with a second name, from a backup by hard links. */
     CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_STRING_EQUAL(e.msg,
@@ -822,7 +829,7 @@ static void test_commit(void)
                                    "unfinished without it)");
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
-    /* One that is not ours. */
+    /* A journal that is not ours. */
     CU_ASSERT_EQUAL(renameat(x.dir, JOURNAL, x.dir, "away"), 0);
     CU_ASSERT_EQUAL(symlinkat("away", x.dir, JOURNAL), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
@@ -832,7 +839,7 @@ static void test_commit(void)
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(unlinkat(x.dir, "away", 0), 0);
-    /* An incomplete one is removed. */
+    /* An incomplete journal is removed. */
     CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(truncateat(&x, 100), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);

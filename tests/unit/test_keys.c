@@ -61,7 +61,7 @@ static void test_unknown(void)
     CU_ASSERT_PTR_NULL(find(""));
 }
 
-/* The pattern with its place holders filled in. */
+/* Write the pattern with its placeholders filled in. */
 static void example(const char *pattern, char key[128])
 {
     const char *close = strpbrk(pattern, "]}");
@@ -145,7 +145,7 @@ static void test_length(void)
     memset(key, 'k', KEY_MAX + 1);
     CU_ASSERT_TRUE(key_valid(key, KEY_MAX));
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1));
-    /* Longer ones are not standardized, whatever their beginning. */
+    /* Longer keys are not standardized, whatever their beginning. */
     (void)memcpy(key, "tokenizer.chat_template.", 24);
     CU_ASSERT_PTR_NOT_NULL(key_find(key, KEY_MAX));
     CU_ASSERT_PTR_NULL(key_find(key, KEY_MAX + 1));

@@ -76,7 +76,7 @@ static bool locked(const struct place *p)
     return is;
 }
 
-/* user.gguf.error of a key. */
+/* Check user.gguf.error of a key. */
 static void error_has(struct tree *t, const char *path, const char *words)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -110,7 +110,7 @@ static void test_first_edit(void)
     drop_place(&p);
 }
 
-/* Each call that edits begins it, and nothing else does. */
+/* Each call that edits begins editing, and no other call does. */
 static void test_what_begins(void)
 {
     struct place p = new_place("one");
@@ -120,7 +120,7 @@ static void test_what_begins(void)
         const struct tree_image m = {.t = t};
         struct tree_file *f = NULL;
         CU_ASSERT_EQUAL(do_sync(t), 0);
-        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* the type that it already has */
+        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* the same type as before */
         CU_ASSERT_FALSE(locked(&p));
         if (i == 0)
             CU_ASSERT_EQUAL(do_unlink(t, "no.such"), -ENOENT);
@@ -150,7 +150,7 @@ static void test_what_begins(void)
     drop_place(&p);
 }
 
-/* While another process holds the lock, edits are refused, and reads go on. */
+/* While another process holds the lock, edits are refused, and reads continue. */
 static void test_busy(void)
 {
     struct place p = new_place("one");
@@ -171,8 +171,8 @@ static void test_busy(void)
 }
 
 /*
- * If another file has replaced the model since it was opened, it is not edited; the new file is
- * neither locked nor waited for.
+ * If another file has replaced the model since it was opened, it is not edited, and no lock of the
+ * new file is taken or waited for.
  */
 static void test_changed(void)
 {
@@ -190,7 +190,7 @@ static void test_changed(void)
     drop_place(&p);
 }
 
-/* A listing and an open file continue when the first edit comes. */
+/* A listing and an open file continue across the first edit. */
 static void test_meanwhile(void)
 {
     char name[TREE_NAME_MAX + 1];
@@ -224,7 +224,7 @@ static void test_meanwhile(void)
     drop_place(&p);
 }
 
-/* A model whose edit of general.name from "old!" to "new!" was interrupted. */
+/* Make a model whose edit of general.name from "old!" to "new!" was interrupted. */
 static struct place place_with_journal(const struct content *new)
 {
     struct place p = new_place("old!");
@@ -239,7 +239,7 @@ static struct place place_with_journal(const struct content *new)
     return p;
 }
 
-/* A journal is first read through, and applied with the first edit. */
+/* A journal is first read through, then applied by the first edit. */
 static void test_journal(void)
 {
     struct content old = model("old!"), new = model("new!");
@@ -249,7 +249,7 @@ static void test_journal(void)
     text_is(t, "metadata/general.name", "new!\n");
     CU_ASSERT_TRUE(file_is(&p, &old));
     CU_ASSERT_EQUAL(files_in(&p), 2);
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "1\n", 2), 0); /* changes nothing */
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1\n", 2), 0); /* the edit changes nothing */
     CU_ASSERT_TRUE(file_is(&p, &new));
     CU_ASSERT_EQUAL(files_in(&p), 1);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
@@ -317,7 +317,8 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* Anything open or pending keeps a tree from being closed, a helper for a while. */
+/* An open file or a pending edit prevents a tree from being closed, and a helper does so for a
+ * while. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -360,8 +361,8 @@ static void test_idle(void)
 }
 
 /*
- * A reopened tree has the same numbers as the one before if nothing was edited; otherwise it knows
- * how many the one before had given out.
+ * A reopened tree has the same numbers as the previous tree if nothing was edited; otherwise it
+ * knows how many numbers that one had used.
  */
 static void test_again(void)
 {
@@ -391,7 +392,7 @@ static void test_again(void)
     drop_place(&p);
 }
 
-/* Many at the same time, each with its own edits. */
+/* Many trees are open at the same time, each with its own edits. */
 static void test_many(void)
 {
     enum { MANY = 20 };
@@ -421,11 +422,11 @@ struct worker {
     pthread_t thread;
     pthread_barrier_t *line;
     struct tree *t;
-    const char *key; /* written by this thread; NULL: all are read */
+    const char *key; /* key that this thread writes; NULL: it reads all keys */
     int wrong;
 };
 
-/* Every key is always there, with the value before or after the write. */
+/* Every key always exists, with the value before or after the write. */
 static int look(struct tree *t)
 {
     static const char *const keys[] = {"general.architecture", "general.name", "a.b"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/gguf: where the tensors' data is in valid files. Refusals are in test_malformed.c. */
+/* gguf/gguf: places of the tensors' data in valid files. Refusals are in test_malformed.c. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -82,7 +82,8 @@ static void test_alignments(void)
     }
 }
 
-/* A truncated file: every length from the end of the header on is shown, and reported as incomplete. */
+/* A truncated file of every length from the end of the header on is shown, and reported as
+ * incomplete. */
 static void test_partial(void)
 {
     struct build b;

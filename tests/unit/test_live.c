@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files of metadata/: drafts, their handles, closes and releases, types and refusals. Scripts,
+ * Open files of metadata/: drafts, handles, closes and releases, types and refusals. For scripts
  * see script.h; names are tested in test_live_names.c.
  */
 #include <stdlib.h>
@@ -268,7 +268,7 @@ static const struct script scripts[] = {
      "put general.alignment '64'; fsync; text general.alignment '64\n'",
      UNCHANGED "general.alignment:u32=64 "},
 
-    /* ---- the end ---- */
+    /* ---- the end of the mount ---- */
     {"what is pending is written at the end", "sync",
      "put a.name 'new'; rm a.count; mv a.other a.moved; file " UNCHANGED
      "; reopen; list a.name a.moved a.list",
@@ -282,7 +282,7 @@ static const struct script scripts[] = {
      "put a.name 'five'; text a.name 'five\n'; fsync; put a.count '10'",
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
-    /* A draft that is refused after part of it was accepted restores the value from before. */
+    /* If a draft is refused after part of it was accepted, the value from before returns. */
     {"refused after a fork had closed: the old value is back", NULL,
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
@@ -307,7 +307,7 @@ static const struct script scripts[] = {
      "fsync",
      "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=1 "},
 
-    /* A close by another thread's fork, in the middle of a text. */
+    /* Another thread's fork closes the file in the middle of a text. */
     {"a text that is not finished at a close may go on", NULL,
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "write A ' 5]'; close A; text a.list '4\n5\n'; fsync",
@@ -325,7 +325,7 @@ static const struct script scripts[] = {
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
 
-    /* What no flush, fsync or release has judged is dropped when the daemon ends. */
+    /* When the daemon ends, drafts that no flush, fsync or release has judged are dropped. */
     {"a draft that is open at the end is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
      "write C '5'",

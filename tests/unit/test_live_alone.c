@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What no request waits for and is written automatically after some seconds, as scripts: `held`
+ * Edits without a waiting request are written automatically after some seconds, as scripts: `held`
  * waits for that.
  */
 #include "script.h"

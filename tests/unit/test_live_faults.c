@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits that cannot be written, are interrupted, or come while others are written: the content of
- * the file, what the tree shows, and which call returns the error. Scripts, see script.h.
+ * Edits that cannot be written, are interrupted, or arrive while others are written: the content of
+ * the file, the values that the tree shows, and the calls that return the error. For scripts see
+ * script.h.
  */
 #include "script.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names when an accepted edit is given up (its write failed, or a signal took it back) and the same
- * names have been used again since. Scripts, see script.h.
+ * Names when an accepted edit is dropped (its write failed, or a signal took it back) and the same
+ * names have been used again since. For scripts see script.h.
  */
 #include "script.h"
 

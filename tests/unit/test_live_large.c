@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of a model over 64 MiB, as scripts: edits that copy it are not waited for. */
+/* Edits of a model over 64 MiB, as scripts: no call waits for edits that copy it. */
 #include "script.h"
 
 #define B "b:F32:2x3=1,2,3,4,5,6 "

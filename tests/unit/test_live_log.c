@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lines that edits of metadata/ write to the log. Scripts, see script.h. */
+/* The lines that edits of metadata/ write to the log. For scripts see script.h. */
 #include "script.h"
 
 static const struct script scripts[] = {

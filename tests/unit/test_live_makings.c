@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* New tensors that are created in parts, or not at all, as scripts. */
+/* Scripts of new tensors that are created in parts, or not at all. */
 #include "script.h"
 
 #define REST "b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "

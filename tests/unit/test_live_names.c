@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Names of metadata/: removed, renamed, taken by helpers and given back, also while files are open.
- * Scripts, see script.h.
+ * For scripts see script.h.
  */
 #include "script.h"
 
 static const struct script scripts[] = {
-    /* ---- types and places of keys that are gone ---- */
+    /* ---- types and places of removed keys ---- */
     {"a key that was removed comes back by a rename: with its type and place, at any time", NULL,
      "rm a.count; mv a.other a.count; fsync; typed a.count u32; list a.name a.count a.list; type "
      "a.count u64;"
@@ -214,7 +214,7 @@ static const struct script scripts[] = {
      "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''",
      UNCHANGED},
 
-    /* A key that stepped aside and loses its backup counts as removed. */
+    /* A key that was moved to a backup which is then lost counts as removed. */
     {"two keys over one backup, and its removal: both are removed", NULL,
      "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; list a.other a.list; fsync;"
      "shown " A_OTHER A_LIST "; put a.count '9'; fsync",
@@ -228,13 +228,13 @@ static const struct script scripts[] = {
      "rm b~; fsync",
      A_NAME A_OTHER A_LIST},
 
-    /* Removed keys come back to their own places, in whatever order. */
+    /* Removed keys return to their own places, in any order. */
     {"three keys come back in another order", NULL,
      "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
 
-    /* A key that is moved via a helper. */
+    /* A key is moved via a helper. */
     {"a key that gets a new name by way of a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Scripts of edits in which each allocation fails in turn. An edit fails or succeeds; in the end
- * the model is valid, nothing is left beside it, and it can be edited again.
+ * the model is valid, no file is left beside it, and it can be edited again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const char *const ways[] = {
     "close A; fsync",
     "mknod m.k; put m.k 4; open A a.name rw; trunc A 0; write A 'two'; fsync A; close A; forgive "
     "a.name; fsync",
-    /* With a history. */
+    /* Scripts with a history. */
     "put a.name two; put b.new 5; rm a.count; fsync; undo; undo; undo 1",
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
@@ -69,7 +69,7 @@ static void check_after(struct run *r)
     CU_ASSERT_EQUAL(script_finish(r), 0);
 }
 
-/* False: there were fewer allocations. */
+/* Returns false if there were fewer allocations. */
 static bool fails_at(const char *way, unsigned n, enum live_commit commit)
 {
     static const struct script s = {"memory is short", NULL, "", ""};
@@ -128,7 +128,7 @@ static void do_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
-/* Its n-th allocation fails. False: there were fewer. */
+/* Run an operation whose n-th allocation fails. Returns false if there were fewer. */
 static bool do_short(struct run *r, const char *op, unsigned n)
 {
     r->lenient = true;
@@ -165,7 +165,7 @@ static void test_reopened(void)
 
 /*
  * A refused edit is not counted: a signal takes the next edit back as the only one. An alignment is
- * planned before it is accepted; a rename over a key is two edits.
+ * planned before it is accepted; a rename over a key counts as two edits.
  */
 static bool is_counted(const char *op, const char *name, int refused, unsigned n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors edited as programs do it, as scripts. */
+/* Scripts that edit tensors like programs do. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

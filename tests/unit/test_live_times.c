@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What happens with time, as scripts: views that come back, drafts that wait, progress lines. */
+/* Effects of time, as scripts: views that reappear, drafts that wait, progress lines. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

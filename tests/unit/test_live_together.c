@@ -13,7 +13,7 @@
 #include "tree/file.h"
 #include "tree/internal.h"
 
-/* Two programs have written to one draft: the edit belongs to both. */
+/* Two programs have written to one draft, so the edit belongs to both. */
 static void test_signal(void)
 {
     static const struct script s = {"two closes wait for one edit", NULL, "", ""};
@@ -50,7 +50,7 @@ static void test_signal(void)
     script_model_drop(&r.m);
 }
 
-/* The run whose file A is released while another call is carried out. */
+/* The run whose file A is released while another call is handled. */
 static struct run *released;
 
 static void on_end(struct live_wait *w, int result)
@@ -59,7 +59,7 @@ static void on_end(struct live_wait *w, int result)
     CU_ASSERT_EQUAL(result, 0);
 }
 
-/* A close of A; while it is judged, B closes, which has the same draft. */
+/* While a close of A is judged, B closes, which has the same draft. */
 static struct {
     struct tree *t;
     struct tree_file *b;
@@ -83,7 +83,7 @@ static int judge_first(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* The first is answered before the second is judged. */
+/* The first close is answered before the second is judged. */
 static void test_behind(void)
 {
     static const struct script s = {"a close comes while another one is judged", NULL, "", ""};
@@ -106,7 +106,7 @@ static void test_behind(void)
     script_model_drop(&r.m);
 }
 
-/* The release of A comes while another call is carried out, and then the end of the mount. */
+/* The release of A arrives while another call is handled, and then the mount ends. */
 static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
 {
     (void)w;
@@ -116,7 +116,7 @@ static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* A release that came before the end is carried out after it: what was written is judged. */
+/* A release that arrived before the end is handled after it: its draft is judged. */
 static void test_release_at_the_end(void)
 {
     static const struct script s = {"a release comes just before the end", NULL, "", ""};
@@ -136,7 +136,7 @@ static void test_release_at_the_end(void)
     script_model_drop(&r.m);
 }
 
-/* The run whose next check of the model's name comes after an edit by another program. */
+/* The run whose next check of the model's name follows an edit by another program. */
 static struct run *edited;
 
 static int look_late(const struct sys *s, int dir, const char *name, struct stat *st)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests that wait for a write, and edits for which there is no room, as scripts. */
+/* Scripts of requests that wait for a write, and of edits that do not fit on the disk. */
 #include "script.h"
 
 static const struct script scripts[] = {

@@ -7,7 +7,7 @@
 #include "model_dir.h"
 #include "tree_image.h"
 
-enum { FILES = 201, LOOKS = 65 }; /* the first, and 64 of the others */
+enum { FILES = 201, LOOKS = 65 }; /* the first file, and 64 others */
 
 /* ---- checks are counted: linked with --wrap ---- */
 
@@ -24,7 +24,7 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
 
 /* ---- tests ---- */
 
-/* File i of the model, its path in `path`; if changed, with one integer more. */
+/* Write file i of the model, and its path to `path`; a changed file has an additional integer. */
 static void put_shard(const struct fixture *x, unsigned i, bool changed, char path[128])
 {
     char name[64];
@@ -45,7 +45,7 @@ static void put_shard(const struct fixture *x, unsigned i, bool changed, char pa
     free(bytes);
 }
 
-/* One query: its answer, and how many files were checked. */
+/* Query once, and compare the answer and the number of files checked. */
 static void asks(struct tree *t, bool changed, unsigned files)
 {
     looks = 0;
@@ -53,7 +53,7 @@ static void asks(struct tree *t, bool changed, unsigned files)
     CU_ASSERT_EQUAL(looks, files);
 }
 
-/* Some files each time, in turn; one that was found changed is checked each time. */
+/* Some files are checked each time, in turn; a file that was found changed is checked each time. */
 static void test_in_turn(void)
 {
     struct fixture x;
@@ -64,7 +64,7 @@ static void test_in_turn(void)
     struct tree *t = image_tree(path, &(struct tree_options){.late = true});
     put_shard(&x, FILES - 1, true, path);
     for (int i = 0; i < 3; i++)
-        asks(t, false, LOOKS); /* finally the others, 129 to 192 */
+        asks(t, false, LOOKS); /* finally the remaining files, 129 to 192 */
     asks(t, true, 1 + 8);
     asks(t, true, 1 + 1);
     put_shard(&x, 0, true, path);

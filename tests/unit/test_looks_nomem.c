@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything that can be looked at in a tree, while each allocation fails in turn: the call fails
- * with ENOMEM, and nothing has changed when there is memory again.
+ * Every kind of read of a tree, while each allocation fails in turn: the call fails with ENOMEM,
+ * and nothing has changed when memory is available again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "tree_image.h"
 #include "viewfile.h"
 
-/* ---- a clock that stands still: what is begun and not finished is given up after a while ---- */
+/* ---- a clock that stands still: unfinished edits are dropped after a while ---- */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -32,7 +32,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return 0;
 }
 
-/* ---- what a tree shows, in memory that is always available ---- */
+/* ---- the content of a tree, in memory that is always available ---- */
 
 static struct seen {
     size_t n;
@@ -136,7 +136,7 @@ static int look_entries(struct tree *t, uint64_t node, struct tree_dir *d, bool 
     return r;
 }
 
-/* A node and everything in it. */
+/* Read a node and everything in it. */
 static int look(struct tree *t, uint64_t node, struct seen *s)
 {
     struct tree_entry e;
@@ -199,12 +199,12 @@ static void make(struct place *p, bool split)
     (void)snprintf(p->model, sizeof(p->model), "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* Open files while everything is looked at. */
+/* Files that are open while everything is read. */
 struct open_files {
     struct viewfile view, helper;
 };
 
-/* Edits of each kind: written, refused, or not finished. */
+/* Make edits of each kind: written, refused, or unfinished. */
 static void edit(struct tree *t, struct open_files *x)
 {
     CU_ASSERT_EQUAL(do_write(t, "a.b", "x\n", 2), -EINVAL);
@@ -241,7 +241,7 @@ static const struct row_of_case {
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
-/* False: there were fewer allocations. */
+/* Returns false if there were fewer allocations. */
 static bool looks_at(struct tree *t, unsigned n)
 {
     struct statvfs fs;
@@ -289,7 +289,7 @@ static void test_looks(void)
         test_case(&cases[i]);
 }
 
-/* ---- a tree that is opened ---- */
+/* ---- opening a tree ---- */
 
 static bool opens_at(const char *path, const struct tree_options *o, unsigned n)
 {
@@ -303,7 +303,7 @@ static bool opens_at(const char *path, const struct tree_options *o, unsigned n)
     if (r < 0)
         CU_ASSERT_TRUE(e.code == r && e.msg[0]);
     tree_close(t);
-    CU_ASSERT_TRUE(alloc_live() <= 0); /* libc makes some */
+    CU_ASSERT_TRUE(alloc_live() <= 0); /* libc makes some allocations */
     return hit;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Directories of new tensors that programs change while they are judged: no call waits for the
+ * Programs change the directories of new tensors during their judgement: no call waits for the
  * judgement, and a changed directory is judged again.
  */
 #include "cu_main.h"
@@ -26,7 +26,7 @@
 
 /* ---- replacements for C library functions ---- */
 
-static atomic_long seconds; /* of the clock, which stands still; 0: it runs */
+static atomic_long seconds; /* time of the clock, which stands still; 0: it runs */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -38,7 +38,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
-/* What another program does once a view is open, before it is truncated. */
+/* Actions of another program when a view is open, before it is truncated. */
 static void (*before_truncate)(void);
 
 int __real_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
@@ -58,13 +58,13 @@ struct room {
     struct place p;
     struct faultsys fs;
     struct tree *t;
-    int (*call)(struct tree *t); /* while it is judged */
+    int (*call)(struct tree *t); /* called during the judgement */
     int result;
-    struct tree_wait wait; /* of a sync that does not wait here */
+    struct tree_wait wait; /* the wait of a sync that does not wait here */
     struct viewfile open;
 };
 
-/* Bytes, followed by zeros, most of them a hole: so the judge makes system calls. */
+/* Write bytes, followed by zeros that are mostly a hole, so that the judge makes system calls. */
 static void put_raw(struct viewfile *v, const char *text)
 {
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 0, text, strlen(text)), 0);
@@ -83,7 +83,7 @@ static void put(struct tree *t, const char *tensor, const char *view, const char
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* A new tensor that is not complete. */
+/* Make a new tensor that is not complete. */
 static void make(struct tree *t, const char *tensor)
 {
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, tensor), 0);
@@ -92,7 +92,7 @@ static void make(struct tree *t, const char *tensor)
     put(t, tensor, "raw", "123");
 }
 
-/* A tree with the tensor "b" and a new one, "n", of the bytes 123. */
+/* Make a tree with the tensor "b" and a new tensor "n" of the bytes 123. */
 static void begin(struct room *x)
 {
     const struct tree_options o = {
@@ -110,10 +110,10 @@ static void begin(struct room *x)
     make(x->t, "n");
     put(x->t, "n", ".helper", "456");
     (void)__real_clock_gettime(CLOCK_MONOTONIC, &now);
-    atomic_store(&seconds, now.tv_sec + 1); /* all of that is in the past */
+    atomic_store(&seconds, now.tv_sec + 1); /* all changes are in the past */
 }
 
-/* n is judged, and meanwhile the judge calls `hook`. */
+/* Judge n; meanwhile the judge calls `hook`. */
 static void judged(struct room *x, void (*hook)(void *))
 {
     faultsys_init(&x->fs, FAULT_NONE, 0, 0);
@@ -131,7 +131,7 @@ static void make_call(void *arg)
     x->result = x->call(x->t);
 }
 
-/* n is judged, and meanwhile the judge makes a call. */
+/* Judge n; meanwhile the judge makes a call. */
 static void meanwhile(struct room *x, int (*call)(struct tree *t))
 {
     x->call = call;
@@ -167,7 +167,7 @@ static void shows(struct tree *t, const char *want)
 static bool in_file(const struct room *x, const char *name)
 {
     struct content c = file_now(&x->p);
-    uint8_t text[64] = {(uint8_t)strlen(name)}; /* its length, in 8 bytes, and the name */
+    uint8_t text[64] = {(uint8_t)strlen(name)}; /* the length in 8 bytes, then the name */
     memcpy(text + 8, name, strlen(name));
     bool found = memmem(c.bytes, c.n, text, 8 + strlen(name));
     free(c.bytes);
@@ -181,7 +181,7 @@ static int unlink_view(struct tree *t)
     return viewfile_unlink(t, "n", "raw");
 }
 
-/* Without it, it is not a tensor. */
+/* Without this view, the directory is not a tensor. */
 static void test_unlink(void)
 {
     struct room x;
@@ -244,7 +244,8 @@ static void rename_opened(void)
     CU_ASSERT_EQUAL(rename_helper(renames_in), 0);
 }
 
-/* A helper that a program opens with O_RDONLY | O_TRUNC becomes a view meanwhile: the tensor is added once it is complete. */
+/* A helper that a program opens with O_RDONLY | O_TRUNC becomes a view meanwhile: the tensor is
+ * added once it is complete. */
 static void test_emptied(void)
 {
     struct room x;
@@ -267,7 +268,7 @@ static void remove_tensor(void *arg)
     struct room *x = arg;
     CU_ASSERT_EQUAL(do_rmdir_tensor(x->t, "n"), 0);
     CU_ASSERT_EQUAL(lookup(x->t, "tensors", "n"), -ENOENT);
-    CU_ASSERT_EQUAL(viewfile_close(&x->open), 0); /* the judge still has what it read */
+    CU_ASSERT_EQUAL(viewfile_close(&x->open), 0); /* the judge still has the bytes that it read */
 }
 
 static void test_remove(void)
@@ -292,7 +293,7 @@ static int open_view(struct tree *t)
     return viewfile_open(t, "n", "raw", O_WRONLY, &held);
 }
 
-/* A program that has it open continues: nothing is added before it has closed the file. */
+/* A program with an open file continues: no tensor is added before the file is closed. */
 static void test_open(void)
 {
     struct room x;
@@ -359,7 +360,7 @@ static void test_synced_with_another(void)
     end(&x);
 }
 
-/* ---- added, and not written ---- */
+/* ---- added, but not written ---- */
 
 static void look_for_first(void *arg)
 {
@@ -368,7 +369,7 @@ static void look_for_first(void *arg)
     CU_ASSERT_EQUAL(lookup(x->t, "tensors/first", "raw"), 0);
 }
 
-/* A tensor already added is shown while others are judged. */
+/* An added tensor is shown while others are judged. */
 static void test_beside_others(void)
 {
     struct room x;
@@ -385,9 +386,9 @@ static void test_beside_others(void)
     end(&x);
 }
 
-/* ---- once it is written ---- */
+/* ---- after the write ---- */
 
-/* Files without a name that this process has open. */
+/* Return the number of nameless files that this process has open. */
 static unsigned unnamed(void)
 {
     unsigned n = 0;
@@ -415,7 +416,8 @@ static void test_released(void)
     end(&x);
 }
 
-/* A helper goes with its directory: that of a new tensor immediately, that of a tensor when it is gone for good. */
+/* A helper disappears with its directory: with a new tensor's immediately, with another tensor's
+ * when its removal is final. */
 static void test_helpers(void)
 {
     unsigned before = unnamed();
@@ -445,7 +447,7 @@ static unsigned objects_known(struct tree *t)
     return n;
 }
 
-/* Nothing is kept of directories that are made and removed, once no file in them is open. */
+/* No state of directories that are created and removed is kept once no file in them is open. */
 static void test_forgotten(void)
 {
     struct room x;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gguf_parse: what is refused, with which error, and the byte that the line names.
+ * gguf_parse: refused files, their errors, and the byte that the message names.
  *
- * A case is a row of the table `cases`: an image (the base image, or what `make` builds), up to one
- * number written over it, and how it must be refused. The base image, version 3, little-endian:
+ * A case is a row of the table `cases`: an image (the base image, or the result of `make`), at most
+ * one number written over it, and the expected refusal. The base image, version 3, little-endian:
  *
  *       0 magic      4 version      8 tensors: 2      16 keys: 4
  *      24 key 0  'k.u32' u32      37 type    41 value
@@ -70,7 +70,7 @@ static void make_array_of_arrays(struct build *b)
     build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12 is 8 */
 }
 
-/* The file need not be long enough for what the numbers claim: they are refused first. */
+/* The numbers are refused before their size is compared with the file. */
 static void make_wrap_to_zero(struct build *b)
 {
     tensor(b, F32, (uint64_t[]){1ull << 32, 1ull << 32}, 2);
@@ -147,7 +147,7 @@ static void make_alignment_array(struct build *b)
     build_item_num(b, GGUF_U32, 32);
 }
 
-/* A key of n bytes with a NUL among them. */
+/* Add a key of n bytes with a NUL among them. */
 static void nul_key(struct build *b, const char *key, size_t n)
 {
     build_raw(b, key, n, GGUF_U32, "\1\0\0\0", 4);
@@ -185,7 +185,7 @@ static void make_nul_counted(struct build *b)
 {
     build_init(b, 2, false);
     nul_key(b, "general.alignment\0", 18);
-    build_u32(b, "a.b", 1); /* one with a count of zero: nothing is trimmed */
+    build_u32(b, "a.b", 1); /* one string with a length of zero, so that nothing is trimmed */
 }
 
 static void make_v1(struct build *b)
@@ -215,9 +215,9 @@ struct row {
     uint32_t at;
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* the image ends here; 0: nothing is cut */
+    uint32_t cut; /* the image is cut here; 0: it is complete */
     int code;
-    uint64_t byte; /* named by the line */
+    uint64_t byte; /* named by the message */
     const char *words;
 };
 
@@ -354,7 +354,7 @@ static uint8_t *image_of(const struct row *row, size_t *n)
     return image;
 }
 
-/* A parse that must fail and return nothing. */
+/* Parse an image; parsing must fail and return nothing. */
 static int refused(const void *image, size_t n, unsigned flags, struct err *e)
 {
     struct source s = source_mem(image, n);
@@ -389,9 +389,8 @@ static void test_cases(void)
 /* ---- every length of a file ---- */
 
 /*
- * A file truncated anywhere is refused, with two exceptions: cut exactly at the end of the data it
- * lacks only the last padding, which some writers never write; with GGUF_PARTIAL data may be
- * missing.
+ * A file truncated anywhere is refused, with two exceptions: cut exactly at the end of the data, it
+ * lacks only the last padding, which some writers omit; with GGUF_PARTIAL, data may be missing.
  */
 static void cut_everywhere(void (*make)(struct build *b))
 {
@@ -401,7 +400,7 @@ static void cut_everywhere(void (*make)(struct build *b))
     struct parsed p = parse_build(&b, 0);
     for (size_t n = 0; n < p.size; n++) {
         struct err e;
-        /* A copy of exactly these bytes: a sanitizer sees a read beyond them. */
+        /* In a copy of exactly these bytes, a sanitizer detects a read beyond them. */
         uint8_t *part = malloc(n ? n : 1);
         CU_ASSERT_PTR_NOT_NULL_FATAL(part);
         memcpy(part, p.image, n);
@@ -431,8 +430,8 @@ static void test_cuts(void)
 /* ---- the first draft of version 1 ---- */
 
 /*
- * What the draft repeats must agree. A file that is neither version 1 as shipped nor a draft gets
- * the error line of the shipped layout.
+ * Redundant fields of the draft must agree. A file that is neither version 1 as shipped nor a draft
+ * gets the error line of the shipped layout.
  *
  *      16 key length   20 'k.u32'   25 value length: 4   29 type   33 value   37 key 1
  *     133 end of keys   192 tensor 0   198 dimensions   202 4   206 2   210 elements: 8

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/manifest: what is accepted, and the limits. For random bytes see tests/fuzz/fuzz_store.c.
+ * shelf/manifest: accepted manifests, and the limits. For random bytes see tests/fuzz/fuzz_store.c.
  */
 #include "cu_main.h"
 

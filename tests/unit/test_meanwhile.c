@@ -34,7 +34,7 @@ struct visitor {
     const struct fixture *x;
     const char *again; /* called again before this call, each time with another mode */
     unsigned visits;
-    int fd; /* the model */
+    int fd; /* file of the model */
 };
 
 static bool no_attributes; /* the file system does not support user attributes */
@@ -71,7 +71,7 @@ static void visit(void *arg)
     v->fs->before = v->again;
 }
 
-/* The model has what the visitor set, whether it is the old or the new file. */
+/* The model has the attributes that the visitor set, whether it is the old or the new file. */
 static void check_attributes(const struct visitor *v)
 {
     struct stat st;
@@ -143,7 +143,7 @@ static void check_one(enum edit_strategy how, enum what does, enum where where)
     CU_ASSERT_EQUAL(files(&s.x), does == LINK ? 2 : 1);
     if (where == FILLED || where == SYNCED || r < 0)
         check_attributes(&s.v);
-    if (r == -EBUSY) /* the next one succeeds */
+    if (r == -EBUSY) /* the next edit succeeds */
         CU_ASSERT_EQUAL(commit(&s.f, &s.d, &res, &e), 0);
     end(&s);
 }
@@ -163,7 +163,7 @@ static void test_all(void)
                     check_one(all[i], does, where);
 }
 
-/* If hard links may be broken, one made meanwhile keeps the old content. */
+/* If hard links may be broken, a link made meanwhile keeps the old content. */
 static void test_link_that_may_break(void)
 {
     for (enum where where = FILLED; where <= EXCHANGED; where++) {
@@ -181,7 +181,7 @@ static void test_link_that_may_break(void)
     }
 }
 
-/* A model that keeps changing. */
+/* The model keeps changing. */
 static void test_again_and_again(void)
 {
     struct scene s;
@@ -198,7 +198,7 @@ static void test_again_and_again(void)
     end(&s);
 }
 
-/* Attributes that can no longer be set. */
+/* The attributes can no longer be set. */
 static void test_cannot_be_given(void)
 {
     struct scene s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/models, check/header, check/summary: failing allocations, and the cost of directories. What
- * is found in directories: tests/mount/check.py.
+ * shelf/models, check/header, check/summary: failing allocations, and the cost of directories.
+ * tests/mount/check.py tests which models are found.
  */
 #include "cu_main.h"
 
@@ -42,7 +42,7 @@ static void put(int dir, const char *name, bool shard, uint64_t no)
     free(image);
 }
 
-/* models: a.gguf, a split model, a directory with one more, a link to that directory. */
+/* Files: a.gguf, a split model, a directory with another model, and a link to that directory. */
 static const char *const names[] = {"a.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf",
                                     "sub/b.gguf", "link"};
 
@@ -69,7 +69,7 @@ static void teardown(int dir)
     (void)strcpy(top + strlen(top) - 6, "XXXXXX");
 }
 
-/* If the n-th allocation fails, so does the call, and nothing is leaked; or all are found. */
+/* If the n-th allocation fails, the call fails without a leak, or finds all models. */
 static void test_models(void)
 {
     int dir = setup();
@@ -118,7 +118,7 @@ static void test_header(void)
     teardown(dir);
 }
 
-/* The text has its measured size, and JSON fails as a whole. */
+/* The text has its measured size, and JSON fails completely or not at all. */
 static void test_summary(void)
 {
     int dir = setup();

@@ -33,7 +33,7 @@ static void test_escape(void)
     }
 }
 
-/* What is not an escape stays. */
+/* A sequence that is not an escape stays. */
 static void test_unescape(void)
 {
     static const struct {
@@ -98,7 +98,8 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* False in a chroot whose root is an ordinary directory, as package builders use: it is in no list. */
+/* False in a chroot whose root is an ordinary directory, as package builders use: no list contains
+ * it. */
 static bool root_is_mounted(void)
 {
     struct statx st;
@@ -107,7 +108,7 @@ static bool root_is_mounted(void)
            (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-/* This process has a root, with nothing mounted over it. */
+/* The root of this process is found, with nothing mounted over it. */
 static void test_load(void)
 {
     struct mounts ms;
@@ -116,7 +117,7 @@ static void test_load(void)
     CU_ASSERT_EQUAL(root != NULL, root_is_mounted());
     if (root) {
         CU_ASSERT_TRUE(mount_is_top(&ms, root));
-        struct mount below = *root; /* like a mount that has another one over it */
+        struct mount below = *root; /* like a mount that is covered by another */
         CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     }
     mounts_free(&ms);
@@ -124,7 +125,7 @@ static void test_load(void)
     mounts_free(&ms);
 }
 
-/* If set, statx(2) acts as before Linux 5.8: it succeeds, and does not report mounts. */
+/* If set, statx(2) acts as before Linux 5.8: it succeeds, but does not report mounts. */
 static bool old_kernel;
 int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
 int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
@@ -137,7 +138,7 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
     return 0;
 }
 
-/* There the last mount at a path or above it counts as the topmost. */
+/* On an old kernel, the last mount at or above a path counts as the topmost. */
 static void test_old_kernel(void)
 {
     struct mount m[] = {{.at = "/"},    {.at = "/a"},   {.at = "/a/b"},
@@ -157,7 +158,7 @@ static void test_old_kernel(void)
     old_kernel = false;
 }
 
-/* The number of an ended mount is given to another: a daemon is identified by more than that. */
+/* When the number of an ended mount is reused, a daemon is not identified by the number alone. */
 static void test_daemon_of(void)
 {
     static char a[] = "/a", b[] = "/b", c[] = "/c", model[] = "/m", other[] = "/n";

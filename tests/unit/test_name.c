@@ -78,10 +78,10 @@ static void test_needless(void)
     not_found("% 1");
     not_found("%+1");
     not_found("%~");
-    not_found("%~0123456789abcdef"); /* nothing before the mark */
+    not_found("%~0123456789abcdef"); /* no name before the mark */
 }
 
-/* n bytes 'a', except that byte `at` is c. */
+/* Fill a name with n bytes 'a', except that byte `at` is c. */
 static void fill(char *name, size_t n, size_t at, char c)
 {
     memset(name, 'a', n);
@@ -117,7 +117,7 @@ static void test_long(void)
     CU_ASSERT_EQUAL(memcmp(file + 100, "%2Faa", 5), 0);
 }
 
-/* An escape that does not fit before the mark is omitted as a whole. */
+/* An escape that does not fit before the mark is omitted completely. */
 static void test_cut_escape(void)
 {
     char name[400], file[TREE_NAME_MAX + 1];
@@ -162,7 +162,7 @@ static uint64_t next(uint64_t *state)
 
 static void test_round_trip(void)
 {
-    /* Special bytes are drawn often. */
+    /* Draw special bytes often. */
     static const char special[] = {'%', '/', '.', '\0', '~', '2', 'E', 0x7f, 0x1f, (char)0xff};
     uint64_t state = 88172645463325252;
     char name[64], file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
@@ -179,7 +179,7 @@ static void test_round_trip(void)
     }
 }
 
-/* Any input is either not a name or the only spelling of what it stands for. */
+/* Any input is either not a name, or the only spelling of the name that it stands for. */
 static void test_one_spelling(void)
 {
     static const char alphabet[] = "%2E.~0Fa%%2";

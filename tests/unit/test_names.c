@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names, files and numbers of metadata/, without writing a model: the invariants that hold whatever
- * is done to them (M1 and M2). The scripts of test_live*.c show what programs see.
+ * Names, files and numbers of metadata/, without writing a model: invariants that hold after all
+ * operations (M1 and M2). The scripts of test_live*.c test the behaviour that programs see.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void end(struct fixture *x)
     names_close(&x->n);
 }
 
-/* M1, and the lists. */
+/* Check M1, and the lists. */
 static void check(const struct names *n)
 {
     size_t named = 0, doomed = 0, errors = 0;
@@ -78,7 +78,7 @@ static void test_numbers(void)
     end(&x);
 }
 
-/* A key whose name is too long for a file name gets a shortened one; a helper keeps its name. */
+/* A key whose name is too long for a file name gets a shortened name; a helper keeps its name. */
 static void test_by_key(void)
 {
     struct fixture x;
@@ -103,7 +103,7 @@ static void test_by_key(void)
     end(&x);
 }
 
-/* A helper's file takes a key's name: the key's own file still shows its value. */
+/* When a helper's file takes a key's name, the key's own file still shows its value. */
 static void test_take(void)
 {
     struct fixture x;
@@ -123,7 +123,8 @@ static void test_take(void)
     end(&x);
 }
 
-/* A file goes, and its name with it, when neither a handle nor the kernel refers to it. Its number is not reused. */
+/* A file is freed, with its name, when neither a handle nor the kernel refers to it. Its number is
+ * not reused. */
 static void test_reap(void)
 {
     struct fixture x;
@@ -146,7 +147,7 @@ static void test_reap(void)
     end(&x);
 }
 
-/* The file of a key from the beginning stays, whatever happens to it. */
+/* The file of a key from the beginning always stays. */
 static void test_first_stay(void)
 {
     struct fixture x;
@@ -159,7 +160,7 @@ static void test_first_stay(void)
     end(&x);
 }
 
-/* Keys are hidden, in any order, and come back. */
+/* Keys are hidden in any order, and return. */
 static void test_doomed(void)
 {
     struct fixture x;
@@ -183,7 +184,7 @@ static void test_doomed(void)
     end(&x);
 }
 
-/* Names are found however many there are, and leave nothing when they go. */
+/* Names are found however many there are, and leave nothing behind when they are removed. */
 static void test_many(void)
 {
     enum { MANY = 500 };

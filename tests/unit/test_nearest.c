@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/nearest: the most likely intended word. */
+/* base/nearest: the word that was most likely intended. */
 #include "cu_main.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static void test_meant(void)
         CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
 }
 
-/* A word beyond the maximum length is near to nothing. */
+/* A word beyond the maximum length has no near word. */
 static void test_long(void)
 {
     char word[1000];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Node numbers, and what is kept for nodes known to the kernel. */
+/* Node numbers, and the state of nodes known to the kernel. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void test_numbers(void)
             CU_ASSERT_EQUAL(ino_slot(in), INO_MAX_SLOTS - 1);
             CU_ASSERT_EQUAL(ino_local(in), local);
             CU_ASSERT_TRUE((int64_t)in > 0);
-            CU_ASSERT_EQUAL(ino_node(in).kind, NODE_NONE); /* a tree knows its own numbers only */
+            CU_ASSERT_EQUAL(ino_node(in).kind, NODE_NONE); /* a tree knows only its own numbers */
         }
     }
     CU_ASSERT_TRUE(ino_tensor_file((1 << 25) - 1, INO_MAX_ROWS - 1) <= UINT32_MAX);
@@ -55,7 +55,7 @@ struct thing {
 
 static struct thing *find(const struct table *t, uint32_t number)
 {
-    struct link *l = table_first(t, hash_number(number % 100)); /* many collide */
+    struct link *l = table_first(t, hash_number(number % 100)); /* many of them collide */
     while (l && ((struct thing *)l)->number != number)
         l = table_next(l);
     return (struct thing *)l;
@@ -69,7 +69,7 @@ static size_t count(const struct table *t)
     return n;
 }
 
-/* Found by number, whatever else is there; gone when removed. */
+/* An entry is found by number, whatever else the table holds, until it is removed. */
 static void test_table(void)
 {
     static struct thing all[MANY];

@@ -136,7 +136,8 @@ static double read_f64(const char *s)
 
 static const struct precision single = {9, read_f32}, twofold = {17, read_f64};
 
-/* The decimal s = d.ddde+XX with its last digit moved by step, without a carry: false if that needs one. */
+/* Move the last digit of the decimal s = d.ddde+XX by step, without a carry. Returns false if it
+ * would need one. */
 static bool neighbour(char *s, int step)
 {
     char *last = strchr(s, 'e') - 1;
@@ -146,7 +147,8 @@ static bool neighbour(char *s, int step)
     return true;
 }
 
-/* By trial, for x > 0: the fewest digits that read back, and of those the nearest. Text as by "%e". */
+/* Find by trial, for x > 0, the fewest digits that read back, and of those the nearest. Text is as
+ * by "%e". */
 static void brute_force(double x, const struct precision *to, char s[64])
 {
     for (int p = 1; p <= to->digits; p++)
@@ -172,7 +174,7 @@ static int significant(const char *s)
     return n - zeros;
 }
 
-/* Equal as decimals: the same number of digits, and the same value when read as f64. */
+/* True if the decimals have the same number of digits, and the same value when read as f64. */
 static bool agrees(const char *text, double x, const struct precision *to)
 {
     char want[64];
@@ -194,7 +196,8 @@ static bool f64_agrees(uint64_t bits)
     return agrees(f64_text(s, d), d, &twofold);
 }
 
-/* Below a power of two floats are twice as dense as above: the shortest is not simply the nearest. */
+/* Below a power of two, floats are twice as dense as above it: the shortest decimal is not simply
+ * the nearest. */
 static void test_f32_powers_of_two(void)
 {
     int wrong = 0;
@@ -226,7 +229,7 @@ static void test_random_shortest(void)
             wrong += !f32_agrees(bits);
     }
     for (int i = 0; i < 2000; i++) {
-        uint64_t bits = random64(&state) >> (i % 2 ? 1 : 12); /* every second one subnormal */
+        uint64_t bits = random64(&state) >> (i % 2 ? 1 : 12); /* every second number is subnormal */
         if (isfinite(f64_of(bits)) && bits)
             wrong += !f64_agrees(bits);
     }
@@ -251,7 +254,7 @@ static void test_random_round_trip(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* A locale with a decimal comma, if the machine has one. */
+/* Use a locale with a decimal comma, if the machine has one. */
 static void test_locale(void)
 {
     char s[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known about tensors: objects, by number and by name, their states and lists. */
+/* Objects of tensors, by number and by name, their states and lists. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void test_found(void)
     objects_free(&s);
 }
 
-/* A list of objects, by their numbers. */
+/* Compare a list of objects with their numbers. */
 static bool is_list(const struct object_list *list, const char *want)
 {
     char got[64] = "";
@@ -56,7 +56,7 @@ static void test_removed(void)
     object_event(&s, c, OBJECT_DOOM);
     object_event(&s, a, OBJECT_DOOM);
     CU_ASSERT(is_list(&s.doomed, "1 2 3 "));
-    CU_ASSERT_FALSE(objects_due(&s)); /* not before two quiet seconds */
+    CU_ASSERT_FALSE(objects_due(&s)); /* not before two seconds without a change */
     objects_sync(&s);
     CU_ASSERT(objects_due(&s));
     object_event(&s, b, OBJECT_REMOVE);
@@ -80,12 +80,12 @@ static void test_hidden(void)
     CU_ASSERT_EQUAL(object_hidden(o), 1 << 0 | 1 << 5);
     object_unhide(o, 0);
     CU_ASSERT_EQUAL(object_hidden(o), 1 << 5);
-    o->hidden_at.tv_sec -= OBJECTS_VIEWS; /* as if long ago */
+    o->hidden_at.tv_sec -= OBJECTS_VIEWS; /* as if it happened long ago */
     CU_ASSERT_EQUAL(object_hidden(o), 0);
     objects_free(&s);
 }
 
-/* Errors only count for tensors of the model. */
+/* Errors are counted only for tensors of the model. */
 static void test_errors(void)
 {
     struct objects s = {0};
@@ -117,10 +117,10 @@ static void name_of(size_t which, char name[16])
     (void)snprintf(name, 16, "t.%zu", which);
 }
 
-/* Names that come and go, compared with a plain array of which object has each. */
+/* Names that appear and disappear, compared with a plain array of each name's object. */
 static void test_random_names(void)
 {
-    static uint32_t want[NAMES]; /* 0: none has it */
+    static uint32_t want[NAMES]; /* 0: no object has the name */
     struct objects s = {0};
     uint64_t state = 1;
     for (uint32_t i = 0; i < NAMES; i++)
@@ -147,7 +147,7 @@ static void test_random_names(void)
     objects_free(&s);
 }
 
-/* Names are bytes with a length, and belong to objects in a state. */
+/* Names are bytes with a length, and belong to objects in certain states. */
 static void test_names(void)
 {
     struct objects s = {0};
@@ -163,7 +163,7 @@ static void test_names(void)
     objects_free(&s);
 }
 
-/* A new tensor, whose directory was last written at a given time. */
+/* Make a new tensor whose directory was last written at a given time. */
 static struct object *make(struct live *l, uint32_t number, bool dirty, struct timespec last)
 {
     struct object *o = object_get(&l->objects, number);
@@ -174,7 +174,8 @@ static struct object *make(struct live *l, uint32_t number, bool dirty, struct t
     return o;
 }
 
-/* New tensors are judged two quiet seconds after the first of those that wait, rounded up. */
+/* New tensors are judged two seconds after the last change of the first waiting tensor, rounded
+ * up. */
 static void test_due(void)
 {
     static struct live l;
@@ -199,11 +200,11 @@ static void test_due(void)
     l.objects.judging = o[3];
     CU_ASSERT_FALSE(new_tensors_due(&l));
     l.objects.judging = NULL;
-    CU_ASSERT_TRUE(new_tensors_due(&l)); /* that was long ago */
+    CU_ASSERT_TRUE(new_tensors_due(&l)); /* as if it happened long ago */
     o[3]->open = 1;
     new_tensor_queue(&l, o[3]);
     l.objects.now = true;
-    CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while one is being written */
+    CU_ASSERT_FALSE(new_tensors_due(&l)); /* not while a tensor is being written */
     l.writer.stop = true;
     new_tensor_queue(&l, o[3]);
     CU_ASSERT_TRUE(new_tensors_due(&l));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A text equal to what a file shows is always accepted and changes nothing, even if the value could
+ * A text equal to a file's content is always accepted and changes nothing, even if the value could
  * not be set otherwise: an alignment out of range, an unusual bool, the payload of a NaN, bytes
  * that are not UTF-8.
  */
@@ -19,7 +19,7 @@
 #include "tree_image.h"
 #include "tree/history.h"
 
-/* A model of unusual values, with this alignment. */
+/* Make a model of unusual values, with this alignment. */
 static struct content odd_model(uint32_t alignment, bool big)
 {
     struct content i;
@@ -43,7 +43,7 @@ static struct content odd_model(uint32_t alignment, bool big)
     return i;
 }
 
-/* The text of each file of metadata/ is written back to it. */
+/* Write the text of each file of metadata/ back to it. */
 static void write_back(struct tree *t)
 {
     const struct tree_image m = {.t = t};
@@ -96,7 +96,7 @@ static void test_own_text(void)
     }
 }
 
-/* A model whose key `some.key`, NUL, `x` looks like another key to a reader of C strings. */
+/* Make a model whose key `some.key`, NUL, `x` looks like another key to a reader of C strings. */
 static void make_nul_model(struct place *p, struct content *odd)
 {
     struct build b;
@@ -117,7 +117,8 @@ static void lists(struct tree *t, const char *want)
     free(names);
 }
 
-/* Such a key is refused when it is created, even if nothing is written yet, and takes no other edit down with it. */
+/* Such a key is refused when it is created, even before any write, and no other edit fails with
+ * it. */
 static void test_equal_up_to_nul(void)
 {
     struct content odd;
@@ -144,7 +145,7 @@ static int undo(struct tree *t)
     return tree_waited(&w, tree_begin_undo(t, 0, tree_wait(&w)));
 }
 
-/* The same if no key had a NUL when the mount began, and an undo brings one back. */
+/* The key is also refused if no key had a NUL when the mount began, and an undo brings one back. */
 static void test_nul_comes_back(void)
 {
     struct content odd;
@@ -182,7 +183,8 @@ static void said(struct tree *t, const char *want)
     CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
 }
 
-/* An alignment that a model had, but no edit can set: the undo says so, and changes nothing. */
+/* An undo cannot restore an alignment that a model had but no edit can set: it reports that, and
+ * changes nothing. */
 static void test_alignment_stays(void)
 {
     struct content odd = odd_model(1U << 21, false);

@@ -24,7 +24,7 @@ static bool text_is(const struct gguf_value *v, const char *text)
 
 /* ---- every layout ---- */
 
-/* A build in layout number i; false if there are no more layouts. */
+/* Begin a build in layout number i. Returns false if there are no more layouts. */
 static bool layout(struct build *b, int i)
 {
     static const struct {
@@ -115,7 +115,7 @@ static void check_values(const struct gguf *g)
     CU_ASSERT_EQUAL(v.count, 0);
 }
 
-/* Entries adjoin, and each begins where the header's parts meet. */
+/* Entries are contiguous, and the header's parts meet. */
 static void check_extents(const struct gguf *g)
 {
     uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
@@ -190,7 +190,8 @@ static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
     gguf_free(g);
 }
 
-/* First-draft keys that end on a multiple of 64: some writers pad by 64 more, some do not. */
+/* First-draft keys that end on a multiple of 64: some writers add another 64 bytes of padding, some
+ * do not. */
 static void test_draft_padding(void)
 {
     static const uint8_t data[8] = {0x55};
@@ -212,7 +213,7 @@ static void test_draft_padding(void)
 
 /* ---- strings ---- */
 
-/* All strings end in NUL, but this is version 3: they are taken as they are. */
+/* All strings end in NUL, but in version 3 they are shown unchanged. */
 static void test_nul_v3(void)
 {
     struct build b;
@@ -225,7 +226,7 @@ static void test_nul_v3(void)
     parsed_free(&p);
 }
 
-/* One string without NUL: none is counted. */
+/* If one string does not end in NUL, no NUL is counted. */
 static void test_nul_not_all(void)
 {
     struct build b;
@@ -263,7 +264,7 @@ static void test_odd_names(void)
     parsed_free(&p);
 }
 
-/* Nested as deeply as allowed: the last level holds bytes. */
+/* Arrays are nested as deeply as allowed; the last level holds bytes. */
 static void test_nested_limit(void)
 {
     struct build b;
@@ -291,7 +292,7 @@ static void test_nothing(void)
     struct build b;
     for (int i = 0; layout(&b, i); i++) {
         bool nul = b.fmt.nul, draft = b.fmt.draft;
-        if (nul || draft) /* without strings they cannot be distinguished */
+        if (nul || draft) /* without strings the layouts cannot be distinguished */
             continue;
         struct parsed p = parse_build(&b, 0);
         CU_ASSERT_EQUAL(p.g->n_kv, 0);
@@ -332,7 +333,8 @@ static void test_dims(void)
     parsed_free(&p);
 }
 
-/* Ids that ggml removed, and ids unknown to anyone: up to the next data, or the end of the file. */
+/* The data of ids that ggml removed, and of unknown ids, extends to the next data, or to the end of
+ * the file. */
 static void test_unknown(void)
 {
     struct build b;
@@ -352,7 +354,7 @@ static void test_unknown(void)
     parsed_free(&p);
 }
 
-/* Ids 16 to 18 were I8, I16 and I32 in version 1 only. */
+/* Ids 16 to 18 were I8, I16 and I32 only in version 1. */
 static void test_v1_ids(void)
 {
     for (uint8_t version = 1; version <= 2; version++) {
@@ -392,7 +394,7 @@ static void test_nul_in_tensor_names(void)
     }
 }
 
-/* A key with a NUL that equals no other key up to it is found only by its whole name. */
+/* If a key with a NUL equals no other key up to the NUL, it is found only by its whole name. */
 static void test_nul_in_keys(void)
 {
     struct build b;

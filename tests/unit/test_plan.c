@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/plan: every kind of edit on every kind of layout. The new image is read back through the
- * plan, parsed as any file is, and compared with the old one byte for byte.
+ * edit/plan: every kind of edit on every kind of layout. The new image is read through the plan,
+ * parsed like any file, and compared with the old one byte for byte.
  */
 #include "cu_main.h"
 
@@ -102,7 +102,7 @@ static void put_nothing(struct build *b)
 struct layout {
     const char *name;
     void (*put)(struct build *b);
-    size_t trailing; /* bytes appended after the data */
+    size_t trailing; /* number of bytes appended after the data */
     bool regular;
 };
 
@@ -193,7 +193,7 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
 
 /* Invariants of every plan. */
 
-/* P1, and the whole new image. */
+/* Check P1, and read the whole new image. */
 static void read_back(const struct content *old, const struct edit_plan *p, struct content *ret)
 {
     uint64_t at = 0;
@@ -208,7 +208,7 @@ static void read_back(const struct content *old, const struct edit_plan *p, stru
     ret->n = (size_t)p->image->size;
     ret->bytes = malloc(ret->n);
     CU_ASSERT_EQUAL(s.read(&s, 0, ret->bytes, ret->n), 0);
-    /* The same in unaligned pieces. */
+    /* Read it again in unaligned pieces. */
     uint8_t piece[1000];
     for (size_t off = 0; off < ret->n; off += 997) {
         size_t n = min_u64(sizeof(piece), ret->n - off);
@@ -218,7 +218,7 @@ static void read_back(const struct content *old, const struct edit_plan *p, stru
     image_parse(ret);
 }
 
-/* P2, P3. */
+/* Check P2 and P3. */
 static void check_data(const struct content *old, const struct content *new, const char *what)
 {
     CU_ASSERT_EQUAL_FATAL(new->g->n_tensors, old->g->n_tensors);
@@ -242,7 +242,7 @@ static void check_data(const struct content *old, const struct content *new, con
     for (; at < new->n; at++)
         zero &= new->bytes[at] == 0;
     CU_ASSERT_TRUE(zero);
-    /* What follows an unknown tensor would become part of it, so the last one is not padded. */
+    /* Bytes after an unknown tensor would become part of it, so the last one is not padded. */
     uint32_t n = new->g->n_tensors;
     bool bare = n && new->g->tensor[n - 1].type_id == UNKNOWN &&new->n % a;
     unsigned fine = GGUF_ANOMALY_UNKNOWN | (bare ? (unsigned)GGUF_ANOMALY_NO_TAIL : 0);
@@ -252,7 +252,7 @@ static void check_data(const struct content *old, const struct content *new, con
         (void)printf("\n%s\n", what);
 }
 
-/* P4: all keys except `changed` are the same bytes in the same order. */
+/* P4: all keys except `changed` have the same bytes in the same order. */
 static void check_keys(const struct content *old, const struct content *new, const char *changed)
 {
     CU_ASSERT_EQUAL(memcmp(old->bytes, new->bytes, 8), 0);
@@ -273,7 +273,7 @@ static void check_keys(const struct content *old, const struct content *new, con
     }
 }
 
-static unsigned told; /* how often a strategy was judged without a plan */
+static unsigned told; /* number of strategies judged without a plan */
 
 /* The answer without a plan is the same as with it. */
 static void check_applies(const struct edit_change *c, const struct edit_options *o,
@@ -284,7 +284,7 @@ static void check_applies(const struct edit_change *c, const struct edit_options
     CU_ASSERT_TRUE(r == 1 || r == edit_plan_applies(p, how, NULL));
 }
 
-/* Texts of every length around the available room. */
+/* Texts have every length around the available room. */
 static void test_applies(void)
 {
     static const uint64_t reserves[] = {0, 100, EDIT_RESERVE_AUTO};
@@ -403,7 +403,8 @@ static void step(struct content *im, const struct edit *d, const struct edit_opt
     *im = new;
 }
 
-/* The number of spaces in the reserve, which must be the last key and nothing but spaces; -1: none. */
+/* Return the number of spaces in the reserve, which must be the last key and contain only spaces,
+ * or -1 without a reserve. */
 static int64_t spaces(const struct content *im)
 {
     uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);
@@ -426,12 +427,12 @@ static void test_reserve_asked(void)
     for (uint32_t align = 8; align <= 65536; align *= 8) {
         struct content im;
         make_model(&im, &layouts[0], 3, align & 64, align);
-        /* The first rewrite makes a reserve, and moves the data by whole blocks if possible. */
+        /* The first rewrite creates a reserve, and moves the data by whole blocks if possible. */
         step(&im, &(struct edit){'=', "text", 20000}, &o, &f);
         CU_ASSERT_TRUE(spaces(&im) >= 5000 || align > 20000);
         CU_ASSERT_TRUE(f.clonable);
         CU_ASSERT_EQUAL(im.g->data_off - im.g->head_len, 4);
-        /* After that, edits that fit only change the header, in either direction. */
+        /* After that, edits that fit change only the header, in either direction. */
         uint64_t off = im.g->data_off;
         for (uint32_t n = 20000; n <= 24900; n += 700) {
             step(&im, &(struct edit){'=', "text", n}, &o, &f);
@@ -441,11 +442,11 @@ static void test_reserve_asked(void)
         step(&im, &(struct edit){'=', "text", 10}, &o, &f);
         CU_ASSERT_TRUE(f.inplace);
         CU_ASSERT_TRUE(spaces(&im) > 20000);
-        /* One that does not fit moves the data, and makes room again. */
+        /* An edit that does not fit moves the data, and creates room again. */
         step(&im, &(struct edit){'=', "text", 200000}, &o, &f);
         CU_ASSERT_TRUE(!f.inplace && f.clonable);
         CU_ASSERT_TRUE(spaces(&im) >= 5000);
-        /* If none is wanted, the reserve goes. */
+        /* If the options ask for no reserve, it is removed. */
         struct edit_options none = {.reserve = 0};
         step(&im, &(struct edit){'=', "text", 5}, &none, &f);
         CU_ASSERT_EQUAL(spaces(&im), -1);
@@ -453,7 +454,8 @@ static void test_reserve_asked(void)
     }
 }
 
-/* Up to the last byte that fits: the header then ends one byte before the data, never on it. */
+/* Texts grow up to the last byte that fits: the header then ends one byte before the data, never on
+ * it. */
 static void test_reserve_edge(void)
 {
     struct edit_plan f;
@@ -471,7 +473,7 @@ static void test_reserve_edge(void)
         CU_ASSERT_EQUAL(off - im.g->head_len, 4 - k);
     }
     step(&im, &(struct edit){'=', "text", n + 4}, &o, &f);
-    /* The reserve's own entry is given up before the data moves. */
+    /* The reserve's own entry is dropped before the data moves. */
     CU_ASSERT_TRUE(!f.inplace || spaces(&im) == -1);
     CU_ASSERT_TRUE(f.clonable);
     image_free(&im);
@@ -484,7 +486,7 @@ static void test_reserve_auto(void)
     struct content im;
     make_model(&im, &layouts[0], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
-    CU_ASSERT_EQUAL(spaces(&im), -1); /* small */
+    CU_ASSERT_EQUAL(spaces(&im), -1); /* a small file */
     im.g->file_size = EDIT_RESERVE_FROM + 1;
     step(&im, &(struct edit){'=', "text", 1200}, &o, &f);
     CU_ASSERT_TRUE(spaces(&im) >= (int64_t)EDIT_RESERVE_DEFAULT);
@@ -494,7 +496,7 @@ static void test_reserve_auto(void)
     step(&im, &(struct edit){'=', "text", 1300}, &o, &f);
     CU_ASSERT_EQUAL(spaces(&im), had - 100);
     CU_ASSERT_TRUE(f.inplace);
-    /* Without tensors there is nothing to keep in place. */
+    /* Without tensors there is no data to keep in place. */
     image_free(&im);
     make_model(&im, &layouts[8], 3, false, 32);
     o.reserve = 5000;

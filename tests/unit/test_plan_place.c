@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/plan: where the data goes and how long the reserve is, to the byte (R1, R2 of plan.h). */
+/* edit/plan: the place of the data and the length of the reserve, to the byte (R1, R2 of
+ * plan.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 enum { F32 = 0, BLOCK = 4096, SLACK = 4 };
 
-/* The size of the reserve's entry without its spaces. */
+/* Size of the reserve's entry without its spaces. */
 #define ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
 
 struct model {
@@ -27,7 +28,7 @@ static void model_free(struct model *m)
     free(m->bytes);
 }
 
-/* A text of n bytes, perhaps an alignment and a reserve, and two tensors. */
+/* Make a model with a text of n bytes, optionally an alignment and a reserve, and two tensors. */
 static struct model make(size_t n, uint32_t align, const char *spaces)
 {
     struct model m = {0};
@@ -55,7 +56,7 @@ static struct model make(size_t n, uint32_t align, const char *spaces)
 /* The model with its text set to n bytes, as planned with these options. */
 struct made {
     struct edit_plan p;
-    uint64_t bare; /* the size of its header without reserve and padding */
+    uint64_t bare; /* size of the header without reserve and padding */
     uint64_t spaces;
     bool has;
 };
@@ -142,7 +143,7 @@ static void test_keep(void)
     model_free(&m);
 }
 
-/* Edited in place, the reserve is used up to its last byte, and then dropped. */
+/* Edits in place use the reserve up to its last byte, and then drop it. */
 static void test_use_up(void)
 {
     struct model m = make(100, 0, NULL);
@@ -164,7 +165,7 @@ static void test_use_up(void)
     model_free(&m);
 }
 
-/* reserve=auto: a small file gets none, and keeps an existing one at about its size. */
+/* With reserve=auto, a small file gets no reserve, and keeps an existing one at about its size. */
 static void test_auto(void)
 {
     char spaces[3001];
@@ -180,7 +181,7 @@ static void test_auto(void)
     r = edit(m.g, 100, o);
     CU_ASSERT_EQUAL(r.p.next->data_off, m.g->data_off);
     edit_plan_free(&r.p);
-    r = edit(m.g, 100 + 2900, o); /* less than half is left: as many as before, or more */
+    r = edit(m.g, 100 + 2900, o); /* less than half is left: as many spaces as before, or more */
     CU_ASSERT_TRUE(r.p.next->data_off > m.g->data_off);
     CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);
     edit_plan_free(&r.p);

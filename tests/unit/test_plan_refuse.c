@@ -56,7 +56,7 @@ static void test_refused_files(void)
     build_str(&b, "x", "y");
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
     build_init(&b, 3, false);
-    build_raw(&b, "key\0x", 5, GGUF_U32, "abcd", 4); /* the new key is the same up to a NUL */
+    build_raw(&b, "key\0x", 5, GGUF_U32, "abcd", 4); /* the new key is equal up to a NUL */
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EINVAL);
     build_init(&b, 3, false);
     put_regular(&b);
@@ -66,13 +66,14 @@ static void test_refused_files(void)
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
 }
 
-/* Bytes that are not exactly one value of the type, including some that would be read as something else. */
+/* Bytes that are not exactly one value of the type are refused, including some that would be read
+ * as something else. */
 static void test_refused_values(void)
 {
     static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
     static const uint8_t list[] = {4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
     static const uint8_t wrong[] = {99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
-    /* a u32, and a key "q" with another one */
+    /* a u32, and a key "q" with another value */
     static const uint8_t two[] = {1, 2, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 'q', 4, 0, 0, 0, 5, 6, 7, 8};
     static const struct {
         const char *op;
@@ -91,7 +92,7 @@ static void test_refused_values(void)
             struct build b;
             build_init(&b, 3, false);
             build_u32(&b, "key", 1);
-            if (more % 2) /* whose bytes a short value would swallow */
+            if (more % 2) /* a short value would swallow its bytes */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
             if (more < 2)
                 put_regular(&b);
@@ -100,7 +101,8 @@ static void test_refused_values(void)
         }
 }
 
-/* Our own output would hold that much padding in memory, so it is refused; but the key itself can be set. */
+/* Our own output would hold that much padding in memory, so edits are refused; but the key itself
+ * can be set. */
 static void test_large_alignment(void)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/pool: jobs in turns; each unit runs once; errors, cancelling, progress. */
+/* base/pool: jobs run in turns; each unit runs once; errors, cancelling, progress. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -15,15 +15,15 @@
 #include "base/pool.h"
 
 #define JOBS 50
-/* More milliseconds than any test takes. */
+/* A number of milliseconds that no test takes. */
 #define NEVER 1000000
 
 struct work {
     struct pool_job job;
     pthread_t by[3];
-    unsigned turns, most; /* that the job needs */
-    sem_t *begun, *hang;  /* may be NULL: its first turn posts and waits */
-    sem_t *over;          /* the same: each turn posts */
+    unsigned turns, most; /* number of turns that the job needs */
+    sem_t *begun, *hang;  /* may be NULL: the first turn posts and waits */
+    sem_t *over;          /* may be NULL: each turn posts */
     struct timespec delay;
 };
 
@@ -90,7 +90,7 @@ static void teardown(void)
     (void)sem_destroy(&plug.end);
 }
 
-/* One thread runs jobs in the order of the calls; a job's next turn comes after those of others. */
+/* One thread runs jobs in the order of the calls; a job's next turn follows those of other jobs. */
 static void test_one_thread(void)
 {
     sem_t begun, hang, over;
@@ -161,7 +161,7 @@ static struct timespec in_ms(long ms)
 
 /*
  * Turns run in the order of their times, whatever the order of the calls, even if all are due
- * before a turn ends; never later than a turn requested before.
+ * before a turn ends, and never later than a turn requested before.
  */
 static void test_times(void)
 {
@@ -175,14 +175,15 @@ static void test_times(void)
     pool_call(&gate.job);
     (void)sem_wait(&begun);
     for (unsigned i = 0; i < JOBS; i++) {
-        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* each a different one */
+        struct timespec at = {past.tv_sec, (7 * i) % JOBS}; /* a different time for each */
         if (i % 3 == 0)
             pool_call_at(&work[i].job, &far);
         pool_call_at(&work[i].job, &at);
         if (i % 3 == 1)
             pool_call_at(&work[i].job, &far);
         work[i].begun = &begun;
-        /* A waiting thread may look at the clock between any two calls; with a pause it certainly does. */
+        /* A waiting thread may read the clock between any two calls; during a pause it certainly
+         * does. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     (void)sem_post(&hang);
@@ -210,7 +211,7 @@ static void test_again_later(void)
     work[0].begun = &begun;
     pool_call(&work[0].job);
     (void)sem_wait(&begun);
-    pool_call(&work[0].job); /* sooner than that one */
+    pool_call(&work[0].job); /* sooner than that turn */
     teardown();
     CU_ASSERT_EQUAL(work[0].turns, 2);
     (void)sem_destroy(&begun);
@@ -233,7 +234,7 @@ static bool run_once(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A job with no waiter frees itself. */
+/* A job without a waiter frees itself. */
 static void test_loose(void)
 {
     sem_t begun, hang, done;
@@ -278,7 +279,7 @@ static void test_beside(void)
     (void)sem_destroy(&other);
 }
 
-/* Nor does it wait for a turn that waits for others, or for one requested earlier. */
+/* A job does not wait for a turn that waits for others, or for a turn requested earlier. */
 static void test_beside_one_that_is_left(void)
 {
     sem_t begun, hang, done;
@@ -292,7 +293,7 @@ static void test_beside_one_that_is_left(void)
     work[0].begun = &begun;
     work[0].hang = &hang;
     pool_call(&work[0].job);
-    (void)sem_wait(&begun); /* with the plug two go on */
+    (void)sem_wait(&begun); /* with the plug, two turns continue */
     pool_call_at(&work[1].job, &(struct timespec){0});
     CU_ASSERT_EQUAL_FATAL(pool_do_beside(&o->job, run_once), 0);
     (void)sem_wait(&begun);
@@ -310,7 +311,7 @@ static bool wait_for_first(struct pool_job *j, struct timespec *again)
     (void)j;
     (void)again;
     pool_call(&work[JOBS - 1].job);
-    pool_leave(&work[JOBS - 1].job); /* before the others */
+    pool_leave(&work[JOBS - 1].job); /* before the other jobs */
     return false;
 }
 
@@ -346,7 +347,7 @@ static bool read_gone(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A turn reads a page of a truncated file: an error, not the end of the process. */
+/* A turn that reads a page of a truncated file gets an error, and the process survives. */
 static void test_gone_page(void)
 {
     struct reading r = {.result = 1};
@@ -373,7 +374,7 @@ enum { MOST = 5000 };
 struct units_job {
     atomic_uint times[MOST];
     atomic_uint done;
-    uint64_t every;    /* only one unit in this many has something to do */
+    uint64_t every;    /* only one unit in this many has work to do */
     uint64_t fails;    /* units from here on fail with -100 - unit; or MOST */
     atomic_bool *stop; /* set by unit 100 */
     uint64_t progress;
@@ -419,7 +420,7 @@ static void test_all(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), 0);
     for (size_t i = 0; i < MOST; i++)
         CU_ASSERT_EQUAL(j.times[i], 1);
-    CU_ASSERT_EQUAL(j.progress, MOST); /* even if another thread did the last one */
+    CU_ASSERT_EQUAL(j.progress, MOST); /* even if another thread ran the last unit */
 }
 
 static void test_some(void)

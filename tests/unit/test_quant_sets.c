@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: every kernel set gives the same results as the generic one, and stays inside its blocks. */
+/* quant: every kernel set gives the same results as the generic one, and stays inside its
+ * blocks. */
 #include "cu_main.h"
 
 #include <float.h>
@@ -18,11 +19,12 @@
 
 enum { N_IDS = 43, MOST_BLOCKS = 4096 };
 
-/* Enough for every test below: blocks, and the output of two sets. */
+/* Large enough for every test below: blocks, and the output of two sets. */
 static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
 static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
 
-/* True if every set decodes the first n blocks of raw like the generic one (any NaN equals any NaN). */
+/* True if every set decodes the first n blocks of raw like the generic one (any NaN equals any
+ * NaN). */
 static bool sets_agree(uint32_t id, size_t n)
 {
     const struct quant_type *t = &quant_set_at(0)->types[id];
@@ -58,7 +60,8 @@ static bool encoders_agree_with(uint32_t id, size_t n, const float *weight)
     return true;
 }
 
-/* True if every set encodes the first n blocks of values of `want` like the generic one, also with importances. */
+/* True if every set encodes the first n blocks of values of `want` like the generic one, also with
+ * importances. */
 static bool encoders_agree(uint32_t id, size_t n)
 {
     static float weight[sizeof(want) / sizeof(want[0])];
@@ -115,7 +118,7 @@ static void test_random_blocks(void)
     }
 }
 
-/* Random blocks with `value` at each 16-bit place in turn: every scale has it once. */
+/* Make random blocks with `value` at each 16-bit place in turn, so that every scale has it once. */
 static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 {
     const size_t bytes = t->block_bytes, places = bytes < 2 ? 1 : bytes - 1;
@@ -127,7 +130,8 @@ static size_t place_everywhere(const struct quant_type *t, uint16_t value)
 
 static void test_special_scales(void)
 {
-    /* Halves: zeros, smallest and largest subnormal, one, largest, infinities, NaNs; bytes: extremes */
+    /* Halves: zeros, smallest and largest subnormal, one, largest, infinities, NaNs; bytes:
+     * extremes */
     static const uint16_t values[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x3c00, 0xbc00,
                                       0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00,
                                       0xffff, 0x7f80, 0x807f, 0xff7f, 0x0101, 0xfefe};
@@ -145,7 +149,7 @@ static void test_equal_bytes(void)
         }
 }
 
-/* Values of every kind, any number of blocks. */
+/* Sets agree for values of every kind, and any number of blocks. */
 static void test_encode_values(void)
 {
     for (uint32_t id = 0; id < N_IDS; id++)
@@ -160,8 +164,8 @@ static void test_encode_values(void)
 }
 
 /*
- * Any floats: random bits; within 2^-64 and 2^63, near each other in a block; the same with a few
- * values that cannot be stored, or only just.
+ * Sets agree for random bits; for values within 2^-64 and 2^63, near each other in a block; and for
+ * these with a few values that cannot be stored, or only just.
  */
 static void test_encode_any(void)
 {
@@ -183,7 +187,7 @@ static void test_encode_any(void)
         }
 }
 
-/* Every binary16, and float32s around every binary16 and bfloat16. */
+/* Sets agree for every binary16, and for float32s around every binary16 and bfloat16. */
 static void test_all_halves(void)
 {
     static uint16_t h[2][1 << 18];
@@ -193,7 +197,7 @@ static void test_all_halves(void)
     CU_ASSERT_TRUE(sets_agree(1, 1 << 16));
     CU_ASSERT_TRUE(sets_agree(30, 1 << 16));
     golden_bytes((uint8_t *)f, sizeof(f), 5);
-    for (size_t i = 0; i < 1 << 18; i += 2) /* every other one is a tie or next to one */
+    for (size_t i = 0; i < 1 << 18; i += 2) /* every other value is a tie or next to one */
         put_u32(f + i, (uint32_t)i << 14 | 0x1000 | (uint32_t)(i >> 1 & 3) << 11, HOST_BIG);
     for (size_t s = 1; quant_set_at(s); s++)
         for (size_t n = 1 << 18; n > (1 << 18) - 9; n--) {
@@ -206,7 +210,8 @@ static void test_all_halves(void)
         }
 }
 
-/* One non-finite float at each place of three lengths; huge ones, whose sum is infinite, are finite. */
+/* A non-finite float is found at each place of three lengths; huge floats, whose sum is infinite,
+ * count as finite. */
 static void test_all_finite(void)
 {
     static const struct {
@@ -245,7 +250,7 @@ static void check_distance(const float *a, const float *b, size_t n, const struc
     CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
 }
 
-/* Sums to the last bit, and which zero is the least: the sets agree for any number of values. */
+/* Sets agree for any number of values, on sums to the last bit, and on which zero is the least. */
 static void test_measures(void)
 {
     static float x[1000];
@@ -274,7 +279,7 @@ static void test_measures(void)
         }
 }
 
-/* The bin by definition. */
+/* Return the bin by definition. */
 static size_t bin_of(double x, double mean, double std)
 {
     size_t i = 0;
@@ -295,7 +300,7 @@ static void bins_are(const float *x, size_t n, double mean, double std)
     }
 }
 
-/* Each edge and its neighbours; means and deviations of all magnitudes. */
+/* Each edge and its neighbours are counted, with means and deviations of all magnitudes. */
 static void test_bins_edges(void)
 {
     uint64_t state = 7;
@@ -315,7 +320,7 @@ static void test_bins_edges(void)
     }
 }
 
-/* Any number of values, also all in one bin: no count overflows on the way. */
+/* Any number of values is counted, even all in one bin, without an overflow. */
 static void test_bins_numbers(void)
 {
     enum { MOST = 10000 };
@@ -330,7 +335,7 @@ static void test_bins_numbers(void)
 
 /* Memory between two inaccessible pages. */
 struct guarded {
-    uint8_t *map, *first, *end; /* usable: [first, end) */
+    uint8_t *map, *first, *end; /* usable range: [first, end) */
     size_t size;
 };
 
@@ -351,7 +356,7 @@ static void guarded_free(struct guarded *g)
     (void)munmap(g->map, g->size);
 }
 
-/* Blocks and floats that end, then begin, at an inaccessible page. */
+/* Decoders use blocks and floats that end, then begin, at an inaccessible page. */
 static void test_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
@@ -373,7 +378,7 @@ static void test_guard_pages(void)
     guarded_free(&out);
 }
 
-/* The same for encoders. */
+/* Encoders use such blocks and floats. */
 static void test_encode_guard_pages(void)
 {
     struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random operations on keys, helpers and open files, in random commit modes, compared with a simple
- * model: after each operation what the tree shows, after each fsync what the file contains.
+ * model: the content of the tree after each operation, that of the file after each fsync.
  *
  * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
  * script.h); GGUFS_SEED=N in the environment repeats it alone.
  *
  * Each value is a number of one or two digits, which all types can hold, so that any text fits any
- * key. What the plain model leaves open is not drawn: it is noted with `skip`.
+ * key. Operations whose result the plain model does not determine are not drawn; comments note them
+ * with `skip`.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* of the random numbers */
+    uint64_t state; /* state of the random numbers */
     struct plain p;
     struct buf log;
 };
@@ -39,7 +40,7 @@ static unsigned draw(struct random *x, unsigned n)
 
 /* ---- operations ---- */
 
-/* The name for creating or opening a file: usually KEY:TYPE if it is created. */
+/* Return the name for creating or opening a file: usually KEY:TYPE if it is created. */
 static const char *typed_name(struct random *x, int name, struct file *f, bool made, char dst[32])
 {
     bool typed = made && plain_is_key(name) && draw(x, 5) > 0;
@@ -85,7 +86,7 @@ static void op_open(struct random *x, int name)
     run(x, "open %c %s rw%s%s", 'A' + h, typed, made ? " creat" : "", truncate ? " trunc" : "");
     if (!truncate)
         return;
-    plain_write(f, 0, value); /* a mere truncation: skip */
+    plain_write(f, 0, value); /* truncation alone: skip */
     x->p.wrote[h] = true;
     run(x, "write %c '%c' 0", 'A' + h, value);
 }
@@ -100,7 +101,7 @@ static void op_write(struct random *x, int h)
     x->p.wrote[h] = true;
 }
 
-/* A close by a handle other than the one that wrote: skip. */
+/* A close by a handle other than the writing one: skip. */
 static void op_flush(struct random *x, int h)
 {
     if (plain_is_of_others(&x->p, h))
@@ -163,7 +164,7 @@ static void key_to_key(struct random *x, int from, int to)
 {
     struct slot *a = &x->p.slot[from], *b = &x->p.slot[to];
     if (!a->stored &&
-        (b->stored || x->p.at[to])) /* a key that has no value yet, over another: skip */
+        (b->stored || x->p.at[to])) /* a key without a value yet, over another: skip */
         return;
     if (b->removed && !a->stored) /* until then it has its old value again: skip */
         op_sync(x);
@@ -222,8 +223,8 @@ static void op_rename(struct random *x, int from)
         return;
     }
     /*
-     * A key that was created again, and the type of a draft that is replaced: skip. The same for a
-     * backup that another file replaces while its key is gone.
+     * A key that was created again, and the type of a draft that is replaced: skip. The same
+     * applies to a backup that another file replaces while its key is gone.
      */
     if ((plain_is_key(from) && x->p.slot[from].anew) || (plain_is_key(to) && x->p.slot[to].anew) ||
         (b && (b->typed || plain_is_parked(&x->p, b))) ||
@@ -260,7 +261,7 @@ static void check_shown(struct random *x)
     run(x, "files %u", n);
 }
 
-/* The file has exactly these keys, in any order. */
+/* Check that the file has exactly these keys, in any order. */
 static void check_file(struct random *x)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -314,7 +315,7 @@ static void step(struct random *x)
 
 static void end_mount(struct random *x)
 {
-    for (int turn = 0; turn < 2; turn++) /* first the handles that wrote */
+    for (int turn = 0; turn < 2; turn++) /* handles that wrote come first */
         for (int h = 0; h < OPEN; h++)
             if (x->p.handle[h])
                 op_close(x, h);

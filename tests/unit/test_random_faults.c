@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random operations on keys, helpers and open files while writes are held, fail, or are
- * interrupted, in random commit modes. The invariants of names (names.h) hold after each operation. After each
- * write, whatever its outcome, a simple model is compared: a key untouched since the write began is
- * as in the file, and nothing is left beside the file.
+ * interrupted, in random commit modes. The invariants of names (names.h) hold after each operation.
+ * After each write, whatever its outcome, a simple model is compared: a key untouched since the
+ * write began is the same as in the file, and no other file is left beside it.
  *
  * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
  * script.h); GGUFS_SEED=N in the environment repeats it alone. Values are numbers that any type can
@@ -31,8 +31,8 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* of the random numbers */
-    unsigned value; /* the last one */
+    uint64_t state; /* state of the random numbers */
+    unsigned value; /* the last value */
     bool sync;      /* commit=sync; otherwise `close` */
     bool touched[NAMES];
     struct buf log;
@@ -72,7 +72,8 @@ static void check_name(struct random *x, const struct live *l, const struct name
     check(x, !name->backup || name->backup->parked == name, "its backup is another's", name);
 }
 
-/* The bytes of helpers, including those without a name, and those that keys had as helpers. */
+/* Return the bytes of helpers, including those without a name, and those that keys had as
+ * helpers. */
 static uint64_t helper_bytes(const struct names *n)
 {
     uint64_t sum = 0;
@@ -138,7 +139,7 @@ static void touch_name(struct random *x, const struct name *name)
         x->touched[i] = true;
 }
 
-/* This name is touched, and so is the key whose backup it is. */
+/* Mark this name as touched, and the key whose backup it is. */
 static void touch(struct random *x, int i)
 {
     struct live *l = live_of(x);
@@ -152,7 +153,7 @@ static void touch(struct random *x, int i)
     lock_drop(&l->lock);
 }
 
-/* A handle does something: it may touch any file that has a draft. */
+/* An operation on a handle may touch any file that has a draft. */
 static void touch_open(struct random *x)
 {
     struct live *l = live_of(x);
@@ -165,7 +166,7 @@ static void touch_open(struct random *x)
     lock_drop(&l->lock);
 }
 
-/* True if the key shows exactly its stored value. *shown: it can be opened. */
+/* True if the key shows exactly its stored value. *shown: the key can be opened. */
 static bool is_plain(const struct random *x, int i, bool *shown)
 {
     struct live *l = live_of(x);
@@ -178,7 +179,7 @@ static bool is_plain(const struct random *x, int i, bool *shown)
     return plain;
 }
 
-/* Keys untouched since the write began are as in the file. */
+/* Check that keys untouched since the write began are the same as in the file. */
 static void check_untouched(struct random *x)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -206,7 +207,7 @@ static void check_untouched(struct random *x)
 
 /* ---- operations ---- */
 
-/* A key that has no value yet, or has lost it: as a helper it is empty. */
+/* True for a key that has no value yet, or has lost it, and was empty as a helper. */
 static bool is_unfinished(const struct random *x, int i)
 {
     struct live *l = live_of(x);
@@ -287,7 +288,7 @@ static void steps(struct random *x, unsigned n)
         step(x);
 }
 
-/* While one is held, others wait for the next. */
+/* While a write is held, other writers wait for the next. */
 static void step_and_wait(struct random *x)
 {
     int name = any(x), h = (int)draw(x, OPEN);
@@ -302,7 +303,7 @@ static void step_and_wait(struct random *x)
         run(x, "interrupt");
 }
 
-/* It begins, and is held. */
+/* Begin a write, and hold it. */
 static void begin_write(struct random *x)
 {
     run(x, "hold");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two or three programs write, close, fsync and rename, each its own keys and tensors, in random
- * commit modes, while writes are held, or fail at a random moment. "0 is a promise": if a call that
- * makes an edit durable returned 0, the edit is in the file; if it returned an error, the edit is
- * not, since no program gets the error of another program's edit.
+ * Two or three programs write, close, fsync and rename their own keys and tensors, in random commit
+ * modes, while writes are held, or fail at a random moment. "0 is a promise": if a call that makes
+ * an edit durable returned 0, the edit is in the file; if it returned an error, the edit is not,
+ * since no program gets the error of another program's edit.
  *
  * A program does nothing while it waits. Each text that it writes is used once.
  *
- * A run is drawn from its seed. A failing run prints the seed and what was done; GGUFS_SEED=N in
+ * A run is drawn from its seed. A failing run prints the seed and its operations; GGUFS_SEED=N in
  * the environment repeats it alone.
  */
 #include <errno.h>
@@ -22,10 +22,11 @@
 
 enum { PROGRAMS = 3, OPS = 40 };
 
-/* What a program edits. */
+/* The files that programs edit. */
 static const struct {
     const char *path,
-        *before; /* the file; and what precedes its text in the list of the model's content */
+        /* The file, and the text before the program's text in the list of the model's content. */
+        *before;
     bool tensor;
     unsigned digits;
 } things[] = {
@@ -39,12 +40,12 @@ enum call { FLUSH, FSYNC, RENAME, FOLDER };
 
 struct program {
     int thing;
-    char name; /* of its handle */
+    char name; /* name of the handle */
     bool open;
-    char text[12]; /* the last one written; empty: none since it was opened */
-    bool accepted; /* and was closed */
-    bool told;     /* some call has failed since then */
-    enum call in;  /* the last one that may have waited */
+    char text[12]; /* the last written text; empty: not written since the open */
+    bool accepted; /* the text was closed */
+    bool told;     /* a call has failed since then */
+    enum call in;  /* the last call that may have waited */
     bool waits;
     struct waiter w;
 };
@@ -53,9 +54,9 @@ struct random {
     struct run r;
     struct script s;
     char name[48];
-    uint64_t state; /* of the random numbers */
+    uint64_t state; /* state of the random numbers */
     unsigned value;
-    bool durable; /* by the commit mode, each close is */
+    bool durable; /* in this commit mode, each close makes an edit durable */
     bool failing, held;
     unsigned n;
     struct program p[PROGRAMS];
@@ -69,7 +70,7 @@ static unsigned draw(struct random *x, unsigned n)
 
 #define run(x, ...) script_noted(&(x)->r, &(x)->log, __VA_ARGS__)
 
-/* ---- what is in the file ---- */
+/* ---- the content of the file ---- */
 
 static bool is_in_file(struct random *x, const struct program *p)
 {
@@ -87,12 +88,12 @@ static bool is_in_file(struct random *x, const struct program *p)
 
 static bool is_promise(const struct random *x, const struct program *p)
 {
-    if (p->in == FOLDER) /* which returns once an error that no call has returned */
+    if (p->in == FOLDER) /* it returns an error that no call has returned, once */
         return p->accepted && !p->told;
     return p->in == FSYNC || x->durable;
 }
 
-/* The result of a call. The directory's may report on the edits of others. */
+/* Check the result of a call. That of the directory may report other programs' edits. */
 static void check(struct random *x, struct program *p, int result)
 {
     buf_printf(&x->log, "[%c: %s] ", p->name, result ? strerror(-result) : "0");
@@ -141,7 +142,7 @@ static int begin(struct random *x, struct program *p)
     }
 }
 
-/* Only this test lets a write continue: calls that wait for a held write are collected later. */
+/* Only this test lets a write continue, so calls that wait for a held write are collected later. */
 static void call(struct random *x, struct program *p, enum call in)
 {
     p->in = in;
@@ -157,7 +158,7 @@ static void call(struct random *x, struct program *p, enum call in)
     }
 }
 
-/* ---- what programs do ---- */
+/* ---- operations of programs ---- */
 
 static void op_open(struct random *x, struct program *p)
 {
@@ -175,7 +176,7 @@ static void new_text(struct random *x, struct program *p)
     p->accepted = p->told = false;
 }
 
-/* A text that does not contain any part of another one. */
+/* Write a text that does not contain any part of another one. */
 static void op_write(struct random *x, struct program *p)
 {
     new_text(x, p);
@@ -193,7 +194,7 @@ static void op_close(struct random *x, struct program *p)
     p->open = false;
 }
 
-/* As editors do. */
+/* Rename like editors do. */
 static void op_rename(struct random *x, struct program *p)
 {
     new_text(x, p);
@@ -233,7 +234,7 @@ static void let_go(struct random *x)
             end_wait(x, &x->p[i]);
 }
 
-/* Some program waits for it: the held write has begun, or will. */
+/* True if a program waits for the write, which is held or will begin. */
 static bool is_waited_for(const struct random *x)
 {
     bool waits = false;

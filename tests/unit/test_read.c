@@ -19,9 +19,9 @@ enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
-/* ---- what is stored ---- */
+/* ---- stored content ---- */
 
-/* 12 floats: 0, 0.5, 1, ... */
+/* Write 12 floats: 0, 0.5, 1, ... */
 static void put_floats(uint8_t *dst, int n, bool big)
 {
     for (int i = 0; i < n; i++) {
@@ -32,7 +32,7 @@ static void put_floats(uint8_t *dst, int n, bool big)
     }
 }
 
-/* Two blocks of Q8_0: a half-precision scale (1/2, then 1/4) and 32 signed bytes. */
+/* Write two blocks of Q8_0: a half-precision scale (1/2, then 1/4) and 32 signed bytes. */
 static void put_q8(uint8_t *dst, bool big)
 {
     for (int block = 0; block < 2; block++) {
@@ -87,7 +87,7 @@ static bool one_read(const struct tree_image *m, const char *path, size_t off, s
     return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
 }
 
-/* The file at `path` has these bytes, read from anywhere, to anywhere and beyond its end. */
+/* Check that the file at `path` has these bytes, for all starts and ends, and beyond its end. */
 static void contains(const struct tree_image *m, const char *path, const void *want, size_t size)
 {
     static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 127, 128, 129, 200};
@@ -110,7 +110,7 @@ static void text_is(const struct tree_image *m, const char *path, const char *wa
     contains(m, path, want, strlen(want));
 }
 
-/* A header of NumPy's format, 128 bytes, followed by values. */
+/* Check a header of NumPy's format, 128 bytes, followed by values. */
 static void npy_is(const struct tree_image *m, const char *path, const char *shape,
                    const uint8_t *values, size_t n)
 {
@@ -141,7 +141,7 @@ static void check_tensors(const struct tree_image *m, bool big)
     q8_values(values);
     contains(m, "tensors/q/f32", values, 256);
     npy_is(m, "tensors/q/f32.npy", "64,", values, 256);
-    /* 0, 0.5, 1, ... 5.5 are exact in both. */
+    /* 0, 0.5, 1, ... 5.5 are exact in both formats. */
     static const uint16_t half[] = {0x0000, 0x3800, 0x3c00, 0x3e00, 0x4000, 0x4100,
                                     0x4200, 0x4300, 0x4400, 0x4480, 0x4500, 0x4580};
     static const uint16_t brain[] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4020,
@@ -234,7 +234,7 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
-/* A long name shifts only its own line; no byte of a name reaches the terminal unescaped. */
+/* A long name shifts only its own line, and all its bytes are escaped for a terminal. */
 static void test_tensors_txt(void)
 {
     char want[2048], name[TABLE_NAME_MOST + 2];
@@ -262,7 +262,7 @@ static void test_tensors_txt(void)
     image_close(&m);
 }
 
-/* A tree_image's file name is random: what mentions it is cut out. It is also unlinked. */
+/* Compare `info` without the random file name of the tree_image, which is also unlinked. */
 static void info_is(const struct tree_image *m, const char *before, const char *after)
 {
     size_t n;
@@ -367,7 +367,7 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* The line "base model" with names of these lengths, in letters of that many bytes. */
+/* Check the line "base model" with names of these lengths, in letters of that many bytes. */
 static void wraps(const char *letter, const unsigned *n, const char *between)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, want = BUF_INIT;
@@ -395,7 +395,7 @@ static void wraps(const char *letter, const unsigned *n, const char *between)
     parsed_free(&p);
 }
 
-/* A line of at most 100 columns stays; a longer one continues on the next line, after a comma. */
+/* A line of at most 100 columns stays; a longer line continues on the next, after a comma. */
 static void test_info_wide(void)
 {
     wraps("a", (unsigned[]){40, 41, 0}, " ");
@@ -421,7 +421,7 @@ static void test_check(void)
     struct tree_image m = image_open(&b, &plain);
     struct stat st = image_stat(&m, "check");
     CU_ASSERT_EQUAL(st.st_blocks, (st.st_size + 511) / 512);
-    static const uint8_t zeros[20]; /* the padding is repaired: the findings stay as they were */
+    static const uint8_t zeros[20]; /* the padding is repaired, but the findings stay */
     CU_ASSERT_EQUAL(pwrite(m.fd, zeros, 20, (off_t)m.size - 20), 20);
     ssize_t n = image_bytes(&m, "check", 0, sizeof(text) - 1, text);
     CU_ASSERT_TRUE_FATAL(n > 0);
@@ -437,7 +437,8 @@ static void test_check(void)
     image_close(&m);
 }
 
-/* An answer that is too large to be copied points into the file; after the file was cut, it is EIO. */
+/* An answer that is too large to be copied points into the file; after the file was truncated, the
+ * read is EIO. */
 static void test_large(void)
 {
     enum { LARGE = 600 << 10 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/journal, edit/file: what a crash leaves behind, and the names and locks of files. */
+/* edit/journal, edit/file: leftovers of a crash, and the names and locks of files. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "model_dir.h"
 #include "put_journal.h"
 
-/* The recovery, too, can be interrupted at any call, and repeated. */
+/* A recovery can also be interrupted at any call, and repeated. */
 static void test_recover_again(void)
 {
     for (unsigned n = 1, hit = 1; hit; n++) {
@@ -29,7 +29,7 @@ static void test_recover_again(void)
         struct edit_file f = open_model(&x, calm());
         const uint64_t len = d.p.head.len;
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
-        /* Torn: every other sector is written. */
+        /* Tear the header: write every other sector. */
         for (uint64_t at = 0; at < len; at += 1024)
             CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + at,
                                           (size_t)min_u64(512, len - at), at),
@@ -54,14 +54,14 @@ static void test_recover_again(void)
 
 /* The journal. */
 
-/* What happens to the journal of an edit, and to the files, before it is found. */
+/* Changes to the journal of an edit, and to the files, before it is found. */
 struct tamper {
     const char *name;
     void (*do_it)(const struct fixture *x, struct edit_file *f);
-    int code;     /* what the recovery returns */
-    bool read;    /* not ours: it does not prevent reading */
-    bool applied; /* the model is then the new one, otherwise unchanged */
-    bool stays;   /* the journal is still there */
+    int code;     /* result of the recovery */
+    bool read;    /* not ours, so it does not prevent reading */
+    bool applied; /* the model then has the new content, otherwise the old */
+    bool stays;   /* the journal still exists */
 };
 
 static void tamper_nothing(const struct fixture *x, struct edit_file *f)
@@ -117,7 +117,7 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
-/* In place of the journal; no mount may use it or wait for it. */
+/* Put a pipe in place of the journal; no mount may use it or wait for it. */
 static void pipe_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -132,7 +132,7 @@ static void folder_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(mkdirat(x->dir, JOURNAL, 0777), 0);
 }
 
-/* One without a driver: opening it fails. */
+/* Put a device without a driver there: opening it fails. */
 static void device_journal(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -146,7 +146,7 @@ static void give_journal_away(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(fchownat(x->dir, JOURNAL, 12345, 12345, 0), 0);
 }
 
-/* The journal of another model of the same size, moved here. */
+/* Use the journal of another model of the same size, moved here. */
 static void rename_model(const struct fixture *x, struct edit_file *f)
 {
     edit_file_close(f);
@@ -219,7 +219,7 @@ static void test_tampered(void)
     }
 }
 
-/* A torn header read through the journal is the new one, and the file is not touched. */
+/* A torn header read through the journal is the new one, and the file is not changed. */
 static void test_overlay(void)
 {
     struct fixture x;
@@ -250,7 +250,8 @@ static void test_overlay(void)
     teardown(&x);
 }
 
-/* An editor that continues while another process reads: it completes its edit and is in the middle of the next. */
+/* An editor that continues while another process reads: it completes its edit and is in the middle
+ * of the next. */
 struct editor {
     struct edit_file f;
     const struct edit *next;
@@ -272,7 +273,7 @@ static void go_on(void *arg)
     begin_edit(&w->f, w->next);
 }
 
-/* Whether the overlay shows the complete result of an edit. */
+/* True if the overlay shows the complete result of an edit. */
 static bool shows(struct edit_overlay *o, const struct edit_file *f, const struct edit *d)
 {
     struct source s;
@@ -286,7 +287,7 @@ static bool shows(struct edit_overlay *o, const struct edit_file *f, const struc
     return same;
 }
 
-/* The reader is interrupted before its call n. */
+/* Interrupt the reader before its call n. */
 static bool read_beside(unsigned n)
 {
     struct fixture x;
@@ -334,7 +335,8 @@ static void test_read_beside_editor(void)
         ;
 }
 
-/* While another process edits the model, the line does not suggest removing a journal that does not fit. */
+/* While another process edits the model, the message does not suggest removing a journal that does
+ * not fit. */
 static void test_held_by_editor(void)
 {
     struct fixture x;
@@ -381,12 +383,12 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     struct edit_file f = open_model(&x, calm());
     bool root = geteuid() == 0;
-    if (root) { /* of a user that is neither us nor the model's owner */
+    if (root) { /* files of a user that is neither us nor the model's owner */
         put_file(x.dir, "." NAME ".ggufs-others", "x", 1);
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    CU_ASSERT_EQUAL(found.removed, 3); /* the hard link too: its file keeps the other name */
+    CU_ASSERT_EQUAL(found.removed, 3); /* including the hard link: its file keeps the other name */
     CU_ASSERT_FALSE(found.finished || found.dropped);
     CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
     CU_ASSERT_TRUE(is_old(&x));
@@ -409,7 +411,7 @@ static void test_open(void)
     CU_ASSERT_EQUAL(mkfifoat(x.dir, "pipe", 0666), 0);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", false, NULL), -EINVAL);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", true, NULL), -EINVAL);
-    /* No such device: opening it would give ENXIO. */
+    /* This device does not exist: opening it would return ENXIO. */
     if (mknodat(x.dir, "device", S_IFCHR | 0666, makedev(240, 4242)) == 0)
         CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "device", false, NULL), -EINVAL);
     f = open_model(&x, calm());

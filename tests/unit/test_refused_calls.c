@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that are refused: on nodes of a read-only tree, of one whose keys can be edited, of one
- * whose tensors can be edited, too, and of a split model.
+ * Calls that are refused: on nodes of a read-only tree, of a tree with editable keys, of a tree
+ * with editable tensors as well, and of a split model.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +123,7 @@ static int call_rename_long(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, node, long_name, 0);
 }
 
-/* RENAME_EXCHANGE */
+/* Uses RENAME_EXCHANGE. */
 static int call_exchange(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, node, "x.y", 2);
@@ -134,7 +134,7 @@ static int call_move(struct tree *t, uint64_t node, const char *name)
     return call_rename_in(t, node, name, INO_ROOT, "x.y", 0);
 }
 
-/* Into tensors/, and into metadata/. */
+/* Moves into tensors/, and into metadata/. */
 static int call_move_t(struct tree *t, uint64_t node, const char *name)
 {
     return call_rename_in(t, node, name, ino_row(1), "x.y", 0);
@@ -242,7 +242,7 @@ static int call_set(struct tree *t, uint64_t node, const char *name)
     return tree_waited(&w, tree_setxattr(t, node, name, "u64", 3, tree_wait(&w)));
 }
 
-/* To its current value, as cp -a does. */
+/* Sets an attribute to its current value, like cp -a. */
 static int call_set_same(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
@@ -260,9 +260,9 @@ static int call_remove(struct tree *t, uint64_t node, const char *name)
 /* ---- the expected results ---- */
 
 #define CALL(n) #n, call_##n
-/* long_name */
+/* Stands for long_name. */
 #define LONG "LONG"
-/* Node numbers that belong to no node. */
+/* Stands for numbers that belong to no node. */
 #define NONE "NONE"
 #define ROW "ROW"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/restore: whatever was edited, all keys are restored bit for bit, and no tensor changes. */
+/* edit/restore: all keys are restored bit for bit after any edit, and no tensor changes. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static void version_free(struct version *v)
     free(v->rank);
 }
 
-/* Keys with unusual bytes, nested arrays, and ggufs' own keys between them. */
+/* Make keys with unusual bytes, nested arrays, and ggufs' own keys between them. */
 static struct version first(bool big, unsigned alignment)
 {
     struct version v = {0};
@@ -160,7 +160,7 @@ static void run_random(uint64_t seed, bool big)
         edit_change_init(&c, v[i].g, v[i].rank);
         for (unsigned n = lot(&seed, 5); n > 0; n--)
             edit_once(&c, &seed, &ranks);
-        /* Now and then an edit is itself a restore. */
+        /* Sometimes an edit is itself a restore. */
         if (lot(&seed, 6) == 0) {
             edit_change_free(&c);
             edit_change_init(&c, v[i].g, v[i].rank);
@@ -183,9 +183,9 @@ static void test_random(void)
         run_random(seed, seed & 1);
 }
 
-/* ---- what no manual edit can do ---- */
+/* ---- states that no manual edit can make ---- */
 
-/* From `now` back to `was`, both hand-built. */
+/* Restore from `now` to `was`, both built by hand. */
 static void between(struct version *now, struct version *was)
 {
     check_restore(now, was->g);
@@ -221,7 +221,7 @@ static void test_alignment(void)
     between(&now, &was);
 }
 
-/* All keys in another order. */
+/* The keys are in another order. */
 static void test_order(void)
 {
     static const char *const keys[] = {"a.a", "a.b", "a.c", "a.d", "a.e", "a.f"};

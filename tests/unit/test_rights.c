@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Owner, group and mode of what is made from several files, checked against all possible callers:
- * nobody may read more than the files allow, and the daemon's user may read everything.
+ * Owner, group and mode of files made from several files, checked against all possible callers: no
+ * user may read more than the files allow, and the daemon's user may read everything.
  */
 #include "cu_main.h"
 
@@ -17,10 +17,10 @@
 #include "base/bytes.h"
 #include "tree/rights.h"
 
-#define IDS 3    /* users and groups 1 to 3; root always may */
-#define GROUPS 8 /* sets of them, one bit each */
+#define IDS 3    /* users and groups 1 to 3; root always has access */
+#define GROUPS 8 /* sets of groups, one bit each */
 
-/* By the kernel's rules. */
+/* True by the kernel's rules. */
 static bool may(const struct grant *g, mode_t want, uid_t uid, unsigned groups)
 {
     unsigned shift = uid == g->uid ? 6 : groups & 1U << (g->gid - 1) ? 3 : 0;
@@ -34,7 +34,7 @@ struct caller {
 
 static unsigned leaks, shut_out, cases;
 
-/* Two grants, served by `self`. */
+/* Check two grants, served by `self`. */
 static void check_pair(const struct grant *a, const struct grant *b, const struct caller *self)
 {
     if (self->uid && !(may(a, 4, self->uid, self->groups) && may(b, 4, self->uid, self->groups)))
@@ -51,7 +51,7 @@ static void check_pair(const struct grant *a, const struct grant *b, const struc
         }
 }
 
-/* Grant number i of all: read bits, owner and group. */
+/* Return grant number i of all: read bits, owner and group. */
 static struct grant nth(unsigned i)
 {
     mode_t bits = (i & 4) << 6 | (i & 2) << 4 | (i & 1) << 2;
@@ -114,7 +114,7 @@ static void test_writer(void)
 
 /* ---- files ---- */
 
-/* An ACL of entries "tag, permissions, id", as stored in the attribute. */
+/* Write an ACL of entries "tag, permissions, id", as stored in the attribute. */
 static size_t acl(uint8_t *dst, const unsigned (*entry)[3], size_t n)
 {
     put_u32(dst, 2, false);
@@ -151,7 +151,8 @@ static void test_acl(void)
     CU_ASSERT_EQUAL(bits_of_file(path), 0644);
     size_t n = acl(bytes, entries, 6);
     if (fsetxattr(fd, "system.posix_acl_access", bytes, n, 0) == 0) {
-        CU_ASSERT_EQUAL(bits_of_file(path), 0600); /* 4242 may not, though perhaps in the group */
+        /* User 4242 has no access, even if in the group. */
+        CU_ASSERT_EQUAL(bits_of_file(path), 0600);
         bytes[4 + 8 + 2] = 4;
         CU_ASSERT_EQUAL(fsetxattr(fd, "system.posix_acl_access", bytes, n, 0), 0);
         CU_ASSERT_EQUAL(bits_of_file(path), 0644);
@@ -163,7 +164,7 @@ static void test_acl(void)
     (void)unlink(path);
 }
 
-/* A link into a closed directory, to the directory itself, and to nothing. */
+/* Links into a closed directory, to the directory itself, and to a missing file. */
 static void test_links(void)
 {
     char base[] = "/tmp/ggufs-rights-XXXXXX", inner[64], file[80], link[64];
@@ -205,14 +206,15 @@ static int file_of(const void *arg, uint32_t i)
     return ((const int *)arg)[i];
 }
 
-/* Changes within one tick of the file system's clock have one time. */
+/* Wait for another tick, because changes within one tick of the file system's clock have the same
+ * time. */
 static void tick(struct rights *r)
 {
     for (size_t i = 0; i < r->n; i++)
         r->of[i].ctime.tv_sec--;
 }
 
-/* Three files: one is not open, one no longer has a name, and one changes. */
+/* One of three files is not open, one no longer has a name, and one changes. */
 static void test_again(void)
 {
     char path[3][32];
@@ -240,7 +242,7 @@ static void test_again(void)
     tick(&r);
     CU_ASSERT_TRUE(rights_again(&r, file_of, fd, &lock));
     CU_ASSERT_EQUAL(r.all.bits, 0640);
-    tick(&r); /* it changed, and shows the same */
+    tick(&r); /* the file changed, but shows the same rights */
     CU_ASSERT_FALSE(rights_again(&r, file_of, fd, &lock));
     fd[0] = first;
     tick(&r);

@@ -19,7 +19,7 @@ static int scan(uint32_t type, const char *text, uint64_t *bits)
 struct good {
     uint32_t type;
     const char *text;
-    uint64_t bits; /* the low bytes, by the type's width */
+    uint64_t bits; /* the low bytes, as many as the type has */
 };
 
 static void all_good(const struct good *row, size_t rows)
@@ -119,7 +119,7 @@ static void test_floats(void)
     all_bad(ROWS(bad));
 }
 
-/* Longer than the buffer for ordinary numbers. */
+/* The text is longer than the buffer for ordinary numbers. */
 static void test_long_float(void)
 {
     char s[1000];

@@ -18,7 +18,7 @@ static unsigned draw(unsigned n)
     return (unsigned)(state >> 33) % n;
 }
 
-/* The longest common subsequence, by the textbook table. */
+/* Return the length of the longest common subsequence, by the textbook table. */
 static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
 {
     size_t best[MOST + 1][MOST + 1] = {{0}};
@@ -30,7 +30,8 @@ static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
     return best[n][m];
 }
 
-/* Whatever is between hunks is the same in both; returns insertions and removals. */
+/* Check that everything between hunks is the same in both. Returns the number of insertions and
+ * removals. */
 static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, const struct hunks *h)
 {
     size_t i = 0, k = 0, changes = 0;
@@ -75,7 +76,7 @@ static uint64_t *numbers(size_t n, uint64_t first)
     return ret;
 }
 
-/* A vocabulary: 12 changed, 5 inserted at one place. */
+/* In a vocabulary, 12 elements changed, and 5 were inserted at one place. */
 static void test_long(void)
 {
     enum { N = 256000 };
@@ -95,7 +96,7 @@ static void test_long(void)
     free(b);
 }
 
-/* Everything differs: element by element, in bounded time. */
+/* If all elements differ, they are compared one by one, in bounded time. */
 static void test_unlike(void)
 {
     enum { N = 300000, M = 200000 };

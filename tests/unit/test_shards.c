@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* model/split, shards, merge, edit/open: finding, opening, checking and merging the files of a split model. */
+/* model/split, shards, merge, edit/open: finding, opening, checking and merging the files of a
+ * split model. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static void drop_folder(void)
     CU_ASSERT_EQUAL(system(command), 0);
 }
 
-/* The path of a name in the directory: valid until the next call but one. */
+/* Return the path of a name in the directory, valid until the next call but one. */
 static const char *in(const char *name)
 {
     static char path[2][512];
@@ -115,7 +116,7 @@ static void test_names(void)
     split_free(&s);
 }
 
-/* Siblings are beside the path; without a first one there, beside the target of the link. */
+/* Siblings are beside the path; if the first is not there, beside the target of the link. */
 static void test_links(void)
 {
     struct split s;
@@ -130,7 +131,7 @@ static void test_links(void)
     CU_ASSERT_EQUAL(s.n, 2);
     CU_ASSERT_STRING_EQUAL(s.prefix, in("a"));
     split_free(&s);
-    put("d-00002-of-00002.gguf", "", 0); /* its first one is missing in both places */
+    put("d-00002-of-00002.gguf", "", 0); /* its first shard is missing in both places */
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("e-00002-of-00005.gguf")), 0);
     CU_ASSERT_EQUAL(found(in("e-00002-of-00005.gguf")), 5);
     CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("f.gguf")), 0);
@@ -140,13 +141,13 @@ static void test_links(void)
 
 /* ---- shards ---- */
 
-/* What is unusual about a shard; otherwise it is a good one. */
+/* Irregularities of a shard, which is otherwise valid. */
 struct shard {
-    int no, count, total; /* -1: no such key */
+    int no, count, total; /* -1: the key is missing */
     uint8_t version;
     bool big;
     const char *tensor; /* NULL: none */
-    bool unknown;       /* of an unknown type */
+    bool unknown;       /* the tensor's type is unknown */
 };
 
 static const struct shard good = {0, 2, 2, 3, false, "t", false};
@@ -190,7 +191,7 @@ static void test_check(void)
 {
     static const struct {
         struct shard s;
-        const char *line; /* its beginning; NULL: a good one */
+        const char *line; /* beginning of the message; NULL: a valid shard */
     } rows[] = {
         {{1, 2, 2, 3, false, "u", false}, NULL},
         {{1, 2, -1, 3, false, "u", false}, NULL},
@@ -209,7 +210,7 @@ static void test_check(void)
     }
 }
 
-/* The error of merging the two; *merged may be NULL. */
+/* Return the error of merging the two; *merged may be NULL. */
 static int merge(struct shard a, struct shard b, struct gguf **merged, char line[512])
 {
     struct err e = {0};
@@ -242,13 +243,13 @@ static void test_merge(void)
     CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
     CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + 32);
     gguf_free(g);
-    /* of an unknown type: extends as far as possible in its own file */
+    /* An unknown type extends as far as possible in its own file. */
     second.unknown = true;
     CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
     CU_ASSERT_EQUAL(g->tensor[0].nbytes, 12);
     CU_ASSERT_EQUAL(g->tensor[1].nbytes, 32);
     gguf_free(g);
-    /* no tensors at all: no data section either */
+    /* Without tensors there is no data section either. */
     struct shard empty = {0, 2, 0, 3, false, NULL, false}, other = {1, 2, 0, 3, false, NULL, false};
     CU_ASSERT_EQUAL_FATAL(merge(empty, other, &g, line), 0);
     CU_ASSERT_TRUE(g->n_tensors == 0 && g->file_size == g->head_len);
@@ -319,7 +320,7 @@ static void test_open(void)
     put("x-00004-of-00003.gguf", "", 0);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(unlink(in("x-00004-of-00003.gguf")), 0);
-    /* a count that is wrong in the first and last file */
+    /* A count that is wrong in the first and last file. */
     struct shard wrong = first;
     wrong.total = 4;
     CU_ASSERT_EQUAL(open_all(3, wrong, line), -EBADMSG);
@@ -329,7 +330,7 @@ static void test_open(void)
     put_shard("x-00003-of-00003.gguf", wrong);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.tensors.count is 2", 53), 0);
-    /* a model that its name does not match, and not a model */
+    /* A model that does not match its name, and a file that is not a model. */
     put_shard("x-00003-of-00003.gguf", second);
     CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
     CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.no: is 1", 43), 0);

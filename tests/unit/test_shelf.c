@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shelf/place, shelf/reach: what a directory shows, by scripts. A store is built from lines ("file
- * PATH TEXT", "link PATH TARGET", "fifo PATH"), and what is shown is compared line by line; each
- * name shown must also be found on its own.
+ * shelf/place, shelf/reach: contents of directories, by scripts. A store is built from lines ("file
+ * PATH TEXT", "link PATH TARGET", "fifo PATH"), and its listing is compared line by line; each
+ * listed name must also be found on its own.
  */
 #include "cu_main.h"
 
@@ -80,7 +80,7 @@ static void test_links(void)
 }
 
 /*
- * A link to a directory already on the shown path is left out, and so is a link to one that
+ * A link to a directory already on the shown path is omitted, and so is a link to a directory that
  * contains such a directory: both would loop.
  */
 static void test_mutual_links(void)
@@ -183,7 +183,7 @@ static void test_hub_collisions(void)
           FILE("models--org--name/m.gguf"));
 }
 
-/* A link named like a repository that leads to one. */
+/* A link named like a repository leads to a repository. */
 static void test_moved_repos(void)
 {
     SHOWS("hub",
@@ -237,7 +237,7 @@ static void test_hidden_stores(void)
           {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
 }
 
-/* Layers of all kinds that are shown; the template by both its names. */
+/* Layers of all shown kinds; the template has both its names. */
 static void test_layers(void)
 {
     SHOWS("o",
@@ -318,7 +318,7 @@ static void test_strict(void)
     struct item i;
     char link[4096], in[4096];
     if (geteuid() != 0)
-        return; /* cannot make links as other users */
+        return; /* only root can make links of other users */
     shelf_top_make();
     for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
         shelf_top_add(lines[n].what, lines[n].name, lines[n].text);
@@ -351,7 +351,7 @@ static void test_strict(void)
     shelf_top_remove();
 }
 
-/* Names that are not shown, and a place that was removed or became a link. */
+/* Names that are not shown, and a place that was removed or became a link, are not found. */
 static void test_not_there(void)
 {
     static const char *const names[] = {"",      ".",         "..",      "%2E",       "%2E%2E",
@@ -384,7 +384,8 @@ static void test_not_there(void)
     shelf_top_remove();
 }
 
-/* Many split models are found one by one without a listing each, once the directory has settled. */
+/* Many split models are found one by one without a listing each, once the directory has not changed
+ * for a while. */
 static void test_many(void)
 {
     enum { MANY = 2000 };
@@ -412,7 +413,7 @@ static void test_many(void)
     shelf_top_remove();
 }
 
-/* If the n-th allocation fails, so does the call, and nothing is leaked. */
+/* If the n-th allocation fails, the call fails without a leak. */
 static void test_no_memory(void)
 {
     struct reach r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/place: what listings and lookups cost, in names made and files opened. */
+/* shelf/place: the cost of listings and lookups, in names made and files opened. */
 #include "cu_main.h"
 
 #include <dirent.h>
@@ -18,10 +18,10 @@
 
 #define COMMIT "1111111111111111111111111111111111111111"
 
-/* ---- calls that are counted: linked with --wrap ---- */
+/* ---- counted calls: linked with --wrap ---- */
 
 static unsigned encoded, opened;
-static const char *failing; /* opening a name with this end fails; NULL: none */
+static const char *failing; /* opening a name with this end fails; NULL: no failure */
 static int with;
 
 size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
@@ -47,7 +47,7 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
     return __real_reach_open(r, dir, name, flags, ret);
 }
 
-static unsigned steps; /* of walks, name by name */
+static unsigned steps; /* steps of walks, name by name */
 
 int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret);
 int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret);
@@ -60,11 +60,11 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
 
 /* ---- a disk whose times are set by the test ---- */
 
-static time_t times; /* in seconds; 0: the real ones */
+static time_t times; /* in seconds; 0: the real times */
 static bool is_far;
-static time_t seconds; /* that pass between two listings */
+static time_t seconds; /* time that passes between two listings */
 static time_t passed;
-static bool stopped; /* the clock stands still, but for what passed */
+static bool stopped; /* the clock advances only by that time */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -90,7 +90,7 @@ static int fake_times(int r, struct stat *st)
     return r;
 }
 
-/* Calls that go to the disk, except closes. */
+/* Number of calls that go to the disk, except closes. */
 static unsigned asked;
 
 int __real_stat(const char *path, struct stat *ret);
@@ -142,7 +142,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
     return 0;
 }
 
-/* openat2(2) */
+/* Wraps openat2(2). */
 long __wrap_syscall(long number, long a, long b, long c, long d)
 {
     asked++;
@@ -179,7 +179,7 @@ bool __wrap_far_file(int fd)
     return is_far;
 }
 
-/* The names shown of a directory whose times stay `at` while a file is added to it. */
+/* Return the number of listed names in a directory whose times stay `at` while a file is added. */
 static size_t shown_after_change(time_t at, bool far)
 {
     struct reach r;
@@ -237,7 +237,7 @@ static void add_layer(struct buf *b, const char *word, const char *digest)
 }
 
 /* A store with only this manifest, and the place of its model. */
-/* The place of an item, taken from it. */
+/* Take the place of an item. */
 static void place_take(struct item *i, struct place *ret)
 {
     *ret = i->place;
@@ -270,7 +270,8 @@ static void end_model(struct reach *r, struct place *p)
     shelf_top_remove();
 }
 
-/* As many models of one kind as a manifest may have: each name is made once, and only the wanted one is examined. */
+/* A manifest has the maximum number of models of one kind: each name is made once, and only the
+ * requested model is examined. */
 static void test_many_layers(void)
 {
     CLEANUP(buf_free) struct buf layers = BUF_INIT;
@@ -300,7 +301,7 @@ static void test_many_layers(void)
     end_model(&r, &p);
 }
 
-/* A layer keeps its number if an earlier one is missing; no other name leads to it. */
+/* A layer keeps its number if an earlier layer is missing; no other name leads to it. */
 static void test_layer_names(void)
 {
     static const char *const wrong[] = {"model~1",   "model~0",
@@ -315,7 +316,7 @@ static void test_layer_names(void)
     struct reach r;
     struct place p;
     struct item i;
-    add_layer(&layers, "license", B64); /* it is missing */
+    add_layer(&layers, "license", B64); /* the layer is missing */
     add_layer(&layers, "model", A64);
     add_layer(&layers, "license", A64);
     add_layer(&layers, "model", A64);
@@ -351,7 +352,7 @@ static void test_many_organisations(void)
         (void)snprintf(name, sizeof(name), "models--org%u--name/snapshots/" COMMIT, n);
         shelf_top_add("dir", name, NULL);
     }
-    shelf_top_add("dir", "models--org--empty", NULL); /* it is not a repository */
+    shelf_top_add("dir", "models--org--empty", NULL); /* not a repository */
     shelf_top_add("dir", "models--alone/snapshots/" COMMIT, NULL);
     shelf_top_add("dir", "models--alone--too/snapshots/" COMMIT, NULL);
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
@@ -369,7 +370,7 @@ static void test_many_organisations(void)
     CU_ASSERT_EQUAL(place_find(&r, &p, "org", &i), -ENOENT);
     CU_ASSERT_EQUAL(place_find(&r, &p, "org1--name", &i), -ENOENT);
     CU_ASSERT_TRUE(opened <= 16);
-    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "alone", &i), 0); /* which is the repository */
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "alone", &i), 0); /* the repository itself */
     CU_ASSERT_EQUAL(i.place.kind, PLACE_FOLDER);
     item_free(&i);
     CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, "alone~2", &i), 0);
@@ -382,7 +383,7 @@ static void test_many_organisations(void)
 
 /* ---- failures in a store ---- */
 
-/* What a place shows while `what` cannot be opened: an error, or 0 and the names. */
+/* Check the content of a place while `what` cannot be opened: an error, or 0 and the names. */
 static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
                           const char *want)
 {
@@ -414,7 +415,8 @@ static struct place place_of(struct reach *r, const char *first, const char *sec
     return p;
 }
 
-/* Whatever fails is left out, and the rest is listed; but a lack of memory or descriptors fails the listing. */
+/* Unreadable parts are omitted, and the rest is listed; but a lack of memory or descriptors fails
+ * the listing. */
 static void test_failing_parts(void)
 {
     static const char manifest[] =
@@ -448,7 +450,7 @@ static void test_failing_parts(void)
     shelf_top_remove();
 }
 
-/* A manifest is a regular file: a link to one, or a pipe, is neither listed nor found. */
+/* A manifest is a regular file: a link to a manifest, or a pipe, is neither listed nor found. */
 static void test_no_manifests(void)
 {
     static const char *const names[] = {"m:link", "m:pipe", "m:folder", "m:none"};
@@ -476,8 +478,8 @@ static void test_no_manifests(void)
 /* ---- split models ---- */
 
 /*
- * A model of as many files as a name can claim. Beside the few that exist are names that only look
- * similar: the lookup always ends, and opens exactly what exists.
+ * A model has as many files as a name can claim. Beside the few that exist are names that only look
+ * similar: the lookup always ends, and opens exactly the existing files.
  */
 static void test_names_like_shards(void)
 {
@@ -514,7 +516,8 @@ static void test_names_like_shards(void)
 
 /* ---- a Hugging Face cache ---- */
 
-/* If everything is on one disk, no file is walked to name by name, not even by a link. */
+/* If everything is on one disk, no file is reached by a walk from name to name, not even through a
+ * link. */
 static void test_hub(void)
 {
     static const char *const names[] = {"org", "name", "m.gguf"};
@@ -546,10 +549,10 @@ static void test_hub(void)
 
 /* ---- calls to the disk ---- */
 
-/* Look up a path as the kernel does, whereby a directory's names are remembered for a second. */
+/* Look up a path like the kernel, with a directory's names cached for a second. */
 static unsigned asked_for(struct shelf *s, const char *const *names, bool lately)
 {
-    static uint64_t above; /* the directory of the last name */
+    static uint64_t above; /* directory of the last name */
     struct tree_entry e = {.node = INO_ROOT};
     asked = 0;
     if (lately)
@@ -565,7 +568,8 @@ static unsigned asked_for(struct shelf *s, const char *const *names, bool lately
     return asked;
 }
 
-/* A few calls lead to a model, by a link or directly; fewer within a second, when the kernel knows its directory. Changes are found. */
+/* A few calls lead to a model, by a link or directly; fewer within a second, when the kernel knows
+ * its directory. Changes are found. */
 static void test_asked(void)
 {
     static const char *const hub[] = {"org", "name", "m.gguf", NULL};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf: nodes are freed when the kernel has forgotten them; to users, what is found again is the same. */
+/* shelf: nodes are freed when the kernel has forgotten them; when they are found again, users see
+ * no difference. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -62,7 +63,7 @@ static struct tree_entry found(const char *path)
     return e;
 }
 
-/* The permissions for others as the kernel would now see them. */
+/* Return the permissions for others, as the kernel would now see them. */
 static mode_t of_others(const struct tree_entry *e)
 {
     struct tree_entry now = {0};
@@ -70,7 +71,7 @@ static mode_t of_others(const struct tree_entry *e)
     return now.attr.st_mode & 07;
 }
 
-/* What is known about the rights of a model or directory has expired. */
+/* Let the cached rights of a model or directory expire. */
 static void a_second_later(const struct tree_entry *e)
 {
     lock_take(&shelf->slots.lock);
@@ -127,7 +128,7 @@ static void test_models(void)
     teardown();
 }
 
-/* Models that come, are examined, and go. */
+/* Models appear, are examined, and disappear. */
 static void test_many(void)
 {
     char name[32];
@@ -152,7 +153,7 @@ static void test_many(void)
 
 /*
  * A directory reached by a link keeps the restrictions of the directories around it, whether it is
- * looked up directly before or after. What is below is the same by either name.
+ * looked up directly before or after. Its content is the same by either name.
  */
 static void check_linked_folder(bool linked_first)
 {
@@ -181,7 +182,8 @@ static void test_linked_folder(void)
     check_linked_folder(true);
 }
 
-/* A blob by a link to all blobs, and by its own store: two nodes, of a model and of a text. */
+/* A blob is reached by a link to all blobs, and by its own store: two nodes, of a model and of a
+ * text. */
 static void test_linked_blobs(void)
 {
     static const char *const words[] = {"model", "system"};
@@ -209,7 +211,7 @@ static void test_linked_blobs(void)
 static void test_not_shown_folders(void)
 {
     static const char *const rows[][2] = {
-        /* the directory, and what is found through it */
+        /* the directory, and a name found through it */
         {"o/manifests/registry.ollama.ai", "o/m:1"},
         {"o/manifests/registry.ollama.ai/library", "o/m:1"},
         {"o/manifests/registry.ollama.ai/library/m", "o/m:1"},
@@ -235,7 +237,8 @@ static void test_not_shown_folders(void)
     teardown();
 }
 
-/* A directory that many links lead to is, by its own name, at the start of as many links again. */
+/* A directory that many links lead to is, under its own name, at the start of as many links
+ * again. */
 static void test_links_in_turn(void)
 {
     setup();
@@ -251,7 +254,7 @@ static void test_links_in_turn(void)
     teardown();
 }
 
-/* A link that is changed to point where its file was moved. */
+/* A link is changed to point to the new place of its file. */
 static void test_turned(void)
 {
     CLEANUP(buf_free) struct buf source = BUF_INIT;
@@ -283,7 +286,7 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
-/* The kernel looks again at a directory that a process is in. */
+/* The kernel looks up again the directory in which a process works. */
 static void test_folders_that_change(void)
 {
     static const char *const rows[][2] = {

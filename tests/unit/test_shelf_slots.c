@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shelf/slots: which models are open, and how they are closed. */
+/* shelf/slots: open models, and closing them. */
 #include "cu_main.h"
 
 #include <fcntl.h>
@@ -18,14 +18,14 @@
 #include "shelf/shelf.h"
 #include "tree_edit.h"
 
-/* Models: more than are kept open while unused. */
+/* Number of models: more than are kept open while unused. */
 #define MANY (SLOTS_IDLE_MAX + 6)
-/* More milliseconds, or seconds, than any test takes. */
+/* A number of milliseconds, or seconds, that no test takes. */
 #define NEVER 1000000
 #define KEY "metadata/general.name"
 
 static char top[64];
-static atomic_uint compared; /* paths of two models */
+static atomic_uint compared; /* number of comparisons of two models' paths */
 
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);
@@ -48,7 +48,7 @@ static const char *path_of(unsigned model)
     return path;
 }
 
-/* A model of this name. free() it. */
+/* Make a model of this name. The caller frees it. */
 static uint8_t *image(const char *name, size_t *n)
 {
     struct build b;
@@ -89,7 +89,7 @@ static void teardown(void)
     CU_ASSERT_EQUAL(rmdir(top), 0);
 }
 
-/* The node at a path in a model, which is opened; the kernel knows the node from then on. */
+/* Return the node at a path in a model, which is opened; the kernel knows the node from then on. */
 static uint64_t node_of(unsigned model, const char *path)
 {
     char name[128];
@@ -168,7 +168,7 @@ int __wrap_pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct t
     return hangs ? 0 : __real_pool_do(j, turn);
 }
 
-/* Nothing is closed from now on until hang_end(). */
+/* Close no model from now on, until hang_end(). */
 static void hang_begin(void)
 {
     (void)pthread_mutex_lock(&late.lock);
@@ -200,7 +200,7 @@ static bool ends(struct slots *s)
     return stop;
 }
 
-/* The end comes while models wait to be closed. One of them has an unwritten edit. */
+/* The mount ends while models wait to be closed. One of them has an unwritten edit. */
 static void test_finish_while_closing(void)
 {
     pthread_t thread;
@@ -228,7 +228,7 @@ static void test_finish_while_closing(void)
 }
 
 /*
- * The least recently used of the unused models are closed. The one opened last counts when the
+ * The least recently used of the unused models are closed. The model opened last counts when the
  * sweeper looks, which may be later.
  */
 static void test_least_used(void)
@@ -312,7 +312,7 @@ static void test_interrupt(void)
     teardown();
 }
 
-/* A truncation by path holds its model until its attributes have been read. */
+/* A truncation by path keeps its model open until its attributes have been read. */
 static void test_unopened_file(void)
 {
     struct tree_wait w;
@@ -414,7 +414,8 @@ static uint64_t child(uint64_t dir, const char *name)
     return e.node;
 }
 
-/* The kernel keeps nodes of directories: a process may be in one. A number never gets another meaning later. */
+/* The kernel keeps nodes of directories, because a process may work in one. A number never gets
+ * another meaning later. */
 static void test_numbers_stay(void)
 {
     struct tree_entry e;
@@ -438,7 +439,7 @@ static void test_numbers_stay(void)
         CU_ASSERT_EQUAL(shelf_getattr(shelf, name, NULL, &e), -ESTALE);
         CU_ASSERT_NOT_EQUAL(child(keys, "general.name"), name);
         CU_ASSERT_NOT_EQUAL(child(model, "info"), info);
-        CU_ASSERT_EQUAL(node_of(0, ""), model); /* by its path, too */
+        CU_ASSERT_EQUAL(node_of(0, ""), model); /* also by its path */
         if (round == 0) {
             CU_ASSERT_EQUAL(make_folder(tensors, "new", &e), 0);
             CU_ASSERT_NOT_EQUAL(e.node, t);
@@ -474,7 +475,7 @@ static void test_refused(void)
         grow_old(keys);
         CU_ASSERT_TRUE(error_is(child(keys, "general.name"), "UTF-8"));
         CU_ASSERT_TRUE(error_is(child(keys, "general.architecture"), NULL));
-        grow_old(keys); /* opened, and not edited */
+        grow_old(keys); /* opened, but not edited */
     }
     CU_ASSERT_EQUAL(write_text(node_of(0, KEY), "Good\n"), 0);
     CU_ASSERT_TRUE(error_is(node_of(0, KEY), NULL));
@@ -506,7 +507,7 @@ static void test_helper(void)
     teardown();
 }
 
-/* Nothing of a replaced file stays open, and for each path the last refusal is listed. */
+/* No replaced file stays open, and for each path the last refusal is listed. */
 static void test_replaced(void)
 {
     char new[128];
@@ -534,7 +535,7 @@ static void test_replaced(void)
     teardown();
 }
 
-/* What is not in use is closed to make room, even if other code has taken all the descriptors. */
+/* Unused models are closed to make room, even if other code has taken all the descriptors. */
 static void test_few_descriptors(void)
 {
     struct rlimit files, few;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/signals: which calls a signal interrupts, before a session is served and while it is. */
+/* mount/signals: calls that a signal interrupts, before a session is served and while it is. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 
 #include "mount/signals.h"
 
-/* In a child of several threads, so nothing but system calls: send a signal once the parent waits. */
+/* Send a signal once the parent waits. This runs in a child of several threads, so it makes only
+ * system calls. */
 static _Noreturn void send_to_parent(const char *stat, int number)
 {
     char line[512];
@@ -42,14 +43,15 @@ static pid_t sender(int number)
 
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* A shell starts background jobs with SIGINT ignored; signals_end() ignores all. */
+/* A shell starts background jobs with SIGINT ignored; signals_end() ignores all signals. */
 static void by_default(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
         (void)signal(ending[i], SIG_DFL);
 }
 
-/* libfuse waits for a helper while it mounts: it must learn that the helper has ended, not that a signal came. */
+/* libfuse waits for a helper process while it mounts: it must learn that the helper has ended, not
+ * that a signal arrived. */
 static void test_before(void)
 {
     for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
@@ -59,12 +61,12 @@ static void test_before(void)
         pid_t pid = sender(ending[i]);
         CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
         CU_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-        CU_ASSERT_TRUE(signals_served()); /* it is not lost */
+        CU_ASSERT_TRUE(signals_served()); /* the signal is not lost */
         signals_end();
     }
 }
 
-/* A read of the loop is interrupted. */
+/* The signal interrupts a read of the loop. */
 static void test_serving(void)
 {
     int ends[2], status = 0;
@@ -79,7 +81,7 @@ static void test_serving(void)
     pid_t pid = sender(SIGTERM);
     CU_ASSERT_EQUAL(read(ends[0], &byte, 1), -1);
     CU_ASSERT_EQUAL(errno, EINTR);
-    /* Another thread is woken, and keeps interrupting requests that wait, until the loop has ended. */
+    /* Another thread is woken, and keeps interrupting waiting requests until the loop has ended. */
     CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), (ssize_t)sizeof(woken));
     CU_ASSERT_TRUE(signals_kick());
     CU_ASSERT_EQUAL(read(wake, &woken, sizeof(woken)), -1); /* it needs no more wakeups */

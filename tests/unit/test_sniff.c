@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: files that are not GGUF, and URLs, are named for what they are. */
+/* gguf/source: files that are not GGUF, and URLs, are recognised and named. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 static const struct {
     const char *bytes;
     size_t n;
-    const char *what; /* the beginning of the name; NULL: it is not recognised */
+    const char *what; /* beginning of the name; NULL: not recognised */
     const char *todo; /* part of the advice */
 } kinds[] = {
     {TEXT(""), "an empty file", "download it again"},
@@ -56,7 +56,7 @@ static const struct {
 static void test_kinds(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        /* A copy of exactly these bytes: a sanitizer sees a read beyond them. */
+        /* In a copy of exactly these bytes, a sanitizer detects a read beyond them. */
         uint8_t *bytes = malloc(kinds[i].n + !kinds[i].n);
         CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
         memcpy(bytes, kinds[i].bytes, kinds[i].n);
@@ -67,13 +67,13 @@ static void test_kinds(void)
         if (!ok)
             (void)printf("\n  row %zu: %s", i, s ? s->what : "(none)");
         CU_ASSERT_TRUE(ok);
-        for (size_t n = 0; n < kinds[i].n; n++) /* however few are given */
+        for (size_t n = 0; n < kinds[i].n; n++) /* for any number of given bytes */
             (void)sniff_bytes(bytes, n, kinds[i].n);
         free(bytes);
     }
 }
 
-/* The parser gives it as the reason for refusing the first field. */
+/* The parser gives the name as the reason for refusing the first field. */
 static void test_parser(void)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -94,7 +94,8 @@ static void test_long(void)
     const struct sniffed *s = sniff_bytes(bytes, sizeof(bytes), 1 << 30);
     CU_ASSERT_TRUE(s && strstr(s->what, "zeros"));
     memset(bytes, 'a', sizeof(bytes));
-    CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes))); /* not a short text */
+    /* The text is not short. */
+    CU_ASSERT_PTR_NULL(sniff_bytes(bytes, sizeof(bytes), sizeof(bytes)));
 }
 
 static void test_paths(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/source: headers read from a file, failing media, and error lines. */
+/* gguf/source: headers read from a file, failing media, and error messages. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-/* A file of 2^40 bytes, all zero except the beginning of the header; reads from `fails_at` on fail. */
+/* A file of 2^40 bytes, all zero except the beginning of the header; reads from `fails_at` on
+ * fail. */
 struct medium {
     struct source s;
     const uint8_t *head;
@@ -47,7 +48,7 @@ static int parse_medium(struct build *b, uint64_t fails_at, struct err *e)
     return r;
 }
 
-/* The limit on headers is checked before anything is allocated for them. */
+/* The limit on headers is checked before any memory is allocated for them. */
 static void test_header_limit(void)
 {
     struct build b;
@@ -102,7 +103,7 @@ static void test_ahead(void)
         check_ahead(counts[i]);
 }
 
-/* With names of any length a line stays one line, without control bytes. */
+/* A message with names of any length stays on one line, without control bytes. */
 static void test_names_in_lines(void)
 {
     char name[2000];
@@ -123,7 +124,7 @@ static void test_names_in_lines(void)
     free(image);
 }
 
-/* The same model from a file as from memory; its header takes several reads. */
+/* A model from a file equals the same model from memory; its header takes several reads. */
 static void test_file(void)
 {
     struct build b;
@@ -143,7 +144,7 @@ static void test_file(void)
     CU_ASSERT_EQUAL(memcmp(g->head, p.g->head, (size_t)g->head_len), 0);
     CU_ASSERT_EQUAL(gguf_find_key(g, "last", 4), 1);
     gguf_free(g);
-    /* Truncated after it was examined. */
+    /* The file was truncated after it was examined. */
     g = NULL;
     CU_ASSERT_EQUAL(ftruncate(fd, 100000), 0);
     CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, NULL), -EIO);

@@ -57,7 +57,7 @@ static void test_pending(void)
     }
 }
 
-/* If it cannot be determined, the wait ends: nothing is lost by that. */
+/* If the signal cannot be determined, the wait ends, and no edit is lost. */
 static void test_unknown(void)
 {
     CU_ASSERT_TRUE(stops_thread(0));

@@ -41,7 +41,7 @@ static struct mapped *made(size_t n)
     return m;
 }
 
-/* A hole is zeros, with data after it; and no bytes at all once the file is truncated. */
+/* A hole is zeros, with data after it; when the file is truncated, it has no bytes at all. */
 static void test_hole(void)
 {
     enum { HOLE = 3 * (64 << 10) };
@@ -139,7 +139,7 @@ static void check_bytes(const struct store *s, uint32_t i, uint64_t off, const c
     free(room);
 }
 
-/* The error that both return. */
+/* Return the error of both ways. */
 static int read_error(const struct store *s, uint32_t i, uint64_t off, size_t n)
 {
     char got[64];
@@ -196,7 +196,7 @@ static void test_store(void)
     free_two(&t);
 }
 
-/* The file ends before the padded place of a tensor without elements: nothing of it is missing. */
+/* The file ends before the padded place of a tensor without elements: no byte of it is missing. */
 static void test_empty_behind(void)
 {
     struct build b;
@@ -223,7 +223,7 @@ static void test_empty_behind(void)
     parsed_free(&p);
 }
 
-/* Bytes of drafts overlay those of the file, and a tensor that has none. */
+/* Bytes of drafts overlay those of the file, and also a tensor without bytes in the file. */
 static void test_over(void)
 {
     struct two t = make_two();
@@ -255,7 +255,7 @@ static void test_over(void)
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 0, 2, &at));
     CU_ASSERT_PTR_NULL(store_mapped(s, 1, 4, 1, &at));
     CU_ASSERT_EQUAL(store_there(s, 2, 7), 7);
-    /* What the file no longer has is missing where nothing overlays it. */
+    /* Bytes that the truncated file lacks are missing where no draft overlays them. */
     CU_ASSERT_EQUAL(ftruncate(t.file[0]->fd, (off_t)t.s->place[1].off), 0);
     check_bytes(s, 1, 1, "ST", 2);
     check_bytes(s, 2, 0, "STUVWXY", 7);

@@ -80,7 +80,7 @@ static void test_whole(void)
     drop_dir(dir, path);
 }
 
-/* A call interrupted by a signal is repeated; after a short one the loop continues. */
+/* A call interrupted by a signal is repeated; after a short call the loop continues. */
 static void test_again(void)
 {
     static char from[5000], to[5000];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensors when something fails: full disks and failing calls, an early end, a truncated
- * model, concurrent writers.
+ * Failures around drafts of tensors: full disks and failing calls, an early end, a truncated model,
+ * concurrent writers.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -39,8 +39,8 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
 }
 
 /*
- * A few bytes in the middle, more after them and before them, and zeros again where it was cut off:
- * in memory until the last write.
+ * Write a few bytes in the middle, more after them and before them, and zeros again where the draft
+ * was truncated: it is in memory until the last write.
  */
 static void spilled(struct tensor_dir *x, int *ret)
 {
@@ -77,7 +77,8 @@ static void draft_and_judge(struct tensor_dir *x, int *ret)
     scenario(x, NULL, ret);
 }
 
-/* Call n fails: an error, and nothing is left behind. Returns whether there are that many calls. */
+/* Call n fails: the result is an error, and no file is left. Returns whether there are that many
+ * calls. */
 static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_mode mode,
                        unsigned n)
 {
@@ -107,7 +108,8 @@ static void test_calls(void)
     }
 }
 
-/* Each allocation fails, once and with all later ones: -ENOMEM, nothing is kept. */
+/* Each allocation fails, once and with all later ones: the result is -ENOMEM, and no memory is
+ * kept. */
 static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
 {
     struct tensor_dir x;
@@ -135,7 +137,7 @@ static void convert(struct tensor_dir *x, int *ret)
     tensor_edit_free(&edit);
 }
 
-/* A NumPy array of another shape. */
+/* Write a NumPy array of another shape. */
 static void save(struct tensor_dir *x, int *ret)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -182,7 +184,8 @@ static void test_cancel(void)
     tensor_dir_free(&x);
 }
 
-/* A view is opened under a lock: the disk is first used by the first write, which can be repeated. */
+/* A view is opened under a lock, so the first write is the first to use the disk, and can be
+ * repeated. */
 static void test_late_file(void)
 {
     struct tensor_dir x;
@@ -207,7 +210,7 @@ static void test_late_file(void)
     tensor_dir_free(&x);
 }
 
-/* A write beyond the end that failed halfway: its bytes do not come back when the draft grows. */
+/* A write beyond the end failed halfway: its bytes do not reappear when the draft grows. */
 static void test_halfway(void)
 {
     struct tensor_dir x;
@@ -243,7 +246,8 @@ static void test_halfway(void)
 
 /*
  * A draft of `raw` is written beyond its end while it is judged, and allocation n of that write
- * fails. Later judgements treat it as any other draft. False: there are fewer allocations.
+ * fails. Later judgements treat it like any other draft. Returns false if there are fewer
+ * allocations.
  */
 static bool behind_judged(unsigned n)
 {
@@ -329,7 +333,8 @@ static void *write_on(void *arg)
     return NULL;
 }
 
-/* What is written during a judgement belongs to that one or the next: in the end everything is included. */
+/* Bytes written during a judgement belong to that judgement or the next: in the end all are
+ * included. */
 static void test_meanwhile(void)
 {
     struct tensor_dir x;

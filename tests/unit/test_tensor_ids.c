@@ -18,7 +18,7 @@ enum { F32 = 0, Q8_0 = 8 };
 
 static const struct tree_options read_only = {.read_only = true};
 
-/* A tensor's content: the same letter throughout. */
+/* Add a tensor that consists of the same letter throughout. */
 static void put(struct build *b, const char *name, uint32_t type, uint64_t n, size_t bytes, char c)
 {
     char data[256];
@@ -36,7 +36,7 @@ static void put_first(struct build *b)
     put(b, "name", F32, 2, 8, 'm');
 }
 
-/* "gone" is removed, "changed" is of another type, "name" renamed and moved, "added" is new. */
+/* "gone" is removed, "changed" has another type, "name" is renamed and moved, "added" is new. */
 static void put_second(struct build *b)
 {
     build_init(b, 3, false);
@@ -47,16 +47,16 @@ static void put_second(struct build *b)
     put(b, "added", F32, 3, 12, 'a');
 }
 
-/* Where a tensor of a new state comes from. */
+/* The origin of a tensor of a new state. */
 struct tensor_from {
-    uint32_t old; /* its place in the old list; IDS_NONE: it is new */
-    bool changed; /* bytes, type or shape */
+    uint32_t old; /* place in the old list; IDS_NONE: a new tensor */
+    bool changed; /* bytes, type or shape changed */
 };
 
 static const struct tensor_from second_from[] = {
     {3, false}, {0, false}, {2, true}, {IDS_NONE, false}};
 
-/* Make a model the newest state of a tree, as an edit of tensors does. */
+/* Make a model the newest state of a tree, like an edit of tensors. */
 static void set_state(struct tree_image *m, struct build *b, const struct tensor_from *from)
 {
     struct tree *t = m->t;
@@ -108,7 +108,7 @@ static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
     return f;
 }
 
-/* A file has `size` bytes, of which the first ones are all c. */
+/* Check that a file has `size` bytes, and that the first ones are all c. */
 static void reads(struct tree_file *f, size_t size, char c)
 {
     uint8_t scratch[4096], want[4096];
@@ -132,7 +132,7 @@ static ino_t inode(const struct tree_image *m, const char *path)
     return image_stat(m, path).st_ino;
 }
 
-/* The current attributes of a node known from before. */
+/* Get the current attributes of a node known from before. */
 static int getattr(const struct tree_image *m, uint64_t node)
 {
     struct tree_entry e;
@@ -155,7 +155,8 @@ static void test_names_and_nodes(void)
     CU_ASSERT_EQUAL(image_node(&m, "tensors/renamed"), name);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/name"), 0);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/gone"), 0);
-    /* The directory of a changed tensor stays; its files are new to the kernel, but the same to users. */
+    /* The directory of a changed tensor stays; its files are new to the kernel, but the same to
+     * users. */
     CU_ASSERT_EQUAL(image_node(&m, "tensors/changed"), changed);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/changed/raw"), changed_raw);
     CU_ASSERT_EQUAL(inode(&m, "tensors/changed/raw"), changed_ino);
@@ -206,12 +207,13 @@ static void test_open_files(void)
     (void)tree_release(again);
     CU_ASSERT_EQUAL(getattr(&m, old_node), -ESTALE);
     reads(kept, 16, 'k');
-    /* As when an edit has replaced the first file. */
+    /* Replace the view, as when an edit has replaced the first file. */
     struct view was = newest_put_view(&m.t->newest, snapshot_ref(m.t->newest.view.snap),
                                       store_ref(m.t->newest.view.store));
     newest_drop_file(&m.t->newest);
     view_free(&was);
-    CU_ASSERT_EQUAL(atomic_load(&file->refs), 2); /* of this test, and as the file on the disk */
+    /* References of this test, and of the file on the disk. */
+    CU_ASSERT_EQUAL(atomic_load(&file->refs), 2);
     mapped_unref(file);
     (void)tree_release(kept);
     (void)tree_release(new);
@@ -259,7 +261,7 @@ static void test_listing(void)
         CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1);
     CU_ASSERT_STRING_EQUAL(name, "kept");
     to_second(&m);
-    CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1); /* not the removed one */
+    CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1); /* not the removed tensor */
     CU_ASSERT_STRING_EQUAL(name, "changed");
     CU_ASSERT_EQUAL(e.node, image_node(&m, "tensors/changed"));
     CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1);

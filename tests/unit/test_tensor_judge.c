@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the judge of a draft treats what programs do: whole files, one value, NumPy arrays, pages of
- * a mapping, contents that are too short or too long, values that a type cannot hold.
+ * The judge's treatment of drafts: whole files, one value, NumPy arrays, pages of a mapping,
+ * contents that are too short or too long, values that a type cannot hold.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void cut(struct draft *d, uint64_t n)
     CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(d, n, NULL), 0);
 }
 
-/* The verdict, and part of the line. */
+/* Check the verdict, and part of the message. */
 static void judged(struct draft *d, int want, const char *line)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -47,7 +47,7 @@ static void judged(struct draft *d, int want, const char *line)
     CU_ASSERT_EQUAL(edit.n, 0);
 }
 
-/* The draft is an edit: returns the tensor after it. */
+/* Check that the draft is an edit, and return the tensor after it. */
 static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -62,7 +62,7 @@ static struct tensor_base *accepted(struct tensor_dir *x, struct draft *d)
     return now;
 }
 
-/* The range of bytes that differ from those in the file: [*first, *last). */
+/* Find the range of bytes that differ from those in the file: [*first, *last). */
 static void changed(const struct tensor_dir *x, const struct tensor_base *now, size_t *first,
                     size_t *last)
 {
@@ -80,7 +80,7 @@ static void changed(const struct tensor_dir *x, const struct tensor_base *now, s
 
 /* ---- values ---- */
 
-/* One value changes only its block. */
+/* Changing one value changes only its block. */
 static void one_value(uint32_t type, bool big)
 {
     const struct quant_type *t = quant_find(type);
@@ -89,7 +89,7 @@ static void one_value(uint32_t type, bool big)
     size_t first, last;
     tensor_dir_make(&x, type, big, SHAPE(512, 400), raw);
     struct draft *d = draft(&x, TENSOR_F32);
-    put_u32(four, 0xc2fe0000, false); /* -127; it was 45 */
+    put_u32(four, 0xc2fe0000, false); /* -127; the value was 45 */
     put(d, (uint64_t)4 * 150001, four, 4);
     struct tensor_base *now = accepted(&x, d);
     changed(&x, now, &first, &last);
@@ -98,7 +98,7 @@ static void one_value(uint32_t type, bool big)
     CU_ASSERT_EQUAL(now->content->n, 1);
     CU_ASSERT_TRUE(now->content->piece[0].len == t->block_bytes);
     judged(d, TENSOR_SAME, NULL);
-    put(d, (uint64_t)4 * 150001, four, 4); /* the same again: nothing changes any more */
+    put(d, (uint64_t)4 * 150001, four, 4); /* the same again: no byte changes any more */
     judged(d, TENSOR_SAME, NULL);
     tensor_base_unref(now);
     draft_free(d);
@@ -115,8 +115,8 @@ static void test_one_value(void)
 }
 
 /*
- * Pieces found by different threads lie in the file of new bytes in the order of the tensor, and within pages as in the
- * model: so they can be mapped as one, and cloned.
+ * Pieces found by different threads are in the file of new bytes in the order of the tensor, and
+ * within pages as in the model, so they can be mapped as one, and cloned.
  */
 static void test_places(void)
 {
@@ -144,7 +144,7 @@ static void test_places(void)
     free(bytes);
 }
 
-/* What was read is written back through any view: no byte changes, in any type. */
+/* Writing values back unchanged through any view changes no byte, in any type. */
 static void test_write_back(void)
 {
     for (uint32_t id = 0; quant_find(id); id++)
@@ -194,7 +194,7 @@ static void test_faults(void)
         put_u32(four, rows[i].bits, false);
         put(d, 4 * 300, four, 4);
         judged(d, rows[i].want, rows[i].line);
-        judged(d, rows[i].want, rows[i].line); /* it stays as it is */
+        judged(d, rows[i].want, rows[i].line); /* the verdict stays the same */
         CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 4 * 300, four, 4), 0);
         put(d, 4 * 300, four, 4);
         judged(d, TENSOR_SAME, NULL);
@@ -214,7 +214,7 @@ static void test_lengths(void)
     tensor_dir_make(&x, F32, false, SHAPE(1000), NULL);
     struct draft *d = draft(&x, TENSOR_RAW);
     cut(d, 0);
-    judged(d, TENSOR_SAME, NULL); /* a mere truncation */
+    judged(d, TENSOR_SAME, NULL); /* truncation alone */
     put(d, 0, bytes, 10);
     judged(d, TENSOR_SHORT, "it has 10 of 4000 bytes");
     judged(d, TENSOR_SHORT, NULL);
@@ -259,7 +259,7 @@ static size_t array(uint8_t *dst, const char *descr, const uint64_t *dims, uint3
     return len + 4 * n;
 }
 
-/* numpy.save() of another shape, with a flush after the header. */
+/* numpy.save() writes another shape, with a flush after the header. */
 static void test_npy_shape(void)
 {
     static uint8_t bytes[65536], old[65536];
@@ -292,7 +292,8 @@ static void test_npy_shape(void)
     free(raw);
 }
 
-/* The same number of values in another shape; then a value in place, as memmap does. */
+/* The same number of values gets another shape; then a value is written in place, like memmap
+ * does. */
 static void test_npy_reshape(void)
 {
     static uint8_t bytes[65536];
@@ -321,7 +322,8 @@ static void test_npy_reshape(void)
     tensor_dir_free(&x);
 }
 
-/* A tensor without dimensions: NumPy uses an array of one value for it, which does not count as another shape. */
+/* For a tensor without dimensions, NumPy uses an array of one value, which does not count as
+ * another shape. */
 static void test_npy_scalar(void)
 {
     static const struct {
@@ -346,7 +348,7 @@ static void test_npy_scalar(void)
     }
 }
 
-/* A header of n bytes, fewer than 256. */
+/* Write a header of n bytes, fewer than 256. */
 static void header(uint8_t *dst, size_t n, const char *dict)
 {
     memset(dst, ' ', n);
@@ -355,7 +357,8 @@ static void header(uint8_t *dst, size_t n, const char *dict)
     memcpy(dst + 10, dict, strlen(dict));
 }
 
-/* A tensor has the values that its draft shows after `head` bytes, of `width` bytes each. */
+/* Check that a tensor has the values that its draft shows after `head` bytes, of `width` bytes
+ * each. */
 static void same_values(struct draft *d, const struct tensor_base *now, size_t head, unsigned width)
 {
     static uint8_t shown[65536];
@@ -375,7 +378,7 @@ static void same_values(struct draft *d, const struct tensor_base *now, size_t h
     free(values);
 }
 
-/* Only the header is overwritten, without truncating: longer, of another type, of another shape. */
+/* Only the header is overwritten, without truncation: longer, of another type, of another shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
@@ -446,7 +449,7 @@ static void test_npy_refused(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "\x93NUMPZ", 6, &e), -EINVAL);
     cut(d, 0);
     size_t n = array(bytes, "<f8", SHAPE(32), 0);
-    put(d, 0, bytes, 50); /* not complete: more could still complete it */
+    put(d, 0, bytes, 50); /* incomplete: more bytes could still complete it */
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 50, bytes + 50, 78, &e), -EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "'<f8'"));
     cut(d, 0);

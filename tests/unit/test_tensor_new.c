@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * New tensors, judged as a whole: what counts, what is ignored, what they lack. And conversion of
- * tensors to another type.
+ * New tensors, judged as a whole: files that count, files that are ignored, missing files. Also
+ * conversions of tensors to another type.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void give_shape(struct making *m, const char *text)
     CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), true, &m->t.shape, NULL), 0);
 }
 
-/* n small values from `first` on, as the bytes of a view, after a header if there is one. */
+/* Write n small values from `first` on, as the bytes of a view, after a header if there is one. */
 static size_t values(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
                      unsigned width, float first)
 {
@@ -96,7 +96,7 @@ static void judged(struct making *m, int want, const char *line)
     tensor_edit_free(&edit);
 }
 
-/* It is complete: it has this type, this shape and these bytes. */
+/* Check that the tensor is complete: it has this type, this shape and these bytes. */
 static void whole(struct making *m, uint32_t type, uint64_t rows, const uint8_t *raw, size_t n)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
@@ -128,7 +128,7 @@ static void encoded(uint8_t *dst, uint32_t type, bool big, const uint8_t *f32, s
 
 static uint8_t room[65536], raw[65536];
 
-/* raw, type and shape, in any order; values are ignored. */
+/* raw, type and shape are written in any order; values are ignored. */
 static void test_raw(void)
 {
     struct making m;
@@ -156,7 +156,7 @@ static void test_raw(void)
     }
 }
 
-/* Everything that the draft shows. */
+/* Check the whole content of the draft. */
 static void shows(struct draft *d, const uint8_t *want, size_t n)
 {
     size_t got = 0;
@@ -168,8 +168,8 @@ static void shows(struct draft *d, const uint8_t *want, size_t n)
 }
 
 /*
- * `raw` of n bytes: those from `at` on are written, then the first one. The others are zeros. After
- * an edit that was not accepted, all bytes are left for the next one.
+ * Write `raw` of n bytes: those from `at` on, then the first one. The others are zeros. After an
+ * edit that was not accepted, all bytes are left for the next edit.
  */
 static void sparse_raw(uint64_t n, uint64_t at)
 {
@@ -248,7 +248,7 @@ static void test_npy(void)
         whole(&m, Q4_0_ID, 3, raw, 6 * 18);
         making_end(&m);
     }
-    /* f16.npy alone: F16. An array of halves in f32.npy: F32. */
+    /* f16.npy alone makes F16; an array of halves in f32.npy makes F32. */
     making_begin(&m, false);
     size_t n = values(room, "<f2", SHAPE(64, 3), 2, 0);
     give(&m, TENSOR_F16_NPY, room, n);
@@ -293,13 +293,13 @@ static void test_values(void)
 
 /* ---- conversions ---- */
 
-/* Whether float32 cannot hold all values of the type. */
+/* True if float32 cannot hold all values of the type. */
 static bool is_wide(uint32_t id)
 {
     return id == I32_ID || id == I64_ID || id == F64_ID;
 }
 
-/* The bytes that the tensor should have. */
+/* Compute the bytes that the tensor should have. */
 static int want_bytes(const struct tensor_dir *x, const struct quant_type *t, uint8_t *want)
 {
     const bool big = x->base->big;
@@ -342,7 +342,7 @@ static void convert(struct tensor_dir *x, uint32_t to)
     free(want);
 }
 
-/* From and to every type, in both byte orders. */
+/* Tensors are converted from and to every type, in both byte orders. */
 static void test_convert(void)
 {
     for (uint32_t from = 0; quant_find(from); from++)
@@ -359,13 +359,14 @@ static void test_convert(void)
         }
 }
 
-/* Integers and doubles that float32 cannot hold: in the last unit of three, in both byte orders. */
+/* Integers and doubles that float32 cannot hold are in the last unit of three, in both byte
+ * orders. */
 static void test_convert_exact(void)
 {
     static const struct {
         uint32_t from, to;
         uint64_t in, out; /* bits */
-        const char *line; /* for -ERANGE; NULL: it succeeds */
+        const char *line; /* message for -ERANGE; NULL: success */
     } rows[] = {
         {I32_ID, I64_ID, 16777217, 16777217, NULL},
         {I32_ID, I64_ID, 0x80000001, 0xffffffff80000001, NULL},

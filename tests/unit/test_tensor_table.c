@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How tensors are shown that are changed but not yet written. */
+/* Contents of tensors that are changed but not yet written. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -23,12 +23,13 @@
 
 enum { BYTES = 160000 };
 
-/* A tree with the tensor "b" (I8), and perhaps t0, t1 and so on, whose system calls go through fs. */
+/* A tree with the tensor "b" (I8), and optionally t0, t1 and so on, whose system calls go through
+ * fs. */
 struct room {
     struct place p;
     struct faultsys fs;
     struct tree *t;
-    unsigned reads; /* of drafts */
+    unsigned reads; /* number of reads of drafts */
 };
 
 static void begin_how(struct room *x, enum live_commit commit, enum edit_strategy how,
@@ -72,7 +73,7 @@ static void end(struct room *x)
     drop_place(&x->p);
 }
 
-/* The byte at `off` of b/raw, read by a program that opens it now. */
+/* Return the byte at `off` of b/raw, read by a program that opens it now. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -85,7 +86,7 @@ static uint8_t byte_at(struct room *x, size_t off)
 
 enum { PART = 512, PARTS = 300 };
 
-/* Scattered edits of few bytes each. */
+/* Make scattered edits of few bytes each. */
 static void write_parts(struct room *x)
 {
     struct viewfile v;
@@ -106,7 +107,8 @@ static void write_one(void *arg)
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
 }
 
-/* Accepted edits are shown without a call to the disk, however scattered they are: no lookup waits for another. */
+/* Accepted edits are shown without accessing the disk, however scattered they are: no lookup waits
+ * for another. */
 static void test_no_copy(void)
 {
     struct room x;
@@ -134,9 +136,9 @@ static void make(struct room *x, const char *name, bool whole)
     CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "raw", O_CREAT, "1234", 4), 0);
 }
 
-/* ---- removed, but not written yet ---- */
+/* ---- removed, but not yet written ---- */
 
-/* Whether a view of the model contains a text. */
+/* True if a view of the model contains a text. */
 static bool has(struct room *x, const char *view, const char *text)
 {
     const struct tree_image m = {.t = x->t};
@@ -155,8 +157,8 @@ static void check_whole(struct room *x, const char *name, bool there)
 }
 
 /*
- * A removed tensor immediately disappears from every view of the model, and a new one is not yet in
- * them. If none would be left, all are shown, unchanged.
+ * A removed tensor immediately disappears from every view of the model, and a new tensor is not yet
+ * in them. If no tensor would be left, all are shown, unchanged.
  */
 static void test_removed_at_once(void)
 {
@@ -201,7 +203,7 @@ static void cut_model(struct room *x, uint64_t tensor_bytes)
     CU_ASSERT_EQUAL(truncate(x->p.model, (off_t)(g->tensor[0].off + tensor_bytes)), 0);
 }
 
-/* The accepted edit cannot be written: the model was changed. */
+/* The accepted edit cannot be written, because the model was changed. */
 static void end_cut(struct room *x)
 {
     CU_ASSERT_EQUAL(tree_finish(x->t), -ESTALE);
@@ -210,7 +212,7 @@ static void end_cut(struct room *x)
     drop_place(&x->p);
 }
 
-/* The byte at `off` of a view of b for a program that opens it now, or -errno. */
+/* Return the byte at `off` of a view of b for a program that opens it now, or -errno. */
 static int byte_or_error(struct room *x, const char *view, size_t off)
 {
     const struct tree_image m = {.t = x->t};
@@ -221,7 +223,8 @@ static int byte_or_error(struct room *x, const char *view, size_t off)
     return r < 0 ? (int)r : ret;
 }
 
-/* While it is shown: what is beyond the end is lost, even in the page in which the file ends. */
+/* The model is truncated while it is shown: bytes beyond the end are lost, even in the page in
+ * which the file ends. */
 static void test_cut_while_shown(void)
 {
     enum { CUT = 5000 };
@@ -258,7 +261,7 @@ static void test_cut_below_draft(void)
     end_cut(&x);
 }
 
-/* All tensors are written before any program looks. */
+/* All tensors are written before any program reads them. */
 static void test_many(void)
 {
     enum { MANY = 40, LEN = 5000 };
@@ -283,9 +286,9 @@ static void test_many(void)
     end(&x);
 }
 
-/* ---- lists that grow with what is edited ---- */
+/* ---- lists that grow with edits ---- */
 
-/* A tensor whose content is the same keeps its node when the batch is planned again. */
+/* A tensor whose content is unchanged keeps its node when the batch is planned again. */
 static void test_planned_again(void)
 {
     struct room x;
@@ -314,8 +317,8 @@ static int write_at(struct room *x, uint64_t at, const char *byte, unsigned n)
 }
 
 /*
- * From each call on the disk fails, until the edit has failed. The content of the journal is then
- * shown; the next edit finishes it.
+ * From each call on, the disk fails until the edit has failed. The content of the journal is then
+ * shown, and the next edit finishes it.
  */
 static void test_unfinished(void)
 {
@@ -350,7 +353,8 @@ static void test_unfinished(void)
     CU_ASSERT_TRUE(unfinished > 2);
 }
 
-/* A new tensor cannot be written: a program with another one open can continue with that. */
+/* If a new tensor cannot be written, a program that has another new tensor open can continue with
+ * it. */
 static void test_lost_beside(void)
 {
     unsigned lost = 0;
@@ -367,7 +371,7 @@ static void test_lost_beside(void)
         hit = atomic_load(&x.fs.hit);
         faultsys_init(&x.fs, FAULT_NONE, 0, 0);
         lost += r < 0;
-        if (live_count(x.t->live).changed) { /* not even the old file could be put back */
+        if (live_count(x.t->live).changed) { /* not even the old file could be restored */
             CU_ASSERT_EQUAL(viewfile_close(&v), -ESTALE);
         } else {
             CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &other), 0);
@@ -383,8 +387,8 @@ static void test_lost_beside(void)
 }
 
 /*
- * What was written is refused while a call still uses the draft: the next program begins another
- * draft at the same node.
+ * A draft is refused while a call still uses it: the next program begins another draft at the same
+ * node.
  */
 static void test_open_after_refusal(void)
 {
@@ -413,7 +417,7 @@ static void test_open_after_refusal(void)
 }
 
 /*
- * Existing and removed tensors are in no list that is walked; new ones that are judged but
+ * Existing and removed tensors are in no list that is walked; new tensors that are judged but
  * incomplete are not in the list of those to be judged.
  */
 static void test_makings_end(void)
@@ -452,7 +456,7 @@ static void test_makings_end(void)
     end(&x);
 }
 
-/* At the end a draft that a handle could still write is judged, too. */
+/* At the end, a draft that a handle could still write is also judged. */
 static void test_makings_at_the_end(void)
 {
     struct room x;

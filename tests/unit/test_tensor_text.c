@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live/tensor_text: what `type` and `shape` accept, and when they refuse the rest. */
+/* live/tensor_text: the texts that `type` and `shape` accept, and when they refuse the rest. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void check_line(const char *text, const struct err *e, const char *line)
 
 struct row {
     const char *text;
-    int open, end; /* the results, while more may come and at the end */
+    int open, end; /* results, while more text may follow and at the end */
     const char *line;
 };
 
@@ -61,7 +61,7 @@ static void test_type(void)
             struct err e = {0};
             uint32_t id = 99;
             size_t n = strlen(rows[i].text);
-            char *exact = malloc(n + 1); /* a sanitizer sees a read beyond it */
+            char *exact = malloc(n + 1); /* a sanitizer detects a read beyond it */
             memcpy(exact + 1, rows[i].text, n);
             int r = tensor_type_parse(exact + 1, n, end, &id, &e);
             free(exact);
@@ -75,7 +75,7 @@ static void test_type(void)
         }
 }
 
-/* Each type's own name is accepted, and each beginning of it waits for more. */
+/* Each type's own name is accepted, and each prefix of it waits for more. */
 static void test_names(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
@@ -89,7 +89,7 @@ static void test_names(void)
     }
 }
 
-/* A type is shown by its name, an unknown or removed one by its number. */
+/* A known type is shown by its name, an unknown or removed type by its number. */
 static void test_type_shown(void)
 {
     static const struct {

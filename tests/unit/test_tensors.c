@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of tensors (edit/tensors.h): each operation, what is refused, and random operations, undone
- * and committed by each strategy, compared with a plain list of tensors in memory.
+ * Edits of tensors (edit/tensors.h): each operation, refusals, and random operations, undone and
+ * committed by each strategy, compared with a plain list of tensors in memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -179,7 +179,7 @@ static void test_split(void)
     free(image);
 }
 
-/* A tensor that comes back under its old name gets its old place, but is a different tensor. */
+/* A tensor added again under its old name gets its old place, but is a different tensor. */
 static void test_again(void)
 {
     struct fixture x;

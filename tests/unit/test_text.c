@@ -30,7 +30,8 @@ static void put_array(struct buf *b, const struct gguf_format *fmt, uint32_t ele
     buf_uint(b, count, fmt->len_width, fmt->big);
 }
 
-/* The output of `write` for the value in `payload`, NUL-terminated, to be freed; its measured size agrees. */
+/* Return the output of `write` for the value in `payload`, NUL-terminated, which the caller frees.
+ * Its measured size must agree. */
 static char *written(writer write, const struct gguf_format *fmt, uint32_t type,
                      const struct buf *payload)
 {
@@ -121,7 +122,7 @@ static void test_nul_byte(void)
     expect(json_value, &v3, GGUF_STRING, &b, "\"a\\u0000b\"");
 }
 
-/* At each position in words of eight: the scan of eight bytes at a time finds it. */
+/* At each position in words of eight bytes, the scan of eight bytes at a time finds the escape. */
 static void test_escape_anywhere(void)
 {
     static const struct {

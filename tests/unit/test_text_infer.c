@@ -75,7 +75,7 @@ static void test_strings(void)
     infers("[18446744073709551615, -1]\n", GGUF_STRING, NONE);
     infers("[18446744073709551616]\n", GGUF_STRING, NONE);
     infers("[1,]\n", GGUF_STRING, NONE);
-    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* 8 brackets in an array: 9 deep */
+    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* 8 brackets in an array are 9 levels */
     infers("[[[[[[[[[1]]]]]]]]]\n", GGUF_STRING, NONE);
     infers("[[1, \"x\"]]\n", GGUF_STRING, NONE);
     infers("[[1], [[2], [3, true]]]\n", GGUF_STRING, NONE);
@@ -122,7 +122,7 @@ static void test_arrays_of_arrays(void)
     parses("[\n  [1],\r\n\n  []\n]\n\n");
     parses("\n[[1]]\n");
     parses(" \r\n\n\t[[-0]]\n");
-    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets in an array: the deepest allowed */
+    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets in an array: the maximum depth */
     parses("[[], [[]]]\n");
     parses("[[1e39], [1.5, -0], [true]]\n");
 }

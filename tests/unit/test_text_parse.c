@@ -18,8 +18,8 @@ static const struct gguf_format *const formats[] = {&v3, &v2_big};
 enum { FORMATS = 2 };
 
 /*
- * A payload from its parts: 1, 2, 4 a number of that many bytes (unsigned), 8 (uint64_t), s string
- * (const char *), a array head (element type, count: unsigned).
+ * Build a payload from its parts: 1, 2, 4 a number of that many bytes (unsigned), 8 (uint64_t), s
+ * string (const char *), a array head (element type, count: unsigned).
  */
 static void vput(struct buf *b, const struct gguf_format *fmt, const char *parts, va_list ap)
 {
@@ -60,7 +60,7 @@ static void same(const struct buf *got, const struct buf *want, const char *text
         (void)fprintf(stderr, "wrong bytes for '%s'\n", text);
 }
 
-/* In both byte orders the text gives these parts. */
+/* In both byte orders, the text gives these parts. */
 static void gives(uint32_t type, uint32_t elem, const char *text, const char *parts, ...)
 {
     for (int i = 0; i < FORMATS; i++) {
@@ -77,7 +77,7 @@ static void gives(uint32_t type, uint32_t elem, const char *text, const char *pa
     }
 }
 
-/* The line of the error is checked, too; what was in the buffer before stays. */
+/* Also check the error message, and that the buffer's earlier content stays. */
 static void refuses(uint32_t type, uint32_t elem, const char *text, int code, const char *line)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -159,7 +159,7 @@ static void test_strings(void)
     gives(GGUF_STRING, 0, "\xe4\xb8\xad\xf0\x9f\x98\x80\n", "s", "\xe4\xb8\xad\xf0\x9f\x98\x80");
 }
 
-/* 1 GiB and two bytes, none of which exist: refused before they are read. */
+/* 1 GiB and two bytes, none of which exist, are refused before they are read. */
 static void test_too_big(void)
 {
     size_t n = ((size_t)1 << 30) + 2;
@@ -260,7 +260,7 @@ static void test_nested(void)
     /* A single line is one element, whose elements are arrays. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "[[1], []]\n", "aaa4a", GGUF_ARRAY, 1u, GGUF_ARRAY, 2u, GGUF_U32,
           1u, 1u, GGUF_U32, 0u);
-    /* Also over several lines, and after blank ones. */
+    /* Arrays may extend over several lines, and follow blank lines. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "\n \r\n[[1],\n\n []\n]\n[\n2]\n", "aaa4aa4", GGUF_ARRAY, 2u,
           GGUF_ARRAY, 2u, GGUF_U32, 1u, 1u, GGUF_U32, 0u, GGUF_U32, 1u, 2u);
     gives(GGUF_ARRAY, GGUF_ARRAY, "[-0, 1]\n[[-0]]\n[0]\n", "aa44aa4a4", GGUF_ARRAY, 3u, GGUF_F32,
@@ -335,7 +335,8 @@ static void test_unchanged(void)
     changes(GGUF_STRING, 0, two_lines, "a\n\n", two_lines);
 }
 
-/* The old string's text without its newlines is a different text: a new string that is not UTF-8. */
+/* The old string's text without its newlines is a different text: a new string that is not
+ * UTF-8. */
 static void test_changed_bytes(void)
 {
     CLEANUP(buf_free) struct buf a = BUF_INIT;
@@ -346,7 +347,7 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
-/* A NaN keeps its bits if the old value is a NaN: next to the largest finite values, and infinity. */
+/* A NaN keeps its bits if the old value is a NaN, unlike the largest finite values and infinity. */
 static void test_nans(void)
 {
     static const struct {
@@ -417,7 +418,8 @@ static void nested(struct buf *b, const struct gguf_format *fmt)
         (uint64_t)0xfff8000000000007, GGUF_ARRAY, 1u, GGUF_BOOL, 1u, 5u, GGUF_I16, 0u);
 }
 
-/* As above, except: one more u8; a whole number stays f64; the true keeps its byte; and i16s. */
+/* The edited array has another u8; a whole number stays f64; the true keeps its byte; i16s are
+ * added. */
 static void nested_edited(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa111a88aa11a22a2", GGUF_ARRAY, 5u, GGUF_U8, 3u, 1u, 2u, 3u, GGUF_F64, 2u,
@@ -425,7 +427,7 @@ static void nested_edited(struct buf *b, const struct gguf_format *fmt)
         5u, 0u, GGUF_I16, 2u, 0xffffu, 9u, GGUF_I16, 1u, 4u);
 }
 
-/* What does not fit the old inner type gets one from its values. */
+/* A value that does not fit the old inner type gets a type from its values. */
 static void nested_other(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "aa44as", GGUF_ARRAY, 2u, GGUF_U32, 2u, 1u, 256u, GGUF_STRING, 1u, "x");

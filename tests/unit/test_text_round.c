@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/text_parse over random values and texts, and over prefixes of texts. */
+/* text/text over random values and texts, and over prefixes of texts. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static void random_string(struct buf *b, const struct gguf_format *fmt)
     buf_add(b, s.data, s.len);
 }
 
-/* An inner array of f64 was made: parsed again without the old value it is of f32. */
+/* An inner array of f64 was made: parsed again without the old value it becomes f32. */
 static bool inner_f64;
 
 static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t type, int depth);
@@ -79,7 +79,7 @@ static void random_value(struct buf *b, const struct gguf_format *fmt, uint32_t 
         random_number(b, fmt, type);
 }
 
-/* An accepted text has no prefix that is refused early. */
+/* Check that no prefix of an accepted text is refused early. */
 static void hopeful(const struct gguf_value *v, const struct buf *text)
 {
     for (size_t n = 0; n <= text->len; n++)
@@ -87,7 +87,8 @@ static void hopeful(const struct gguf_value *v, const struct buf *text)
             CU_FAIL("the beginning of a good text is refused");
 }
 
-/* The text over the value itself: the same bytes. The text alone: a value with the same text. */
+/* The text written over the value itself gives the same bytes; the text alone gives a value with
+ * the same text. */
 static void round_trip(const struct gguf_value *v, const struct buf *payload)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -130,7 +131,7 @@ static void mutate(struct buf *text)
         text->data[rnd(text->len)] = (uint8_t)bytes[rnd(sizeof(bytes) - 1)];
 }
 
-/* Damaged texts are refused with a line, or give a value whose text is stable. */
+/* Damaged texts are refused with a message, or give a value whose text is stable. */
 static void test_random_damage(void)
 {
     state = 0x13198a2e03707344;
@@ -210,8 +211,8 @@ static void test_prefix_hope(void)
 }
 
 /*
- * The prefix is checked at each write: of a long text only the first 4096 bytes, here blanks, are
- * read. The others do not exist.
+ * Each write checks the prefix: only the first 4096 bytes of a long text, here blanks, are read.
+ * The others do not exist.
  */
 static void test_long_beginning(void)
 {
@@ -230,7 +231,7 @@ static void test_long_beginning(void)
     memset(text, ' ', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         CU_ASSERT_EQUAL(text_prefix_check(rows[i].type, rows[i].elem, text, n), 0);
-    /* A first line without an end. */
+    /* The first line has no end. */
     memset(text, '1', page);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         (void)text_prefix_check(rows[i].type, rows[i].elem, text, n);

@@ -18,7 +18,7 @@ enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
 
 static const struct tree_options plain;
 
-/* A name of 300 bytes; its file name ends in the hash that test_name.c has for 300 'a'. */
+/* Make a name of 300 bytes; its file name ends in the hash that test_name.c has for 300 'a'. */
 static void long_name(char name[301])
 {
     memset(name, 'a', 300);
@@ -104,7 +104,8 @@ static void test_hidden(void)
     image_close(&m);
 }
 
-/* Each byte of the model once; other files can be opened by name. */
+/* With views=raw, listings contain each byte of the model once; other files can be opened by
+ * name. */
 static void test_raw_views(void)
 {
     struct build b;
@@ -130,7 +131,7 @@ static void test_big_endian_lists(void)
     image_close(&m);
 }
 
-/* Cookies: a listing continues from any entry, and "." and ".." come first. */
+/* A listing continues from the cookie of any entry, and "." and ".." come first. */
 static void test_cookies(void)
 {
     struct tree_image m = model();
@@ -175,7 +176,7 @@ static void test_empty(void)
 
 /* ---- attributes ---- */
 
-/* What a walk over the whole tree has seen. */
+/* Statistics of a walk over the whole tree. */
 struct seen {
     uint64_t ino[256];
     size_t n;
@@ -206,7 +207,8 @@ static bool same(const struct tree_entry *a, const struct tree_entry *b)
            x->st_uid == y->st_uid && x->st_gid == y->st_gid;
 }
 
-/* Each entry is found by name, has the same attributes by each way, and its own inode number. */
+/* Check that each entry is found by name, has the same attributes in each way, and its own inode
+ * number. */
 static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
 {
     char name[TREE_NAME_MAX + 1];
@@ -215,7 +217,7 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
     uint64_t cookie = 2;
     while (image_readdir(m, dir, &cookie, true, name, &e) > 0) {
         CU_ASSERT_EQUAL(tree_lookup(m->t, dir, name, &found), 0);
-        if (ino_node(found.node).kind == NODE_WHOLE) { /* not measured for a listing */
+        if (ino_node(found.node).kind == NODE_WHOLE) { /* listings do not measure these */
             CU_ASSERT_EQUAL(e.node, 0);
             CU_ASSERT_EQUAL(e.attr.st_ino, found.attr.st_ino);
             e = found;
@@ -287,7 +289,7 @@ static void test_owner_options(void)
     image_close(&m);
 }
 
-/* ---- what does not exist ---- */
+/* ---- names that do not exist ---- */
 
 static int lookup(const struct tree_image *m, const char *dir, const char *name)
 {
@@ -326,12 +328,12 @@ static void test_missing(void)
     name[254]++; /* another hash */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     name[254]--;
-    name[0] = 'b'; /* the hash is right, the beginning is not */
+    name[0] = 'b'; /* the hash is right, but the beginning is not */
     CU_ASSERT_EQUAL(lookup(&m, "metadata", name), -ENOENT);
     image_close(&m);
 }
 
-/* Node numbers that were never issued. */
+/* These node numbers were never issued. */
 static void test_bad_nodes(void)
 {
     const uint64_t nodes[] = {0,
@@ -360,7 +362,7 @@ static void test_bad_nodes(void)
                              ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], NULL, &e), -ENOENT);
-    /* A generation that is gone: the kernel must look the name up again. */
+    /* The generation is gone, so the kernel must look the name up again. */
     CU_ASSERT_EQUAL(tree_getattr(m.t, ino_whole(1, 2), NULL, &e), -ESTALE);
     CU_ASSERT_EQUAL(tree_open_file(m.t, image_node(&m, "tensors/w"), O_RDONLY, &f), -EISDIR);
     CU_ASSERT_EQUAL(tree_open_file(m.t, INO_ROOT, O_RDONLY, &f), -EISDIR);

@@ -76,7 +76,7 @@ static bool is_shown(struct tree *t, const char *path)
 
 struct outcome {
     bool hit;     /* an allocation failed */
-    bool partial; /* the value was written, the removal not */
+    bool partial; /* the value was written, but not the removal */
 };
 
 /* A value and a removal are pending when allocation n of the sync fails. */
@@ -98,7 +98,7 @@ static struct outcome fail_at(unsigned n)
     CU_ASSERT_TRUE(removed || r == -ENOMEM);
     CU_ASSERT_TRUE(r == -ENOMEM || file_has(&p, "changed"));
     CU_ASSERT_EQUAL(is_shown(t, "metadata/my.number"), !removed);
-    CU_ASSERT_EQUAL(do_sync(t), 0); /* reported once; nothing is left to be written */
+    CU_ASSERT_EQUAL(do_sync(t), 0); /* reported once; no edit is left to write */
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
@@ -117,8 +117,8 @@ static void test_told(void)
 }
 
 /*
- * The kernel may forget a file before it sends the last release: they are two queues. The address
- * sanitizer notices if the file is freed too early.
+ * The kernel may forget a file before it sends the last release, because these are two queues. The
+ * address sanitizer detects a file that is freed too early.
  */
 static void test_forgotten(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an edit needs from the file system, probed when a model is opened: whatever is missing is
- * named, nothing is left behind, and nothing is created if that can be known without it.
+ * Probes of the file system's features when a model is opened: the missing feature is named, no
+ * file is left, and none is created if the answer is known without it.
  */
 #include "cu_main.h"
 
@@ -21,7 +21,7 @@ struct weak_store {
     bool sticky;
     int result;       /* 0 for every error that may not last */
     const char *says; /* part of the reason */
-    unsigned created; /* files that were created */
+    unsigned created; /* number of created files */
 };
 
 static const struct weak_store stores[] = {
@@ -90,7 +90,7 @@ static void test_stores(void)
     }
 }
 
-/* With every call failing in turn, no file stays, unless files cannot be removed at all. */
+/* If any call fails, no file stays, unless files cannot be removed at all. */
 static bool fail_at(unsigned n, int error, int no_tmpfile)
 {
     struct fixture x;
@@ -118,7 +118,7 @@ static void test_faults(void)
     }
 }
 
-/* An edit that is given up on a store where names stay: nothing is left. */
+/* An edit that is abandoned on a store where names stay leaves no file. */
 static void test_sticky_edit(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* text/type_name: the types of inner arrays in names, and texts parsed by such names. */
+/* text/type_name: the types of inner arrays in names, and texts parsed with such names. */
 #include "alloc.h"
 #include "cu_main.h"
 
@@ -113,7 +113,7 @@ static void test_no_names(void)
     }
 }
 
-/* Values that do not fit the given inner type are refused; without one, a type is inferred for them. */
+/* Values that do not fit the given inner type are refused; without one, their type is inferred. */
 static void test_refused(void)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -132,7 +132,7 @@ static void test_old(void)
 {
     CLEANUP(buf_free) struct buf old = BUF_INIT, other = BUF_INIT, kept = BUF_INIT;
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", NULL, &old, NULL), 0);
-    old.data[old.len - 1] = 9; /* is true as well */
+    old.data[old.len - 1] = 9; /* this is also true */
     struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, old.data);
     CU_ASSERT_EQUAL(parse(&v3, "array[array[bool]]", "[true]\n", &v, &kept, NULL), 0);
     CU_ASSERT_TRUE(kept.len == old.len && memcmp(kept.data, old.data, old.len) == 0);
@@ -166,7 +166,7 @@ static void long_name(struct buf *out)
     buf_char(out, '\0');
 }
 
-/* Equal inner types. Two of them are longer than a name. */
+/* Two of the equal inner types are longer than a name. */
 static void test_long_and_equal(void)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT, text = BUF_INIT, payload = BUF_INIT;
@@ -183,7 +183,7 @@ static void test_long_and_equal(void)
     CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
 }
 
-/* The same memory for few inner arrays as for many. */
+/* Few inner arrays take as much memory as many. */
 static void check_memory(const char *line)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;
@@ -205,7 +205,7 @@ static void test_memory(void)
     check_memory("[[[1]],[]]\n");
 }
 
-/* A list is read once: its content is known when its text is gone. */
+/* A list is read once: its nodes stay valid when its text is gone. */
 static void test_nodes(void)
 {
     char list[] = "array[array[array[i8]*2,array[u64]]],array[bool]*2,array[array]";

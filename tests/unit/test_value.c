@@ -53,7 +53,7 @@ static void test_table(void)
     }
 }
 
-/* The value of `bits` stored at an odd address, as in files. */
+/* Store the value of `bits` at an odd address, as in files. */
 static struct gguf_value number(uint8_t *room, const struct gguf_format *fmt, uint32_t type,
                                 uint64_t bits)
 {
@@ -70,7 +70,7 @@ static void test_integers(void)
         uint32_t type;
         uint64_t bits;
         uint64_t u;
-        int64_t i; /* of signed types */
+        int64_t i; /* value of signed types */
     } row[] = {
         {GGUF_U8, 0xff, 255, 0},
         {GGUF_I8, 0x80, 0, -128},
@@ -107,7 +107,7 @@ static void test_floats(void)
     for (int f = 0; f < FORMATS; f++) {
         struct gguf_value v = number(room, formats[f], GGUF_F32, 0xc0490fdb);
         CU_ASSERT_EQUAL(gguf_float(&v), (double)-3.14159274101257324f);
-        v = number(room, formats[f], GGUF_F32, 1); /* the least subnormal, exact in double */
+        v = number(room, formats[f], GGUF_F32, 1); /* the smallest subnormal, exact in double */
         CU_ASSERT_EQUAL(gguf_float(&v), 0x1p-149);
         v = number(room, formats[f], GGUF_F64, 0x7fefffffffffffff);
         CU_ASSERT_EQUAL(gguf_float(&v), 0x1.fffffffffffffp1023);

@@ -13,11 +13,11 @@
 #include "parsed.h"
 #include "quant/types.h"
 
-/* One block in the middle is corrupted: `n` bytes at `at`. */
+/* Corrupts one block in the middle: `n` bytes at `at`. */
 static const struct spoil {
     uint32_t id;
     uint8_t at, n, bytes[8];
-    bool nan, inf, scale; /* what is found; nan, inf: in at least one value */
+    bool nan, inf, scale; /* expected findings; nan, inf: in at least one value */
 } spoils[] = {
     {F32_ID, 0, 4, {0, 0, 0x80, 0x7f}, false, true, false},
     {F32_ID, 0, 4, {1, 0, 0x80, 0xff}, true, false, false},
@@ -63,7 +63,7 @@ static const struct spoil {
 
 enum { BLOCKS = 301, SPOILT = 217 };
 
-/* The findings in the first tensor; the second, if there is one, has none. */
+/* Return the findings in the first tensor; a second tensor has none. */
 static struct scan_result scan_one(struct parsed *p)
 {
     struct map m;
@@ -126,7 +126,7 @@ static void test_types(void)
     }
 }
 
-/* In a big-endian file; and a type that has no values there. */
+/* A big-endian file, and a type without values in it. */
 static void test_big(void)
 {
     uint8_t *bytes = calloc(BLOCKS, 34);
@@ -140,7 +140,7 @@ static void test_big(void)
     free(bytes);
 }
 
-/* More than one piece, each with a finding; the very first is reported. */
+/* Several pieces have a finding each; the very first is reported. */
 static void test_pieces(void)
 {
     enum { N = 3000000 };
@@ -159,7 +159,7 @@ static void test_pieces(void)
     free(bytes);
 }
 
-/* A file that is truncated while it is scanned. */
+/* The file is truncated while it is scanned. */
 static void test_cut_later(void)
 {
     struct map m;
@@ -179,7 +179,7 @@ static void test_cut_later(void)
     parsed_free(&p);
 }
 
-/* Data that is not in the file is not read. */
+/* Missing data is not read. */
 static void test_cut(void)
 {
     struct build b;

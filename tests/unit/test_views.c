@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of tensor views: what a close has reported as failed is not accepted later, what texts
- * show to programs that write them, and interrupted writes.
+ * Drafts of tensor views: a write that a close reported as failed is not accepted later; the
+ * contents of texts for programs that write them; interrupted writes.
  */
 #include "cu_main.h"
 
@@ -67,14 +67,14 @@ static void disarm(struct room *x)
     arm(x, FAULT_NONE, 0, 0);
 }
 
-/* The content for a program that opens the view now. */
+/* Return the content for a program that opens the view now. */
 static char *text_of(struct room *x, const char *path, size_t *n)
 {
     const struct tree_image m = {.t = x->t};
     return image_text(&m, path, n);
 }
 
-/* The byte at `off` of b/raw; byte i is the model's original one, or `put`. */
+/* Return the byte at `off` of b/raw; byte i must be the model's original one, or `put`. */
 static uint8_t byte_at(struct room *x, size_t off)
 {
     size_t n;
@@ -95,7 +95,7 @@ static void text_is(struct room *x, const char *path, const char *want)
     free(text);
 }
 
-/* The size of a view of q. */
+/* Return the size of a view of q. */
 static uint64_t size_of(struct room *x, const char *view)
 {
     struct viewfile v;
@@ -105,7 +105,7 @@ static uint64_t size_of(struct room *x, const char *view)
     return size;
 }
 
-/* user.gguf.error of a tensor's directory. */
+/* True if a tensor's directory has user.gguf.error. */
 static bool has_error(struct room *x, const char *path)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -115,7 +115,7 @@ static bool has_error(struct room *x, const char *path)
 
 /* ---- a judgement that fails ---- */
 
-/* Change a byte of b through its value: it is encoded, for which the judge makes system calls. */
+/* Change a byte of b through its value: to encode it, the judge makes system calls. */
 static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
 {
     const float value = (float)(int8_t)byte;
@@ -126,7 +126,7 @@ static void poke(struct viewfile *v, uint64_t at, uint8_t byte)
     CU_ASSERT_EQUAL(viewfile_pwrite(v, 4 * at, bytes, 4), 0);
 }
 
-/* The same byte in an open file of b/f32. */
+/* Return the same byte in an open file of b/f32. */
 static uint8_t value_at(struct viewfile *v, uint64_t at)
 {
     uint8_t bytes[4];
@@ -138,8 +138,8 @@ static uint8_t value_at(struct viewfile *v, uint64_t at)
 }
 
 /*
- * b/f32 open, with another byte at 5, after a close that failed at a call before the edit was
- * accepted; `old` is the original byte.
+ * Return b/f32 open, with another byte at 5, after a close that failed at a call before the edit
+ * was accepted; `old` is the original byte.
  */
 static struct viewfile failed_close(struct room *x, uint8_t *old)
 {
@@ -156,7 +156,7 @@ static struct viewfile failed_close(struct room *x, uint8_t *old)
     return v;
 }
 
-/* None of it is there, and the next edit works. */
+/* The write has no effect, and the next edit works. */
 static void check_not_accepted(struct room *x, uint8_t old)
 {
     struct viewfile v;
@@ -169,7 +169,8 @@ static void check_not_accepted(struct room *x, uint8_t old)
     CU_ASSERT_FALSE(has_error(x, "tensors/b"));
 }
 
-/* Each call of a close fails once: what was reported as failed is not accepted by the release. */
+/* Each call of a close fails once: the release does not accept the write that the close reported as
+ * failed. */
 static void test_release(void)
 {
     static const int errors[] = {-EIO, -ENOSPC, -ENOMEM};
@@ -196,7 +197,7 @@ static void test_release(void)
     }
 }
 
-/* A later close or fsync judges again, and reports that. */
+/* A later close or fsync judges again, and reports the new result. */
 static void test_again(void)
 {
     for (int sync = 0; sync < 2; sync++) {
@@ -217,7 +218,8 @@ static void test_again(void)
     }
 }
 
-/* What a mapping stores after a failed close counts as written: everything is then judged at the release. */
+/* Bytes that a mapping stores after a failed close count as written: everything is then judged at
+ * the release. */
 static void test_written_on(void)
 {
     struct room x;
@@ -231,7 +233,7 @@ static void test_written_on(void)
     end(&x);
 }
 
-/* Another program that also writes the view closes it: that close reports the result for all. */
+/* If another program that also writes the view closes it, that close reports the result for all. */
 static void test_two_writers(void)
 {
     for (int closes = 0; closes < 2; closes++) {
@@ -253,7 +255,8 @@ static void test_two_writers(void)
     }
 }
 
-/* A program still has it open: it shows the model's content. Later writers have another draft. */
+/* A program that still has the view open sees the model's content. Later writers have another
+ * draft. */
 static void test_reader_stays(void)
 {
     struct room x;
@@ -276,7 +279,7 @@ static void test_reader_stays(void)
     end(&x);
 }
 
-/* Content that is too short in the end is dropped in this case, too. */
+/* Content that is finally too short is dropped in this case, too. */
 static void test_short_reader_stays(void)
 {
     struct room x;
@@ -288,7 +291,7 @@ static void test_short_reader_stays(void)
     CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
-    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel has cached what was written */
+    CU_ASSERT_FALSE(tree_cached_right(v.f)); /* the kernel has cached the written bytes */
     viewfile_release(&v);
     check_not_accepted(&x, old);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
@@ -298,7 +301,7 @@ static void test_short_reader_stays(void)
     end(&x);
 }
 
-/* An earlier part was accepted: it stays. */
+/* An earlier part that was accepted stays. */
 static void test_part_stays(void)
 {
     struct room x;
@@ -321,7 +324,7 @@ static void test_part_stays(void)
 
 /* ---- NumPy arrays ---- */
 
-/* A header of 128 bytes for an array of 4 rows of 1024 values. */
+/* Make a header of 128 bytes for an array of 4 rows of 1024 values. */
 static void make_header(uint8_t head[128])
 {
     static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(4,1024)}";
@@ -331,7 +334,7 @@ static void make_header(uint8_t head[128])
     head[127] = '\n';
 }
 
-/* As open_memmap(path, 'w+'): the header, a close, and a write of the last byte by another handle. */
+/* Write like open_memmap(path, 'w+'): the header, a close, and the last byte by another handle. */
 static void test_header_first(void)
 {
     struct room x;
@@ -352,7 +355,7 @@ static void test_header_first(void)
     end(&x);
 }
 
-/* Without more it is not an edit, and does not keep others from the tensor. */
+/* A header alone is not an edit, and does not keep others from the tensor. */
 static void test_header_alone(void)
 {
     struct room x;
@@ -396,7 +399,7 @@ static void test_text_shown(void)
     end(&x);
 }
 
-/* Written over: a shorter text is judged when the old rest is cut off. */
+/* Overwriting: a shorter text is judged when the rest of the old text is truncated. */
 static void test_text_over(void)
 {
     struct room x;
@@ -404,7 +407,7 @@ static void test_text_over(void)
     begin(&x, LIVE_COMMIT_CLOSE);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
     CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
-    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* shows what is written to it */
+    text_is(&x, "tensors/q/shape", "4096\n8\n"); /* it shows the bytes written to it */
     CU_ASSERT_EQUAL(viewfile_cut(&v, 5), 0);
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     text_is(&x, "tensors/q/shape", "4096\n");
@@ -418,7 +421,7 @@ static void test_text_over(void)
     text_is(&x, "tensors/q/shape", "4 1024\n");
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_WRONLY | O_TRUNC, &v), 0);
     CU_ASSERT_EQUAL(viewfile_size(&v), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* a mere truncation */
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* truncation alone */
     text_is(&x, "tensors/q/shape", "4 1024\n");
     end(&x);
 }
@@ -434,7 +437,7 @@ static void send_signal(void *arg)
     tree_interrupt(s->x->t, s->request);
 }
 
-/* A signal during a conversion: the write did not happen, and no later close converts. */
+/* After a signal during a conversion, the write did not happen, and no later close converts. */
 static void test_text_interrupted(void)
 {
     struct room x;
@@ -478,7 +481,8 @@ static int rename_later(struct tree *t, const char *from, const char *to, struct
 
 /*
  * While a line is judged, other programs close the view and write it. No call waits for the judge,
- * and one that a signal ends is answered immediately. One that renames a helper over it is first.
+ * and a call that a signal ends is answered immediately. The program that renames a helper over the
+ * view comes first.
  */
 static void ask_others(void *arg)
 {
@@ -530,7 +534,8 @@ static void test_asked(void)
     ask(true, "F32\n");
 }
 
-/* The mount ends before the waiting requests were carried out: they are, and none is left waiting. */
+/* The mount ends before the waiting requests were handled: they are handled, and none is left
+ * waiting. */
 static void leave_others(void *arg)
 {
     struct others *o = arg;
@@ -567,13 +572,13 @@ static void test_asked_at_the_end(void)
     end(&x);
 }
 
-/* NULL: done. */
+/* Returns NULL at the end. */
 static void *close_one(void *v)
 {
     return viewfile_flush(v) == 0 ? NULL : v;
 }
 
-/* Owners of one open file, as after fork(2): some close it while another writes. */
+/* Several owners share an open file, as after fork(2): some close it while another writes. */
 static void test_owners_at_a_time(void)
 {
     static uint8_t bytes[BYTES], got[BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Computing what is wanted about tensors: requests that are shared, interrupted, and fail. */
+/* Computing results for tensors: requests that are shared, interrupted, and fail. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 /* ---- linked with --wrap ---- */
 
-static atomic_uint begun, started;                            /* tasks and threads so far */
-static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* holds up all tasks */
+static atomic_uint begun, started; /* numbers of tasks and threads so far */
+static pthread_mutex_t task_gate = PTHREAD_MUTEX_INITIALIZER; /* blocks all tasks */
 
 int __real_task_run(struct task *t);
 int __wrap_task_run(struct task *t);
@@ -51,7 +51,8 @@ struct model {
     struct view view;
 };
 
-/* Tensors of F32 1, 2, 3 ...: `large` values in the first, 7 in the others; in an unlinked file. */
+/* Make tensors of F32 1, 2, 3 ...: `large` values in the first, 7 in the others; in an unlinked
+ * file. */
 static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
 {
     struct build b;
@@ -65,7 +66,7 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
         uint32_t bits;
         float v = (float)(i % 1000);
         memcpy(&bits, &v, sizeof(bits));
-        put_u32(&x[i], bits, false); /* as in the file, on any machine */
+        put_u32(&x[i], bits, false); /* the same as in the file, on any machine */
     }
     for (uint32_t i = 0; i < tensors; i++) {
         char name[16];
@@ -170,7 +171,7 @@ static void test_shared(void)
     model_free(&m);
 }
 
-/* All kinds at once, each for another tensor; statistics use moments that are kept. */
+/* All kinds are requested at once, each for another tensor; statistics use kept moments. */
 static void test_kinds(void)
 {
     struct model m = model(3, 100000, 0);
@@ -189,7 +190,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* An interrupted request is answered immediately; all that wait are answered in the end. */
+/* An interrupted request is answered immediately; all waiting requests are answered in the end. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
@@ -216,13 +217,14 @@ static void test_interrupt(void)
     model_free(&m);
 }
 
-/* Interrupt a request in the middle of a large tensor. False: it was answered before that. */
+/* Interrupt a request in the middle of a large tensor. Returns false if it was answered before
+ * that. */
 static bool interrupted(struct work *w, const struct view *v, struct heard *large,
                         struct heard *small)
 {
     *large = *small = (struct heard)HEARD;
     int of_large = want(w, v, DERIVED_STATS, 0, 2, large, large);
-    /* The small tensor comes second: the large one has been begun. */
+    /* The small tensor comes second, after the large one has been begun. */
     int of_small = want(w, v, DERIVED_STATS, 1, 2, small, small);
     CU_ASSERT_EQUAL(of_small == WORK_PARKED ? wait_for(small, 1) : of_small, 0);
     bool ret = of_large == WORK_PARKED && work_interrupt(w, large);
@@ -230,7 +232,8 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
     return ret;
 }
 
-/* Once begun, a result is always finished, so a program that reads again after a signal benefits from it. */
+/* Once begun, a result is always finished, so a program that reads again after a signal benefits
+ * from it. */
 static void test_wanted_again(void)
 {
     struct model m = model(2, 8000000, 0);
@@ -249,7 +252,7 @@ static void test_wanted_again(void)
     model_free(&m);
 }
 
-/* Of many tensors that are no longer wanted, only those already begun are computed. */
+/* Of many tensors that are no longer requested, only those already begun are computed. */
 static void test_not_wanted_again(void)
 {
     enum { TENSORS = 60 };
@@ -269,7 +272,7 @@ static void test_not_wanted_again(void)
     model_free(&m);
 }
 
-/* A request for the moments of one state of a model, and what its answer finds. */
+/* A request for the moments of one state of a model, and the results that its answer finds. */
 struct reading {
     struct heard heard;
     struct work *w;
@@ -286,7 +289,8 @@ static void read_moments(void *arg, int result)
     hear(&r->heard, result);
 }
 
-/* Requests for two states of the same tensors at once: each finds all results when it is answered. */
+/* Two states of the same tensors are requested at once: each request finds all results when it is
+ * answered. */
 static void test_states(void)
 {
     enum { TENSORS = 50, STATES = 2, ROUNDS = 50 };
@@ -317,7 +321,7 @@ static void test_states(void)
     model_free(&m);
 }
 
-/* A signal that came before the request waits is not missed. */
+/* A signal that arrived before the request waits is not missed. */
 static bool is_stopped(void *arg)
 {
     (void)arg;
@@ -334,7 +338,7 @@ static void test_stopped(void)
     CU_ASSERT_FALSE(work_interrupt(w, &h));
     int r = want(w, &m.view, DERIVED_MOMENTS, 0, 1, &h, &h);
     CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
-    /* A kept result is returned in spite of the signal. */
+    /* A kept result is returned despite the signal. */
     CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), 0);
     work_free(w);
     model_free(&m);
@@ -370,7 +374,8 @@ static void pass_gate(void *arg, int result)
     hear(&g->heard, result);
 }
 
-/* Many models at work have a thread each, plus as many more as there are processors, not that many each. */
+/* Many models at work have one thread each, plus one more per processor for all of them
+ * together. */
 static void test_many(void)
 {
     enum { WORKS = 20, TENSORS = 64 };
@@ -389,7 +394,7 @@ static void test_many(void)
             parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
         }
     }
-    /* None has ended: each has a request to answer. */
+    /* No task has ended, because each has a request to answer. */
     while (atomic_load(&gate.waits) < WORKS)
         when_sleep(1);
     CU_ASSERT_TRUE(atomic_load(&started) <= WORKS + most);
@@ -400,7 +405,7 @@ static void test_many(void)
     model_free(&m);
 }
 
-/* A failure is not kept, and does not affect what does not need the failed part. */
+/* A failure is not kept, and does not affect results that do not need the failed part. */
 static void test_missing(void)
 {
     struct model m = model(3, 50, 32); /* the last tensor */

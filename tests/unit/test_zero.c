@@ -15,7 +15,7 @@
 
 static struct faultsys fs;
 static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
-static unsigned left; /* opens before the one that returns 0 */
+static unsigned left; /* number of opens before the one that returns 0 */
 
 static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
@@ -27,7 +27,7 @@ static int open_zero(const struct sys *s, int dir, const char *name, int flags, 
     return 0;
 }
 
-/* Open number n from now on returns 0. */
+/* Make open number n from now on return 0. */
 static const struct sys *zero_at(unsigned n)
 {
     faultsys_init(&fs, FAULT_NONE, 0, 0);
@@ -45,7 +45,7 @@ static bool is_open(void)
 
 static int kept;
 
-/* It is standard input until an open returns it. */
+/* Descriptor 0 is standard input until an open returns it. */
 static void lend_input(void)
 {
     kept = fcntl(0, F_DUPFD_CLOEXEC, 3);
@@ -58,7 +58,7 @@ static void take_input(void)
     (void)close(kept);
 }
 
-/* False: there are fewer opens. */
+/* Returns false if there are fewer opens. */
 static bool commits(enum edit_strategy s, unsigned tensors, unsigned n)
 {
     struct fixture x;
@@ -135,10 +135,10 @@ static bool recovers(unsigned n)
     return reached;
 }
 
-/* Files that cannot be made without a name are made with one. */
+/* Files that cannot be created without a name are created with one. */
 static void test_unnamed(void)
 {
-    for (unsigned n = 0; n <= 2; n++) { /* 0: the one without a name */
+    for (unsigned n = 0; n <= 2; n++) { /* 0: the file without a name */
         struct fixture x;
         struct err e = {0};
         setup_with(&x, 0);
@@ -161,7 +161,7 @@ static void test_recovers(void)
     unsigned n = 1;
     while (recovers(n))
         n++;
-    CU_ASSERT_EQUAL(n, 5); /* the journal, written and read; what was left; a probe */
+    CU_ASSERT_EQUAL(n, 5); /* the journal, written and read; the leftovers; a probe */
 }
 
 /* States are kept, read, updated, dropped and forgotten. */
