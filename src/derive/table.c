@@ -149,11 +149,11 @@ void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct b
     buf_char(out, '\n');
 }
 
-static size_t line_size(const struct snapshot *g, enum lines_of what, uint32_t i)
+static size_t line_size(const struct snapshot *g, enum derived what, uint32_t i)
 {
     static const char hex[HASH_HEX];
     struct buf m = BUF_MEASURE;
-    if (what == LINES_STATS)
+    if (what == DERIVED_MOMENTS)
         return stats_line_size(g->gguf, &g->gguf->tensor[i]);
     hashes_line(g, i, hex, &m);
     return m.len;
@@ -164,7 +164,9 @@ static void part_free(struct snapshot_part *part)
     free(part);
 }
 
-const struct lines *lines_get(struct snapshot *g, enum lines_of what)
+_Static_assert((int)DERIVED_SHA256 < LINES_SLOTS && (int)DERIVED_MOMENTS < LINES_SLOTS, "slots");
+
+const struct lines *lines_get(struct snapshot *g, enum derived what)
 {
     struct snapshot_part *known = snapshot_part(g, what);
     if (known)
@@ -174,7 +176,7 @@ const struct lines *lines_get(struct snapshot *g, enum lines_of what)
     struct buf m = BUF_MEASURE;
     if (!l)
         return NULL;
-    if (what == LINES_STATS)
+    if (what == DERIVED_MOMENTS)
         stats_head(&m);
     uint64_t at = m.len;
     l->part.free = part_free;

@@ -8,7 +8,7 @@
 #ifndef DERIVE_TABLE_H
 #define DERIVE_TABLE_H
 
-#include "base/buf.h"
+#include "derive/kept.h"
 #include "model/snapshot.h"
 
 /*
@@ -22,7 +22,8 @@ void table_text(const struct snapshot *g, struct buf *out);
 
 /* ---- where lines end ---- */
 
-enum lines_of { LINES_STATS, LINES_HASHES, LINES_SLOTS };
+/* Of a snapshot's parts: one for the lines of DERIVED_SHA256, and one for those of DERIVED_MOMENTS. */
+enum { LINES_SLOTS = 2 };
 
 struct lines {
     struct snapshot_part part; /* of the snapshot, which owns this */
@@ -31,7 +32,7 @@ struct lines {
 };
 
 /* NULL: no memory. */
-const struct lines *lines_get(struct snapshot *g, enum lines_of what);
+const struct lines *lines_get(struct snapshot *g, enum derived what);
 
 uint64_t lines_size(const struct lines *l, const struct snapshot *g);
 /*

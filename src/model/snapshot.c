@@ -164,7 +164,7 @@ bool view_is_lost(const struct view *v)
     return v->snap->number == 0 && !v->snap->shards && !v->file;
 }
 
-const struct image *snapshot_whole(struct snapshot *g)
+struct image *snapshot_whole(struct snapshot *g)
 {
     struct image *im = atomic_load(&g->whole), *none = NULL;
     if (im || image_of_model(g->gguf, &im) < 0)

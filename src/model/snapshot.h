@@ -78,7 +78,7 @@ void view_free(struct view *v);
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
                        struct image **ret);
 /* The model as one file, made on first use. NULL: no memory. It lives as long as g. */
-const struct image *snapshot_whole(struct snapshot *g);
+struct image *snapshot_whole(struct snapshot *g);
 
 /* The part in this slot; NULL: not made yet. It lives as long as g. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);

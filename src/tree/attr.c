@@ -9,42 +9,31 @@
 /* The preferred read size: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)
 
-/*
- * The size of a rendered row at the root: measured once per snapshot, except for the state of the mount. 0 or -errno.
- */
-static int whole_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
-{
-    _Atomic(uint64_t) *cache = &v->snap->row_size[n->row];
-    uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
-    struct buf m = BUF_MEASURE;
-    if (known)
-        m.len = known - 1;
-    else
-        render_row(t, v, n, &m);
-    if (buf_error(&m))
-        return buf_error(&m);
-    atomic_store_explicit(cache, m.len + 1, memory_order_relaxed);
-    node_state(t, n, &m);
-    *ret = m.len;
-    return 0;
-}
-
+/* A rendered row at the root is measured once per snapshot, except for the state of the mount. 0 or -errno. */
 static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
-    const struct snapshot *g = v->snap;
     *ret = 0;
     if (node_is_dir(n))
         return 0;
-    const struct row *row = node_row(n);
+    const struct about a = node_about(v, n);
+    if (a.row->size) {
+        *ret = a.row->size(&a);
+        return *ret == UINT64_MAX ? -ENOMEM : 0;
+    }
     struct buf m = BUF_MEASURE;
-    if (n->kind == NODE_WHOLE && !row->size)
-        return whole_size(t, v, n, ret);
-    if (row->size)
-        m.len = row->size(v, row, node_tensor(g, n));
+    _Atomic(uint64_t) *cache = n->kind == NODE_WHOLE ? &v->snap->row_size[n->row] : NULL;
+    const uint64_t known = cache ? atomic_load_explicit(cache, memory_order_relaxed) : 0;
+    if (known)
+        m.len = known - 1;
     else
-        render_row(t, v, n, &m);
+        files_text(&a, &m);
+    if (buf_error(&m))
+        return buf_error(&m);
+    if (cache)
+        atomic_store_explicit(cache, m.len + 1, memory_order_relaxed);
+    node_state(t, n, &m);
     *ret = m.len;
-    return row->size && m.len == UINT64_MAX ? -ENOMEM : buf_error(&m);
+    return 0;
 }
 
 /* Links of a directory: itself, its entry above, and ".." of each directory in it. */

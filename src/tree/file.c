@@ -28,9 +28,28 @@ static bool is_stopped(void *arg)
     return w->stopped && w->stopped(w);
 }
 
+/* Without the results that it needs, the read waits for them. */
+static int read_computed(struct tree *t, const struct about *a, uint64_t off, size_t n,
+                         struct reply *r)
+{
+    const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
+    uint32_t first, last;
+    int got = -EAGAIN;
+    r->work = t->work;
+    a->row->need(a, off, n, &first, &last);
+    /* When many results are read at once, one may have been dropped again: then try once more. */
+    while (got == -EAGAIN) {
+        got = work_want(t->work, a->v, a->row->what, first, last, &waiter);
+        if (got == 0)
+            got = a->row->read(a, off, n, r);
+    }
+    return got;
+}
+
 static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(view_free) struct view v = tree_held_view(f->tree, f->held, f->image);
+    const struct about a = {&v, f->row, node_tensor(v.snap, &f->node)};
     n = (size_t)within_u64(off, n, f->size);
     if (off < f->text.len) {
         const size_t head = (size_t)min_u64(n, f->text.len - off);
@@ -38,31 +57,10 @@ static int read_row(struct tree_file *f, uint64_t off, size_t n, struct reply *r
         off += head;
         n -= head;
     }
-    return n > 0 ? f->row->read(&v, f->row, node_tensor(v.snap, &f->node), off - f->text.len, n, r)
-                 : 0;
-}
-
-static int read_computed(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    struct tree *t = f->tree;
-    CLEANUP(view_free) struct view v = tree_held_view(t, f->held, f->image);
-    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
-    const struct row *row = f->row;
-    struct need need;
-    n = (size_t)within_u64(off, n, f->size);
     if (n == 0)
         return 0;
-    const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
-    r->work = t->work;
-    /* When many results are read at once, one may have been dropped again: then try once more. */
-    int got = -EAGAIN;
-    row->need(&v, row, tensor, off, n, &need);
-    while (got == -EAGAIN) {
-        got = work_want(t->work, &v, need.what, need.first, need.last, &waiter);
-        if (got == 0)
-            got = row->read(&v, row, tensor, off, n, r);
-    }
-    return got;
+    return f->computed ? read_computed(f->tree, &a, off, n, r)
+                       : f->row->read(&a, off - f->text.len, n, r);
 }
 
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r)
@@ -119,7 +117,6 @@ static void release_draft(struct tree_file *f)
 
 static const struct file_ops file_text = {.read = file_read_text};
 static const struct file_ops file_row = {.read = read_row};
-static const struct file_ops file_computed = {.read = read_computed};
 const struct file_ops file_draft = {.read = read_draft,
                                     .write = write_draft,
                                     .truncate = truncate_draft,
@@ -131,36 +128,18 @@ const struct file_ops file_key_text = {
 
 /* ---- open ---- */
 
-/* Keep the image that a whole-model view is read from, also as the view's `file`. */
-static int keep_image(struct tree_file *f, struct view *v)
-{
-    struct image *im = NULL;
-    if (f->node.kind != NODE_WHOLE)
-        return 0;
-    int r = f->row->image ? f->row->image(v, f->row, &im) : 0;
-    if (r < 0)
-        return r;
-    if (im) {
-        image_unref(v->file);
-        v->file = im;
-    }
-    f->image = v->file ? image_ref(v->file) : NULL;
-    return 0;
-}
-
-static int open_pieces(struct tree_file *f, const struct view *v)
+static int open_pieces(struct tree_file *f, const struct about *a)
 {
     const struct row *row = f->row;
-    const struct gguf_tensor *tensor = node_tensor(v->snap, &f->node);
-    f->decodes = row->decodes || (row->form && form_decodes(row->form, v->snap->gguf, tensor));
-    f->size = row->size(v, row, tensor);
-    if (row->head)
-        row->head(v, row, tensor, &f->text);
+    f->ops = &file_row;
+    f->decodes = files_decodes(a);
+    f->size = row->size(a);
     /* A read that waits for a result can only be interrupted if it does not fill the page cache. */
     f->computed = row->need != NULL;
-    f->ops = f->computed ? &file_computed : &file_row;
     f->cacheable &= !f->computed;
-    return f->size == UINT64_MAX ? -ENOMEM : buf_error(&f->text);
+    if (f->size == UINT64_MAX)
+        return -ENOMEM;
+    return row->image ? row->image(a, &f->image) : 0;
 }
 
 static int row_open(struct tree *t, struct tree_file *f, int flags)
@@ -183,13 +162,11 @@ static int row_open(struct tree *t, struct tree_file *f, int flags)
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks again */
-    r = keep_image(f, &v);
-    if (r < 0)
-        return r;
+    const struct about a = node_about(&v, &f->node);
     if (f->row->read)
-        r = open_pieces(f, &v);
-    if (r == 0 && (f->row->text || f->row->report)) {
-        render_row(t, &v, &f->node, &f->text);
+        r = open_pieces(f, &a);
+    if (r == 0 && f->row->text) {
+        files_text(&a, &f->text);
         node_state(t, &f->node, &f->text);
     }
     return r;

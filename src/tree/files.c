@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -67,91 +68,76 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
     return mapped_check(m, first + n);
 }
 
-/* Bytes [first, last) of the tensor's data as stored. */
-static int reply_stored(const struct view *v, const struct gguf_tensor *t, uint64_t first,
-                        uint64_t last, struct reply *r)
+/* Bytes [off, off + n) of the tensor's data as stored. */
+static int reply_stored(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    const uint32_t i = snapshot_tensor_no(v->snap, t);
-    const size_t n = (size_t)(last - first);
+    const uint32_t i = snapshot_tensor_no(a->v->snap, a->t);
     uint64_t at;
-    struct mapped *m = store_mapped(v->store, i, first, n, &at);
+    struct mapped *m = store_mapped(a->v->store, i, off, n, &at);
     if (m)
-        return reply_mapped(m, at, n, at + (t->nbytes - first), r);
-    return store_read(v->store, i, first, reply_room(r, n), n, t->nbytes);
+        return reply_mapped(m, at, n, at + (a->t->nbytes - off), r);
+    return store_read(a->v->store, i, off, reply_room(r, n), n, a->t->nbytes);
 }
 
-static uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
+static bool is_decoded(const struct about *a)
 {
-    (void)v;
-    (void)row;
-    return t->nbytes;
+    return a->row->form && form_decodes(a->row->form, a->v->snap->gguf, a->t);
 }
 
-static int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                    uint64_t off, size_t n, struct reply *r)
+bool files_decodes(const struct about *a)
 {
-    (void)row;
-    return reply_stored(v, t, off, off + n, r);
+    return a->row->flags & ROW_SAFETENSORS || is_decoded(a);
 }
 
-static uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
-{
-    (void)v;
-    return form_size(row->form, t);
-}
-
-static int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                      uint64_t off, size_t n, struct reply *r)
-{
-    if (!form_decodes(row->form, v->snap->gguf, t))
-        return reply_stored(v, t, off, off + n, r);
-    return form_read(row->form, v->snap->gguf, v->store, snapshot_tensor_no(v->snap, t), off,
-                     reply_room(r, n), n);
-}
-
-static size_t npy_header_of(const struct snapshot *g, const struct row *row,
-                            const struct gguf_tensor *t, struct buf *out)
-{
-    uint64_t dims[GGUF_MAX_DIMS];
-    for (uint32_t i = 0; i < t->n_dims; i++)
-        dims[i] = gguf_dim(g->gguf, t, i);
-    return npy_header(out, row->form->descr, t->n_dims, dims);
-}
-
-static uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
+static uint64_t tensor_size(const struct about *a)
 {
     struct buf m = BUF_MEASURE;
-    return npy_header_of(v->snap, row, t, &m) + value_size(v, row, t);
+    if (a->row->text)
+        a->row->text(a, &m);
+    return m.len + (a->row->form ? form_size(a->row->form, a->t) : a->t->nbytes);
 }
 
-static void npy_head(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                     struct buf *out)
+static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    (void)npy_header_of(v->snap, row, t, out);
+    if (!is_decoded(a))
+        return reply_stored(a, off, n, r);
+    return form_read(a->row->form, a->v->snap->gguf, a->v->store,
+                     snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);
 }
 
-static uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
+static void npy_head(const struct about *a, struct buf *out)
 {
-    (void)row;
-    (void)t;
-    const struct gguf *g = v->snap->gguf;
+    uint64_t dims[GGUF_MAX_DIMS];
+    for (uint32_t i = 0; i < a->t->n_dims; i++)
+        dims[i] = gguf_dim(a->v->snap->gguf, a->t, i);
+    (void)npy_header(out, a->row->form->descr, a->t->n_dims, dims);
+}
+
+static uint64_t model_size(const struct about *a)
+{
+    const struct gguf *g = a->v->snap->gguf;
     return max_u64(g->file_size, g->data_end) - image_cut(g);
 }
 
-/* The image for the first snapshot of a file with a reserve: the file without it. */
-static int model_row_image(const struct view *v, const struct row *row, struct image **ret)
+/*
+ * The first snapshot of a single-file model shows that file, without its reserve; others show what is made from them.
+ */
+static int model_image(const struct about *a, struct image **ret)
 {
-    const struct gguf *g = v->snap->gguf;
-    (void)row;
-    if (!v->file || v->snap->shards || !image_hides(g))
-        return 0;
+    const struct gguf *g = a->v->snap->gguf;
+    struct image *file = a->v->snap->shards ? NULL : a->v->file;
+    if (!file || !image_hides(g)) {
+        file = file ? file : snapshot_whole(a->v->snap);
+        *ret = file ? image_ref(file) : NULL;
+        return file ? 0 : -ENOMEM;
+    }
     struct image *im = image_new(NULL);
     if (!im)
         return -ENOMEM;
-    const uint64_t end = model_size(v, row, NULL), cut = image_cut(g);
+    const uint64_t end = model_size(a), cut = image_cut(g);
     image_add_header(im, g);
     image_add_zeros(im, g->data_off - cut - im->size);
-    image_add_file(im, image_file(im, v->file->file[0]), im->size + cut, end - im->size);
+    image_add_file(im, image_file(im, file->file[0]), im->size + cut, end - im->size);
     int r = image_end(im);
     if (r < 0)
         image_unref(im);
@@ -160,58 +146,26 @@ static int model_row_image(const struct view *v, const struct row *row, struct i
     return r;
 }
 
-/* The first snapshot of a single-file model shows that file; others show what is made from them. */
-static const struct image *model_image(const struct view *v)
-{
-    return v->file && !v->snap->shards ? v->file : snapshot_whole(v->snap);
-}
-
 /* Most reads are within one tensor. */
-static int reply_image(const struct view *v, const struct image *im, uint64_t off, size_t n,
-                       struct reply *r)
+static int image_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
+    const struct image *im = a->v->file;
     uint64_t at;
-    struct mapped *m = im ? image_mapped(im, v->store, off, n, &at) : NULL;
+    struct mapped *m = image_mapped(im, a->v->store, off, n, &at);
     if (m)
         return reply_mapped(m, at, n, m->map.size, r);
-    return im ? image_read(im, v->store, off, reply_room(r, n), n) : -ENOMEM;
+    return image_read(im, a->v->store, off, reply_room(r, n), n);
 }
 
-static int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                      uint64_t off, size_t n, struct reply *r)
-{
-    (void)row;
-    (void)t;
-    return reply_image(v, model_image(v), off, n, r);
-}
-
-/* Without memory to measure it the file exists, and its size is -ENOMEM. */
-static bool safetensors_row_possible(struct snapshot *g, const struct row *row)
+static uint64_t safetensors_row_size(const struct about *a)
 {
     uint64_t size;
-    return safetensors_size(g, row->as, &size) != -EFBIG;
+    return safetensors_size(a->v->snap, a->row->as, &size) < 0 ? UINT64_MAX : size;
 }
 
-static uint64_t safetensors_row_size(const struct view *v, const struct row *row,
-                                     const struct gguf_tensor *t)
+static int safetensors_row_image(const struct about *a, struct image **ret)
 {
-    (void)t;
-    uint64_t size;
-    return safetensors_size(v->snap, row->as, &size) < 0 ? UINT64_MAX : size;
-}
-
-static int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret)
-{
-    return safetensors_image(v->snap, row->as, ret);
-}
-
-static int safetensors_row_read(const struct view *v, const struct row *row,
-                                const struct gguf_tensor *t, uint64_t off, size_t n,
-                                struct reply *r)
-{
-    (void)row;
-    (void)t;
-    return reply_image(v, v->file, off, n, r);
+    return safetensors_image(a->v->snap, a->row->as, ret);
 }
 
 /*
@@ -221,20 +175,20 @@ static int safetensors_row_read(const struct view *v, const struct row *row,
  * per tensor; row->what says which.
  */
 
-static uint64_t part_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
+static uint64_t part_size(const struct about *a)
 {
-    if (row->what == DERIVED_SHA256)
+    if (a->row->what == DERIVED_SHA256)
         return HASH_HEX + 1;
-    if (row->what == DERIVED_STATS)
+    if (a->row->what == DERIVED_STATS)
         return STATS_TEXT;
-    struct picture p = picture_of(v->snap->gguf, t);
+    struct picture p = picture_of(a->v->snap->gguf, a->t);
     return picture_size(&p);
 }
 
-static int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                     uint64_t off, size_t n, struct reply *r)
+static int part_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    struct result *x = work_result(r->work, v, snapshot_tensor_no(v->snap, t), row->what);
+    struct result *x =
+        work_result(r->work, a->v, snapshot_tensor_no(a->v->snap, a->t), a->row->what);
     if (!x)
         return -EAGAIN;
     reply_copy(r, x->bytes.data + off, n);
@@ -242,72 +196,62 @@ static int part_read(const struct view *v, const struct row *row, const struct g
     return 0;
 }
 
-static void part_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                      uint64_t off, size_t n, struct need *ret)
+static void part_need(const struct about *a, uint64_t off, size_t n, uint32_t *first,
+                      uint32_t *last)
 {
-    uint32_t i = snapshot_tensor_no(v->snap, t);
     (void)off;
     (void)n;
-    *ret = (struct need){row->what, i, i + 1};
+    *first = snapshot_tensor_no(a->v->snap, a->t);
+    *last = *first + 1;
 }
 
-/* NULL: no memory. */
-static const struct lines *lines_of(const struct view *v, const struct row *row)
+static uint64_t lines_row_size(const struct about *a)
 {
-    return lines_get(v->snap, row->what == DERIVED_SHA256 ? LINES_HASHES : LINES_STATS);
+    const struct lines *l = lines_get(a->v->snap, a->row->what);
+    return l ? lines_size(l, a->v->snap) : UINT64_MAX;
 }
 
-/* Without memory it is empty. */
-static uint64_t lines_row_size(const struct view *v, const struct row *row,
-                               const struct gguf_tensor *t)
+/* Kept with the snapshot since the file was opened. */
+static const struct lines *lines_of(const struct about *a)
 {
-    const struct lines *l = lines_of(v, row);
-    (void)t;
-    return l ? lines_size(l, v->snap) : 0;
+    const struct lines *l = lines_get(a->v->snap, a->row->what);
+    assert(l);
+    return l;
 }
 
-static void lines_row_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                           uint64_t off, size_t n, struct need *ret)
+static void lines_row_need(const struct about *a, uint64_t off, size_t n, uint32_t *first,
+                           uint32_t *last)
 {
-    const struct lines *l = lines_of(v, row);
-    (void)t;
-    *ret = (struct need){.what = row->what};
-    if (l)
-        lines_range(l, v->snap, off, off + n, &ret->first, &ret->last);
+    lines_range(lines_of(a), a->v->snap, off, off + n, first, last);
 }
 
-static int add_line(const struct view *v, enum derived what, uint32_t i, const struct reply *r,
-                    struct buf *out)
+static int add_line(const struct about *a, uint32_t i, const struct reply *r, struct buf *out)
 {
-    const struct gguf *g = v->snap->gguf;
+    const struct snapshot *g = a->v->snap;
+    const struct gguf_tensor *t = &g->gguf->tensor[i];
     struct result *x = NULL;
-    if (work_applies(v->snap, &g->tensor[i], what) && !(x = work_result(r->work, v, i, what)))
+    if (work_applies(g, t, a->row->what) && !(x = work_result(r->work, a->v, i, a->row->what)))
         return -EAGAIN;
-    if (what == DERIVED_SHA256)
-        hashes_line(v->snap, i, buf_text(&x->bytes), out);
+    if (a->row->what == DERIVED_SHA256)
+        hashes_line(g, i, buf_text(&x->bytes), out);
     else
-        stats_line(g, &g->tensor[i], x ? (const struct moments *)(const void *)x->bytes.data : NULL,
-                   out);
+        stats_line(g->gguf, t, x ? (const struct moments *)(const void *)x->bytes.data : NULL, out);
     result_unref(x);
     return 0;
 }
 
-static int lines_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                          uint64_t off, size_t n, struct reply *r)
+static int lines_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT; /* the file from `at` on */
-    const struct lines *l = lines_of(v, row);
+    const struct lines *l = lines_of(a);
     uint32_t first, last;
     int err = 0;
-    (void)t;
-    if (!l)
-        return -ENOMEM;
-    lines_range(l, v->snap, off, off + n, &first, &last);
+    lines_range(l, a->v->snap, off, off + n, &first, &last);
     uint64_t at = off < l->head ? 0 : lines_begin(l, first);
-    if (row->what == DERIVED_MOMENTS && at == 0)
+    if (at < l->head)
         stats_head(&text);
     for (uint32_t i = first; i < last && err == 0; i++)
-        err = add_line(v, row->what, i, r, &text);
+        err = add_line(a, i, r, &text);
     err = err < 0 ? err : buf_error(&text);
     if (err == 0)
         reply_copy(r, text.data + (off - at), n);
@@ -316,43 +260,45 @@ static int lines_row_read(const struct view *v, const struct row *row, const str
 
 /* ---- texts of a tensor, and of the whole model ---- */
 
-static void shape_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static void shape_text(const struct about *a, struct buf *out)
 {
-    fact_shape(g->gguf, t, " ", out);
+    fact_shape(a->v->snap->gguf, a->t, " ", out);
     buf_char(out, '\n');
 }
 
-static void type_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static void type_text(const struct about *a, struct buf *out)
 {
-    (void)g;
-    fact_type_name(t, out);
+    fact_type_name(a->t, out);
     buf_char(out, '\n');
 }
 
-static void offset_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static uint64_t offset_of(const struct about *a, size_t *shard)
 {
-    size_t shard;
-    buf_printf(out, "%" PRIu64 "\n", snapshot_offset(g, snapshot_tensor_no(g, t), &shard));
+    return snapshot_offset(a->v->snap, snapshot_tensor_no(a->v->snap, a->t), shard);
 }
 
-static void shard_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static void offset_text(const struct about *a, struct buf *out)
 {
-    size_t shard;
-    (void)snapshot_offset(g, snapshot_tensor_no(g, t), &shard);
-    buf_printf(out, "%s\n", g->shards->name[shard]);
+    buf_printf(out, "%" PRIu64 "\n", offset_of(a, &(size_t){0}));
 }
 
-static void metadata_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static void shard_text(const struct about *a, struct buf *out)
 {
-    const struct gguf *m = g->gguf;
+    size_t shard;
+    (void)offset_of(a, &shard);
+    buf_printf(out, "%s\n", a->v->snap->shards->name[shard]);
+}
+
+static void metadata_json(const struct about *a, struct buf *out)
+{
+    const struct gguf *m = a->v->snap->gguf;
     struct json all = {.out = out};
     char name[GGUF_TYPE_NAME_MAX];
-    (void)t;
     json_begin(&all, NULL, "{\n");
     for (uint32_t i = 0; i < m->n_kv; i++) {
         struct gguf_value v = gguf_value(m, &m->kv[i]);
         struct json j = {.out = out};
-        if (!snapshot_shows_key(g, i))
+        if (!snapshot_shows_key(a->v->snap, i))
             continue;
         json_string(json_item(&all, NULL), gguf_key(m, &m->kv[i]), m->kv[i].key_len);
         buf_str(out, ": ");
@@ -365,22 +311,23 @@ static void metadata_json(const struct snapshot *g, const struct gguf_tensor *t,
     buf_char(out, '\n');
 }
 
-static void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static void tensors_json(const struct about *a, struct buf *out)
 {
+    const struct snapshot *g = a->v->snap;
     const struct gguf *m = g->gguf;
     struct json j = {.out = out};
     size_t shard;
     json_begin(&j, NULL, "[\n");
     for (uint32_t i = 0; i < m->n_tensors; i++) {
         const uint64_t off = snapshot_offset(g, i, &shard);
-        t = &m->tensor[i];
+        const struct gguf_tensor *t = &m->tensor[i];
         json_begin(&j, NULL, "{");
         json_string(json_item(&j, "name"), gguf_name(m, t), t->name_len);
         buf_char(json_item(&j, "type"), '"');
         fact_type_name(t, out);
         buf_char(out, '"');
         buf_char(json_item(&j, "shape"), '[');
-        fact_shape(g->gguf, t, ", ", out);
+        fact_shape(m, t, ", ", out);
         buf_char(out, ']');
         buf_printf(json_item(&j, "offset"), "%" PRIu64, off);
         buf_printf(json_item(&j, "nbytes"), "%" PRIu64, t->nbytes);
@@ -392,10 +339,9 @@ static void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, 
     buf_char(out, '\n');
 }
 
-static void tensors_txt(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
+static void tensors_txt(const struct about *a, struct buf *out)
 {
-    (void)t;
-    table_text(g, out);
+    table_text(a->v->snap, out);
 }
 
 /* ---- what --info and --check say of the model with all edits applied ---- */
@@ -434,13 +380,13 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
     return check_rules(&m, finding_line, out);
 }
 
-static void info_text(const struct view *v, const char *file, struct buf *out)
+static void info_text(const struct about *a, struct buf *out)
 {
-    const struct shards *s = v->snap->shards;
+    const struct snapshot *g = a->v->snap;
     uint64_t missing = 0;
-    for (size_t i = 0; i < snapshot_files(v->snap); i++)
-        missing += header_missing(snapshot_file(v->snap, i));
-    summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
+    for (size_t i = 0; i < snapshot_files(g); i++)
+        missing += header_missing(snapshot_file(g, i));
+    summary_text(&(struct summary){g->gguf, g->file, g->shards ? g->shards->n : 0, missing}, out);
 }
 
 /* If the rules cannot be applied, report why as a finding. Without memory there is no text at all. */
@@ -455,21 +401,62 @@ static void end_findings(int r, const char *name, struct buf *out)
     finding_line(out, &(struct check_finding){CHECK_ERROR, CHECK_STRUCTURE, name, what, ""});
 }
 
-static void check_text(const struct view *v, const char *file, struct buf *out)
+static void check_text(const struct about *a, struct buf *out)
 {
-    const struct shards *s = v->snap->shards;
-    if (!s)
-        end_findings(check_one(v, 0, file, out), file, out);
-    for (size_t i = 0; s && i < s->n; i++)
-        end_findings(check_one(v, i, s->name[i], out), s->name[i], out);
-    if (s)
-        end_findings(check_rules(&(struct check_model){.g = v->snap->gguf,
-                                                       .file = s->name[0],
-                                                       .label = s->name[0],
-                                                       .scope = CHECK_WHOLE,
-                                                       .shards = s->n},
-                                 finding_line, out),
-                     s->name[0], out);
+    const struct snapshot *g = a->v->snap;
+    const struct shards *s = g->shards;
+    if (!s) {
+        end_findings(check_one(a->v, 0, g->file, out), g->file, out);
+        return;
+    }
+    for (size_t i = 0; i < s->n; i++)
+        end_findings(check_one(a->v, i, s->name[i], out), s->name[i], out);
+    const struct check_model whole = {.g = g->gguf,
+                                      .file = s->name[0],
+                                      .label = s->name[0],
+                                      .scope = CHECK_WHOLE,
+                                      .shards = s->n};
+    end_findings(check_rules(&whole, finding_line, out), s->name[0], out);
+}
+
+/* A text kept with its snapshot. */
+struct kept_text {
+    struct snapshot_part part; /* first */
+    struct buf text;
+};
+
+static void kept_text_free(struct snapshot_part *part)
+{
+    buf_free(&((struct kept_text *)part)->text);
+    free(part);
+}
+
+/* The text of the only row that is ROW_KEPT. */
+static void add_kept(const struct about *a, struct buf *out)
+{
+    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones belong to derive/ */
+    struct snapshot_part *part = snapshot_part(a->v->snap, slot);
+    struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
+    if (k) {
+        k->part.free = kept_text_free;
+        a->row->text(a, &k->text);
+        if (buf_error(&k->text))
+            kept_text_free(&k->part);
+        else
+            part = snapshot_add_part(a->v->snap, slot, &k->part);
+    }
+    if (part)
+        buf_add(out, ((struct kept_text *)part)->text.data, ((struct kept_text *)part)->text.len);
+    else
+        out->err = -ENOMEM;
+}
+
+void files_text(const struct about *a, struct buf *out)
+{
+    if (a->row->flags & ROW_KEPT)
+        add_kept(a, out);
+    else
+        a->row->text(a, out);
 }
 
 /* ---- the table ---- */
@@ -481,31 +468,31 @@ static void check_text(const struct view *v, const char *file, struct buf *out)
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 
-#define SAFETENSORS(f) .as = SAFETENSORS_##f, .decodes = true, PIECES(safetensors_row), \
-    .possible = safetensors_row_possible, .image = safetensors_row_image
+#define SAFETENSORS(f) .as = SAFETENSORS_##f, .size = safetensors_row_size, \
+    .image = safetensors_row_image, .read = image_row_read
 
 const struct row files_root[] = {
     {.name = "metadata",      .flags = ROW_DIR},
     {.name = "tensors",       .flags = ROW_DIR},
     {.name = "metadata.json", .flags = ROW_WHOLE, .text = metadata_json},
     {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
-    {.name = "info",          .flags = ROW_WHOLE | ROW_STATE, .report = info_text},
-    {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model), .image = model_row_image},
-    {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .report = check_text},
+    {.name = "info",          .flags = ROW_WHOLE | ROW_STATE, .text = info_text},
+    {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, .size = model_size, .image = model_image, .read = image_row_read},
+    {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .text = check_text},
     {.name = "tensors.txt",   .flags = ROW_WHOLE, .text = tensors_txt},
-    {.name = "model.safetensors", .flags = ROW_WHOLE | ROW_EXTRA, SAFETENSORS(OWN)},
-    {.name = "model.f32.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(F32)},
-    {.name = "model.f16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(F16)},
-    {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(BF16)},
+    {.name = "model.safetensors", .flags = ROW_WHOLE | ROW_EXTRA | ROW_SAFETENSORS, SAFETENSORS(OWN)},
+    {.name = "model.f32.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(F32)},
+    {.name = "model.f16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(F16)},
+    {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN | ROW_SAFETENSORS, SAFETENSORS(BF16)},
     {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
     {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = task_hash_library, LINES(SHA256)},
 };
 
-#define VALUES(n) .form = &form_##n, PIECES(value)
-#define NPY(n)    .form = &form_##n, .size = npy_size, .head = npy_head, .read = value_read
+#define VALUES(n) .form = &form_##n, PIECES(tensor)
+#define NPY(n)    VALUES(n), .text = npy_head
 
 const struct row files_tensor[] = {
-    {.name = "raw",     PIECES(raw)},
+    {.name = "raw",     PIECES(tensor)},
     {.name = "f32",     .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
     {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, NPY(f32)},
     {.name = "shape",   .text = shape_text},
@@ -539,9 +526,11 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
+/* False: the model cannot have this file. Without memory to measure it the file exists, and its size is -ENOMEM. */
 static bool is_possible(struct snapshot *g, const struct row *row)
 {
-    return !row->possible || row->possible(g, row);
+    uint64_t size;
+    return !(row->flags & ROW_SAFETENSORS) || safetensors_size(g, row->as, &size) != -EFBIG;
 }
 
 bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,

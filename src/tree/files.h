@@ -3,9 +3,9 @@
  * The one table of virtual files: those at the root and in each tensor's directory.
  *
  * A row is either rendered (`text` writes the whole file; it is written at open) or answered piecewise (`size` and
- * `read`, for contents that may be large). Inode, lookup, listing and attributes follow from the row: to add a file,
- * add a row here; nothing above this layer changes. Rows are numbered by their place in their table, which must not
- * change: inode numbers contain it.
+ * `read`, for contents that may be large). Node number, lookup, listing and attributes follow from the row: to add a
+ * file, add a row here; nothing above this layer changes. Rows are numbered by their place in their table, which must
+ * not change: node numbers contain it.
  *
  * Threads: rows are constant, their functions may run in any thread.
  */
@@ -45,6 +45,7 @@ enum {
     ROW_MOVES = 1 << 4,  /* in a tensor's directory, but may differ between snapshots */
     ROW_KEPT = 1 << 5,   /* rendered once per snapshot: it takes long, or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount: a node for each state */
+    ROW_SAFETENSORS = 1 << 9,
 };
 
 /* What directories list. Every file opens by name, listed or not. */
@@ -54,47 +55,37 @@ enum files_views {
     FILES_ALL,
 };
 
-/* The results for tensors that must be computed before bytes of a file can be shown. */
-struct need {
-    enum derived what;
-    uint32_t first, last; /* tensors [first, last) */
+struct row;
+
+/* What a row's functions are called for. */
+struct about {
+    const struct view *v;
+    const struct row *row;
+    const struct gguf_tensor *t; /* NULL at the root */
 };
 
 struct row {
     const char *name;
     unsigned flags;
     const char *(*library)(void); /* required: without it the file does not exist; or NULL */
-    const struct form *form;      /* for value views */
+    const struct form *form;      /* for value views; NULL: bytes as stored */
     enum derived what;            /* for computed files */
-    enum safetensors_as as;       /* of safetensors */
-    bool decodes;                 /* piecewise, from values; if `form` is set this is known */
-    /* False: the model cannot have this file. Measures once. NULL: it always can. */
-    bool (*possible)(struct snapshot *g, const struct row *row);
-    /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stay in the buf. */
-    void (*text)(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
-    /* Rendered, at the root: the same for files that need the model file's path or bytes. */
-    void (*report)(const struct view *v, const char *path, struct buf *out);
+    enum safetensors_as as;       /* for ROW_SAFETENSORS */
+    /* The whole file; piecewise, its beginning, which `size` includes and after which `read` begins. May be NULL. */
+    void (*text)(const struct about *a, struct buf *out);
     /*
      * Piecewise: the size in bytes (UINT64_MAX: no memory to measure it), and reading bytes [off, off + n), within
      * the size, into the reply.
      */
-    uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
-    int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                uint64_t off, size_t n, struct reply *r);
+    uint64_t (*size)(const struct about *a);
+    int (*read)(const struct about *a, uint64_t off, size_t n, struct reply *r);
+    /* Piecewise, from an image: it is made at open, and is the `file` of the view being read. */
+    int (*image)(const struct about *a, struct image **ret);
     /*
-     * Piecewise: the beginning of the file, rendered at open. `size` includes it, `read` begins after it. May be
-     * NULL.
+     * Piecewise, computed: the tensors [first, last) whose results [off, off + n) needs. Until those are kept, `read`
+     * returns -EAGAIN.
      */
-    void (*head)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                 struct buf *out);
-    /*
-     * Piecewise, from an image: it is made at open, and is the `file` of the view being read. NULL: use the view's
-     * own.
-     */
-    int (*image)(const struct view *v, const struct row *row, struct image **ret);
-    /* Piecewise, computed: what [off, off + n) needs. Until those results are kept, `read` returns -EAGAIN. */
-    void (*need)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-                 uint64_t off, size_t n, struct need *ret);
+    void (*need)(const struct about *a, uint64_t off, size_t n, uint32_t *first, uint32_t *last);
 };
 
 extern const struct row files_root[];
@@ -106,6 +97,10 @@ static inline const struct row *files_row(enum files_where where, size_t i)
     return where == FILES_ROOT ? &files_root[i] : &files_tensor[i];
 }
 
+/* The text of a row, except for the state of the mount, which follows it in some. */
+void files_text(const struct about *a, struct buf *out);
+/* True if it is read piecewise, and decoded from tensor values. */
+bool files_decodes(const struct about *a);
 /* The number of the row with this name that exists for t, or -1. */
 int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name);

@@ -27,19 +27,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A kind of number times 2, plus 1 if it has a row. */
 enum node_kind {
-    NODE_NONE,
-    NODE_ROOT,
-    NODE_DIR,
-    NODE_TENSOR,
-    NODE_TENSOR_FILE,
-    NODE_KEY,
-    NODE_WHOLE
+    NODE_NONE = 0,
+    NODE_WHOLE = 1,
+    NODE_ROOT = 2,
+    NODE_DIR = 3,
+    NODE_TENSOR = 4,
+    NODE_TENSOR_FILE = 5,
+    NODE_KEY = 6
 };
 
 struct node {
     enum node_kind kind;
-    uint32_t row;    /* in its table; meaningless for NODE_ROOT, NODE_TENSOR, NODE_KEY */
+    uint32_t row;    /* in its table; meaningless for an even kind */
     uint32_t number; /* of the tensor or key; NODE_WHOLE: of the snapshot or state */
 };
 
@@ -104,46 +105,18 @@ static inline uint64_t ino_local(uint64_t ino)
 
 static inline struct node ino_node(uint64_t ino)
 {
-    uint32_t slot = (uint32_t)(ino >> INO_KIND_BITS) & INO_MAX_ROWS;
-    struct node n = {.row = slot - 1, .number = (uint32_t)(ino >> (INO_KIND_BITS + INO_ROW_BITS))};
-    if (ino_slot(ino))
+    const uint32_t row = (uint32_t)(ino >> INO_KIND_BITS) & INO_MAX_ROWS;
+    const uint32_t object = (uint32_t)(ino >> (INO_KIND_BITS + INO_ROW_BITS));
+    const enum ino_kind kind = ino & 3;
+    if (ino_slot(ino) || (kind == INO_KEY && row) || (kind == INO_FIXED && object))
         return (struct node){NODE_NONE, 0, 0};
-    switch ((enum ino_kind)(ino & 3)) {
-    case INO_WHOLE:
-        n.kind = slot ? NODE_WHOLE : NODE_NONE;
-        break;
-    case INO_FIXED:
-        n.kind = n.number ? NODE_NONE : slot ? NODE_DIR : NODE_ROOT;
-        break;
-    case INO_TENSOR:
-        n.kind = slot ? NODE_TENSOR_FILE : NODE_TENSOR;
-        break;
-    case INO_KEY:
-        n.kind = slot ? NODE_NONE : NODE_KEY;
-        break;
-    }
-    return n;
+    return (struct node){(enum node_kind)(2 * kind + (row > 0)), row - 1, object};
 }
 
 static inline uint64_t ino_of(const struct node *n)
 {
-    switch (n->kind) {
-    case NODE_NONE:
-        break;
-    case NODE_ROOT:
-        return INO_ROOT;
-    case NODE_DIR:
-        return ino_row(n->row);
-    case NODE_TENSOR:
-        return ino_tensor(n->number);
-    case NODE_TENSOR_FILE:
-        return ino_tensor_file(n->number, n->row);
-    case NODE_KEY:
-        return ino_key(n->number);
-    case NODE_WHOLE:
-        return ino_whole(n->number, n->row);
-    }
-    return 0;
+    const bool row = n->kind % 2;
+    return ino_make((enum ino_kind)(n->kind / 2), n->number, row ? 1 + n->row : 0);
 }
 
 #endif

@@ -48,6 +48,11 @@ const struct row *node_row(const struct node *n)
     return has ? files_row(where, n->row) : NULL;
 }
 
+struct about node_about(const struct view *v, const struct node *n)
+{
+    return (struct about){v, node_row(n), node_tensor(v->snap, n)};
+}
+
 bool node_is_dir(const struct node *n)
 {
     return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
@@ -66,27 +71,11 @@ static int tensor_check(const struct tree *t, const struct snapshot *g, const st
 
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
-    bool ok = false;
-    switch (n->kind) {
-    case NODE_NONE:
-        break;
-    case NODE_ROOT:
-        ok = true;
-        break;
-    case NODE_DIR:
-        ok = n->row < files_count(FILES_ROOT) && files_root[n->row].flags & ROW_DIR;
-        break;
-    case NODE_WHOLE:
-        ok = n->row < files_count(FILES_ROOT) && !(files_root[n->row].flags & ROW_DIR) &&
-             (files_root[n->row].flags & ROW_STATE || n->number == g->number); /* tree_view_of() */
-        break;
-    case NODE_TENSOR:
-    case NODE_TENSOR_FILE:
+    const struct row *row = node_row(n);
+    if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
         return tensor_check(t, g, n);
-    case NODE_KEY:
-        ok = true;
-        break;
-    }
+    const bool folder = row && row->flags & ROW_DIR;
+    const bool ok = n->kind == NODE_WHOLE ? row && !folder : n->kind == NODE_DIR ? folder : n->kind;
     return ok ? 0 : -ENOENT;
 }
 
@@ -340,52 +329,6 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
         reap(t, h, &v);
     }
     lock_drop(&t->newest.lock);
-}
-
-/* ---- texts ---- */
-
-/* A text kept with its snapshot. */
-struct kept_text {
-    struct snapshot_part part; /* first */
-    struct buf text;
-};
-
-static void kept_text_free(struct snapshot_part *part)
-{
-    buf_free(&((struct kept_text *)part)->text);
-    free(part);
-}
-
-/* The text of the only row that is ROW_KEPT. */
-static void add_kept(const struct tree *t, const struct view *v, const struct row *row,
-                     struct buf *out)
-{
-    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones belong to derive/ */
-    struct snapshot_part *part = snapshot_part(v->snap, slot);
-    struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
-    if (k) {
-        k->part.free = kept_text_free;
-        row->report(v, t->name, &k->text);
-        if (buf_error(&k->text))
-            kept_text_free(&k->part);
-        else
-            part = snapshot_add_part(v->snap, slot, &k->part);
-    }
-    if (part)
-        buf_add(out, ((struct kept_text *)part)->text.data, ((struct kept_text *)part)->text.len);
-    else
-        out->err = -ENOMEM;
-}
-
-void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out)
-{
-    const struct row *row = node_row(n);
-    if (row->flags & ROW_KEPT)
-        add_kept(t, v, row, out);
-    else if (row->report)
-        row->report(v, t->name, out);
-    else
-        row->text(v->snap, node_tensor(v->snap, n), out);
 }
 
 void node_state(struct tree *t, const struct node *n, struct buf *out)

@@ -22,6 +22,8 @@ const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct nod
 uint64_t node_inode(const struct snapshot *g, const struct node *n);
 /* The row of a node; NULL: not a row (root, tensor directory, key). */
 const struct row *node_row(const struct node *n);
+/* Its row, and what that is called for in a view. */
+struct about node_about(const struct view *v, const struct node *n);
 /* -ENOENT if the node does not exist, -ESTALE if it once did; for keys keys_attr() checks this. */
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n);
 bool node_is_dir(const struct node *n);
@@ -58,11 +60,7 @@ int node_known(struct tree *t, const struct view *v, struct node *n);
 /* The kernel drops `times` references. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
-/* ---- texts ---- */
-
-/* The text of a row, except for the state of the mount, which follows it in some. */
-void render_row(const struct tree *t, const struct view *v, const struct node *n, struct buf *out);
-/* The state of the mount as shown by a node. */
+/* Append the state of the mount as a node shows it, if it does. */
 void node_state(struct tree *t, const struct node *n, struct buf *out);
 
 #endif

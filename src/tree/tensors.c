@@ -208,7 +208,7 @@ static void take_view(struct tree_file *f, struct live_view *view)
 {
     f->ops = &file_draft;
     f->view = view;
-    f->converts = f->row->text != NULL;
+    f->converts = !f->row->read;
 }
 
 /* The tensor that a node shows, or showed a moment ago. */
