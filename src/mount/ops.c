@@ -11,7 +11,7 @@
 #include "mount/processes.h"
 #include "shelf/shelf.h"
 #include "tree/edits.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 /* How many seconds the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9

@@ -16,7 +16,7 @@
 #include "shelf/slots.h"
 #include "tree/edits.h"
 #include "tree/history.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 /* ---- the location of a node ---- */
 

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Attributes: see attr.h. */
+/* Attributes, and extended ones: see attr.h. */
 #include "tree/attr.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "base/count.h"
+#include "model/facts.h"
+#include "tree/begin.h"
+#include "tree/nodes.h"
 #include "tree/tensors.h"
 
 /* The preferred read size: as much as the kernel asks for in one request. */
@@ -71,9 +76,8 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
 static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
                         const struct node *n)
 {
-    bool tensors = n->kind == NODE_TENSOR_FILE || tensors_has(t, n);
     bool editable = n->kind == NODE_KEY || node_is_folder(n, ROOT_METADATA) ||
-                    (tensors && t->opt.tensors && t->writable);
+                    (t->opt.tensors && tensors_in(n));
     mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
     mode_t mode = from & (editable ? 0666 : 0444);
     if (editable && node_is_folder(n, ROOT_TENSORS) && !t->opt.set_umask)
@@ -92,14 +96,12 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writ
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
 {
-    const struct row *row = node_row(n);
     if (a->mtime.tv_sec)
         return a->mtime;
     bool editable = n->kind == NODE_DIR && (n->row == ROOT_METADATA || t->opt.tensors);
     if (editable)
         return newest_changed(&t->newest);
-    bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES);
-    return moves ? v->snap->mtime : t->st.st_mtim;
+    return node_has(n, ROW_WHOLE | ROW_MOVES) ? v->snap->mtime : t->st.st_mtim;
 }
 
 /*
@@ -110,13 +112,12 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
-    const struct row *row = node_row(n);
-    if (row && row->flags & ROW_STATE)
+    if (node_has(n, ROW_STATE))
         return false;
     if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
         node_is_folder(n, ROOT_TENSORS))
         return true;
-    return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !(row->flags & ROW_MOVES);
+    return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !node_has(n, ROW_MOVES);
 }
 
 /*
@@ -138,7 +139,7 @@ static bool node_lasting(const struct tree *t, const struct node *n)
     if (node_steady(t, n))
         return false;
     return node_fixed(t, n) || n->kind == NODE_WHOLE ||
-           (n->kind == NODE_TENSOR_FILE && !(node_row(n)->flags & ROW_MOVES));
+           (n->kind == NODE_TENSOR_FILE && !node_has(n, ROW_MOVES));
 }
 
 int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
@@ -177,9 +178,8 @@ int node_entry(struct tree *t, const struct view *v, const struct node *n, struc
     int r = node_check(t, v->snap, n);
     if (r == 0)
         r = node_size(t, v, n, &a.size);
-    if (r == 0)
-        r = tensors_facts(t, v->snap, n, false, &folder);
     if (r == 0) {
+        tensors_facts(t, v->snap, n, &folder);
         a.mtime = folder.mtime;
         r = node_entry_as(t, v, n, &a, ret);
     }
@@ -191,4 +191,205 @@ int node_entry(struct tree *t, const struct view *v, const struct node *n, struc
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)
 {
     *ret = (struct tree_entry){.node = ino, .attr = {.st_ino = inode, .st_mode = type}};
+}
+
+/* ---- extended attributes ---- */
+
+/* For the root the shelf has this attribute. */
+#define READ_ONLY "user.gguf.readonly"
+
+/* What has extended attributes: a file in metadata/, or a tensor's directory. */
+enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4 };
+
+struct subject {
+    struct node n;
+    unsigned of; /* one of these, or 0 */
+    struct view v;
+    const struct gguf_tensor *tensor; /* for OF_TENSOR */
+    struct live_facts key;            /* for a tensor: only the error */
+};
+
+static void x_name(const struct subject *s, struct buf *out)
+{
+    if (s->tensor)
+        buf_add(out, gguf_name(s->v.snap->gguf, s->tensor), s->tensor->name_len);
+    else
+        buf_add(out, s->key.key.data, s->key.key.len);
+}
+
+static void x_type(const struct subject *s, struct buf *out)
+{
+    if (s->tensor)
+        fact_type_name(s->tensor, out);
+    else
+        buf_add(out, s->key.type.data, s->key.type.len);
+}
+
+static void x_shape(const struct subject *s, struct buf *out)
+{
+    fact_shape(s->v.snap->gguf, s->tensor, " ", out);
+}
+
+static void x_offset(const struct subject *s, struct buf *out)
+{
+    size_t shard;
+    buf_printf(out, "%llu",
+               (unsigned long long)snapshot_offset(
+                   s->v.snap, snapshot_tensor_no(s->v.snap, s->tensor), &shard));
+}
+
+static void x_error(const struct subject *s, struct buf *out)
+{
+    buf_add(out, s->key.error.data, s->key.error.len);
+}
+
+static const struct xattr {
+    const char *name;
+    unsigned of;
+    /* writes nothing if it does not apply; but: */
+    void (*value)(const struct subject *s, struct buf *out);
+    bool empty; /* it may be empty */
+} xattrs[] = {
+    {"user.gguf.name", OF_KEY | OF_TENSOR, x_name, false},
+    {"user.gguf.type", OF_KEY | OF_TENSOR, x_type, false},
+    {"user.gguf.shape", OF_TENSOR, x_shape, true},
+    {"user.gguf.offset", OF_TENSOR, x_offset, false},
+    {"user.gguf.error", OF_KEY | OF_TENSOR | OF_NEW_TENSOR, x_error, false},
+};
+
+static const struct xattr *find_xattr(const struct subject *s, const char *name)
+{
+    for (size_t i = 0; i < COUNT(xattrs); i++)
+        if (xattrs[i].of & s->of && strcmp(xattrs[i].name, name) == 0)
+            return &xattrs[i];
+    return NULL;
+}
+
+static void subject_free(struct subject *s)
+{
+    live_facts_free(&s->key);
+    view_free(&s->v);
+}
+
+/* If the first edit could not begin, each key reports why. */
+static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
+{
+    int r = live_facts(t->meta, number, ret);
+    if (r < 0 || atomic_load(&t->live))
+        return r;
+    LOCKED(&t->newest.lock);
+    if (t->refusal[0])
+        ret->error.len = 0;
+    buf_str(&ret->error, t->refusal);
+    return 0;
+}
+
+/* Always free it. user.gguf.offset changes with edits that are not in a snapshot yet. */
+static int subject_of(struct tree *t, uint64_t node, struct subject *s)
+{
+    uint32_t views;
+    *s = (struct subject){.n = tree_node(t, node)};
+    if (s->n.kind == NODE_KEY) {
+        s->of = OF_KEY;
+        return key_facts(t, s->n.number, &s->key);
+    }
+    const bool tensor = s->n.kind == NODE_TENSOR;
+    int r = tensor ? live_freshen(t->meta, false, NULL) : 0;
+    if (r < 0)
+        return r;
+    s->v = newest_view(&t->newest);
+    const bool making = tensors_is_making(t, &s->n, &views);
+    r = making ? 0 : node_check(t, s->v.snap, &s->n);
+    if (!tensor || r < 0)
+        return !tensor && r == -ESTALE ? 0 /* a draft */ : r;
+    s->of = making ? OF_NEW_TENSOR : OF_TENSOR;
+    s->tensor = node_tensor(s->v.snap, &s->n);
+    if (t->merge_first)
+        buf_str(&s->key.error, MERGE_FIRST);
+    return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
+}
+
+/* 0, -ENODATA, -ENOMEM. */
+static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
+{
+    x->value(s, out);
+    return buf_error(out) < 0 ? buf_error(out) : out->len == 0 && !x->empty ? -ENODATA : 0;
+}
+
+int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out)
+{
+    CLEANUP(subject_free) struct subject s = {0};
+    struct node at = ino_node(node);
+    if (at.kind == NODE_DIR && tensors_fixed(t, &at) && strcmp(name, READ_ONLY) == 0) {
+        buf_str(out, t->merge_first ? MERGE_FIRST : TENSORS_FIXED);
+        return buf_error(out);
+    }
+    int r = subject_of(t, node, &s);
+    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
+    return r < 0 ? r : x ? value_of(&s, x, out) : -ENODATA;
+}
+
+int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
+{
+    CLEANUP(subject_free) struct subject s = {0};
+    int r = subject_of(t, node, &s);
+    for (size_t i = 0; i < COUNT(xattrs) && r == 0; i++) {
+        CLEANUP(buf_free) struct buf value = BUF_INIT;
+        if (find_xattr(&s, xattrs[i].name) && value_of(&s, &xattrs[i], &value) == 0)
+            buf_add(out, xattrs[i].name, strlen(xattrs[i].name) + 1);
+    }
+    if (s.n.kind == NODE_DIR && tensors_fixed(t, &s.n))
+        buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
+    return r < 0 ? r : buf_error(out);
+}
+
+/*
+ * Setting an attribute to its present value always succeeds, since cp -a and rsync -X do that. On tensors they set
+ * those of the source, which are ignored.
+ */
+int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
+                  struct live_wait *w)
+{
+    CLEANUP(buf_free) struct buf is = BUF_INIT;
+    CLEANUP(subject_free) struct subject s = {0};
+    struct node at = ino_node(node);
+    if (t->opt.tensors && tensors_in(&at))
+        return strncmp(name, "user.gguf.", 10) == 0 ? 0 : -EOPNOTSUPP;
+    int r = t->writable ? subject_of(t, node, &s) : -EROFS;
+    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
+    if (!x)
+        return r < 0 ? r : -EOPNOTSUPP;
+    if (value_of(&s, x, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
+        return 0;
+    if (s.key.helper && x->value == x_name) /* that of the key it copies */
+        return 0;
+    if (s.tensor || x->value != x_type)
+        return -EPERM;
+    r = begin_editing(t);
+    return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
+}
+
+/* Only the reason why a value was refused can be removed: rsync -X removes what its source lacks. */
+int tree_removexattr(struct tree *t, uint64_t node, const char *name)
+{
+    CLEANUP(buf_free) struct buf is = BUF_INIT;
+    CLEANUP(subject_free) struct subject s = {0};
+    struct node at = ino_node(node);
+    if (t->opt.tensors && tensors_in(&at)) {
+        if (at.kind == NODE_TENSOR && strcmp(name, "user.gguf.error") == 0)
+            live_tensor_forgive(t->meta, at.number);
+        return 0;
+    }
+    int r = t->writable ? subject_of(t, node, &s) : -EROFS;
+    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
+    if (r == 0)
+        r = x ? value_of(&s, x, &is) : -ENODATA;
+    if (r < 0 || x->value != x_error)
+        return r < 0 ? r : -EPERM;
+    if (s.tensor) /* of a split model: it is always true */
+        return 0;
+    lock_take(&t->newest.lock);
+    t->refusal[0] = '\0';
+    lock_drop(&t->newest.lock);
+    return live_forgive(t->meta, s.n.number);
 }

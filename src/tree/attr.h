@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Attributes. Private to this layer. */
+/* Attributes, and extended ones. */
 #ifndef TREE_ATTR_H
 #define TREE_ATTR_H
 
-#include "tree/nodes.h"
 #include "tree/tree.h"
+
+/* The value, or the NUL-separated names, into `out`. -ENODATA. */
+int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);
+int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
+int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
+                  struct live_wait *w);
+int tree_removexattr(struct tree *t, uint64_t node, const char *name);
+
+/* ---- private to this layer ---- */
 
 /* The entry of a node that is not a key. Measures whole-model views. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);

@@ -132,50 +132,30 @@ int begin_open(struct tree *t, struct err *e)
 
 /* ---- the other files of a split model ---- */
 
-static bool is_same_folder(int a, int b)
-{
-    struct stat x, y;
-    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-static int folder_before(const struct tree *t, size_t i)
-{
-    return i > 1 ? t->others[i - 1].dir : t->model.dir;
-}
-
-/* Record it for begin_is_changed(). Most files are in one directory, which is opened once. */
-static void note_opened(struct tree *t, size_t i, const struct model_file *m)
-{
-    if (i == 1)
-        t->others = calloc(t->shards.n, sizeof(*t->others));
-    if (!t->others)
-        return;
-    struct edit_file *f = &t->others[i];
-    *f = m->file;
-    f->fd = -1;
-    f->dir = folder_before(t, i);
-    if (!is_same_folder(f->dir, m->dir))
-        f->dir = fcntl(m->dir, F_DUPFD_CLOEXEC, 0);
-    t->n_others = i + 1;
-}
-
-/* Keep nothing about them but what they were when opened. */
+/* Keep nothing about it but what it was when opened, and its directory. */
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
-    note_opened(arg, i, m);
+    struct tree *t = arg;
+    t->others[i] = m->file;
+    t->others[i].fd = -1;
+    t->others[i].dir = m->dir;
+    t->n_others = i + 1;
+    m->dir = -1;
     model_free(m);
 }
 
-struct model_opener begin_opener(struct tree *t)
+int begin_shards(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    return (struct model_opener){NULL, keep_shard, t};
+    const struct model_opener opener = {NULL, keep_shard, t};
+    t->others = calloc(t->shards.n, sizeof(*t->others));
+    return t->others ? model_open_shards(&t->shards, g, flags, &opener, e)
+                     : err_set(e, -ENOMEM, "no memory");
 }
 
 void begin_close(struct tree *t)
 {
-    for (size_t i = t->n_others; i-- > 1;)
-        if (t->others[i].dir != folder_before(t, i) && t->others[i].dir >= 0)
-            (void)close(t->others[i].dir);
+    for (size_t i = 1; i < t->n_others; i++)
+        (void)close(t->others[i].dir);
     free(t->others);
 }
 
@@ -194,28 +174,24 @@ static struct edit_file opened(struct tree *t, size_t i)
 }
 
 /* Not if the change may come from this tree itself, where editing has begun, or begins meanwhile. */
-static bool is_stale(struct tree *t, size_t i, const struct live *l)
+static bool is_stale(struct tree *t, size_t i)
 {
     const unsigned begun = atomic_load(&t->begun);
     const struct edit_file f = opened(t, i);
-    return edit_file_fresh(&f, NULL) == -ESTALE && begun % 2 == 0 &&
-           atomic_load(&t->begun) == begun && atomic_load(&t->live) == l;
+    if (begun % 2 || (i == 0 && atomic_load(&t->live)))
+        return false;
+    return edit_file_fresh(&f, NULL) == -ESTALE && atomic_load(&t->begun) == begun;
 }
 
-bool begin_is_changed(struct tree *t, const struct live *l)
+bool begin_is_changed(struct tree *t)
 {
-    if (!l && is_stale(t, 0, l))
-        return true;
-    if (t->n_others < 2)
-        return false;
-    size_t i = atomic_load(&t->look), left = t->n_others - 1;
-    bool stale = false;
-    for (left = left < LOOK_MOST ? left : LOOK_MOST; left > 0 && !stale; left--) {
-        i = i > 0 && i < t->n_others ? i : 1;
-        stale = is_stale(t, i, l);
-        i += !stale;
-    }
-    atomic_store(&t->look, i);
+    const size_t n = t->n_others ? t->n_others - 1 : 0, from = atomic_load(&t->look);
+    bool stale = is_stale(t, 0);
+    size_t k = 0;
+    for (; k < n && k < LOOK_MOST && !stale; k++)
+        stale = is_stale(t, 1 + (from + k) % n);
+    if (k > 0)
+        atomic_store(&t->look, from + k - stale);
     return stale;
 }
 
@@ -224,16 +200,16 @@ bool begin_is_changed(struct tree *t, const struct live *l)
 void begin_parsed(struct tree *t)
 {
     struct err why = {0};
-    struct statvfs fs;
+    struct statvfs fs = {0};
     t->opened = t->model.file;
-    if (fstatvfs(t->model.file.fd, &fs) == 0)
-        t->edit.block = (uint32_t)fs.f_bsize;
-    t->merge_first = t->writable && t->opt.tensors && t->shards.n;
-    t->opt.tensors &= !t->shards.n;
+    (void)fstatvfs(t->model.file.fd, &fs);
+    t->edit.block = (uint32_t)fs.f_bsize;
     if (t->writable && t->model.overlay.planted.code)
         not_writable(t, t->model.overlay.planted.msg);
     if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
         not_writable(t, why.msg); /* the lock is kept */
+    t->merge_first = t->opt.tensors && t->writable && t->shards.n;
+    t->opt.tensors &= t->writable && !t->shards.n;
 }
 
 /* Open the file for writing, replacing the descriptor for reading. */
@@ -252,14 +228,6 @@ static int take_file(struct tree *t, struct err *e)
     return r == -EWOULDBLOCK ? -EBUSY : r;
 }
 
-static void note_refusal(struct tree *t, const struct err *e)
-{
-    logger_log(&t->opt.log, LOG_ERR, "cannot be edited: %s", e->msg);
-    lock_take(&t->newest.lock);
-    (void)strcpy(t->refusal, e->msg);
-    lock_drop(&t->newest.lock);
-}
-
 /* Called with the lock `beginning` held. */
 static int begin(struct tree *t, struct err *e)
 {
@@ -274,21 +242,22 @@ static int begin(struct tree *t, struct err *e)
     return r;
 }
 
-int begin_editing(struct tree *t, struct live **ret)
+int begin_editing(struct tree *t)
 {
     struct err e = {0};
-    int r = t->writable ? 0 : -EROFS;
-    if (r == 0 && !atomic_load(&t->live)) {
-        lock_take(&t->beginning);
-        atomic_fetch_add(&t->begun, 1);
-        if (!atomic_load(&t->live))
-            r = begin(t, &e);
-        atomic_fetch_add(&t->begun, 1);
-        lock_drop(&t->beginning);
-        if (r < 0)
-            note_refusal(t, &e);
+    if (!t->writable)
+        return -EROFS;
+    LOCKED(&t->beginning);
+    if (atomic_load(&t->live))
+        return 0;
+    atomic_fetch_add(&t->begun, 1);
+    int r = begin(t, &e);
+    atomic_fetch_add(&t->begun, 1);
+    if (r < 0) {
+        logger_log(&t->opt.log, LOG_ERR, "cannot be edited: %s", e.msg);
+        lock_take(&t->newest.lock);
+        (void)strcpy(t->refusal, e.msg);
+        lock_drop(&t->newest.lock);
     }
-    if (r == 0)
-        *ret = atomic_load(&t->live);
     return r;
 }

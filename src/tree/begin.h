@@ -9,17 +9,17 @@
 
 /* Open the model's file: for writing if it should and can be edited, and not `late`. */
 int begin_open(struct tree *t, struct err *e);
-/* The same for the other files of a split model, for model_open_shards(). */
-struct model_opener begin_opener(struct tree *t);
+/* Open the other files of a split model, whose first file holds g, for reading. */
+int begin_shards(struct tree *t, struct gguf *g, unsigned flags, struct err *e);
 void begin_close(struct tree *t);
 /*
- * True if another program changed a file of the model, among those that `l` does not edit; NULL: none is edited yet.
- * Accesses the disk; if the model has very many files, checks some of them, in turn.
+ * True if another program changed a file of the model, among those that are not edited. Accesses the disk; if the
+ * model has very many files, checks some of them, in turn.
  */
-bool begin_is_changed(struct tree *t, const struct live *l);
+bool begin_is_changed(struct tree *t);
 /* Called once the model is parsed: it may turn out that it cannot be edited. */
 void begin_parsed(struct tree *t);
-/* Call before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno. */
-int begin_editing(struct tree *t, struct live **ret);
+/* Call before each edit of t->meta. -EROFS, -EBUSY (another process has the lock), -errno. */
+int begin_editing(struct tree *t);
 
 #endif

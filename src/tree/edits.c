@@ -1,26 +1,78 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls that edit: see edits.h. */
+/* The calls that edit names, and the files of metadata/: see edits.h. */
 #include "tree/edits.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
+#include "tree/attr.h"
 #include "tree/begin.h"
-#include "tree/keys.h"
 #include "tree/tensors.h"
 
-/*
- * 0 if names in this directory may be changed: it is metadata/ of a writable tree, and *l is what is edited. -EROFS,
- * -EACCES.
- */
-static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
+/* ---- the files of metadata/ ---- */
+
+int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret)
+{
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    struct node n = {.kind = NODE_KEY, .number = a->number};
+    return node_entry_as(t, &v, &n, a, ret);
+}
+
+int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret)
+{
+    struct live_attr a;
+    int r = live_attr(t->meta, number, f ? f->live : NULL, &a);
+    return r < 0 ? r : keys_entry(t, &a, ret);
+}
+
+/* A large text takes a while: it is rendered without a lock. */
+int keys_open(struct tree_file *f, int flags)
+{
+    struct live_text text = {0};
+    int r = sys_open_changes(flags) ? begin_editing(f->tree) : 0;
+    if (r < 0)
+        return r;
+    r = live_open_file(f->tree->meta, f->node.number, flags, &f->live, &text);
+    if (f->live)
+        f->ops = text.fixed ? &file_key_text : &file_draft;
+    f->text = text.bytes;
+    if (r == 0 && text.value.snap)
+        shown_text(&text.value, &f->text);
+    shown_free(&text.value);
+    return r;
+}
+
+static int create_key(struct tree *t, const char *name, int flags, struct tree_entry *ret,
+                      struct tree_file **file)
+{
+    struct live_attr a;
+    struct tree_file *f = tree_file_new(t, ino_key(0));
+    if (!f)
+        return -ENOMEM;
+    int r = live_create(t->meta, name, flags, &a, &f->live);
+    if (r == 0) {
+        f->ops = &file_draft;
+        f->node.number = a.number;
+        r = keys_entry(t, &a, ret);
+    }
+    if (r < 0)
+        (void)tree_release(f);
+    else
+        *file = f;
+    return r;
+}
+
+/* ---- names ---- */
+
+/* 0 if names in this directory may be changed: it is metadata/ of a writable tree. -EROFS, -EACCES. */
+static int metadata_folder(struct tree *t, uint64_t parent)
 {
     struct node dir = ino_node(parent);
     if (!t->writable)
         return -EROFS;
     bool is = node_is_folder(&dir, ROOT_METADATA);
-    return is ? begin_editing(t, l) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
+    return is ? begin_editing(t) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
 /* The longest new name: longer ones do not fit into a listing. */
@@ -32,20 +84,18 @@ static bool is_too_long(const char *name)
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file)
 {
-    struct live *l;
     struct node dir = ino_node(parent);
     if (is_too_long(name))
         return -ENAMETOOLONG;
     if (tensors_has(t, &dir))
         return tensors_create(t, &dir, name, flags, ret, file);
-    int r = metadata_folder(t, parent, &l);
-    return r < 0 ? r : keys_create(t, l, name, flags, ret, file);
+    int r = metadata_folder(t, parent);
+    return r < 0 ? r : create_key(t, name, flags, ret, file);
 }
 
 int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
     struct live_attr a;
-    struct live *l;
     struct tree_file *f;
     struct node dir = ino_node(parent);
     if (is_too_long(name))
@@ -54,9 +104,9 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
         int r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
         return r < 0 ? r : tree_release(f);
     }
-    int r = metadata_folder(t, parent, &l);
+    int r = metadata_folder(t, parent);
     if (r == 0)
-        r = live_make(l, name, &a);
+        r = live_make(t->meta, name, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
@@ -67,27 +117,25 @@ int tree_fsyncdir(struct tree *t, struct live_wait *w)
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)
 {
-    struct live *l;
     struct node dir = ino_node(parent);
     if (tensors_has(t, &dir))
         return tensors_unlink(t, &dir, name);
-    int r = metadata_folder(t, parent, &l);
-    return r < 0 ? r : live_unlink(l, name);
+    int r = metadata_folder(t, parent);
+    return r < 0 ? r : live_unlink(t->meta, name);
 }
 
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
                 const char *to, unsigned flags, struct live_wait *w)
 {
-    struct live *l;
     struct node dir = ino_node(parent), into = ino_node(new_parent);
     if (is_too_long(to))
         return -ENAMETOOLONG;
     if (tensors_has(t, &dir) || tensors_has(t, &into))
         return tensors_rename(t, &dir, name, &into, to, flags, w);
-    int r = metadata_folder(t, parent, &l);
+    int r = metadata_folder(t, parent);
     if (r == 0)
-        r = metadata_folder(t, new_parent, &l);
-    return r < 0 ? r : live_rename(l, name, to, flags, w);
+        r = metadata_folder(t, new_parent);
+    return r < 0 ? r : live_rename(t->meta, name, to, flags, w);
 }
 
 int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
@@ -97,7 +145,8 @@ int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_en
         return -ENAMETOOLONG;
     if (tensors_fixed(t, &dir))
         return -EROFS;
-    return tensors_has(t, &dir) ? tensors_mkdir(t, &dir, name, ret) : -EPERM;
+    return node_is_folder(&dir, ROOT_TENSORS) && t->opt.tensors ? tensors_mkdir(t, name, ret)
+                                                                : -EPERM;
 }
 
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
@@ -105,27 +154,31 @@ int tree_rmdir(struct tree *t, uint64_t parent, const char *name)
     struct node dir = ino_node(parent);
     if (tensors_fixed(t, &dir))
         return -EROFS;
-    return tensors_has(t, &dir) ? tensors_rmdir(t, &dir, name) : -EPERM;
+    if (!tensors_has(t, &dir))
+        return -EPERM;
+    if (dir.kind == NODE_TENSOR)
+        return -ENOTDIR;
+    int r = begin_editing(t);
+    return r < 0 ? r : live_tensor_remove(t->meta, name);
 }
 
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
                  struct tree_entry *ret)
 {
     struct live_attr a;
-    struct live *l;
     struct node dir = ino_node(parent);
     if (is_too_long(name))
         return -ENAMETOOLONG;
     if (tensors_has(t, &dir))
         return -EPERM;
-    int r = metadata_folder(t, parent, &l);
+    int r = metadata_folder(t, parent);
     if (r == 0)
-        r = live_symlink(l, name, target, &a);
+        r = live_symlink(t->meta, name, target, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
 {
     struct node n = tree_node(t, node);
-    return t->live && n.kind == NODE_KEY ? live_readlink(t->live, n.number, out) : -EINVAL;
+    return n.kind == NODE_KEY ? live_readlink(t->meta, n.number, out) : -EINVAL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Editing: the calls that create, remove and rename files in metadata/ and tensors/ of a writable tree. */
+/* The calls that create, remove and rename files in metadata/ and tensors/ of a writable tree. */
 #ifndef TREE_EDITS_H
 #define TREE_EDITS_H
 
@@ -26,5 +26,13 @@ int tree_rmdir(struct tree *t, uint64_t parent, const char *name);
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
                  struct tree_entry *ret);
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
+
+/*
+ * The files of metadata/, as kept by live (live/live.h), whether or not the model can be edited. For this layer.
+ */
+int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
+/* f: an open file of the key, or NULL. */
+int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
+int keys_open(struct tree_file *f, int flags);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "live/views.h"
 #include "tree/begin.h"
-#include "tree/keys.h"
+#include "tree/edits.h"
 #include "tree/tensors.h"
 
 /* ---- read ---- */
@@ -142,11 +142,11 @@ static int open_pieces(struct tree_file *f, const struct about *a)
     return row->image ? row->image(a, &f->image) : 0;
 }
 
-static int row_open(struct tree *t, struct tree_file *f, int flags)
+static int row_open(struct tree_file *f, int flags)
 {
+    struct tree *t = f->tree;
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
-    int r = row && row->flags & ROW_MOVES ? live_freshen(t->meta, false, NULL) : 0;
+    int r = node_has(&f->node, ROW_MOVES) ? live_freshen(t->meta, false, NULL) : 0;
     if (r == 0)
         r = tree_hold_view(t, &f->node, &v, &f->held);
     if (r == 0)
@@ -185,23 +185,28 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     return f;
 }
 
+/* Open what is stored, or what is being written over it. */
+static int open_stored(struct tree_file *f, int flags)
+{
+    int r = row_open(f, flags);
+    r = r == 0 ? tensors_opened(f) : r == -ESTALE ? tensors_join(f) : r;
+    if (r > 0) { /* the kernel's pages are not of what it shows */
+        buf_free(&f->text);
+        r = row_open(f, flags);
+        f->cacheable = false;
+    }
+    return r;
+}
+
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
 {
     struct tree_file *f = tree_file_new(t, node);
     if (!f)
         return -ENOMEM;
     f->cacheable = !t->writable;
-    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : tensors_open(t, f, flags);
-    if (r == 0 && f->node.kind != NODE_KEY) {
-        r = row_open(t, f, flags);
-        r = r == 0 ? tensors_opened(t, f) : r == -ESTALE ? tensors_join(t, f) : r;
-        if (r > 0) { /* the kernel's pages are not of what it shows */
-            buf_free(&f->text);
-            r = row_open(t, f, flags);
-            f->cacheable = false;
-        }
-    }
-    r = r > 0 ? 0 : r;
+    int r = f->node.kind == NODE_KEY            ? keys_open(f, flags)
+            : tensors_opens(t, &f->node, flags) ? tensors_open(f, flags)
+                                                : open_stored(f, flags);
     if (r == 0)
         r = buf_error(&f->text);
     if (r < 0)
@@ -209,6 +214,11 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     else
         *ret = f;
     return r;
+}
+
+bool tree_cached_right(const struct tree_file *f)
+{
+    return f->tree && f->cacheable && !f->cut && !f->cold;
 }
 
 /* True if it shows what is being written, unless it has a draft of its own. */
@@ -229,7 +239,7 @@ int tree_release(struct tree_file *f)
     if (f->ops->release)
         f->ops->release(f);
     if (f->tree) {
-        tree_let_go(f->tree, f->held);
+        tree_let_go(f->tree, &f->held);
         atomic_fetch_sub(&f->tree->open, 1);
     }
     image_unref(f->image);
@@ -268,7 +278,6 @@ int tree_allocate(struct tree_file *f, int mode, uint64_t off, uint64_t n)
 int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)
 {
     struct tree *t = f->tree;
-    struct live *l;
     if (f->ops->truncate)
         return f->ops->truncate(f, size, w);
     if (!t)
@@ -279,8 +288,8 @@ int tree_truncate(struct tree_file *f, uint64_t size, struct live_wait *w)
         return tensors_truncate(t, &f->node, size, w);
     if (f->node.kind != NODE_KEY)
         return tensors_fixed(t, &f->node) ? -EROFS : -EACCES;
-    int r = begin_editing(t, &l);
-    return r < 0 ? r : live_truncate(l, f->node.number, NULL, size, w);
+    int r = begin_editing(t);
+    return r < 0 ? r : live_truncate(t->meta, f->node.number, NULL, size, w);
 }
 
 int tree_flush(struct tree_file *f, struct live_wait *w)

@@ -75,10 +75,7 @@ static inline bool tree_cacheable(const struct tree_file *f)
  * True if what the kernel cached of it earlier is right. It is not once the model's file was cut: the page in which
  * it ends now may have been read at that very moment, with zeros past the end.
  */
-static inline bool tree_cached_right(const struct tree_file *f)
-{
-    return f->tree && f->cacheable && !f->cut && !f->cold;
-}
+bool tree_cached_right(const struct tree_file *f);
 /* True if reads of this file decode: reading ahead of the program pays, until what it shows is being written. */
 bool tree_ahead(const struct tree_file *f);
 /* True if a read may have to wait for a result. */

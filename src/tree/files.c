@@ -541,13 +541,18 @@ bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_t
     return files_exists(g, row, t) && !(row->flags & left_out[views]) && is_possible(g, row);
 }
 
+int files_named(enum files_where where, const char *name)
+{
+    for (size_t i = 0; i < files_count(where); i++)
+        if (strcmp(files_row(where, i)->name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
 int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name)
 {
-    for (size_t i = 0; i < files_count(where); i++) {
-        const struct row *row = files_row(where, i);
-        if (strcmp(row->name, name) == 0)
-            return files_exists(g, row, t) && is_possible(g, row) ? (int)i : -1;
-    }
-    return -1;
+    const int i = files_named(where, name);
+    const struct row *row = i < 0 ? NULL : files_row(where, (size_t)i);
+    return row && files_exists(g, row, t) && is_possible(g, row) ? i : -1;
 }

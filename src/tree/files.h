@@ -101,7 +101,8 @@ static inline const struct row *files_row(enum files_where where, size_t i)
 void files_text(const struct about *a, struct buf *out);
 /* True if it is read piecewise, and decoded from tensor values. */
 bool files_decodes(const struct about *a);
-/* The number of the row with this name that exists for t, or -1. */
+/* The number of the row with this name, or -1; and if it exists for t. */
+int files_named(enum files_where where, const char *name);
 int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name);
 /* True if the row exists for this tensor. At the root it must also be possible. */

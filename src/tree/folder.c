@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tree/attr.h"
-#include "tree/keys.h"
+#include "tree/edits.h"
 #include "tree/tensors.h"
 
 struct tree_dir {
@@ -35,7 +35,6 @@ static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *
 static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
-    uint32_t found;
     int row;
     if (dir->kind == NODE_ROOT) {
         row = files_find(g, FILES_ROOT, NULL, name);
@@ -45,7 +44,7 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
         row = files_find(g, FILES_TENSOR, tensor, name);
         return row < 0 ? 0 : tensor_file(g, tensor, (uint32_t)row);
     }
-    found = snapshot_find_tensor(g, name);
+    uint32_t found = snapshot_find_tensor(g, name);
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 
@@ -59,43 +58,21 @@ static int check_dir(struct tree *t, const struct snapshot *g, const struct node
 {
     struct tree_entry e;
     uint32_t views;
-    if (tensors_is_making(t, n, &views))
-        return 0;
-    int r = n->kind == NODE_KEY ? keys_attr(t, n->number, NULL, &e) : node_check(t, g, n);
+    int r = tensors_is_making(t, n, &views) ? 0
+            : n->kind == NODE_KEY           ? keys_attr(t, n->number, NULL, &e)
+                                            : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
-/* True if what a row shows changes with each edit, so that it must be the newest. */
-static bool moves(const struct row *row)
-{
-    return row->flags & (ROW_WHOLE | ROW_MOVES);
-}
-
-/* True for an unlinked view, or anything in a removed directory. */
-static bool is_hidden(struct snapshot *g, const struct node *dir, const char *name,
-                      const struct live_folder *folder)
-{
-    if (!folder->hidden)
-        return folder->removed;
-    int row = files_find(g, FILES_TENSOR, node_tensor(g, dir), name);
-    return folder->removed || (row >= 0 && folder->hidden >> row & 1);
-}
-
-/* The newest snapshot, with all edits in it if that affects `name`. */
+/* The newest snapshot, with all edits in it if what `name` shows changes with each edit. */
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
+    const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
+    const int row = dir->kind == NODE_DIR ? -1 : files_named(where, name);
+    if (row >= 0 && files_row(where, (size_t)row)->flags & (ROW_WHOLE | ROW_MOVES))
+        return live_freshen(t->meta, where == FILES_ROOT, ret);
     *ret = newest_view(&t->newest);
-    int r = check_dir(t, ret->snap, dir);
-    if (r < 0 || dir->kind == NODE_DIR)
-        return r;
-    enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-    int row = files_find(ret->snap, where, node_tensor(ret->snap, dir), name);
-    if (row < 0 || !moves(files_row(where, (size_t)row)) || !t->live)
-        return 0;
-    view_free(ret);
-    *ret = VIEW_INIT;
-    r = live_freshen(t->meta, where == FILES_ROOT, ret);
-    return r < 0 ? r : check_dir(t, ret->snap, dir);
+    return 0;
 }
 
 /* Look up anything but a key: no lock is held while it is measured. */
@@ -103,34 +80,31 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
                       struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    struct live_folder folder;
+    struct live_folder folder = {0};
     struct live *l = tensors_live(t);
-    uint32_t views;
-    if (l && dir->kind == NODE_DIR) {
+    if (l && node_is_folder(dir, ROOT_TENSORS)) {
         struct node n = {.kind = NODE_TENSOR};
         int found = live_tensor_find(l, name, &n.number);
         v = newest_view(&t->newest);
         return found < 0 ? found : tensors_entry(t, &v, &n, ret);
     }
-    int r = tensors_helper(t, dir, name, ret);
+    int r = tensors_lookup(t, dir, name, ret);
     if (r != 0)
         return r < 0 ? r : 0;
-    if (tensors_is_making(t, dir, &views))
-        return tensors_making_lookup(t, dir, name, ret);
-    r = tensors_facts(t, NULL, dir, true, &folder);
+    if (l && dir->kind == NODE_TENSOR)
+        r = live_tensor_folder(l, dir->number, true, &folder);
     if (r == 0)
         r = view_for(t, dir, name, &v);
+    if (r == 0)
+        r = check_dir(t, v.snap, dir);
     if (r < 0)
         return r;
-    if (is_hidden(v.snap, dir, name, &folder))
-        return -ENOENT;
-    uint64_t ino = find_child(v.snap, dir, name);
-    if (!ino)
-        return -ENOENT;
+    const uint64_t ino = find_child(v.snap, dir, name);
     struct node n = ino_node(ino);
-    r = tensors_look(t, dir, &n, ret);
-    if (r != 0)
-        return r < 0 ? r : 0;
+    if (!ino || folder.removed || (folder.hidden && folder.hidden >> n.row & 1))
+        return -ENOENT;
+    if (tensors_look(t, dir, &n, ret))
+        return 0;
     r = node_known(t, &v, &n);
     if (r < 0)
         return r;
@@ -158,13 +132,9 @@ int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struc
     struct node n = tree_node(t, node);
     if (n.kind == NODE_KEY)
         return keys_attr(t, n.number, f, ret);
-    int draft = tensors_draft(t, &n, ret);
-    if (!draft)
-        draft = tensors_making(t, &n, ret);
-    if (draft)
-        return draft < 0 ? draft : 0;
-    const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
-    int r = row && moves(row) ? live_freshen(t->meta, false, NULL) : 0;
+    if (tensors_pending(t, &n, ret))
+        return 0;
+    int r = node_has(&n, ROW_MOVES) ? live_freshen(t->meta, false, NULL) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
     if (r == 0)
@@ -204,26 +174,26 @@ static bool next_row(const struct tree *t, struct snapshot *g, enum files_where 
     return false;
 }
 
-/* The next listed tensor, skipping removed ones. */
+/* The next listed tensor, skipping removed ones; then those being made. */
 static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
                             char name[TREE_NAME_MAX + 1])
 {
     const struct gguf *m = g->gguf;
-    struct live_folder folder = {.removed = true};
+    struct live *l = tensors_live(t);
+    struct live_folder folder;
     struct node n = {.kind = NODE_TENSOR};
     for (; *i < m->n_tensors; ++*i) {
         n.number = ids_of(g->ids, (uint32_t)*i).number;
-        if (tensors_facts(t, g, &n, false, &folder) == 0 && !folder.removed)
-            break;
+        tensors_facts(t, g, &n, &folder);
+        if (folder.removed)
+            continue;
+        (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
+        return ino_of(&n);
     }
-    struct live *l = *i >= m->n_tensors ? tensors_live(t) : NULL;
-    if (*i >= m->n_tensors) {
-        uint64_t at = *i - m->n_tensors;
-        bool made = l && live_making_at(l, &at, name, &n.number);
-        *i = m->n_tensors + at;
-        return made ? ino_of(&n) : 0;
-    }
-    (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
+    uint64_t at = *i - m->n_tensors;
+    if (!l || !live_making_at(l, &at, name, &n.number))
+        return 0;
+    *i = m->n_tensors + at;
     return ino_of(&n);
 }
 
@@ -234,18 +204,18 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
 static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
                          char name[TREE_NAME_MAX + 1])
 {
-    struct live_folder folder = {0};
-    if (dir->kind == NODE_ROOT || dir->kind == NODE_TENSOR) {
-        enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-        bool gone = where == FILES_TENSOR && !node_tensor(g, dir);
-        (void)tensors_facts(t, g, dir, false, &folder);
-        if (gone || folder.removed || !next_row(t, g, where, node_tensor(g, dir), folder.hidden, i))
-            return 0;
-        uint32_t row = (uint32_t)row_at(where, *i);
-        (void)strcpy(name, files_row(where, row)->name);
-        return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, node_tensor(g, dir), row);
-    }
-    return next_tensor(t, g, i, name);
+    const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
+    const struct gguf_tensor *tensor = node_tensor(g, dir);
+    struct live_folder folder;
+    if (dir->kind == NODE_DIR)
+        return next_tensor(t, g, i, name);
+    tensors_facts(t, g, dir, &folder);
+    folder.removed |= where == FILES_TENSOR && !tensor;
+    if (folder.removed || !next_row(t, g, where, tensor, folder.hidden, i))
+        return 0;
+    const uint32_t row = (uint32_t)row_at(where, *i);
+    (void)strcpy(name, files_row(where, row)->name);
+    return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, tensor, row);
 }
 
 /* Record what a directory holds now, if an edit may change the list. */
@@ -253,8 +223,8 @@ static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
     if (node_is_folder(&n, ROOT_TENSORS)) {
-        int r = t->opt.tensors ? live_freshen(t->meta, false, NULL) : 0;
-        CLEANUP(view_free) struct view v = newest_view(&t->newest);
+        CLEANUP(view_free) struct view v = VIEW_INIT;
+        int r = live_freshen(t->meta, false, &v);
         if (r < 0)
             return r;
         snapshot_unref(d->snap);
@@ -350,8 +320,7 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
     uint64_t ino = ino_tensor_file(dir->number, row);
     (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
     brief_entry(ino, ino, S_IFREG, ret);
-    int r = attrs ? tensors_making_lookup(t, dir, name, ret) : 0;
-    return r == -ENOENT ? -ESTALE : r < 0 ? r : 1;
+    return !attrs || tensors_lookup(t, dir, name, ret) > 0 ? 1 : -ESTALE;
 }
 
 /* -ESTALE: the entry was removed meanwhile; *cookie is that of the next. */
@@ -363,15 +332,22 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     uint32_t views;
     if (tensors_is_making(t, &n, &views))
         return next_written(t, &n, views, cookie, attrs, name, ret);
-    int r = attrs && n.kind == NODE_TENSOR ? live_freshen(t->meta, false, NULL) : 0; /* `offset` */
-    CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    uint64_t ino = r == 0 ? child_at(t, d->snap ? d->snap : v.snap, &n, &i, name) : 0;
-    if (!ino && r == 0 && n.kind == NODE_TENSOR) {
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    if (attrs && n.kind == NODE_TENSOR) { /* `offset` */
+        int r = live_freshen(t->meta, false, &v);
+        if (r < 0)
+            return r;
+    } else {
+        v = newest_view(&t->newest);
+    }
+    const uint64_t ino = child_at(t, d->snap ? d->snap : v.snap, &n, &i, name);
+    if (!ino && n.kind == NODE_TENSOR) {
         *cookie = i + 3;
         return tensors_helper_at(t, &n, i - files_count(FILES_TENSOR), attrs, name, ret);
     }
     if (!ino)
-        return r;
+        return 0;
+    int r = 0;
     struct node child = ino_node(ino);
     bool whole = child.kind == NODE_WHOLE;
     if (attrs && !whole)

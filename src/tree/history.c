@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What commands do to a tree: see history.h. */
+/* What commands do to a tree, and what it says about itself: see history.h. */
 #include "tree/history.h"
 
 #include <errno.h>
@@ -9,10 +9,69 @@
 #include <unistd.h>
 
 #include "base/pool.h"
+#include "check/summary.h"
 #include "edit/history.h"
+#include "live/unsaved.h"
 #include "tree/begin.h"
 #include "tree/edits.h"
-#include "tree/state.h"
+
+/* ---- the state of the mount ---- */
+
+/* Higher counts are shown as "more than 100". */
+enum { COUNT_MAX = 101 };
+/* The most names of a list that are shown. */
+enum { NAMES_MOST = 3 };
+
+/* "metadata/a.b, tensors/x and 3 more". */
+static void add_names(const struct buf *notes, struct buf *out)
+{
+    char shown[SHOW_MAX];
+    unsigned n = 0;
+    for (struct note note = {0}; unsaved_next(notes, &note); n++)
+        if (n < NAMES_MOST)
+            buf_printf(out, "%s%s", n ? ", " : " (", show(shown, note.path, strlen(note.path)));
+    if (n > NAMES_MOST)
+        buf_printf(out, " and %u more", n - NAMES_MOST);
+    buf_str(out, n ? ")" : "");
+}
+
+static void put_count(size_t n, const char *one, const char *many, struct buf *out)
+{
+    if (n >= COUNT_MAX)
+        buf_printf(out, "more than %d %s", COUNT_MAX - 1, many);
+    else
+        buf_printf(out, "%zu %s", n, n == 1 ? one : many);
+}
+
+static void add_count(size_t n, const char *one, const char *many, struct buf *out)
+{
+    if (n == 0)
+        return;
+    buf_str(out, "; ");
+    put_count(n, one, many, out);
+}
+
+void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
+                const struct live_counts *c, const struct buf *notes, struct buf *out)
+{
+    if (im) {
+        buf_printf(out, "%-*s", SUMMARY_LABEL, "importances:");
+        buf_add(out, im->path.data, im->path.len);
+        buf_printf(out, ", of %zu tensor%s\n", im->n, im->n == 1 ? "" : "s");
+    }
+    if (tensors)
+        buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "tensors=edit:", tensors);
+    buf_printf(out, "%-*s%s%s", SUMMARY_LABEL, "mount:", why_not ? "read-only: " : "read-write",
+               why_not ? why_not : "");
+    add_count(c->pending, "edit is not written yet", "edits are not written yet", out);
+    add_count(c->refused, "write was refused", "writes were refused", out);
+    add_names(notes, out);
+    if (c->changed)
+        buf_str(out, "; the model's file changed behind the mount");
+    buf_char(out, '\n');
+}
+
+/* ---- calls that wait ---- */
 
 /* How often an undo waits for edits that other programs make meanwhile. */
 #define UNDO_TRIES 20
@@ -63,15 +122,13 @@ int tree_retire(struct tree *t)
 
 int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w)
 {
-    struct live *l;
-    int r = begin_editing(t, &l);
-    return r < 0 ? r : live_undo(l, number, w);
+    int r = begin_editing(t);
+    return r < 0 ? r : live_undo(t->meta, number, w);
 }
 
 int tree_undo_said(struct tree *t, struct buf *out)
 {
-    struct live *l = atomic_load(&t->live);
-    return l ? live_undo_said(l, out) : 0;
+    return live_undo_said(t->meta, out);
 }
 
 static int undo_once(struct tree *t, uint64_t number)
@@ -114,7 +171,7 @@ int tree_states(struct tree *t, struct buf *out, struct err *e)
     int r = l ? live_history(l, out, e) : tree_history(t, out, e);
     if (r == 0 && waiting) { /* what is accepted but not written is in no state yet */
         buf_str(out, "-\tnot written yet\t");
-        state_count(waiting, "edit", "edits", out);
+        put_count(waiting, "edit", "edits", out);
         buf_char(out, '\n');
     }
     return r < 0 ? r : buf_error(out);
@@ -122,9 +179,8 @@ int tree_states(struct tree *t, struct buf *out, struct err *e)
 
 int tree_forget_states(struct tree *t)
 {
-    struct live *l;
-    int r = begin_editing(t, &l);
-    return r < 0 ? r : live_history_clear(l);
+    int r = begin_editing(t);
+    return r < 0 ? r : live_history_clear(t->meta);
 }
 
 /* ---- without a daemon ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What commands do to a tree. Unless noted otherwise a call waits until it is done.
+ * What commands do to a tree, and what it says about itself. Unless noted otherwise a call waits until it is done.
  *
  * Threads: any, except one that answers what the call waits for.
  */
@@ -33,5 +33,14 @@ int tree_forget_states(struct tree *t);
 int tree_history(struct tree *t, struct buf *out, struct err *e);
 /* Forget all states, *n of them. 0; -EACCES (the model may not be written), -errno. */
 int tree_history_clear(struct tree *t, size_t *n, struct err *e);
+
+/*
+ * The state of the mount as `info` shows it, as the last line: "mount: read-write; 2 edits are not written yet\n".
+ * All of it may change while the snapshot stays: so it is recorded when the name `info` is looked up, and kept with
+ * the node (internal.h). why_not: NULL, or why the model cannot be edited; tensors: the same for tensors. im: the
+ * importances that weigh values, or NULL. notes (live/unsaved.h): what was refused.
+ */
+void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
+                const struct live_counts *c, const struct buf *notes, struct buf *out);
 
 #endif

@@ -51,8 +51,8 @@ struct tree {
     bool merge_first;     /* editing tensors was requested, but the model is split */
     struct stat st;       /* of the model when it was opened */
     struct rights rights; /* owners and bits of what is shown; protected by the lock of `newest` */
-    atomic_llong looked;  /* when these were last checked: milliseconds of when_now() ... */
-    atomic_flag looks;    /* ... which a thread is doing just now */
+    atomic_flag looks;    /* a thread is checking these just now, and it alone uses: */
+    long long looked;     /* when they were last checked: milliseconds of when_now() */
     bool writable;        /* metadata can be edited */
     char why[512];        /* why it cannot; as long as a line of struct err */
     struct edit_options edit;

@@ -16,28 +16,37 @@
 
 #include "base/bytes.h"
 #include "live/unsaved.h"
-#include "tree/state.h"
+#include "tree/history.h"
 #include "tree/tree.h"
 
 /* ---- the kinds of nodes ---- */
 
-const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
+/* Its index, or IDS_NONE. */
+static uint32_t place_of(const struct snapshot *g, const struct node *n)
 {
     const uint32_t tensors = g->gguf->n_tensors;
-    uint32_t i = n->kind == NODE_TENSOR        ? ids_find(g->ids, tensors, n->number)
-                 : n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number)
-                                               : IDS_NONE;
+    return n->kind == NODE_TENSOR        ? ids_find(g->ids, tensors, n->number)
+           : n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number)
+                                         : IDS_NONE;
+}
+
+const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
+{
+    const uint32_t i = place_of(g, n);
     return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
+}
+
+struct tensor_id node_id(const struct snapshot *g, const struct node *n)
+{
+    const uint32_t i = place_of(g, n);
+    return i == IDS_NONE ? (struct tensor_id){IDS_NONE, IDS_NONE} : ids_of(g->ids, i);
 }
 
 uint64_t node_inode(const struct snapshot *g, const struct node *n)
 {
     if (n->kind == NODE_WHOLE)
         return ino_row(n->row);
-    if (n->kind == NODE_TENSOR_FILE)
-        return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, node_tensor(g, n))).number,
-                               n->row);
-    return ino_of(n);
+    return n->kind == NODE_TENSOR_FILE ? ino_tensor_file(node_id(g, n).number, n->row) : ino_of(n);
 }
 
 const struct row *node_row(const struct node *n)
@@ -46,6 +55,12 @@ const struct row *node_row(const struct node *n)
     enum files_where where = root ? FILES_ROOT : FILES_TENSOR;
     bool has = (root || n->kind == NODE_TENSOR_FILE) && n->row < files_count(where);
     return has ? files_row(where, n->row) : NULL;
+}
+
+bool node_has(const struct node *n, unsigned flags)
+{
+    const struct row *row = node_row(n);
+    return row && row->flags & flags;
 }
 
 struct about node_about(const struct view *v, const struct node *n)
@@ -71,11 +86,12 @@ static int tensor_check(const struct tree *t, const struct snapshot *g, const st
 
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
-    const struct row *row = node_row(n);
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
         return tensor_check(t, g, n);
-    const bool folder = row && row->flags & ROW_DIR;
-    const bool ok = n->kind == NODE_WHOLE ? row && !folder : n->kind == NODE_DIR ? folder : n->kind;
+    const bool ok = n->kind == NODE_WHOLE ? node_has(n, ROW_STATE) ||
+                                                (node_has(n, ROW_WHOLE) && n->number == g->number)
+                    : n->kind == NODE_DIR ? node_has(n, ROW_DIR)
+                                          : n->kind;
     return ok ? 0 : -ENOENT;
 }
 
@@ -94,8 +110,8 @@ static uint64_t held_key(const struct node *n)
 {
     if (n->kind == NODE_TENSOR_FILE)
         return ino_tensor(n->number);
-    return node_row(n)->flags & ROW_STATE ? ino_whole(n->number, n->row)
-                                          : ino_make(INO_WHOLE, n->number, 0);
+    return node_has(n, ROW_STATE) ? ino_whole(n->number, n->row)
+                                  : ino_make(INO_WHOLE, n->number, 0);
 }
 
 static struct held *held_of(struct link *l)
@@ -179,7 +195,7 @@ static int find_view(struct tree *t, struct node *n, struct view *ret)
     if (h && h->kept.snap)
         *ret = view_ref(&h->kept);
     else if (whole && (snap->ids != now->ids ||
-                       (!h && (node_row(n)->flags & ROW_STATE || n->number != snap->number))))
+                       (!h && (node_has(n, ROW_STATE) || n->number != snap->number))))
         return -ESTALE;
     else
         *ret = newest_view_as(&t->newest, snap);
@@ -220,15 +236,16 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
     return v;
 }
 
-void tree_let_go(struct tree *t, struct held *h)
+void tree_let_go(struct tree *t, struct held **h)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    if (!h)
+    if (!*h)
         return;
     lock_take(&t->newest.lock);
-    h->opens--;
-    reap(t, h, &v);
+    (*h)->opens--;
+    reap(t, *h, &v);
     lock_drop(&t->newest.lock);
+    *h = NULL;
 }
 
 void node_written(struct tree *t, const struct node *n)
@@ -308,7 +325,7 @@ int node_known(struct tree *t, const struct view *v, struct node *n)
 {
     if (n->kind != NODE_WHOLE)
         return 0;
-    if (node_row(n)->flags & ROW_STATE)
+    if (node_has(n, ROW_STATE))
         return known_state(t, v, n);
     LOCKED(&t->newest.lock);
     struct held *h = hold(t, n, v->snap);
@@ -333,7 +350,7 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
 
 void node_state(struct tree *t, const struct node *n, struct buf *out)
 {
-    if (!(node_row(n)->flags & ROW_STATE))
+    if (!node_has(n, ROW_STATE))
         return;
     LOCKED(&t->newest.lock);
     const struct held *h = find_held(t, n);

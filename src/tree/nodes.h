@@ -18,10 +18,14 @@ static inline bool node_is_folder(const struct node *n, uint32_t row)
 
 /* The tensor that a node belongs to, NULL if none. */
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n);
+/* Its number and version; IDS_NONE if none. */
+struct tensor_id node_id(const struct snapshot *g, const struct node *n);
 /* The st_ino of a node that exists in the snapshot. */
 uint64_t node_inode(const struct snapshot *g, const struct node *n);
 /* The row of a node; NULL: not a row (root, tensor directory, key). */
 const struct row *node_row(const struct node *n);
+/* True if it is a row with one of these flags. */
+bool node_has(const struct node *n, unsigned flags);
 /* Its row, and what that is called for in a view. */
 struct about node_about(const struct view *v, const struct node *n);
 /* -ENOENT if the node does not exist, -ESTALE if it once did; for keys keys_attr() checks this. */
@@ -39,7 +43,7 @@ int tree_view_of(struct tree *t, struct node *n, struct view *ret);
  */
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);
-void tree_let_go(struct tree *t, struct held *h);
+void tree_let_go(struct tree *t, struct held **h);
 /*
  * Record that a lookup has shown a draft with this node, which is not the newest; and ask whether that happened since
  * the last question.

@@ -11,62 +11,75 @@
 #include "tree/nodes.h"
 #include "tree/tree.h"
 
-/* True if dir is tensors/, or a tensor's directory, in a tree whose tensors can be edited. */
-bool tensors_has(const struct tree *t, const struct node *dir);
+/* True for tensors/ and what is in it. */
+static inline bool tensors_in(const struct node *n)
+{
+    return node_is_folder(n, ROOT_TENSORS) || n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
+}
+
+/* True for a directory of these, if tensors can be edited. */
+static inline bool tensors_has(const struct tree *t, const struct node *dir)
+{
+    return t->opt.tensors && tensors_in(dir) && dir->kind != NODE_TENSOR_FILE;
+}
+
 /* True for tensors/ and what is in it, in a tree whose keys can be edited but not its tensors. */
-bool tensors_fixed(const struct tree *t, const struct node *n);
+static inline bool tensors_fixed(const struct tree *t, const struct node *n)
+{
+    return t->writable && !t->opt.tensors && tensors_in(n);
+}
 #define TENSORS_FIXED "tensors are read-only here: -o tensors=edit makes them editable"
+
 /* What edits it; NULL: nothing, or nothing yet. */
 struct live *tensors_live(const struct tree *t);
-
-/* What is known about the tensor that a node belongs to. fresh: bring the newest snapshot up to date first. */
-int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n, bool fresh,
-                  struct live_folder *ret);
-
-/* The entry of a directory in tensors/, perhaps of a tensor being made. */
-int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
-                  struct tree_entry *ret);
-/* The entry of a directory of a tensor being made, or of a node in it: 1; 0: it is neither; -errno. */
-int tensors_making(struct tree *t, const struct node *n, struct tree_entry *ret);
+/* What is known about the tensor that a node belongs to. */
+void tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n,
+                   struct live_folder *ret);
 /* True for the directory of a tensor being made. *views: the rows that it has. */
 bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
-/* Look up a name in it. */
-int tensors_making_lookup(struct tree *t, const struct node *dir, const char *name,
-                          struct tree_entry *ret);
-/* Look up a helper's name in a tensor's directory. 0: it is a view's name; 1; -ENOENT, -errno. */
-int tensors_helper(struct tree *t, const struct node *dir, const char *name,
-                   struct tree_entry *ret);
-/* Helper i of a directory. 1; 0: there are no more; -errno. */
-int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
-                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
-/* Open a view for writing. 1: done; 0: read it as it is stored. */
-int tensors_open(struct tree *t, struct tree_file *f, int flags);
-/* Open the draft of a node that no longer shows anything else. -ESTALE. */
-int tensors_join(struct tree *t, struct tree_file *f);
-/* A file was opened for reading while it may be written. 1: open what f->node is now. -ESTALE: look it up again. */
-int tensors_opened(struct tree *t, struct tree_file *f);
-/* Read what is written to its node. False: read it as it is stored. */
-bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
-/* The entry of a draft's node. 0: the node has no draft; 1; -errno. */
-int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret);
+
+/*
+ * The entry of a node that no snapshot has: the directory of a tensor being made, an ignored view in it, a draft.
+ * False: it is none of these.
+ */
+bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret);
+/* The entry of any node in tensors/. */
+int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
+                  struct tree_entry *ret);
 /*
  * The entry of a node that was replaced after the kernel looked it up, with the present attributes of the file: a
  * program that opens it can be made to look again only once. -ESTALE.
  */
 int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
-/* Look up a file of a tensor's directory that has a draft, perhaps with another node. Returns as above. */
-int tensors_look(struct tree *t, const struct node *dir, struct node *file, struct tree_entry *ret);
-/* Create a file in a tensor's directory, or truncate a view. */
-int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
-                   struct tree_entry *ret, struct tree_file **file);
+/* Look up what no snapshot has in a tensor's directory. 1; 0: it is a view of a tensor of the model; -errno. */
+int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
+                   struct tree_entry *ret);
+/* Look up a file of a tensor's directory that has a draft, perhaps with another node. False: it has none. */
+bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
+                  struct tree_entry *ret);
+/* Helper i of a directory. 1; 0: there are no more; -ESTALE: it has ended. */
+int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
+                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
+
+/* True if a node is opened as a view that is written; then open it. */
+bool tensors_opens(struct tree *t, const struct node *n, int flags);
+int tensors_open(struct tree_file *f, int flags);
+/* Open the draft of a node that no longer shows anything else. -ESTALE. */
+int tensors_join(struct tree_file *f);
+/* A file was opened for reading while it may be written. 1: open what f->node is now. -ESTALE: look it up again. */
+int tensors_opened(struct tree_file *f);
+/* Read what is written to its node. False: read it as it is stored. */
+bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct reply *r, int *ret);
 /* For a file opened for reading; files that belong to no tensor have nothing to wait for. */
 int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
 /* truncate(2): open it, cut it and close it. */
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);
 
+/* Create a file in a tensor's directory, or truncate a view. */
+int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
+                   struct tree_entry *ret, struct tree_file **file);
+int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret);
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name);
-int tensors_mkdir(struct tree *t, const struct node *dir, const char *name, struct tree_entry *ret);
-int tensors_rmdir(struct tree *t, const struct node *dir, const char *name);
 int tensors_rename(struct tree *t, const struct node *dir, const char *name,
                    const struct node *into, const char *to, unsigned flags, struct live_wait *w);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "base/bytes.h"
 #include "base/path.h"
 #include "base/when.h"
 #include "check/summary.h"
@@ -44,13 +45,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 /* g: of the first file; takes it over. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    const struct source *src = &t->model.src;
-    const struct model_opener opener = begin_opener(t);
-    int r = 0;
-    if (t->shards.n)
-        r = model_open_shards(&t->shards, g, flags, &opener, e);
-    else
-        r = merge_check_single(g, e);
+    int r = t->shards.n ? begin_shards(t, g, flags, e) : merge_check_single(g, e);
     if (r < 0) {
         gguf_free(g);
         return r;
@@ -68,7 +63,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     if (r < 0)
         return r;
     shards_release(&t->shards);
-    r = snapshot_keep_file(t->newest.view.snap, src, t->newest.view.store->file[0],
+    r = snapshot_keep_file(t->newest.view.snap, &t->model.src, t->newest.view.store->file[0],
                            &t->newest.file);
     if (r < 0)
         return err_sys(e, r, "cannot read");
@@ -85,7 +80,7 @@ static int parse_file(struct tree *t, struct err *e)
     if (fstat(m->file.fd, &t->st) < 0)
         return err_set(e, -errno, "cannot stat: %s", strerror(errno));
     int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_parse(m, flags, &g, e);
-    if (r == 0 && t->locked)
+    if (r == 0 && !g)
         r = gguf_parse(&m->src, flags, &g, e);
     if (m->overlay.planted.code)
         logger_log(&t->opt.log, LOG_WARNING, "%s", m->overlay.planted.msg);
@@ -301,8 +296,7 @@ void tree_backups(const struct tree *t, struct buf *out)
 
 bool tree_idle(struct tree *t, bool helpers)
 {
-    struct live *l = atomic_load(&t->live);
-    return atomic_load(&t->open) == 0 && (!l || live_idle(l, helpers));
+    return atomic_load(&t->open) == 0 && live_idle(t->meta, helpers);
 }
 
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino)
@@ -326,20 +320,12 @@ static uint64_t identity_left(struct tree *t)
 {
     uint64_t identity = 0;
     for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1); i++) {
-        const struct edit_id *id = i == 0            ? &t->model.file.id
-                                   : i < t->n_others ? &t->others[i].id
-                                                     : &(struct edit_id){0};
+        const struct edit_id *id = i ? &t->others[i].id : &t->model.file.id;
         const struct stat st = {
             .st_dev = id->dev, .st_ino = id->ino, .st_size = (off_t)id->size, .st_mtim = id->mtime};
         identity = tree_identity_with(identity, &st);
     }
     return identity;
-}
-
-/* As long as nothing is edited, the first state of the mount has the same number in each tree. */
-static bool is_counted(const struct tree *t)
-{
-    return t->states > t->wholes + 1 || (t->states == t->wholes + 1 && !t->state_plain);
 }
 
 void tree_leave(struct tree *t, struct tree_left *ret)
@@ -352,10 +338,16 @@ void tree_leave(struct tree *t, struct tree_left *ret)
                               .tensors = atomic_load(&t->newest.numbers)};
     LOCKED(&t->newest.lock);
     struct snapshot *g = t->newest.view.snap;
-    if ((l || is_counted(t)) && t->states >= ret->wholes)
-        ret->wholes = t->states + 1;
+    /* as long as nothing is edited, the first state of the mount has the same number in each tree */
+    if (l || t->states > t->wholes + t->state_plain)
+        ret->wholes = (uint32_t)max_u64(ret->wholes, t->states + 1ull);
     ret->ids = ids_ref(g->ids);
     ret->n = g->gguf->n_tensors;
+}
+
+bool tree_is_full(const struct tree_left *l)
+{
+    return max_u64(max_u64(l->wholes, l->keys), l->tensors) > UINT32_MAX / 2;
 }
 
 /* ---- the end ---- */
@@ -367,25 +359,23 @@ void tree_stop(struct tree *t)
 
 void tree_interrupt(struct tree *t, const void *request)
 {
-    if (!work_interrupt(t->work, request) && t->live)
-        live_interrupt(t->live, request);
+    if (!work_interrupt(t->work, request))
+        live_interrupt(t->meta, request);
 }
 
 void tree_hurry(struct tree *t)
 {
-    if (t->live)
-        live_hurry(t->live);
+    live_hurry(t->meta);
 }
 
 int tree_finish(struct tree *t)
 {
-    return t->live ? live_finish(t->live) : 0;
+    return live_finish(t->meta);
 }
 
 void tree_abandon(struct tree *t)
 {
-    if (t->live)
-        live_abandon(t->live);
+    live_abandon(t->meta);
 }
 
 /* ---- unsaved edits, passed from one tree to the next ---- */
@@ -421,8 +411,7 @@ void tree_unsaved(struct tree *t, struct buf *out)
 
 bool tree_changed(struct tree *t)
 {
-    struct live *l = atomic_load(&t->live);
-    return live_count(t->meta).changed || begin_is_changed(t, l);
+    return live_count(t->meta).changed || begin_is_changed(t);
 }
 
 #define LOOK_EACH 1000 /* milliseconds */
@@ -433,18 +422,15 @@ static int file_of(const void *arg, uint32_t file)
     return v->store->file[file]->fd;
 }
 
-static bool is_due(struct tree *t)
-{
-    const long long ms = when_ms();
-    long long last = atomic_load(&t->looked);
-    return ms - last >= LOOK_EACH && atomic_compare_exchange_strong(&t->looked, &last, ms);
-}
-
 uint64_t tree_look(struct tree *t)
 {
-    if (is_due(t) && !atomic_flag_test_and_set(&t->looks)) {
-        CLEANUP(view_free) struct view v = newest_view(&t->newest);
-        (void)rights_again(&t->rights, file_of, &v, &t->newest.lock);
+    const long long ms = when_ms();
+    if (!atomic_flag_test_and_set(&t->looks)) {
+        if (ms - t->looked >= LOOK_EACH) {
+            CLEANUP(view_free) struct view v = newest_view(&t->newest);
+            t->looked = ms;
+            (void)rights_again(&t->rights, file_of, &v, &t->newest.lock);
+        }
         atomic_flag_clear(&t->looks);
     }
     LOCKED(&t->newest.lock);

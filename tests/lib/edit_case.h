@@ -17,7 +17,7 @@
 
 #include "tree/edits.h"
 #include "tree/folder.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 struct edit_kind {
     const char *name;

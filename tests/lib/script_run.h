@@ -11,7 +11,7 @@
 #include "script_model.h"
 #include "tree/edits.h"
 #include "tree/folder.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
 

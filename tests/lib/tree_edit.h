@@ -11,7 +11,7 @@
 
 #include "tree/edits.h"
 #include "tree/folder.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 /* The wait of a call that may be parked: r = tree_waited(&w, tree_flush(f, tree_wait(&w))). The
  * wait's request is w itself. */

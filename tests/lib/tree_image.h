@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "tree/edits.h"
 #include "tree/folder.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 struct tree_image {
     struct tree *t;

@@ -12,7 +12,7 @@
 #include "story.h"
 #include "tree/edits.h"
 #include "tree/folder.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 
 struct outcome_of_run {
     bool failed, ended; /* ended: it reached its end or a crash */

@@ -7,8 +7,8 @@
 
 #include "base/hash.h"
 #include "live/unsaved.h"
+#include "tree/history.h"
 #include "tree/ino.h"
-#include "tree/state.h"
 
 static void same_node(struct node n, enum node_kind kind, uint32_t number, uint32_t row)
 {

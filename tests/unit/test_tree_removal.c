@@ -17,7 +17,7 @@
 #include "model_dir.h"
 #include "tree/edits.h"
 #include "tree/folder.h"
-#include "tree/xattr.h"
+#include "tree/attr.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 
