@@ -8,7 +8,7 @@
  * the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
  *
  *     0   a state of the model: a view of the model has a node for each (number of the snapshot).
- *         `info`, which also shows the state of the mount (state.h), counts its own numbers.
+ *         `info`, which also shows the state of the mount (history.h), counts its own numbers.
  *     1   always 0: the root, and with a row a directory at the root
  *     2   a tensor: its directory
  *     3   a metadata key: its file
