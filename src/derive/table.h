@@ -22,7 +22,7 @@ void table_text(const struct snapshot *g, struct buf *out);
 
 /* ---- where lines end ---- */
 
-/* Of a snapshot's parts: one for the lines of DERIVED_SHA256, and one for those of DERIVED_MOMENTS. */
+/* A snapshot's parts with these numbers hold the lines of DERIVED_SHA256 and of DERIVED_MOMENTS. */
 enum { LINES_SLOTS = 2 };
 
 struct lines {

@@ -40,7 +40,7 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 
 /*
  * The entry of a node that no snapshot has: the directory of a tensor being made, an ignored view in it, a draft.
- * False: it is none of these.
+ * False: it is something else.
  */
 bool tensors_pending(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* The entry of any node in tensors/. */
