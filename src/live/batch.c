@@ -118,11 +118,11 @@ void batch_undo(struct live *l, size_t mark)
     batch_touch(l);
 }
 
-void batch_move(struct live *l, struct name *from, struct name *to)
+static void add_step(struct live *l, struct name *from, struct name *to)
 {
     struct batch *b = &l->next;
     struct file *f = from->file, *before = to->file;
-    assert(lock_held(&l->lock) && to->key && b->n_step < b->cap_step);
+    assert(b->n_step < b->cap_step);
     from->refs++;
     to->refs++;
     f->steps++;
@@ -132,10 +132,32 @@ void batch_move(struct live *l, struct name *from, struct name *to)
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
-    b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts};
-    promise_make(&f->promise, l->edits);
+    b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts, false, to->edit};
+    if (before) /* what programs write to it from now on shares the fate of this edit */
+        promise_make(&before->promise, to->edit);
+}
+
+static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
+{
+    size_t i = 0;
+    while (i < b->n_step && (b->step[i].file != f || b->step[i].edit != edit))
+        i++;
+    return i < b->n_step;
+}
+
+/* If it had moved there by this edit before, it goes back to where it was then. */
+void batch_move(struct live *l, struct name *from, struct name *to)
+{
+    struct file *f = from->file;
+    assert(lock_held(&l->lock) && to->key);
+    if (to->edit > l->settled && !has_step(&l->next, f, to->edit) &&
+        !has_step(&l->flight, f, to->edit))
+        add_step(l, from, to);
+    promise_make(&f->promise, to->edit);
     name_take(&l->names, to, f);
     file_set_kind(l, f, FILE_KEY);
+    file_is_key(&l->names, f);
+    name_reap(&l->names, from);
 }
 
 /* The name of a helper gets a new file: f, which has its bytes, stays what it is. */
@@ -150,15 +172,16 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
 }
 
 /*
- * The two names swap back, unless one of them has another file now. The handles swap back too, except those of a
- * draft begun since: then the helper gets a new file.
+ * The two names swap back, unless one of them has another file now. The handles swap back too, except those of a draft
+ * that was opened by the new name: then the helper gets a new file.
  */
 static void play_back(struct live *l, const struct step *s)
 {
     struct name *from = s->from;
     struct file *f = s->file;
-    const bool later = f->draft && f->drafts != s->drafts;
-    if (file_name(f) != s->to || from->file || from->doomed || from->backup || f->replaced)
+    const bool later = f->draft && f->drafts != s->drafts && !s->waits;
+    if (s->edit <= l->settled || file_name(f) != s->to || from->file || from->doomed ||
+        from->backup || f->replaced)
         return;
     if (later && !from->key)
         helper_anew(&l->names, from, f);

@@ -51,7 +51,7 @@ void batch_note(struct live *l, struct name *x, struct name *other);
 void batch_undo(struct live *l, size_t mark);
 /* For all keys that a change names: what their names show is derived from what is stored now. */
 void batch_follow(struct live *l, const struct edit_change *c);
-/* As part of an edit, a name's file moves to a key's name: if the edit fails, it goes back. */
+/* A name's file moves to a key's name, and back if the last edit of that key cannot be written. */
 void batch_move(struct live *l, struct name *from, struct name *to);
 
 /* Drop all of it (M4). failed: the batch that was in flight, if its write failed; else NULL. */

@@ -31,13 +31,15 @@
 #include "live/waits.h"
 
 /*
- * As part of an edit, a file moved from one name to another, replacing the file there. All of them are kept that
- * long.
+ * By an edit, a file moved from one name to another, and replaced the file there. All of them are kept until the edit
+ * is written.
  */
 struct step {
     struct name *from, *to;
     struct file *file, *before; /* before: NULL if there was no file */
-    unsigned drafts;            /* file->drafts: later drafts do not go back with it */
+    unsigned drafts;            /* file->drafts: later drafts were opened by the new name, ... */
+    bool waits;                 /* ... unless the rename was not answered before it was written */
+    uint64_t edit;              /* if this one is written, it does not go back */
 };
 
 struct batch {

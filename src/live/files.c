@@ -272,6 +272,12 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
+/* Another file has its name: what was written to it shares the fate of the edit that did that. */
+static bool is_replaced(const struct file *f)
+{
+    return f->kind == FILE_KEY && !file_name(f) && f->draft->state == DRAFT_WRITTEN;
+}
+
 /* Accept what was written. *edit: the edit with what this handle wrote. 0, -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
@@ -281,10 +287,11 @@ static int settle(struct live *l, struct live_file *h, uint64_t *edit)
     int r = draft_settle(l, h->file);
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
-    if (r >= 0 && h->fresh && !draft_is_shown(h->file->draft)) { /* not a mere truncation */
+    const bool judged =
+        r >= 0 && !draft_is_shown(h->file->draft); /* else it was merely truncated */
+    if (h->fresh && (judged || is_replaced(h->file)))
         h->edit = h->file->promise.edit;
-        h->fresh = false;
-    }
+    h->fresh &= !judged;
     *edit = h->edit;
     return r < 0 ? r : 0;
 }
@@ -577,15 +584,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
         n->helper_bytes += left->len;
         *left = BUF_INIT;
     }
-    if (is_edit) {
-        batch_move(m->l, m->from, m->to);
-        return;
-    }
-    promise_make(&f->promise, m->to->edit); /* it may be pending through another file */
-    name_take(n, m->to, f);
-    file_set_kind(m->l, f, FILE_KEY);
-    file_is_key(n, f);
-    name_reap(n, m->from);
+    batch_move(m->l, m->from, m->to);
 }
 
 /* sed -i, rsync, an editor's own way of saving: the helper's bytes become the key's value. */
@@ -695,6 +694,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         return -EEXIST;
     if (strcmp(f->of->text, text) == 0)
         return 0;
+    const size_t steps = l->next.n_step;
     int r = classify_target(l, text, &key);
     if (r < 0)
         return r;
@@ -714,6 +714,8 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         r = key ? key_to_key(&m) : key_to_helper(&m);
     else
         r = key ? helper_to_key(&m) : helper_to_helper(&m);
+    if (r == LIVE_PARKED && l->next.n_step > steps)
+        l->next.step[steps].waits = true;
     if (r < 0)
         name_reap(&l->names, m.to);
     return r;

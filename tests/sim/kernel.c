@@ -298,7 +298,10 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
     /* A removed tensor may be written until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
-    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS, /* known.md, 2 */
+    /* Its next name: until a rename has failed. */
+    const int next = m->of[NEXT] >= 0 ? (int)of(k)->a[m->of[NEXT]].reg : -1;
+    const bool goes = next == o->next_name || next == o->name || o->unsure || k->w->disk.hits > 1;
+    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, goes ? PERHAPS : FAILED,
                                  k->w->disk.hits || o->unsure ? PERHAPS : FAILED};
     for (unsigned i = 0; i < MADE; i++) {
         if (m->of[i] >= 0)
@@ -1045,7 +1048,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     if (gone >= 0)
         oracle_end(of(k), (unsigned)gone, r < 0 ? kernel_failed(k, r) : parked ? HIDDEN : ok);
     from->moving--;
-    from->next_name = r < 0 ? from->next_name : -1; /* known.md, 2 */
+    from->next_name = -1;
     from->changes++;
     if (to) {
         to->moving--;
@@ -1055,8 +1058,6 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         k->back[s->to] = true;
         oracle_end(of(k), oracle_begin(of(k), s->to, k->before[s->to]), PERHAPS);
     }
-    if (r < 0 && to && !k->w->strict)
-        to->unsure = true; /* known.md, 1 */
     if (r < 0 && kernel_failed(k, r) == PERHAPS) {
         from->moved = from->unsure = true;
         if (to)
@@ -1084,6 +1085,9 @@ static void stays(struct program *p, int name, int r)
     struct object *o;
     if (r == 0 || r == -ENOENT || r == -EINTR || r == -ESTALE || may_stay(k) || k->rough)
         return;
+    if (is_key(name) && oracle_may(of(k), (unsigned)name, oracle_time(of(k)), UINT64_MAX, false) &
+                            BIT(TOKEN_ABSENT))
+        return; /* a new key, which could not be written either */
     r = look_up(p, name, &o);
     if (o)
         forget_later(k, o);
@@ -1130,8 +1134,7 @@ static void step_mv(struct program *p, const struct step *s)
         bool bad = (moved_value(k, from, since) | had) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
         renamed(p, s, from, to, r, gone, made, since, changes);
         kernel_expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
-        if (!bad) /* known.md, 5 */
-            stays(p, s->name, r);
+        stays(p, s->name, r);
         forget_later(k, from);
         if (to)
             forget_later(k, to);

@@ -68,6 +68,30 @@ static const struct script scripts[] = {
      "put .c 12; open R .c r; mv .c a.name; open W a.name rw; write W 5; fail EIO; fsync =EIO;"
      "fail; read R 12; text .c 12; close W; read R 12; close R; text .c 12; fsync",
      "a.name:string=52 " A_COUNT A_OTHER A_LIST},
+    {"a helper over a key whose equal value is pending is back if that fails", "close",
+     "put .c 12; hold; open A a.name w trunc; write A 12; & flush A; held; & mv .c a.name; go EIO;"
+     "wait =EIO; wait =EIO; text .c 12; text a.name 'one\n'; flush A =EIO; write A 3; flush A;"
+     "close A; rm .c",
+     "a.name:string=123 " A_COUNT A_OTHER A_LIST},
+    {"the same, if that is written and a later edit fails: it is not", "sync",
+     "put a.name 12; hold; & fsync; held; put .c 12; mv .c a.name; put a.count 9; go; wait;"
+     "fail EIO; fsync =EIO; fail; gone .c; text a.name '12\n'; text a.count '7\n'; fsync",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
+
+    /* ---- what is written to a file whose name another one has taken ---- */
+    {"a close waits for the rename that took the name, and is told that it failed", "close",
+     "put .c 12; open A a.name rw; hold; & mv .c a.name; held; write A x; & flush A; go EIO;"
+     "wait =EIO; wait =EIO; text .c 12; flush A; text a.name 'xne\n'; close A; rm .c",
+     "a.name:string=xne " A_COUNT A_OTHER A_LIST},
+    {"the same of a rename that is written: nothing is left of it", "close",
+     "put .c 12; open A a.name rw; hold; & mv .c a.name; held; write A x; & flush A; go;"
+     "wait; wait; text a.name '12\n'; close A",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
+    {"a file whose name is not given back is told so whenever it is written", "sync",
+     "open A a.name rw; put .c 12; mv .c a.name; open B a.name rw; fail EIO; fsync =EIO; fail;"
+     "write A x; flush A =EIO; fsync A =EIO; write A y; fsync A =EIO; close A =EIO;"
+     "text a.name 'one\n'; text .c 12; close B; rm .c",
+     UNCHANGED},
 };
 
 SCRIPTS_MAIN("live_given_up", scripts)
