@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh disable=SC2034
-# Shared by the scripts here; sourced, not run. POSIX sh.
+# Shared by these scripts: to be sourced, not run. POSIX sh.
 
 say() {
     printf '%s\n' "$*" >&2
@@ -18,7 +18,7 @@ as_root() {
 # Debian's Python, for which apt installs modules; a python3 earlier in PATH may have none of them.
 python=/usr/bin/python3
 
-# The argument quoted as a word for a shell.
+# Print the argument quoted as a word for a shell.
 quoted() {
     case $1 in
         '' | *[!A-Za-z0-9_./:=@%+,-]*) printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")" ;;
@@ -26,8 +26,8 @@ quoted() {
     esac
 }
 
-# The path of a file or directory from the current directory: relative if it is below, else absolute; never like an
-# option.
+# Print the path of a file or directory from the current directory: relative if it is below, else
+# absolute; never like an option.
 from_here() {
     here=$(pwd -P)
     case $1 in
@@ -53,7 +53,7 @@ need() {
     [ -n "$missing" ] || return 0
     [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || die "please install:$missing"
     say "installing:$missing"
-    # The package lists may be missing or old: they are fetched only if necessary.
+    # The package lists may be missing or old, so they are fetched only if necessary.
     # shellcheck disable=SC2086
     apt_install $missing 2>/dev/null ||
         { as_root apt-get -qq update >&2 && apt_install $missing; } || die "cannot install:$missing"
@@ -84,7 +84,7 @@ quietly() {
     }
 }
 
-# The program that build() has built in DIR.
+# Print the program that build() has built in DIR.
 program() {
     for path in "$1/ggufs" "$1/src/ggufs"; do
         [ ! -x "$path" ] || { printf '%s\n' "$path"; return; }

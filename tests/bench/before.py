@@ -9,7 +9,7 @@ from benchlib import Table, goal, quiet, serve, show_ms, show_ratio, speed_ratio
 from edits import KEY, to_disk, write
 
 READS = (('F32', 'raw'), ('F32', 'f32'), ('Q8_0', 'f32'), ('Q4_K', 'f32'), ('Q6_K', 'f32'))
-EDITS = 20     # of each round
+EDITS = 20     # in each round
 BOUND = 0.95   # relative to the earlier speed
 PROGRAMS = {'before': os.environ.get('GGUFS_BEFORE'), 'now': benchlib.GGUFS}
 

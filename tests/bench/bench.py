@@ -291,7 +291,7 @@ def arguments():
 
 
 def main():
-    # As Ctrl-C: what is mounted is unmounted on the way out.
+    # Act as on Ctrl-C: mounts are unmounted on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args = arguments()
     run = Run(args)

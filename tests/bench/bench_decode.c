@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast each kernel set decodes each type, in GB/s (10^9 bytes) of float32 written.
+ * Measures how fast each kernel set decodes each type, in GB/s (10^9 bytes) of float32 written.
  *
  *     bench_decode [TYPE...]        all types by default, and functions of floats: to_f16, to_bf16,
  *                                   moments and bins (the two passes of statistics)
  *
  * Two cases: `cache`, where the same 64 KiB of output are written again and again, from blocks that
  * move through 1 MiB (so that branches cannot be learned), and `stream`, where 64 MiB of output are
- * written once a round. Each figure is the median of several rounds in
- * which memcpy and the sets take turns, so that a slow moment of the machine affects all of them;
- * compare ratios rather than figures. Output: comment lines with `#`, then tab-separated lines
- * type, case, set, GB/s, ratio to memcpy of the same output, ratio to the generic set.
+ * written once a round. Each figure is the median of several rounds in which memcpy and the sets
+ * take turns, so a slow moment of the machine affects all of them; compare ratios rather than
+ * figures. Output: comment lines with `#`, then tab-separated lines type, case, set, GB/s, ratio to
+ * memcpy of the same output, ratio to the generic set.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ enum { ROUNDS = 11, MAX_SETS = 4, MAX_WAYS = MAX_SETS + 1, SOURCE_BYTES = 1 << 2
 
 struct workload {
     const char *name;
-    size_t out_bytes; /* written by one pass */
-    unsigned passes;  /* in one timed round */
+    size_t out_bytes; /* bytes written by one pass */
+    unsigned passes;  /* number of passes in a timed round */
 };
 
 static const struct workload workloads[] = {
@@ -35,13 +35,13 @@ static const struct workload workloads[] = {
     {"stream", (size_t)64 << 20, 1},
 };
 
-/* Buffers of the size of the larger case: blocks to decode, floats to copy, and their destination. */
+/* Buffers as large as the larger case: blocks to decode, floats to copy, and their destination. */
 struct buffers {
     uint8_t *raw;
     float *from, *to;
 };
 
-/* Seconds of one round: way 0 is memcpy, way i is the decoder of set i - 1. */
+/* Return the seconds of one round: way 0 is memcpy, way i is the decoder of set i - 1. */
 static double one_round(const struct workload *w, uint32_t id, size_t way, struct buffers b)
 {
     const struct quant_type *t = way ? &quant_set_at(way - 1)->types[id] : NULL;
@@ -60,7 +60,7 @@ static double one_round(const struct workload *w, uint32_t id, size_t way, struc
     return now() - start;
 }
 
-/* Other functions of n floats than decoding. */
+/* Functions of n floats other than decoding. */
 static void to_f16(const struct quant_set *set, struct buffers b, size_t n)
 {
     set->f32_to_f16(b.from, n, (uint16_t *)(void *)b.to);
@@ -71,7 +71,7 @@ static void to_bf16(const struct quant_set *set, struct buffers b, size_t n)
     set->f32_to_bf16(b.from, n, (uint16_t *)(void *)b.to);
 }
 
-/* The first pass of statistics, and the second. */
+/* Run the first pass of statistics, and the second. */
 static void moments(const struct quant_set *set, struct buffers b, size_t n)
 {
     volatile double sink = set->all_finite((const uint8_t *)b.from, n) ? set->sum(b.from, n) : 0;
@@ -94,7 +94,7 @@ static const struct {
     void (*run)(const struct quant_set *set, struct buffers b, size_t n);
 } others[] = {{"to_f16", to_f16}, {"to_bf16", to_bf16}, {"moments", moments}, {"bins", bins}};
 
-/* In the cache, in GB/s of float32 read: one line for each set. */
+/* Measure in the cache, in GB/s of float32 read: one line for each set. */
 static void run_other(size_t which, struct buffers b)
 {
     const size_t n = ((size_t)64 << 10) / sizeof(float);
@@ -131,7 +131,8 @@ static void run(const struct workload *w, uint32_t id, size_t n_ways, struct buf
                      rate[way] / rate[1]);
 }
 
-/* Random bytes would give random exponents: keep scales ordinary (0x2x: small positive halves). */
+/* Random bytes would give random exponents, so keep scales ordinary (0x2x: small positive
+ * halves). */
 static void fill_blocks(uint8_t *raw, size_t n)
 {
     golden_bytes(raw, n, 1);
@@ -149,7 +150,7 @@ int main(int argc, char **argv)
     struct buffers b = {malloc(2 * most), malloc(most), malloc(most)};
     if (!b.raw || !b.from || !b.to)
         return 1;
-    fill_blocks(b.raw, 2 * most); /* I64 and F64 are twice their output */
+    fill_blocks(b.raw, 2 * most); /* I64 and F64 are twice as large as their output */
     for (size_t i = 0; i < most / sizeof(float); i++)
         b.from[i] = (float)(int)(i % 1000) - 500;
     (void)printf("# GB/s of float32 output, one thread, median of %d rounds\n", ROUNDS);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast each kernel set encodes each type, in GB/s (10^9 bytes) of float32 read.
+ * Measures how fast each kernel set encodes each type, in GB/s (10^9 bytes) of float32 read.
  *
  *     bench_encode [TYPE...]        all types with an encoder by default
  *
- * "weighed": with importances. Values like weights (integers: whole numbers), 256 KiB of them, which stay in the cache; encoded
- * again and again for about MIN_SECONDS a round. Each figure is the median of several rounds, in
- * which the sets take turns. Output: comment lines with `#`, then tab-separated lines type, set,
- * GB/s, ratio to the generic set.
+ * "weighed": with importances. Values like weights (integers: whole numbers), 256 KiB of them,
+ * which stay in the cache; encoded again and again for about MIN_SECONDS a round. Each figure is
+ * the median of several rounds, in which the sets take turns. Output: comment lines with `#`, then
+ * tab-separated lines type, set, GB/s, ratio to the generic set.
  */
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ enum { ROUNDS = 7, MAX_SETS = 4, VALUES = 1 << 16 };
 static float values[VALUES], importances[VALUES];
 static uint8_t blocks[VALUES * sizeof(double)]; /* F64 and I64 are the largest */
 
-/* Seconds of one pass over all values. */
+/* Return the seconds of one pass over all values. */
 static double one_round(const struct quant_type *t, const float *weight)
 {
     const size_t n = VALUES / t->block_len;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long gguf_parse() takes for a model file in the page cache.
+ * Measures how long gguf_parse() takes for a model file in the page cache.
  *
  *     bench_parse ROUNDS MODEL
  *
- * A line for each round: seconds from open(2) to the parsed model, bytes of its header.
+ * Prints a line for each round: seconds from open(2) to the parsed model, bytes of its header.
  */
 #include <fcntl.h>
 #include <stdio.h>

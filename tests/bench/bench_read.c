@@ -4,10 +4,10 @@
  *
  *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-w] [-t N] FILE...
  *
- * A FILE may be several paths joined by commas: they are read at the same time, each by a process
- * of its own. A round reads each FILE once, in an order that moves on by one from round to round,
- * so that a slow moment of the machine and the place in the order affect all files alike. A line
- * for each turn: round, number of the FILE (from 0), seconds.
+ * A FILE may be several paths joined by commas: they are read at the same time, each by its own
+ * process. A round reads each FILE once, in an order that moves on by one from round to round, so
+ * that a slow moment of the machine and the place in the order affect all files alike. A line for
+ * each turn: round, number of the FILE (from 0), seconds.
  *
  *   -b   bytes per read(2), always into the same buffer (default 1 MiB)
  *   -m   instead: touch N places of the file, each at a random multiple of 4 KiB, through mmap, and
@@ -15,7 +15,8 @@
  *   -c   cold: before each turn the kernel drops the file's pages. On a mount this empties the
  *        mount's own cache, but not that of the model file, which is another file
  *   -w   warm: a turn that is not timed comes first for each file; without -c it always does
- *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it. In
+ *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it.
+ *   In
  *        a virtual machine whose host takes back free memory, the first use of a page costs several
  *        times as much as later ones. With this the kernel takes the pages of its cache from memory
  *        that is already there
@@ -37,14 +38,14 @@ enum { PAGE = 4096, MAX_PATHS = 64, MAX_FILES = 64 };
 
 struct how {
     unsigned rounds;
-    size_t chunk;  /* bytes of a read */
-    size_t places; /* of random access; 0: read in order */
+    size_t chunk;  /* bytes per read */
+    size_t places; /* number of random places; 0: read in order */
     bool cold;     /* drop the file's pages before each turn */
-    bool warm;     /* a turn that is not timed */
-    size_t touch;  /* how many times the file's size of memory is touched before each turn */
+    bool warm;     /* run an untimed turn first */
+    size_t touch;  /* multiple of the file's size that is touched in memory before each turn */
 };
 
-/* What a turn reads. */
+/* A file that a turn reads. */
 struct file {
     int number;
     char *path[MAX_PATHS];
@@ -59,7 +60,7 @@ static void drop_pages(const char *path)
     (void)close(fd);
 }
 
-/* Not in huge pages: the kernel's cache of a mount has none. */
+/* Memory is not touched in huge pages, because the kernel's cache of a mount has none. */
 static void touch_memory(const char *path, size_t times)
 {
     struct stat st;
@@ -111,7 +112,7 @@ static uint64_t read_file(const char *path, const struct how *h, void *buffer, u
     return n;
 }
 
-/* All start when the other end of the pipe is closed. */
+/* All children start when the other end of the pipe is closed. */
 static _Noreturn void child(const char *path, const struct how *h, void *buffer, uint64_t seed,
                             const int gate[2])
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast the search for NaN and Inf is, compared with decoding alone.
+ * Compares the speed of the search for NaN and Inf with that of decoding alone.
  *
  *     bench_scan [GGUF]      by default a model of 64 MiB of Q4_K made in memory
  *
- * Processor time, of all threads; decoding alone writes the same chunks into the same cache. Rounds take turns; the
- * median of each, in GB/s (10^9 bytes) of float32, and their ratio.
+ * Measures processor time of all threads; decoding alone writes the same chunks into the same
+ * cache. Rounds take turns. Prints the median of each, in GB/s (10^9 bytes) of float32, and their
+ * ratio.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 enum { ROUNDS = 9, CHUNK = 6144, Q4_K = 12, Q4_K_BYTES = 144, BLOCKS = 466033 };
 
-/* A file in memory whose blocks are all zero except for small scales. */
+/* Make a file in memory whose blocks are all zero except for small scales. */
 static int made(void)
 {
     struct build b;

@@ -37,7 +37,7 @@ def remove(at, i):
 
 STEPS = {'make': make, 'rename': rename, 'remove': remove}
 MODES = ('sync', 'auto')
-PARTS = (0.1, 0.5, 1.0)  # of all keys: where the time per key is shown
+PARTS = (0.1, 0.5, 1.0)  # fractions of all keys at which the time per key is shown
 EACH = 1.0  # ms
 
 
@@ -96,7 +96,7 @@ def many_rows(table, mode, metadata, count):
 
 LARGE = 32 * MIB  # bytes of the string
 WRITES = 100
-MOST = 150  # MiB, at any moment during it
+MOST = 150  # MiB, at any moment during the edit
 KEPT = 32  # MiB of its own, after editing many keys
 
 
@@ -247,7 +247,7 @@ def edit_tokens(at):
     return act
 
 
-# name -> what is done beside the reader
+# name -> work that is done beside the reader
 BESIDE = {
     'nothing': (),
     'listings': (listing,),
@@ -288,7 +288,7 @@ def latency_row(table, what, counts, figures):
 
 # ---- a hanging disk ----
 
-DISK = 320 * MIB  # XFS takes no less than 300 MiB
+DISK = 320 * MIB  # XFS needs at least 300 MiB
 ANSWERED = 5  # seconds within which a command should end
 
 
@@ -349,7 +349,7 @@ def frozen_rows(table, kind, folder, run):
         when = f'commit={mode}, {"a later edit" if before else "the first edit"}'
         with ggufs(run.work, model) as (at, _):
             idle = {what: answered(command) for what, command in asked(at).items()}
-        # Mounted again: the kernel caches what it has read once.
+        # Mount again, because the kernel caches data that it has read once.
         with ggufs(run.work, model, '-o', f'commit={mode}') as (at, process):
             path = os.path.join(at, 'metadata', edits.KEY)
             for i in range(before):

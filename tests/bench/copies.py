@@ -36,8 +36,8 @@ def kind_of(folder):
                           stdout=subprocess.PIPE).stdout.strip()
 
 
-# Both until the copy is on the disk. What cp leaves is removed outside the timing; what an edit
-# replaces is freed by the edit.
+# Both end when the copy is on the disk. The file that cp leaves is removed outside the timing; the
+# file that an edit replaces is freed by the edit.
 CP = 'cp --reflink=never "$1/model.gguf" "$1/new" && sync "$1/new"'
 
 
@@ -104,13 +104,13 @@ def start_edit(metadata, i):
                              os.path.join(metadata, edits.KEY)], start_new_session=True)
 
 
-# name -> the seconds that it takes once
+# name -> the seconds that one run takes
 SAMPLES = {
     'ls -l metadata': lambda at: timed(quiet, 'ls', '-l', os.path.join(at, 'metadata')),
     'f32 of Q4_K': lambda at: turns([os.path.join(at, 'tensors/Q4_K/f32')], '-c', rounds=1)[0][0],
     'raw of F32': lambda at: turns([os.path.join(at, 'tensors/F32/raw')], '-c', rounds=1)[0][0],
 }
-IDLE = 5  # samples of each kind while no copy runs
+IDLE = 5  # number of samples of each kind while no copy runs
 
 
 @contextlib.contextmanager

@@ -13,12 +13,12 @@ from benchlib import Skipped, Table, ggufs, goal, show_ms, timed
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZE, TENSORS, TOKENS = 100, 1000, 128000  # GiB; 1000 and 128,000 are typical of large models
-DISK = 16 * GIB  # of the image, which takes up as much space as is written
-COUNT = 20  # edits of each kind
+DISK = 16 * GIB  # size of the image, which takes only the space that is written
+COUNT = 20  # number of edits of each kind
 BOUND = 200  # ms
 STRATEGY = re.compile(rb'; (reflink|inplace|copy), \d+ ms')
 KEY = 'general.name'
-LENGTH = 400  # bytes of KEY at first
+LENGTH = 400  # initial bytes of KEY
 
 
 def write(path, text):
@@ -51,7 +51,7 @@ def added(metadata, i):
     return os.path.join(metadata, f'bench.added.{i}')
 
 
-# name -> the i-th edit of that kind, i from 0. Longer and shorter undo each other; so do add and
+# name -> the i-th edit of that kind, i from 0. Longer and shorter undo each other, as do add and
 # remove.
 EDITS = {
     'same size': lambda at, i: write(os.path.join(at, KEY), chr(97 + i % 26) * LENGTH),
@@ -125,7 +125,7 @@ def instant(kind, metadata, log):
     one."""
     table = Table(f'Edits on {kind} until the reserve is used up', 'each adds', 'edits', 'goal')
     for grown in (100, 4 * KIB):
-        until_copied(metadata, log, 60 * KIB, 2)  # a copy: from here on the reserve is full
+        until_copied(metadata, log, 60 * KIB, 2)  # a copy: from now on the reserve is full
         count = until_copied(metadata, log, grown)
         table.add(f'a key of {grown} bytes', count, goal(count, 10))
     return table

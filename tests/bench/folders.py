@@ -12,7 +12,7 @@ from benchlib import GGUFS, Table, goal, quiet, show_ms, spread, timed
 
 MANY, SOME = 10000, 1000
 LS, CAT, INFO = 0.2, 3, 2  # seconds
-MIB, KEPT, IDLE = 32, 16, 75  # resident; descriptors that may stay, and seconds until then
+MIB, KEPT, IDLE = 32, 16, 75  # resident memory; descriptors that may stay, and seconds until then
 
 
 def make(folder, count):

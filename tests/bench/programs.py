@@ -31,8 +31,8 @@ def encode(run):
         yield table
 
 
-# Relative to memcpy, in the cache: types with a scale and a minimum for each group, with a code
-# book, with blocks.
+# Goals relative to memcpy, in the cache: types with a scale and a minimum for each group, with a
+# code book, with blocks.
 GOALS = {'avx512': (0.8, 0.4, 0.55), 'avx2': (0.6, 0.3, 0.4)}
 BLOCKS = {name for name, length, _ in ggufmodel.GEOMETRY.values() if length > 1}
 

@@ -9,11 +9,11 @@ import ggufmodel
 from benchlib import MIB, VALUES, Table, ggufs, goal, ready, show_ratio, speed_ratio, turns
 
 TYPES = [name for _, (name, _, _) in sorted(ggufmodel.GEOMETRY.items())]
-READAHEADS = (128, 1024)  # KiB: the default of FUSE, and what root may set
-SIZES = (64, 256)  # MiB of each tensor's float32 values
+READAHEADS = (128, 1024)  # in KiB: the default of FUSE, and a value that root may set
+SIZES = (64, 256)  # in MiB, of each tensor's float32 values
 MANY = 60, 128  # tensors of each type, KiB of float32 values per tensor
 
-# The mount's pages are dropped before each turn, and as much memory is touched as is then needed.
+# Before each turn, the mount's pages are dropped, and as much memory is touched as the turn needs.
 FAIR = ('-c', '-w', '-t', '1')
 
 
@@ -103,7 +103,7 @@ def whole_row(run, table, kib, path, label):
 
 
 DISK = (('F32', 'raw'), ('F32', 'f32'), ('Q8_0', 'f32'), ('Q4_K', 'f32'))
-# Memory for the pages of the model, of the mount, and of the native file.
+# Touch memory for the pages of the model, of the mount, and of the native file.
 COLD = ('-c', '-t', '3')
 
 
@@ -144,7 +144,7 @@ def disk_row(run, table, label, once, *which):
         for own in (i % 2, 1 - i % 2):
             pair[own] = once(run, *which) if own else turns([native], *COLD, rounds=1)[0][0]
         pairs.append(pair)
-    base, seconds = zip(*pairs[1:])  # the first brings the files into the memory of the host
+    base, seconds = zip(*pairs[1:])  # the first round reads the files into the memory of the host
     ratio = speed_ratio(base, seconds)
     table.add(label, benchlib.gb_per_s(VALUES, base), benchlib.gb_per_s(VALUES, seconds), show_ratio(ratio))
     return seconds, ratio[0]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A FUSE server of ready bytes: the reference for a mount.
+ * A FUSE server that serves bytes from memory: the reference for a mount.
  *
  *     ready_server SIZE MOUNTPOINT [options of libfuse]      always in the foreground
  *

@@ -9,8 +9,8 @@ from benchlib import Skipped, Table, ggufs, goal, quiet, ready, show_ratio, spee
 
 GIB = 1 << 30
 READAHEADS = (128, 1024)  # KiB
-ROOM = 5 * GIB  # the shards and what is made of them
-NEEDED = 8 * GIB  # memory, including that
+ROOM = 5 * GIB  # the shards and the files made from them
+NEEDED = 8 * GIB  # memory, including ROOM
 
 
 def sh(script, *args):

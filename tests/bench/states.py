@@ -10,7 +10,7 @@ import sys
 import ggufmodel
 from benchlib import GGUFS, Table, ggufs, goal, show_ms, timed
 
-COUNT = 60  # rounds
+COUNT = 60  # number of rounds
 JOINED = 1.2  # relative to an edit without a history
 
 
@@ -71,7 +71,7 @@ def measure(run, table, name, model):
     allowance: medians of its differences count."""
     header = header_of(model)
     without, first, joined, by_hand = [], [], [], []
-    beyond, spare, shares = [], [], []  # for each round
+    beyond, spare, shares = [], [], []  # one element per round
     with copies(run, model) as (plain, at, folder):
         metadata = os.path.join(at, 'metadata')
         for i in range(COUNT):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* For the programs run by scripts/bench: the clock, random places, exit after an error. */
+/* Helpers for the programs that scripts/bench runs: the clock, random places, exit after an
+ * error. */
 #ifndef TESTS_BENCH_STOPWATCH_H
 #define TESTS_BENCH_STOPWATCH_H
 
@@ -8,14 +9,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Prints what failed, and errno. */
+/* Print the failed call and errno, and exit. */
 static inline _Noreturn void die(const char *what)
 {
     perror(what);
     exit(1);
 }
 
-/* Seconds since some fixed moment. */
+/* Return the seconds since some fixed moment. */
 static inline double now(void)
 {
     struct timespec t;
@@ -23,7 +24,7 @@ static inline double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Pseudo-random, the same in every run; the state must not be 0. */
+/* Return a pseudo-random number, the same in every run. The state must not be 0. */
 static inline uint64_t next_random(uint64_t *state)
 {
     *state ^= *state << 13;

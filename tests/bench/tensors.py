@@ -72,7 +72,7 @@ class Tensors:
 def rows(table, kind, folder, at, log):
     all_tensors, plain = Tensors(at), os.path.join(folder, 'plain')
     data = os.urandom(PIECE)
-    edits.first(os.path.join(at, 'metadata'))  # makes the reserve
+    edits.first(os.path.join(at, 'metadata'))  # creates the reserve
     log.strategies()
     for what, edit, bound in (('rename', all_tensors.rename, BOUND),
                               ('reshape', all_tensors.reshape, BOUND),
@@ -84,7 +84,7 @@ def rows(table, kind, folder, at, log):
         table.add(kind, what, show_ms(seconds), edits.told(log.strategies()),
                   goal(worst, bound, False, ' ms, the most'))
     own, added, base = [], [], []
-    for i in range(ROUNDS):  # all to places of the disk that were not yet written
+    for i in range(ROUNDS):  # all rounds write to new places of the disk
         own.append(timed(put, os.path.join(all_tensors.next(), 'raw'), data))
         base.append(timed(put, f'{plain}.{i}', data))
         if kind in ('xfs', 'btrfs'):

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Processor seconds of this process, which other load affects less. */
+/* Return the processor seconds of this process, which other load affects less. */
 static inline double now(void)
 {
     struct timespec t;
@@ -23,14 +23,14 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorts v. */
+/* Return the median of v, and sort v. */
 static inline double median(double *v, size_t n)
 {
     qsort(v, n, sizeof(*v), ascending);
     return v[n / 2];
 }
 
-/* True if no name was given as an argument, or this one was. */
+/* True if no name was given as an argument, or this name was. */
 static inline bool wanted(const char *name, int argc, char **argv)
 {
     bool found = argc < 2;

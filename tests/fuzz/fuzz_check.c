@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model to be checked: parsed as far as possible, all rules applied, all values
- * scanned, a name suggested; and the bytes as a file name.
+ * Takes any bytes as a model to check: parses them as far as possible, applies all rules, scans all
+ * values, and suggests a name. Also takes the bytes as a file name.
  */
 #include "fuzz.h"
 
@@ -12,7 +12,7 @@
 #include "check/filename.h"
 #include "check/scan.h"
 
-/* A finding is one printable line. */
+/* A finding must be one printable line. */
 static void sink(void *arg, const struct check_finding *f)
 {
     (void)arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model, the last 64 also as a list of edits: if the model can be edited, the new
- * image parses, has the strict layout, and every tensor and key that was not edited keeps its
- * bytes.
+ * Takes any bytes as a model, the last 64 also as a list of edits. If the model can be edited, the
+ * new image must parse, have the strict layout, and keep the bytes of every unedited tensor and
+ * key.
  */
 #include "fuzz.h"
 
@@ -15,7 +15,7 @@
 #include "gguf/keys.h"
 
 #define SCRIPT 64
-#define LARGEST ((uint64_t)1 << 24) /* of the new image: the padding may be large */
+#define LARGEST ((uint64_t)1 << 24) /* size of the new image, whose padding may be large */
 
 struct script {
     const uint8_t *at, *end;
@@ -26,7 +26,7 @@ static uint8_t next(struct script *s)
     return s->at < s->end ? *s->at++ : 0;
 }
 
-/* A key of the model, a new one, or one with a special meaning. */
+/* Pick a key of the model, a new key, or one with a special meaning. */
 static size_t pick(struct script *s, const struct gguf *g, char dst[64])
 {
     static const char *const names[] = {"new.a",         "new.b",       "general.alignment",
@@ -43,7 +43,7 @@ static size_t pick(struct script *s, const struct gguf *g, char dst[64])
     return strlen(name);
 }
 
-/* Bytes that usually are a value of the type. */
+/* Make bytes that usually are a value of the type. */
 static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, uint8_t dst[64])
 {
     size_t n = next(s) % 32;
@@ -61,7 +61,7 @@ static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, 
     return n == 31 ? n : gguf_types[type].width;
 }
 
-/* A tensor of the model, or one of two others. */
+/* Pick a tensor of the model, or one of two others. */
 static size_t pick_tensor(struct script *s, const struct gguf *g, char dst[64])
 {
     uint8_t n = next(s);
@@ -126,7 +126,7 @@ static void add_op(struct script *s, const struct gguf *g, struct edit_change *c
         edit_keep(c, edit_mark(c));
 }
 
-/* Whether some operation has named a key of the old model. */
+/* True if an operation has named a key of the old model. */
 static bool touched(const struct edit_change *c, uint32_t kv)
 {
     return c->slot_of && c->slot_of[kv];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as values: the first choose a type, a byte order, a view and another type, the rest are
- * blocks of the tensor and then new values for them. They are always encoded or refused: what was
- * encoded is finite unless the type can hold other values, what was refused is the value named;
+ * Takes any bytes as values: the first choose a type, a byte order, a view and another type, the
+ * rest are blocks of the tensor and then new values for them. Values must be encoded or refused:
+ * encoded values are finite unless the type can hold others, and a refused value is the one named;
  * unchanged values leave the bytes alone, in any type. The blocks are also converted to the other
- * type, or refused. Every kernel set gives the same.
+ * type, or refused. All kernel sets must give the same result.
  */
 #include "fuzz.h"
 
@@ -27,7 +27,7 @@ struct tensor {
     const struct quant_type *type;
     bool big;
     enum quant_view view;
-    size_t n; /* blocks */
+    size_t n; /* number of blocks */
     uint8_t raw[RAW_ROOM];
     uint8_t stream[STREAM_ROOM];
 };
@@ -59,7 +59,7 @@ static void check_fault(const struct tensor *t, int r, const struct quant_fault 
     FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
 }
 
-/* Importances from the old blocks, so that they are as arbitrary. */
+/* Make importances from the old blocks, so that they are as arbitrary. */
 static const struct quant_importances *importances(const struct tensor *t)
 {
     static float of[QUANT_MAX_BLOCK_LEN];
@@ -69,7 +69,7 @@ static const struct quant_importances *importances(const struct tensor *t)
     return &imp;
 }
 
-/* Returns the result of writing the stream over the blocks, and the blocks in dst. */
+/* Write the stream over the blocks. Returns the result, and the blocks in dst. */
 static int write_with(struct tensor *t, const struct quant_set *set, uint8_t *dst,
                       struct quant_fault *f)
 {
@@ -113,7 +113,7 @@ static void check_unchanged(struct tensor *t)
     FUZZ_CHECK(memcmp(same, t->raw, t->n * t->type->block_bytes) == 0);
 }
 
-/* The blocks as another type: integers that fit F64 come back unchanged. */
+/* Convert the blocks to another type: integers that fit F64 must come back unchanged. */
 static void check_convert(struct tensor *t, uint32_t id)
 {
     static uint8_t made[STREAM_ROOM * 2], other[STREAM_ROOM * 2], back[RAW_ROOM];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model's history: as a whole file, and as the content of a file with valid
- * checksums. What is accepted can be restored.
+ * Takes any bytes as a model's history: as a whole file, and as the content of a file with valid
+ * checksums. Accepted states can be restored.
  */
 #include "fuzz.h"
 
@@ -17,7 +17,7 @@ static void check_err(int r, const struct err *e)
     FUZZ_CHECK(r < 0 ? e->code == r && e->msg[0] && !strchr(e->msg, '\n') : r == 0);
 }
 
-/* A model whose keys are restored: two keys and a tensor. */
+/* Make a model whose keys are restored: two keys and a tensor. */
 static struct gguf *make_base(bool big)
 {
     uint8_t image[256] = {0};
@@ -87,7 +87,7 @@ static void put_sum(uint8_t *part, const void *more, size_t n)
     put_u64(part + 120, n ? xxh64(sum, more, n) : sum, false);
 }
 
-/* The bytes as the content, of one state or two, in a file with valid checksums. */
+/* Put the bytes as the content of one state or two into a file with valid checksums. */
 static void dress(const uint8_t *data, size_t size, struct gguf *base)
 {
     size_t part = size / 2, room = 4 * HISTORY_UNIT + size + 2 * HISTORY_UNIT,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as an importance matrix: what is accepted can be used, what is refused has a line. */
+/* Takes any bytes as an importance matrix: an accepted matrix can be used, and a refusal has a
+ * message. */
 #include "fuzz.h"
 
 #include <errno.h>

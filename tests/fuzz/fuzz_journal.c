@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the journal of an in-place edit, unchanged and with valid checksums, beside a model
- * of zeros. A journal changes nothing outside its rows, reading through it shows what it makes of
- * the model, and it is then finished.
+ * Takes any bytes as the journal of an in-place edit, unchanged and with valid checksums, beside a
+ * model of zeros. A journal changes no byte outside its rows, reading through it shows the model
+ * after the edit, and the edit can then be finished.
  *
  *     0  u8: 1: make the checksums valid    1  u8: bytes of the model, / 8 KiB
  *     2  u16: bytes of the journal after the rest, / 8
@@ -21,7 +21,7 @@
 
 enum { HEAD = 56, ROW = 32, MOST = 4 << 20 };
 
-/* The directory: a model and its journal. */
+/* A directory with a model and its journal. */
 static struct {
     int model, journal;
     bool gone; /* the journal no longer has a name */
@@ -75,7 +75,8 @@ static uint8_t *read_file(int fd, size_t *n)
     return bytes;
 }
 
-/* The checksums that a writer of these rows would have stored. The old model's bytes are zeros. */
+/* Set the checksums that a writer of these rows would have stored. The old model's bytes are
+ * zeros. */
 static void seal(uint8_t *b, size_t n)
 {
     static const uint8_t zeros[JOURNAL_SECTOR];
@@ -125,7 +126,7 @@ static void make_files(const uint8_t *data, size_t size)
     free(b);
 }
 
-/* The model as read through the journal. free() it. */
+/* Return the model as read through the journal. The caller frees it. */
 static uint8_t *read_through(const struct edit_file *f, struct edit_overlay *o, size_t *n)
 {
     struct source s;
@@ -136,7 +137,7 @@ static uint8_t *read_through(const struct edit_file *f, struct edit_overlay *o, 
     return bytes;
 }
 
-/* Bytes outside the rows are unchanged; the model was zeros. */
+/* Check that bytes outside the rows are unchanged; the model was zeros. */
 static void check_rest(const struct journal *j, const uint8_t *now, size_t n)
 {
     uint64_t at = 0;

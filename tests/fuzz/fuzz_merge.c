@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the files of a split model: two 16-bit lengths, the first file, the second, and the
- * rest (if anything) the third. Merged if they belong together, and checked as one.
+ * Takes any bytes as the files of a split model: two 16-bit lengths, the first file, the second,
+ * and the rest (if any) as the third. They are merged if they belong together, and checked as one.
  */
 #include "fuzz.h"
 
@@ -30,7 +30,7 @@ static void sink(void *arg, const struct check_finding *f)
     printable(f->what);
 }
 
-/* A tensor of the merged model equals that of its shard, and comes after all earlier ones. */
+/* A tensor of the merged model must equal that of its shard, and come after all earlier ones. */
 static void same(const struct gguf *m, const struct gguf_tensor *a, const struct gguf *g,
                  const struct gguf_tensor *b, uint64_t *end)
 {

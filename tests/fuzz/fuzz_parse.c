@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a model: parse them; if that succeeds, read every name, render every value as text
- * and as JSON, and decode ranges of every tensor's data.
+ * Takes any bytes as a model: parses them and, if that succeeds, reads every name, renders every
+ * value as text and as JSON, and decodes ranges of every tensor's data.
  */
 #include "fuzz.h"
 
@@ -14,7 +14,7 @@
 #include "text/name.h"
 #include "text/text.h"
 
-/* A text has its measured size. */
+/* Check that a text has its measured size. */
 static void render(void (*write)(struct buf *out, const struct gguf_value *v),
                    const struct gguf_value *v)
 {
@@ -57,7 +57,7 @@ static void check_keys(const struct gguf *g)
 typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                      size_t n, void *dst);
 
-/* Ranges at the beginning, across a block and at the end, with an unaligned target. */
+/* Decode ranges at the beginning, across a block and at the end, with an unaligned target. */
 static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data,
                    unsigned width, read_fn *read)
 {
@@ -98,7 +98,7 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size
     FUZZ_CHECK(g->data_end <= size || g->anomalies & GGUF_ANOMALY_PARTIAL);
 }
 
-/* Parse; a refusal has a printable line. */
+/* Parse the bytes; a refusal must have a printable message. */
 static int parse(const struct source *s, unsigned flags, struct gguf **ret)
 {
     struct err e = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a tensor: the first choose its type, byte order and length and the ranges to read,
- * the rest is its data. A range of the values, of any offset and length, equals that range of all
- * the values; nothing is read outside the blocks that quant_extent() names.
+ * Takes any bytes as a tensor: the first choose its type, byte order and length and the ranges to
+ * read, the rest is its data. A range of the values, of any offset and length, must equal that
+ * range of all values; no byte outside the blocks that quant_extent() names may be read.
  */
 #include "fuzz.h"
 
@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "quant/quant.h"
 
-enum { RANGES = 6, HEAD = 3 + 4 * RANGES, LARGEST = 1 << 16 }; /* bytes of the values */
+enum { RANGES = 6, HEAD = 3 + 4 * RANGES, LARGEST = 1 << 16 }; /* size of the values in bytes */
 
 typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                      size_t n, void *dst);
@@ -31,8 +31,8 @@ struct stored {
 };
 
 /*
- * The range from a copy of only its blocks, so that a sanitizer sees reads outside them; the copy
- * is placed where a tensor would begin that has that many blocks before it.
+ * Read the range from a copy of only its blocks, so that a sanitizer detects reads outside them.
+ * The copy is at the place where a tensor would begin that has that many blocks before it.
  */
 static void read_extent(const struct stored *s, const struct form *f, uint64_t off, size_t n,
                         uint8_t *dst)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what stores keep beside models: a manifest of ollama, a commit and a directory name
- * of a Hugging Face cache. What is accepted can name nothing outside its store.
+ * Takes any bytes as files that stores keep beside models: a manifest of ollama, a commit and a
+ * directory name of a Hugging Face cache. Accepted files can name no file outside their store.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as what a program writes to a tensor's `type` or `shape`, and as the header of a NumPy
- * array: what is accepted can belong to a tensor, and none of its prefixes is refused.
+ * Takes any bytes as a text that a program writes to a tensor's `type` or `shape`, and as the
+ * header of a NumPy array: accepted bytes can belong to a tensor, and none of their prefixes is
+ * refused.
  */
 #include "fuzz.h"
 
@@ -10,7 +11,7 @@
 
 #include "live/tensor_base.h"
 
-/* Texts are short: each prefix is checked. */
+/* Texts are short, so each prefix is checked. */
 enum { LONG = 512 };
 
 static void check_type(const char *text, size_t n)
@@ -45,7 +46,7 @@ static void check_shape(const char *text, size_t n)
     }
 }
 
-/* It equals the header that this program writes for the same array. */
+/* The header must equal the one that this program writes for the same array. */
 static void check_npy(const uint8_t *bytes, size_t n)
 {
     struct npy npy = {0}, again;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as the text of a value: the first three choose type, element type and byte order, the
- * rest is the text. An accepted text gives a value that the parser reads back, whose own text is
- * accepted again and changes nothing; none of its prefixes was refused early.
+ * Takes any bytes as the text of a value: the first three choose type, element type and byte order,
+ * the rest is the text. An accepted text gives a value that the parser reads back, and the value's
+ * own text is accepted again and changes no byte; none of its prefixes is refused early.
  */
 #include "fuzz.h"
 
@@ -24,7 +24,7 @@ static bool same(const struct buf *a, const struct buf *b)
     return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
 }
 
-/* A model with this one value, through the parser. */
+/* Check that the parser reads a model with this one value. */
 static void check_readable(const struct input *in, const struct buf *payload)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -45,8 +45,8 @@ static void check_readable(const struct input *in, const struct buf *payload)
 }
 
 /*
- * The text that the file shows is accepted: over the value it changes no byte, alone no text (but
- * inner arrays may get another type, which is guessed without an old value).
+ * Check that the text of the file is accepted: over the value it changes no byte, alone no text
+ * (but inner arrays may get another type, which is guessed without an old value).
  */
 static void check_again(const struct input *in, const struct buf *payload)
 {
@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     (void)parse(&in);
     /*
-     * A new key gets the type inferred from its text: it fits, except for strings that are not
+     * A new key gets the type inferred from its text, which fits, except for strings that are not
      * UTF-8 and floats too large for any type.
      */
     text_infer(in.text, in.n, &in.type, &in.elem);

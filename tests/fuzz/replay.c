@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Run a harness over files: each argument is a file or a directory of files. Exit 1 if there are
- * none, so that a lost corpus is noticed.
+ * Runs a harness over files: each argument is a file or a directory of files. Exits with 1 if there
+ * are none, so that a lost corpus is noticed.
  */
 #include "fuzz.h"
 
@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The file's bytes are in memory of exactly their size: a sanitizer sees reads beyond them. */
+/* The file's bytes are in memory of exactly their size, so a sanitizer detects reads beyond
+ * them. */
 static int run_file(const char *path, size_t size)
 {
     FILE *f = fopen(path, "rb");
@@ -27,7 +28,7 @@ static int run_file(const char *path, size_t size)
     return ran;
 }
 
-/* Returns how many files were run. */
+/* Return the number of files that were run. */
 static int run_path(const char *path);
 
 static int run_folder(const char *path)

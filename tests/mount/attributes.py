@@ -12,7 +12,7 @@ from editlib import place, sync
 from ggufmodel import Value, array
 
 BASE = [(b'general.architecture', Value('string', b'llama'))]
-# From the text alone, each would get another type, or other bytes.
+# From the text alone, each would get another type or other bytes.
 ODD = [(b'odd.u64', Value('u64', 5)), (b'odd.i8', Value('i8', 1)), (b'odd.f64', Value('f64', 0.5)),
        (b'odd.text', Value('string', b'17')), (b'odd.list', array('i16', [1, 2])),
        (b'odd.empty', array('f32', [])), (b'llama.context_length', Value('u64', 7))]
@@ -98,7 +98,7 @@ class Attributes(unittest.TestCase):
             os.write(fd, b'100\n')
             os.setxattr(place(at, 'odd.i8'), TYPE, b'array[u8]')
             os.close(fd)
-            with self.assertRaises(OSError) as caught:  # it does not fit: nothing has changed
+            with self.assertRaises(OSError) as caught:  # the value does not fit, so nothing changes
                 os.setxattr(place(at, 'odd.text'), TYPE, b'bool')
             self.assertEqual(caught.exception.errno, errno.EINVAL)
         want = dict(BASE + ODD)

@@ -11,8 +11,8 @@ import unittest
 import mountlib
 
 FOLDER = os.path.join(mountlib.SHARED, 'bad')
-MEMORY = 2 << 30  # bytes of address space: enough for threads, not for what the files claim
-SANITIZED = mountlib.sanitized('asan') or mountlib.sanitized('tsan')  # they reserve terabytes
+MEMORY = 2 << 30  # bytes of address space: enough for threads, but not for the sizes that the files claim
+SANITIZED = mountlib.sanitized('asan') or mountlib.sanitized('tsan')  # sanitizers reserve terabytes
 
 
 def verdicts():
@@ -80,7 +80,7 @@ class Bad(unittest.TestCase):
         os.mkdir(at)
         for name, verdict in verdicts():
             with self.subTest(file=name):
-                folder = os.path.isdir(os.path.join(FOLDER, name))  # mounted as a directory: shelf.py
+                folder = os.path.isdir(os.path.join(FOLDER, name))  # shelf.py mounts it as a directory
                 accepted = not folder and self.attempt(name, at)
                 if verdict != 'either':
                     self.assertEqual('accept' if accepted else 'reject', verdict)

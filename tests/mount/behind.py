@@ -46,7 +46,7 @@ class Disk:
         os.makedirs(self.at, exist_ok=True)
         what, options = 'none', f'size={self.size}'
         if self.kind != 'tmpfs':
-            # Never the file of an earlier disk, which a new mount namespace may still hold.
+            # Not the file of an earlier disk, which a new mount namespace may still hold.
             fd, what = tempfile.mkstemp(prefix='disk-', dir=mountlib.folder)
             os.truncate(fd, self.size)
             os.close(fd)
@@ -270,7 +270,7 @@ class Behind(unittest.TestCase):
                 with second as (there, _):
                     editlib.until(lambda: 'read-only: ' in second.log())
                     self.fails(errno.EROFS, write, there, 'general.name', 'x')
-                write(at, 'general.name', 'y')  # the new file is locked, too
+                write(at, 'general.name', 'y')  # the new file is also locked
         with mountlib.Mount(self.source) as at:
             write(at, 'general.name', 'z')
 
@@ -323,7 +323,7 @@ class Behind(unittest.TestCase):
         names = {name: os.getxattr(self.source, name) for name in os.listxattr(self.source)}
         self.assertIn(ACL, names)
         for strategy in ('copy', 'auto'):
-            before = os.stat(self.source)  # each time: inode numbers of removed files are reused
+            before = os.stat(self.source)  # each time, because inode numbers of removed files are reused
             with mountlib.Mount(self.source, '-o', f'relayout={strategy}') as at:
                 write(at, 'general.name', strategy)
             after = os.stat(self.source)
@@ -472,7 +472,7 @@ class Disks(unittest.TestCase):
                     write(at, 'my.own', str(i), fsync=True)
             self.assertIsNone(other.wait())
             mountlib.unmount(at)
-            # 1: an edit accepted without waiting could not be written, as the log says.
+            # 1: an edit accepted without waiting could not be written, and the log says so.
             self.assertIn(process.wait(mountlib.LIMIT), (0, 1))
             mount.err.close()
 

@@ -341,7 +341,7 @@ class Edits(Calls):
         self.assertEqual(self.marks(), before)
         self.assert_model({})
 
-    # ---- together ----
+    # ---- several programs ----
 
     def test_listing_meanwhile(self):
         """Each listing has each key once, whatever is being written."""

@@ -23,8 +23,8 @@ from mountcase import ROOT, Case, daemon
 from mountlib import GGUFS, Foreground, Mount, run
 from shelflib import value
 
-# Another user connects to each socket and sends nothing, requests, and early input. Prints what
-# comes back.
+# Another user connects to each socket and sends nothing, requests, and early input. Prints the
+# answers.
 ATTEMPTS = '''
 import socket, sys
 for name in sys.argv[1:]:
@@ -40,7 +40,7 @@ for name in sys.argv[1:]:
                 print(b'')
 '''
 
-# A socket in place of a daemon's. Prints what it receives, and from how many clients.
+# A socket in place of a daemon's. Prints the bytes that it receives, and the number of clients.
 PLANTED = '''
 import socket, struct, sys
 door = socket.socket(socket.AF_UNIX)
@@ -143,7 +143,7 @@ class Socket(Case):
                     self.assertIn('another program has it locked', self.mounted(self.model, at))
                 done = run(GGUFS, '--unmount', at)
                 self.assertEqual((done.returncode, done.err), (0, ''))
-            # It gets nothing from an ordinary user.
+            # An ordinary user gets no answer from it.
             os.chmod(mountlib.folder, 0o755)
             with self.planted(name, status, 1, uid=mountlib.OTHER - 1) as other:
                 done = run(*mountlib.as_other(GGUFS, '--list', '--json'))

@@ -79,7 +79,7 @@ class Load(Case):
                 stack.callback(busy.kill)
             for count in range(TIMES):
                 for command in ([GGUFS, self.model, at], [GGUFS, '--unmount', at]):
-                    done = run(*command)  # it may say that it is waiting
+                    done = run(*command)  # it may print that it is waiting
                     self.assertEqual(done.returncode, 0, f'{count}: {command}: {done.err}')
         print(f'\nsoak: {TIMES} mounts and unmounts at a load of {BUSY}', flush=True)
 
@@ -99,7 +99,7 @@ class Stopped(Case):
 
     def test_another_mount_gets_its_number(self):
         at = self.folder()
-        for count in range(2):  # the stopped one may be first or last in a list
+        for count in range(2):  # the stopped daemon may be first or last in a list
             model = mountlib.put(f'model-{count}.gguf', samples.editable())
             self.addCleanup(os.unlink, model)
             self.mounted(model, at)

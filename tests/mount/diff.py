@@ -97,8 +97,8 @@ class Figures(unittest.TestCase):
                         'cosine': np.sum(x * y) / math.sqrt(np.sum(x ** 2)) / math.sqrt(np.sum(y ** 2)),
                         'max': away.max()}
                 for key, value in want.items():
-                    # A sum of products may cancel, so for the cosine only the distance from the
-                    # true value is small.
+                    # A sum of products may cancel, so only the absolute error of the cosine is
+                    # small.
                     delta = 1e-9 if key == 'cosine' else 1e-9 * value
                     self.assertAlmostEqual(row[key], value, delta=delta, msg=(row, key))
                 self.assertEqual(tuple(row['max_at']), np.unravel_index(away.argmax(), self.SHAPE))

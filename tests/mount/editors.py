@@ -310,7 +310,7 @@ class Editors(Editing):
 
     def test_tar(self):
         """Out and in again: every byte is the same."""
-        # What cannot be removed is only overwritten.
+        # A key that cannot be removed is only overwritten.
         for options in ('--overwrite', '--exclude=general.architecture',
                         '--xattrs --exclude=general.architecture'):
             done = mountlib.run('bash', '-c', 'tar -C "$1" --xattrs -cf "$2" metadata && '

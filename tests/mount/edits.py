@@ -74,7 +74,7 @@ class Case:
         text = text_of(value) if text is None else text
         if text:
             write(self.at, key, text, **how)
-        else:  # a mere truncation; by a handle it would only be an edit after the close
+        else:  # a truncation alone would be an edit only after the close of the handle
             os.truncate(editlib.place(self.at, key), 0)
             sync(self.at)
         self.want.set(key, value)

@@ -42,8 +42,8 @@ class Ends(unittest.TestCase):
 
     def begin(self, again=False):
         self.end()
-        # A separate process unmounts: fork(2) and exec(2) would close what is open here, and so
-        # judge it.
+        # A separate process unmounts, because fork(2) and exec(2) would close open files here, and
+        # so judge them.
         self.leaver = subprocess.Popen(['sh', '-c', LEAVER], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.source = os.path.join(mountlib.folder, 'model.gguf')
@@ -180,7 +180,7 @@ class Ends(unittest.TestCase):
         if text:
             os.write(fd, text)
         else:
-            os.close(os.dup(fd))  # as a shell does before it runs the command
+            os.close(os.dup(fd))  # like a shell before it runs the command
         return fd
 
     @staticmethod
@@ -352,7 +352,7 @@ class Replies(unittest.TestCase):
         folder = f'/proc/{process.pid}/fd'
         found = {}
         for number in os.listdir(folder):
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # the process was closed meanwhile
                 found[number] = os.readlink(os.path.join(folder, number))
         return found
 

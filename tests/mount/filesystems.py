@@ -106,7 +106,7 @@ class Filesystems(unittest.TestCase):
                 self.assertEqual(editlib.leftovers(folder), [])
             self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
             os.unlink(os.path.join(folder, 'filler'))
-            editlib.until(lambda: has_room(folder))  # XFS frees later
+            editlib.until(lambda: has_room(folder))  # XFS frees space later
             write(at, 'general.name', 'room again')
         want = Want(old)
         want.set(b'general.name', Value('string', b'room again'))

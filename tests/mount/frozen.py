@@ -43,8 +43,8 @@ print(json.dumps(found))
 '''
 
 # An edit that is written when this program ends. (An fsync of the directory would hold the kernel's
-# lock on it, which a listing needs.) A separate program, since starting another one closes copies
-# of open files here, and that would wait for the disk, too.
+# lock on it, which a listing needs.) The program is separate, because starting another program here
+# closes copies of open files, and that would also wait for the disk.
 EDIT = '''
 import os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
@@ -54,7 +54,7 @@ os.close(fd)
 '''
 
 # Opens a view more often than libfuse has threads, writes it, and closes it on request. (A child
-# forked meanwhile closes it, too.)
+# forked meanwhile also closes it.)
 CLOSERS = 24
 WRITER = '''
 import os, sys, threading
@@ -153,7 +153,8 @@ class Frozen(unittest.TestCase):
                     for writer in writers:
                         writer.stdin.write(b'\n')
                         writer.stdin.flush()
-                        # All of them: what is still open when a process is killed is closed without a signal.
+                        # Close all of them: files still open when a process is killed are closed
+                        # without a signal.
                         editlib.until(lambda: freeze.waits_for_disk(daemon) and in_request(writer.pid) == CLOSERS)
                     writers[1].terminate()
                     self.assertEqual(writers[1].wait(), -signal.SIGTERM)

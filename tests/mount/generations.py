@@ -175,7 +175,7 @@ class Generations(unittest.TestCase):
                 with opened(os.path.join(at, 'model.gguf'), os.O_RDONLY) as fd:
                     os.pread(fd, 100, 0)
                     write(at, 'general.name', 'x' * 1000 * (count + 1))
-                # Nothing opens model.gguf again: the daemon has to release it on its own.
+                # No program opens model.gguf again, so the daemon must release it on its own.
                 editlib.until(lambda: not self.deleted(process.pid))
             write(at, 'general.name', 'y')
             editlib.until(lambda: not self.deleted(process.pid))
@@ -185,7 +185,7 @@ class Generations(unittest.TestCase):
         source = mountlib.put('model.gguf', gguf.encode(samples.keys(), [Tensor(b'w', 0, (4 << 20, ), bytes(16 << 20))]))
         piece = mmap.mmap(-1, 1 << 20)
         with mountlib.Foreground(source, '-o', 'relayout=copy') as (at, process):
-            # Bypassing the page cache, so that each read is one request.
+            # Bypass the page cache, so that each read is one request.
             with opened(os.path.join(at, 'model.safetensors'), os.O_RDONLY | os.O_DIRECT) as fd:
                 for _ in range(8):
                     self.assertEqual(os.readv(fd, [piece]), len(piece))

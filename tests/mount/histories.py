@@ -110,7 +110,7 @@ class Homes(Case):
         other = Foreground(mountlib.put('other.gguf', gguf.encode(ALL, samples.small())))
         other_at, process = other.__enter__()
         self.addCleanup(other.__exit__, None, None, None)
-        # An abandoned request keeps it busy until it ends.
+        # An abandoned request keeps the mount busy until it ends.
         self.addCleanup(until, lambda: run('fusermount3', '-u', other_at).returncode == 0)
         self.addCleanup(process.send_signal, signal.SIGCONT)
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)

@@ -34,7 +34,7 @@ class Mounted(Case):
                 self.assertEqual(read(at, name), text)
             kept = b'general.architecture'
             self.assertEqual(os.stat(place(at, kept)).st_mtime, times[kept])
-            # The undo is itself an edit, and another undo takes it back.
+            # The undo is itself an edit, and another undo reverts it.
             self.undo(at)
             self.assertEqual(editlib.keys(at), [b'general.architecture'])
             self.undo(self.model)
@@ -58,7 +58,7 @@ class Mounted(Case):
             self.assertEqual(editlib.type_of(at, 'type.u8'), 'u8')
             self.assertFalse(os.path.exists(place(at, 'new.key')))
             self.check_mount(at)
-            # And it can be edited further.
+            # The model can be edited further.
             write(at, 'new.key', '2\n')
             write(at, 'general.name', 'third\n')
             self.want.set(b'new.key', Value('u32', 2))
@@ -285,7 +285,7 @@ class Alone(Case):
 class Bounds(Case):
     def test_keep(self):
         with Mount(self.model, '-o', 'history=3') as at:
-            for _ in range(4):  # each of them gets its own state
+            for _ in range(4):  # each edit gets its own state
                 write(at, 'general.name', 'x')
                 self.undo(at)
             self.assertEqual(len(self.history(at)), 3)  # it waits for the end of an edit

@@ -117,7 +117,7 @@ class Kept(unittest.TestCase):
 
     def test_refused_after_a_part_of_a_new_key(self):
         self.refused_after_a_part(b'5\n', b'x\n', 'my.new:array[u8]')
-        editlib.until(lambda: b'my.new' not in editlib.keys(self.at))  # its last handle is released after close(2)
+        editlib.until(lambda: b'my.new' not in editlib.keys(self.at))  # the last handle is released after close(2)
         self.done()
 
     def test_refused_after_a_part_was_written(self):

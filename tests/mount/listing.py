@@ -122,7 +122,7 @@ class Fake:
                 if opcode == 26:  # INIT
                     os.write(device, struct.pack('IiQIIIIHHIIHHI28x', 80, 0, unique, 7, 31, 0, 0,
                                                  0, 0, 4096, 1, 0, 0, 0))
-                elif opcode not in (2, 42):  # FORGET: no answer is wanted
+                elif opcode not in (2, 42):  # FORGET, which needs no answer
                     os.write(device, struct.pack('IiQ', 16, -2, unique))
 
     def answer(self, door):

@@ -24,8 +24,8 @@ SCRIPT = os.path.join(mountlib.SOURCE, 'tests/mount/llama_cpp.mjs')
 TEXT = 'the model will have one token'
 VOCAB, EMBED, HIDDEN, HEAD, HEADS, KV_HEADS, BLOCKS = 512, 256, 64, 16, 4, 2, 2
 F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
-# Every type that has an encoder and that llama.cpp accepts for a token embedding, and how far the
-# logits may be from those of F32, relative to their own spread.
+# Every type that has an encoder and that llama.cpp accepts for a token embedding, and the maximum
+# distance of the logits from those of F32, relative to their own spread.
 EMBEDDINGS = {
     'F16': 0.002, 'BF16': 0.01, 'Q8_0': 0.02, 'Q6_K': 0.07, 'Q5_K': 0.15, 'Q5_1': 0.15, 'Q5_0': 0.15, 'Q4_K': 0.3,
     'Q4_1': 0.3, 'Q4_0': 0.3, 'IQ4_NL': 0.3, 'IQ4_XS': 0.3, 'MXFP4': 0.5, 'NVFP4': 0.3, 'Q3_K': 0.6, 'Q2_K': 1,

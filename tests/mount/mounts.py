@@ -80,7 +80,7 @@ class ReadOnly(Case):
         for name in (at, model, os.path.dirname(model)):
             os.chown(name, 65534, 65534)
         with Mount(model) as first:
-            # Sanitizers report to standard error: that user may not write into the test's
+            # Sanitizers report to standard error, because that user may not write into the test's
             # directory.
             done = as_nobody(f'env -u ASAN_OPTIONS -u TSAN_OPTIONS -u UBSAN_OPTIONS "$@"; status=$?; '
                              f'umount {at}; exit $status', GGUFS, model, at)

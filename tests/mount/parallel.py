@@ -18,7 +18,7 @@ from editlib import Want, opened, place, sync, write
 from ggufmodel import Value
 
 SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed: other random operations
-TIMES = int(os.environ.get('GGUFS_SOAK', '1'))  # multiplies their number
+TIMES = int(os.environ.get('GGUFS_SOAK', '1'))  # multiplies the number of operations
 operations = 0
 
 fork = multiprocessing.get_context('fork')
@@ -230,7 +230,7 @@ class Random(unittest.TestCase):
         self.assertEqual(found, {key: text for keys in kept for key, text in keys.items()})
         for key in found:
             want.set(key.encode(), Value('string', found[key]))
-        # The order of new keys depends on which came first.
+        # The order of new keys depends on which was created first.
         self.assertEqual(sorted(e.key for e in editlib.entries(file)[0]),
                          sorted(e.key for e in want.kv))
         want.kv = [entry for entry in want.kv if entry.key[:1] != b'w']

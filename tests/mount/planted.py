@@ -93,7 +93,8 @@ class Planted(unittest.TestCase):
                     owned = stat.S_ISREG(os.lstat(name).st_mode) and not ROOT
                     why = 'has other hard links' if owned else 'belongs neither to '
                     self.assertIn(f'{JOURNAL} beside the model {why}', mount.log())
-                    # A mount that does not write the model keeps no other process from it.
+                    # A mount that does not write the model does not lock it against other
+                    # processes.
                     with open(self.model, 'rb') as other:
                         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             done = run(mountlib.GGUFS, '--check', self.model)

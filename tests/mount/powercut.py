@@ -27,16 +27,16 @@ from disks import CLONES, TIMES, figure
 from editlib import Want, write
 from ggufmodel import Value
 
-SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed: other states
+SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another seed draws other states
 STATES = 40  # of each recording
 SECTOR = 512
-# Never torn: the super block.
+# Ranges that are never torn: the super block.
 WHOLE = {'ext4': range(0, 4096), 'xfs': range(0), 'btrfs': range(65536, 69632)}
 KINDS = tuple(WHOLE)
-# So that no background writes unrelated to edits occur.
+# Options that prevent background writes unrelated to edits.
 OPTIONS = {'ext4': ['-E', 'lazy_itable_init=0,lazy_journal_init=0'], 'xfs': [], 'btrfs': []}
 FLUSH = 2 ** 64 - 1
-KEEP = os.environ.get('GGUFS_TEST_DIR')  # where disks with a fault are kept
+KEEP = os.environ.get('GGUFS_TEST_DIR')  # directory in which disks with a fault are kept
 
 
 def name_of(edit):
@@ -78,7 +78,7 @@ def sectors(record, whole):
         offset, data = offset + count, data[count:]
 
 
-# Which of the pending writes a cut leaves: (writes, random, ranges never torn) -> writes.
+# The pending writes that survive a cut: (writes, random, ranges never torn) -> writes.
 
 def leave_none(*_):
     return []
@@ -197,7 +197,7 @@ class Recording:
         self.make()
         with Recorder(self.image, self.log_name) as device:
             done = mountlib.run('mount', device, self.folder)
-            disks.call('losetup', '-d', device)  # when it is no longer used
+            disks.call('losetup', '-d', device)  # when it is no longer in use
             if done.returncode != 0:
                 raise unittest.SkipTest(f'{self.kind}: cannot mount it: {done.err}')
             try:
@@ -214,7 +214,7 @@ class Recording:
         os.unlink(self.log_name)
         self.begun = [(log.index(position), edit) for position, edit in self.begun]
         self.done = [(log.index(position), edit) for position, edit in self.done]
-        # The device passes flushes on: each acknowledged edit has one.
+        # The device passes flushes on, and each acknowledged edit has one.
         for (at, edit), (last, before) in zip(self.done[1:], self.done):
             assert edit == before or any(last <= flush < at for flush in log.flushes), \
                 'an edit without a flush'
@@ -319,7 +319,7 @@ def main():
     if not shutil.which('losetup'):
         mountlib.skip('no losetup')
     if os.access('/dev/shm', os.R_OK | os.W_OK | os.X_OK):
-        os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # disks in memory: no other disk slows the test
+        os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # disks in memory, so that no other disk slows the test
     mountlib.main()
 
 

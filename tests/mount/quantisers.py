@@ -17,8 +17,8 @@ from tensorcase import Case
 F32 = 0
 ROWS, COLUMNS = 16, 1024
 FOUND = glob.glob(os.path.join(os.environ.get('GGUFS_LLAMA_CPP', ''), '@node-llama-cpp/*/bins/*/libggml-base.so'))
-# Searched with importances; without them identical to the last bit, as are the types that ignore
-# them.
+# Types searched with importances. Without them the result is identical to the last bit, as for the
+# types that ignore importances.
 SEARCHED = ('Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'IQ4_NL', 'IQ4_XS')
 POINTS = ('IQ3_XXS', 'IQ3_S', 'IQ2_S', 'IQ1_M')
 NEEDED = ('IQ2_XXS', 'IQ2_XS', 'IQ1_S')

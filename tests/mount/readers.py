@@ -137,7 +137,7 @@ class Readers(unittest.TestCase):
         for name in ('model.safetensors', 'model.gguf', 'info', 'tensors/blk.0.attn_q.weight/f32'):
             mount = mountlib.Foreground(self.source, '-d')
             with mount as (at, _):
-                log = f'/proc/self/fd/{mount.err.fileno()}'  # reopened: a separate offset
+                log = f'/proc/self/fd/{mount.err.fileno()}'  # reopened for a separate offset
                 file = os.open(os.path.join(at, name), os.O_RDONLY)
                 size, before = os.fstat(file).st_size, mountlib.get(log).count(b'GETATTR')
                 self.assertEqual(sum(map(len, iter(partial(os.read, file, 4096), b''))), size)

@@ -147,7 +147,7 @@ class Refused(unittest.TestCase):
         with opened(place(self.at, 'a~'), os.O_WRONLY | os.O_CREAT) as a, \
              opened(place(self.at, 'b~'), os.O_WRONLY | os.O_CREAT) as b:
             os.pwrite(a, b'x', limit // 2 + 100)
-            os.write(a, b'x')  # existing bytes do not count twice
+            os.write(a, b'x')  # existing bytes are not counted twice
             for fd in (a, b):
                 self.fails(errno.ENOSPC, os.pwrite, fd, b'x', limit)
             self.fails(errno.ENOSPC, os.pwrite, b, b'x', limit // 2)

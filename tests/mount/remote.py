@@ -186,7 +186,8 @@ class Remote(unittest.TestCase):
                 editlib.write(at, 'general.name', 'before')
                 before = mountlib.get(self.model)
                 self.assertIn(b'before', before)
-                # sshfs renames replaced files that are still open; they go when ggufs closes them.
+                # sshfs renames replaced files that are still open; they disappear when ggufs closes
+                # them.
                 editlib.until(lambda: os.listdir(self.store) == ['model.gguf'])
                 cut()
                 with self.assertRaises(OSError):
@@ -231,7 +232,7 @@ class Remote(unittest.TestCase):
                     self.head(206 if given else 200, end - begin + 1, 'application/octet-stream',
                               f'bytes {begin}-{end}/{size}')
                     file.seek(begin)
-                    with contextlib.suppress(OSError):  # the client has enough
+                    with contextlib.suppress(OSError):  # the client has closed the connection
                         while body and begin <= end and not gone.is_set():
                             piece = file.read(min(1 << 16, end - begin + 1))
                             self.wfile.write(piece)

@@ -74,8 +74,8 @@ class Edits(Shelf):
                 with self.subTest(call=call.__name__, arguments=arguments), \
                         self.assertRaises(OSError) as caught:
                     call(*arguments)
-                # In a model's directory, which has no write bits, the kernel refuses most users
-                # first.
+                # In a model's directory, which has no write bits, the kernel itself refuses most
+                # users.
                 first = os.geteuid() != 0 and '/a.gguf/' in arguments[0]
                 self.assertEqual(caught.exception.errno, errno.EACCES if first else errno.EPERM)
             self.refused(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',

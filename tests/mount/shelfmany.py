@@ -11,7 +11,7 @@ from disks import Disk
 from mountlib import Mount
 
 ENTRIES = 1000000
-MEMORY = 128 << 20  # of the daemon itself, for the names
+MEMORY = 128 << 20  # for the daemon itself, and for the names
 
 
 def put_entries(folder):

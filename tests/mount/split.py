@@ -95,7 +95,7 @@ class Split(unittest.TestCase):
             os.symlink(blob, links[-1])
         with mountlib.Mount(links[2]) as at:
             self.assertEqual(mountlib.get(at + '/model.gguf'), gguf.encode(KEYS, tensors()))
-            with self.assertRaises(OSError):  # read-only: the name would become wrong
+            with self.assertRaises(OSError):  # read-only, because an edit would make the name wrong
                 with open(at + '/metadata/general.name', 'w') as file:
                     file.write('y')
 

@@ -14,7 +14,7 @@ from disks import Disk, figure
 from ggufmodel import Tensor, Value
 from tensorcase import Case
 
-BYTES = disks.TIMES * disks.MIB  # of a tensor; each byte is written
+BYTES = disks.TIMES * disks.MIB  # size of a tensor; each byte is written
 # The view and fio's block size. `raw` is I8, `f32` is F32, which can hold any bits.
 VIEWS = (('raw', 4096), ('raw', 512), ('f32', 4096), ('f32', 512))
 

@@ -17,9 +17,9 @@ import mountlib
 from disks import figure
 from editlib import RESERVE, entries, opened, strict, sync, write
 
-MOST = 400  # calls of one commit: far more than there are
+MOST = 400  # maximum number of calls of one commit, far more than it makes
 LARGE = 'large.weight'
-SIZE, MORE = 200000, 1200000  # of a tensor; from 1 MiB on, writes are not copied
+SIZE, MORE = 200000, 1200000  # sizes of a tensor; from 1 MiB on, writes are not copied
 
 
 def state(file):
@@ -150,7 +150,7 @@ class Failures(Kills):
             sync(at, 'tensors')
             synced = True
         with contextlib.suppress(OSError):
-            sync(at, 'tensors')  # also what was accepted before the failure
+            sync(at, 'tensors')  # including edits accepted before the failure
         want = found = state(mountlib.get(source))
         reached = not os.path.exists(mountlib.path('count'))
         if reached:

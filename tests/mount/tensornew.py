@@ -60,7 +60,7 @@ class Made(New):
             for view, data in order:
                 self.write(name, view, data)
             self.add(name.encode(), F32, (2, 2), f32(1, 2, 3, 4))
-            self.sync()  # on a slow machine the next one might otherwise be found complete
+            self.sync()  # on a slow machine, the next tensor might otherwise already be complete
         self.check()
         self.end()
         self.check()
@@ -260,7 +260,7 @@ class Helpers(New):
                 self.mount('-o', f'commit={commit}')
                 raw, helper = self.tensor('a.weight', 'raw'), self.tensor('a.weight', '.raw.t')
                 with open(helper, 'wb') as out:
-                    out.write(new)  # in the program's buffer
+                    out.write(new)  # still in the program's buffer
                     os.replace(helper, raw)
                     self.assertEqual(mountlib.get(raw), b'')
                 self.assertEqual(mountlib.get(raw), new)

@@ -25,7 +25,7 @@ class Default(Case):
             for call in (os.rmdir, lambda name: os.rename(name, name + '2')):
                 with self.assertRaises(OSError) as caught:
                     call(folder)
-                # For most users the kernel, which sees no write bits, refuses first.
+                # For most users the kernel, which sees no write bits, refuses the call itself.
                 self.assertEqual(caught.exception.errno, errno.EACCES if os.geteuid() else errno.EROFS)
             self.assertIn(b'-o tensors=edit', os.getxattr(at + '/tensors', 'user.gguf.readonly'))
             self.assertEqual(os.listxattr(at + '/tensors'), ['user.gguf.readonly'])

@@ -49,7 +49,7 @@ class Model(Case):
         made = [t._replace(data=t.data[::-1]) if t.name == b'bytes' else t for t in self.tensors()]
         mountlib.put('other.gguf', gguf.encode(samples.ARCH, made, big=big))
 
-    # ---- the verbs ----
+    # ---- the operations ----
 
     def rename(self):
         for old, new in (('half', 'renamed'), ('bytes', 'a.much.longer.name.than.before.and.with.umlaut.ü'),

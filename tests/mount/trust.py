@@ -20,7 +20,7 @@ ROOT = os.getuid() == 0
 LOGTAP = os.environ.get('GGUFS_LOGTAP', '')
 JOURNAL = '.model.gguf.ggufs-journal'
 
-# What another user tries, one per line: "what: errno's name" or "what: ok".
+# The attempts of another user, one per line: "what: errno's name" or "what: ok".
 ATTEMPTS = '''
 import errno, os, sys
 at = sys.argv[1]
@@ -206,7 +206,7 @@ class Trust(unittest.TestCase):
         with Mount(self.model, at=at):
             self.assertEqual(set(attempts(at).values()), {'EACCES'})
 
-    # ---- what is planted ----
+    # ---- planted files ----
 
     def victim(self):
         name = os.path.join(self.folder, 'victim')
@@ -228,7 +228,7 @@ class Trust(unittest.TestCase):
                 self.assertEqual(mountlib.get(victim), b'not to be touched')
                 self.assertFalse(os.path.exists(missing))
                 self.assertEqual(mountlib.get(self.model), before)
-            # A mount that finds it is read-only (see also planted.py).
+            # A mount that finds the file is read-only (see also planted.py).
             with Mount(self.model) as at:
                 self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
             self.assertEqual(mountlib.get(victim), b'not to be touched')

@@ -23,7 +23,7 @@ from mountlib import GGUFS, get, run
 from undolib import Player, own
 
 LARGE = gguf.Tensor(b'large', 24, (200000,), bytes(200000))
-MOST = 200  # calls of one commit and its history: far more than there are
+MOST = 200  # maximum number of calls of one commit and its history, far more than it makes
 
 
 def entries(file):
@@ -132,7 +132,7 @@ class Kills(unittest.TestCase):
             self.assertIn(found, [new] if done else [self.now, new], f'{way}, call {number}')
             self.assertEqual(self.tensors(), self.untouched)
             self.assertEqual(self.read_others(), self.others)
-            # This takes back what was done last: the undo before this, or the killed change.
+            # This reverts the last edit: the undo before this, or the killed change.
             self.calm('--undo')
             self.assertEqual(entries(self.model), self.now if found == new else self.before, f'{way}, call {number}')
             self.calm('--undo')

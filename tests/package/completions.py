@@ -71,7 +71,7 @@ class Table(unittest.TestCase):
             with self.subTest(name=row.name):
                 value = '=' + (row.words or [given.get(row.value, 'some')])[0] if row.value else ''
                 done = run(GGUFS, '-o', row.name + value, '/nowhere.gguf', '/nowhere')
-                if row.value == 'FILE':  # which is checked first
+                if row.value == 'FILE':  # these are checked first
                     self.assertIn(f'option {row.name}: ', done.err)
                     continue
                 self.assertEqual(done.returncode, 1, done.err)
@@ -134,7 +134,7 @@ class Shell:
 
     def __init__(self, command, begin):
         self.fd, terminal = pty.openpty()
-        tty.setraw(terminal)  # what is sent while the shell is busy is unchanged
+        tty.setraw(terminal)  # input sent while the shell is busy is unchanged
         home = mountlib.path('home')
         self.process = subprocess.Popen(
             command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True, cwd=home,
@@ -175,7 +175,7 @@ show() {{ n=$((n + 1)); print -r -- "LI""NE${{n}}[$BUFFER]END"; BUFFER= }}
 zle -N show; bindkey '^Xp' show; unsetopt beep; unset zle_bracketed_paste
 """
 
-# What is typed, and its completion. zsh adds a possible next character, and drops it at a space.
+# Typed text, and its completion. zsh adds a possible next character, and drops it at a space.
 ENDS = ' ,='
 LINES = [
     ('ggufs --unm', 'ggufs --unmount'),
@@ -217,7 +217,7 @@ class Shells(unittest.TestCase):
                 self.assertEqual(shell.complete(typed).rstrip(ENDS), want.rstrip(ENDS))
         for typed in ("ggufs -o 'fsname=$(touch ran),co", "ggufs -o 'fsname=`touch ran`,commit=s",
                       "ggufs --check '--ignore=$(touch ran),ga", "ggufs '$(touch ran)"):
-            shell.complete(typed)  # what was typed is literal
+            shell.complete(typed)  # the typed text is literal
             self.assertFalse(os.path.exists(mountlib.path('home/ran')), typed)
         model = mountlib.put('model.gguf', samples.editable())
         with tempfile.TemporaryDirectory(prefix='a mount ', dir=mountlib.folder) as at, \

@@ -198,7 +198,7 @@ class Open(unittest.TestCase):
         self.assertLessEqual({'ro', 'nosuid', 'nodev'}, set(line.split()[5].split(',')))
         daemon = str(mountlib.daemon(at))
         self.assertIn(b'idle=600', mountlib.get(f'/proc/{daemon}/cmdline'))
-        # Again: the same mount. Another model of that name gets its own.
+        # Opened again, the model has the same mount. Another model of that name gets its own mount.
         self.assertEqual(self.shown(self.model), at)
         self.assertEqual(str(mountlib.daemon(at)), daemon)
         os.makedirs(mountlib.path('other'))
