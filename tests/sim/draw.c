@@ -371,6 +371,12 @@ static void befall(unsigned kinds)
             (void)add(DISK, draw(2) ? W_ALTER : W_REPLACE);
             return;
         case 6:
+            if (wide && draw(2)) {
+                add(DISK, W_SHORT)->n = 1 + draw(200);
+                add(DISK, W_PASS)->n = draw(draw(2) ? 3 : 3000);
+                add(DISK, W_MEND);
+                break;
+            }
             (void)(add(DISK, W_NOMEM)->n = 1 + draw(draw(2) ? 10 : 200));
             break;
         case 3:

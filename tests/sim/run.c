@@ -411,6 +411,7 @@ static void befall(struct program *p, const struct step *s)
         break;
     case W_MEND:
         disk_mend();
+        (void)alloc_disarm();
         break;
     case W_SIGNAL:
         kernel_signal(&kernel, s->n, s->n2);
@@ -428,8 +429,9 @@ static void befall(struct program *p, const struct step *s)
             crash(s->word == W_POWER);
         break;
     case W_NOMEM:
+    case W_SHORT:
         world->disk.hits++; /* edits may be lost, as by any other fault */
-        alloc_arm(s->n, false);
+        alloc_arm(s->n, s->word == W_SHORT);
         break;
     case W_TERM:
         kernel.gone = true;

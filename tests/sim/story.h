@@ -18,7 +18,8 @@
  *     A undo                    the history's last state; mount ... history keeps one
  *     Z alter                   another program writes the model; replace: another file of its name
  *     Z power 0                 the power is cut, at the N-th call of the disk from now on (0: now); kill 0: SIGKILL;
- *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
+ *                               term: SIGTERM, the mount ends; nomem N: allocation N fails;
+ *                               short N: and all later ones, until mend
  *
  * A tensor's name stands for its `raw`, followed by the word f32 for its `f32`. Only for tensors:
  *
@@ -81,6 +82,7 @@ enum word {
     W_KILL,
     W_TERM,
     W_NOMEM,
+    W_SHORT,
     WORDS
 };
 
