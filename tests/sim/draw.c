@@ -241,7 +241,7 @@ static void look(unsigned a)
         add(a, W_LIST);
         break;
     case 1:
-        add(a, W_MODEL);
+        add(a, wide && draw(2) ? W_JSON : W_MODEL);
         break;
     default:
         named(a, W_READ, draw(NAMES));
@@ -287,6 +287,12 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
     unsigned upto = to->n + steps;
     while (to->n < upto && to->n < STEPS) {
         unsigned key = draw(3) ? favourite : draw(to->tensors ? REGS : KEYS), other;
+        if (wide && key < KEYS && draw(20) == 0) {
+            struct step *s = add(a, W_RETYPE);
+            s->name = (uint8_t)key;
+            s->n = draw(3);
+            continue;
+        }
         if (wide && draw(12) == 0) {
             (draw(2) || key >= KEYS ? again : put_back)(a, key);
             continue;

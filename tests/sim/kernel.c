@@ -863,6 +863,26 @@ static void close_slot(struct program *p, unsigned slot)
     later(p->k, h->f, h, 0, 0, -1);
 }
 
+/* Calls fsync(2), or msync(2) if the file is mapped. */
+static void step_fsync(struct program *p, struct handle *h)
+{
+    if (!h)
+        return;
+    if (h->o->pages)
+        write_pages(p->k, h->o);
+    (void)flush_or_sync(p, h, true);
+}
+
+static void step_put(struct program *p, struct step s)
+{
+    s.flags = F_WRITE | F_TRUNC | F_CREAT;
+    if (p->slot[s.slot])
+        return;
+    step_open(p, &s);
+    step_write(p, &s);
+    close_slot(p, s.slot);
+}
+
 void kernel_exit(struct program *p)
 {
     for (unsigned i = 0; i < SLOTS; i++)
@@ -1276,6 +1296,45 @@ static void step_trunc(struct program *p, const struct step *s)
     kernel_expect(p, "truncate", r, r == -ESTALE || r == -ENOENT || r == -EINVAL);
 }
 
+/* Gives a key's value another type: its text stays. */
+static void step_retype(struct program *p, const struct step *s)
+{
+    static const char *const types[] = {"string", "u32", "u64"};
+    const char *type = types[s->n % 3];
+    struct kernel *k = p->k;
+    struct object *o;
+    if (s->name >= KEYS)
+        return;
+    uint64_t since = oracle_time(of(k));
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, &o);
+    if (r == 0)
+        o->handles++;
+    lock_drop(&k->dir);
+    if (r < 0)
+        return;
+    lock_take(&o->lock);
+    o->changes++;
+    struct made made =
+        assign(k, o, oracle_may(of(k), s->name, since, UINT64_MAX, false) & ~BIT(TOKEN_ABSENT));
+    struct live_wait *w = kernel_begin(p);
+    r = kernel_end(p, tree_setxattr(k->t, o->node, "user.gguf.type", type, strlen(type), w));
+    const uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false);
+    for (unsigned i = 0; i < MADE; i++)
+        if (made.of[i] >= 0)
+            oracle_widen(of(k), (unsigned)made.of[i], may & ~BIT(TOKEN_ABSENT));
+    assigned(k, o, &made, r < 0 ? kernel_failed(k, r) : PERHAPS);
+    o->changes++;
+    o->handles--;
+    lock_drop(&o->lock);
+    kernel_expect(
+        p, "retype", r,
+        r == -ENOENT || r == -ESTALE ||
+            (r == -EINVAL && may & (BIT(TOKEN_ABSENT) | BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER))));
+    if (r == 0 && kernel_durable_close(k))
+        kernel_look_disk(k, "after retype");
+}
+
 /* ---- looks ---- */
 
 /* Returns the values of drafts, which files with this name show as well. */
@@ -1385,7 +1444,8 @@ static void step_list(struct program *p)
     }
 }
 
-static void step_model(struct program *p)
+/* Reads a view of the whole, whose size is known when it is looked up. */
+static void step_model(struct program *p, const char *view)
 {
     struct kernel *k = p->k;
     struct tree_entry e;
@@ -1394,21 +1454,25 @@ static void step_model(struct program *p)
     char *bytes = __real_malloc(room);
     uint64_t since = oracle_time(of(k));
     (void)kernel_begin(p);
-    int r = kernel_end(p, tree_lookup(k->t, INO_ROOT, "model.gguf", &e));
-    kernel_expect(p, "lookup of model.gguf", r, false);
+    int r = kernel_end(p, tree_lookup(k->t, INO_ROOT, view, &e));
+    kernel_expect(p, view, r, false);
     if (r == 0) {
         (void)kernel_begin(p);
         r = kernel_end(p, tree_open_file(k->t, e.node, O_RDONLY, &f));
-        kernel_expect(p, "open of model.gguf", r, r == -ESTALE);
-        uint64_t upto = oracle_time(of(k));
-        (void)upto;
+        kernel_expect(p, "its open", r, r == -ESTALE);
         if (r == 0) {
             (void)kernel_begin(p);
-            ssize_t n = read_at(f, 0, room, bytes);
+            ssize_t n = read_at(f, 0, room - 1, bytes);
             (void)kernel_end(p, 0);
-            kernel_expect(p, "read of model.gguf", (int)n, false);
-            if (n >= 0 && !k->rough)
-                check_model(k->w, (const uint8_t *)bytes, (size_t)n, since, false, "model.gguf");
+            kernel_expect(p, "its read", (int)n, false);
+            if (n >= 0 && n != e.attr.st_size)
+                sched_fail("%s has %zd bytes, its size is %lld", view, n,
+                           (long long)e.attr.st_size);
+            bytes[n > 0 ? n : 0] = '\0';
+            if (n >= 0 && !k->rough && view[1] == 'o')
+                check_model(k->w, (const uint8_t *)bytes, (size_t)n, since, false, view);
+            else if (n >= 0 && !k->rough)
+                check_json(k->w, bytes, since);
             (void)tree_release(f);
         }
         tree_forget(k->t, e.node, 1);
@@ -1455,7 +1519,6 @@ void kernel_init(struct kernel *k, struct world *w, struct tree *t)
 
 void kernel_step(struct program *p, const struct step *s)
 {
-    struct step one = *s;
     if (!p->k->w->story.tensors && (is_tensor(s->name) || is_tensor(s->to)))
         return;
     switch ((enum word)s->word) {
@@ -1474,21 +1537,13 @@ void kernel_step(struct program *p, const struct step *s)
             p->slot[s->slot]->owners++;
         break;
     case W_FSYNC:
-        if (p->slot[s->slot] && p->slot[s->slot]->o->pages) /* msync */
-            write_pages(p->k, p->slot[s->slot]->o);
-        if (p->slot[s->slot])
-            (void)flush_or_sync(p, p->slot[s->slot], true);
+        step_fsync(p, p->slot[s->slot]);
         break;
     case W_CUT:
         step_cut(p, s);
         break;
     case W_PUT:
-        one.flags = F_WRITE | F_TRUNC | F_CREAT;
-        if (p->slot[s->slot])
-            break;
-        step_open(p, &one);
-        step_write(p, &one);
-        close_slot(p, one.slot);
+        step_put(p, *s);
         break;
     case W_MV:
         step_mv(p, s);
@@ -1512,7 +1567,13 @@ void kernel_step(struct program *p, const struct step *s)
             tensors_list(p);
         break;
     case W_MODEL:
-        step_model(p);
+        step_model(p, "model.gguf");
+        break;
+    case W_JSON:
+        step_model(p, "metadata.json");
+        break;
+    case W_RETYPE:
+        step_retype(p, s);
         break;
     case W_UNDO:
         step_undo(p);

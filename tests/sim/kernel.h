@@ -158,5 +158,7 @@ void kernel_look_disk(struct kernel *k, const char *when);
 void model_keys(const uint8_t *bytes, size_t n, unsigned token[KEYS]);
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
                  const char *when);
+/* The same for metadata.json. */
+void check_json(struct world *w, const char *text, uint64_t from);
 
 #endif

@@ -162,6 +162,11 @@ static void make_model(void)
     free(image);
 }
 
+static unsigned token_of_number(unsigned v)
+{
+    return v >= 1000 + TOKEN_FIRST && v < 1000 + TOKENS ? v - 1000 : TOKEN_OTHER;
+}
+
 static unsigned token_of(const struct read_key *k)
 {
     char text[16] = "";
@@ -169,13 +174,11 @@ static unsigned token_of(const struct read_key *k)
     if (k->type == GGUF_STRING && k->n < sizeof(text)) {
         memcpy(text, k->value, k->n);
         v = (uint32_t)strtoul(text, NULL, 10);
-    } else if (k->n == 4) {
+    } else if (k->n == 4 || k->n == 8) {
         for (unsigned i = 0; i < 4; i++)
-            v |= (uint32_t)k->value[i] << 8 * i;
+            v |= (uint32_t)k->value[i] << 8 * i; /* of 8 bytes the upper ones are 0 */
     }
-    return k->type == GGUF_STRING && k->n == 0            ? TOKEN_EMPTY
-           : v >= 1000 + TOKEN_FIRST && v < 1000 + TOKENS ? v - 1000
-                                                          : TOKEN_OTHER;
+    return k->type == GGUF_STRING && k->n == 0 ? TOKEN_EMPTY : token_of_number(v);
 }
 
 /* Returns whether everything is there that no program edits. */
@@ -256,31 +259,52 @@ static bool is_overwritten(const struct world *w, uint64_t from)
     return is && w->story.strategy == EDIT_INPLACE;
 }
 
+static void check_token(struct world *w, unsigned reg, unsigned token, uint64_t from, bool disk,
+                        const char *when)
+{
+    char told[900];
+    const uint64_t may = oracle_may(&w->oracle, reg, from, UINT64_MAX, disk);
+    if (may & BIT(token))
+        return;
+    if (!disk && reg >= KEYS && token != TOKEN_ABSENT && is_overwritten(w, from))
+        return;
+    if (!disk && reg < KEYS && kernel.before[reg] & BIT(token) &&
+        (!kernel.removed[reg] || oracle_changed(&w->oracle, reg, from)))
+        return; /* a key stays in the model until its next value is accepted: known.md */
+    oracle_tell(&w->oracle, reg, told, sizeof(told));
+    sched_fail("%s%s: %s is token %u, may be %llx:%s", when, disk ? ", on the disk" : "",
+               names[reg], token, (unsigned long long)may, told);
+}
+
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
                  const char *when)
 {
     struct read_model m;
-    char told[900];
     const char *bad = read_model(bytes, n, &m);
     if (bad)
         sched_fail("%s: %s", when, bad);
     if (!rest_is_whole(&m, bytes, n, w->story.split && !disk))
         sched_fail("%s: what nobody edits has changed", when);
     for (unsigned i = 0; i < REGS; i++) {
-        unsigned token = token_in(&m, i, bytes, n);
-        uint64_t may = oracle_may(&w->oracle, i, from, UINT64_MAX, disk);
         if (i >= KEYS)
             check_form(w, &m, i, from, disk, when);
-        if (may & BIT(token))
-            continue;
-        if (!disk && i >= KEYS && token != TOKEN_ABSENT && is_overwritten(w, from))
-            continue;
-        if (!disk && i < KEYS && kernel.before[i] & BIT(token) &&
-            (!kernel.removed[i] || oracle_changed(&w->oracle, i, from)))
-            continue; /* a key stays in the model until its next value is accepted: known.md */
-        oracle_tell(&w->oracle, i, told, sizeof(told));
-        sched_fail("%s%s: %s is token %u, may be %llx:%s", when, disk ? ", on the disk" : "",
-                   names[i], token, (unsigned long long)may, told);
+        check_token(w, i, token_in(&m, i, bytes, n), from, disk, when);
+    }
+}
+
+void check_json(struct world *w, const char *text, uint64_t from)
+{
+    for (unsigned i = 0; i < KEYS; i++) {
+        char head[32];
+        unsigned v = 0, token = TOKEN_ABSENT;
+        (void)snprintf(head, sizeof(head), "\"%s\": {", names[i]);
+        const char *at = strstr(text, head);
+        at = at ? strstr(at, "\"value\": ") : NULL;
+        if (at)
+            token = strncmp(at + 9, "\"\"", 2) == 0                  ? TOKEN_EMPTY
+                    : sscanf(at + 9 + (at[9] == '"'), "%u", &v) == 1 ? token_of_number(v)
+                                                                     : TOKEN_OTHER;
+        check_token(w, i, token, from, false, "metadata.json");
     }
 }
 

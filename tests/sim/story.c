@@ -34,7 +34,8 @@ static const struct {
     [W_HALVES] = {"halves", "sn"}, [W_ADD] = {"add", "onm"},    [W_SWAP] = {"swap", "onm"},
     [W_RMR] = {"rmr", "o"},        [W_UNDO] = {"undo", ""},     [W_POWER] = {"power", "n"},
     [W_KILL] = {"kill", "n"},      [W_NOD] = {"nod", "o"},      [W_TERM] = {"term", ""},
-    [W_NOMEM] = {"nomem", "n"},    [W_SHORT] = {"short", "n"},
+    [W_NOMEM] = {"nomem", "n"},    [W_SHORT] = {"short", "n"},  [W_JSON] = {"json", ""},
+    [W_RETYPE] = {"retype", "on"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};

@@ -10,6 +10,8 @@
  *     A put r.a 18              open for writing with trunc and creat, write, close
  *     B mv r.a r.a~             rm NAME; sync: fsync of the directory; trunc NAME: truncate(2) to 0
  *     B read r.a                list; model: of model.gguf
+ *     A json                    metadata.json is read
+ *     A retype r.a 2            setfattr -n user.gguf.type: string, u32 or u64
  *     A nod r.a~                mknod(2) of a helper
  *     B pass 300                milliseconds
  *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
@@ -61,6 +63,8 @@ enum word {
     W_READ,
     W_LIST,
     W_MODEL,
+    W_JSON,
+    W_RETYPE,
     W_UNDO,
     W_TYPE,
     W_SHAPE,
