@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""This program against an earlier version, GGUFS_BEFORE, alternating in one run."""
+"""Compares this program with an earlier version, GGUFS_BEFORE, alternating in one run."""
 import contextlib
 import os
 import shutil
@@ -15,14 +15,15 @@ PROGRAMS = {'before': os.environ.get('GGUFS_BEFORE'), 'now': benchlib.GGUFS}
 
 
 def add(table, what, seconds):
-    """`seconds`: for each program, per round."""
+    """Add a row. `seconds`: for each program, per round."""
     ratio = speed_ratio(seconds['before'], seconds['now'])
     table.add(what, show_ms(seconds['before']), show_ms(seconds['now']), show_ratio(ratio),
               goal(round(ratio[0], 2), BOUND))
 
 
 def in_turns(rounds, acts):
-    """Seconds of each program's act in each round, the other one first in every second round."""
+    """Return the seconds of each program's act in each round; the other program comes first in
+    every second round."""
     seconds = {name: [] for name in acts}
     for i in range(rounds):
         for name in sorted(acts, reverse=i % 2 == 1):
@@ -38,7 +39,7 @@ def reads(run, table, at):
 
 
 def listings(run, table, at):
-    """With names only, and with attributes."""
+    """Measure listings with names only, and with attributes."""
     for what in (['ls'], ['ls', '-l']):
         acts = {name: lambda i, at=folder: quiet(*what, os.path.join(at, 'tensors')) for name, folder in at.items()}
         add(table, f'{" ".join(what)} of {len(os.listdir(os.path.join(at["now"], "tensors")))} tensors',
@@ -51,8 +52,8 @@ def edit(metadata, i):
 
 
 def accept(metadata, i):
-    """Keys that are new in each round. The disk is left out: it is written once at the end, which
-    is not measured."""
+    """Measure new keys in each round. The disk is left out: it is written once at the end, which is
+    not measured."""
     for n in range(EDITS * 10):
         write(os.path.join(metadata, f'bench.key.{i}.{n}'), f'{n}')
 
@@ -67,9 +68,9 @@ def edits(run, table, at, label, act):
 
 @contextlib.contextmanager
 def one_processor():
-    """For this program and everything it starts meanwhile: an edit is some ten requests, and the
-    choice of processors on which the kernel wakes threads changes the time of a request by more
-    than the bound."""
+    """Use one processor for this program and everything that it starts meanwhile: an edit is some
+    ten requests, and the choice of processors on which the kernel wakes threads changes the time of
+    a request by more than the bound."""
     all_of_them = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(all_of_them)})
     try:
@@ -79,7 +80,7 @@ def one_processor():
 
 
 def mounted(run, models, *options):
-    """Both programs at once: a function of the mount point of each."""
+    """Mount with both programs at once, and measure a function of the mount point of each."""
     def do(act, *args):
         with serve(run.work, PROGRAMS['before'], *options, models['before']) as (one, _), \
                 serve(run.work, PROGRAMS['now'], *options, models['now']) as (two, _):
@@ -88,7 +89,7 @@ def mounted(run, models, *options):
 
 
 def copies(run, model):
-    """A copy for each program: one process at a time may edit a model."""
+    """Yield a copy for each program, because only one process at a time may edit a model."""
     names = {name: os.path.join(run.work, f'edited-{name}.gguf') for name in PROGRAMS}
     for path in names.values():
         shutil.copyfile(model, path)

@@ -71,7 +71,8 @@ class Run:
         os.makedirs(self.work, exist_ok=True)
 
     def made(self, name, *command):
-        """The path of a file in the work directory, made by a command if it does not exist yet."""
+        """Return the path of a file in the work directory. A command makes it if it does not exist
+        yet."""
         path = os.path.join(self.work, name)
         if not os.path.exists(path):
             subprocess.run([*command, path + '.new'], check=True)
@@ -79,23 +80,23 @@ class Run:
         return path
 
     def types(self, mib=VALUES // MIB):
-        """The model of all types, with tensors of that many MiB as float32."""
+        """Return the model of all types, with tensors of that many MiB as float32."""
         name = 'types.gguf' if mib == VALUES // MIB else f'types-{mib}.gguf'
         return self.made(name, sys.executable, os.path.join(HERE, 'make-types'), '--mib', str(mib))
 
     def many(self):
-        """The same with many small tensors."""
+        """Return the model of all types with many small tensors."""
         count, kib = reading.MANY
         return self.made(f'types-{count}x{kib}.gguf', sys.executable, os.path.join(HERE, 'make-types'),
                          '--count', str(count), '--kib', str(kib))
 
     def large(self):
-        """The same with 2 GB of data."""
+        """Return the model of all types with 2 GB of data."""
         return self.made('large.gguf', sys.executable, os.path.join(HERE, 'make-types'), '--mib',
                          str(LARGE))
 
     def shards(self):
-        """The same in three files."""
+        """Return that model in three files."""
         return [self.made(f'large-{i:05d}-of-00003.gguf', sys.executable,
                           os.path.join(HERE, 'make-types'), '--mib', str(LARGE), '--shard', f'{i}/3')
                 for i in (1, 2, 3)]
@@ -104,7 +105,7 @@ class Run:
         return self.made(name, sys.executable, os.path.join(SOURCE, 'scripts', script), *options)
 
     def native(self):
-        """A plain file as large as the values of one type."""
+        """Return a plain file as large as the values of one type."""
         path = os.path.join(self.work, 'native')
         if not os.path.exists(path):
             with open(path, 'wb') as out:
@@ -115,8 +116,8 @@ class Run:
 
     @contextlib.contextmanager
     def small_pages(self):
-        """A copy of the plain file whose pages in the cache are single, like those of all FUSE
-        files: on tmpfs. None if there is no such tmpfs."""
+        """Return a copy of the plain file whose pages in the cache are single, like those of all
+        FUSE files: on tmpfs. None if there is no such tmpfs."""
         huge = '/sys/kernel/mm/transparent_hugepage/shmem_enabled'
         kinds = subprocess.run(['stat', '-fc', '%T', '/dev/shm'], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, check=False).stdout
@@ -134,7 +135,7 @@ class Run:
 # ---- the benchmarks: each yields tables; mounting is measured here ----
 
 def daemon_of(at):
-    """The process whose command line ends in this mount point."""
+    """Return the process whose command line ends in this mount point."""
     for pid in filter(str.isdigit, os.listdir('/proc')):
         with contextlib.suppress(OSError), open(f'/proc/{pid}/cmdline', 'rb') as file:
             if file.read().split(b'\0')[-2:] == [os.fsencode(at), b'']:
@@ -143,7 +144,7 @@ def daemon_of(at):
 
 
 def resident(pid):
-    """Resident bytes: in total, and without pages of files."""
+    """Return the resident bytes: in total, and without pages of files."""
     with open(f'/proc/{pid}/status', encoding='utf-8') as lines:
         fields = dict(line.split(':', 1) for line in lines)
     return tuple(int(fields[name].split()[0]) * 1024 for name in ('VmRSS', 'RssAnon'))
@@ -168,7 +169,7 @@ def mount_and_list(model, at):
 
 
 def header_size(model):
-    """Bytes of the header."""
+    """Return the size of the header in bytes."""
     done = subprocess.run([benchlib.program('bench_parse'), '1', model], check=True,
                           stdout=subprocess.PIPE, text=True)
     return int(done.stdout.split()[1])

@@ -31,7 +31,7 @@ def mounted(at):
 
 
 def wait_mounted(at, process):
-    """The kernel reports each change of the list of mounts as a poll event."""
+    """Wait for the mount: the kernel reports each change of the list of mounts as a poll event."""
     poll = select.poll()
     with open('/proc/self/mountinfo', 'rb') as table:
         poll.register(table, select.POLLPRI)
@@ -47,7 +47,7 @@ def bdi(at):
 
 
 def set_readahead(at, kib):
-    """False if it has another value and this user may not change it."""
+    """Return False if it has another value and this user may not change it."""
     with contextlib.suppress(OSError), open(bdi(at), 'w', encoding='utf-8') as file:
         file.write(str(kib))
     with open(bdi(at), encoding='utf-8') as file:
@@ -55,8 +55,8 @@ def set_readahead(at, kib):
 
 
 def wait_ended(process):
-    """A mount namespace made meanwhile by another process also holds the mount; its server would
-    then go on."""
+    """Wait until the mount has ended, even if a mount namespace made meanwhile by another process
+    holds it, in which its server would continue."""
     try:
         process.wait(LIMIT)
     except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ def ready(work, size, *options, readahead=None):
 # ---- disks ----
 
 class Skipped(Exception):
-    """Why something cannot be measured here."""
+    """Reason why a measurement is not possible here."""
 
 
 MAKE = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf', '-m', 'reflink=1'],
@@ -107,7 +107,7 @@ MAKE = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf', '-m', 'reflink=
 
 
 def call(*command):
-    """Skipped if the command fails."""
+    """Run a command; raises Skipped if it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -116,7 +116,7 @@ def call(*command):
 
 @contextlib.contextmanager
 def mounted_at(folder, *command):
-    """A file system, mounted by a command and always unmounted afterwards."""
+    """Mount a file system by a command, and always unmount it afterwards."""
     call(*command, folder)
     try:
         yield folder
@@ -127,8 +127,8 @@ def mounted_at(folder, *command):
 
 @contextlib.contextmanager
 def disk(work, kind, size):
-    """A new file system of `size` bytes: in a loop-mounted sparse image, or tmpfs. Skipped if that
-    is not possible. Yields its directory."""
+    """Make a new file system of `size` bytes, in a loop-mounted sparse image or on tmpfs. Raises
+    Skipped if that is not possible. Yields its directory."""
     if os.geteuid() != 0:
         raise Skipped(f'{kind}: only root can mount it')
     if kind in MAKE and not shutil.which(MAKE[kind][0]):
@@ -147,7 +147,7 @@ def disk(work, kind, size):
 
 
 def available():
-    """Available bytes of memory."""
+    """Return the available bytes of memory."""
     with open('/proc/meminfo', encoding='utf-8') as lines:
         fields = dict(line.split(':', 1) for line in lines)
     return int(fields['MemAvailable'].split()[0]) * 1024
@@ -172,12 +172,12 @@ def drop(path):
 
 
 def spread(values):
-    """(median, minimum, maximum)"""
+    """Return (median, minimum, maximum)."""
     return statistics.median(values), min(values), max(values)
 
 
 def turns(files, *options, rounds):
-    """Seconds of each file in each round: a list for each file. See bench_read.c."""
+    """Return a list of the seconds of each file in each round. See bench_read.c."""
     done = subprocess.run([program('bench_read'), '-r', str(rounds), *options, *files], check=True,
                           stdout=subprocess.PIPE, text=True)
     seconds = [[0.0] * rounds for _ in files]
@@ -188,7 +188,8 @@ def turns(files, *options, rounds):
 
 
 def speed_ratio(base, other):
-    """How fast `other` is, as a fraction of `base`, pair by pair: (median, minimum, maximum)."""
+    """Return the speed of `other` as a fraction of `base`, pair by pair: (median, minimum,
+    maximum)."""
     return spread([b / o for b, o in zip(base, other)])
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What must stay small however much is pending, large or slow: the time of an edit of a key, the
-daemon's memory, the time that readers wait."""
+"""Measures quantities that must stay small however many edits are pending, large or slow: the time
+of an edit of a key, the daemon's memory, the time that readers wait."""
 import contextlib
 import itertools
 import os
@@ -42,7 +42,7 @@ EACH = 1.0  # ms
 
 
 def one_by_one(metadata, step, count):
-    """Seconds of each call."""
+    """Return the seconds of each call."""
     seconds = []
     for i in range(count):
         seconds.append(timed(step, metadata, i))
@@ -50,7 +50,7 @@ def one_by_one(metadata, step, count):
 
 
 def near(seconds, part):
-    """The mean in ms over the tenth of all calls that ends there."""
+    """Return the mean in ms over the tenth of all calls that ends there."""
     end = round(len(seconds) * part)
     window = seconds[max(0, end - max(1, len(seconds) // 10)):end]
     return sum(window) / len(window) * 1e3
@@ -64,7 +64,7 @@ def expect_keys(metadata, before, prefix, count):
 
 
 def many(run):
-    """A model of 80 MiB, which has to be copied."""
+    """Measure a model of 80 MiB, which has to be copied."""
     count = run.args.keys
     source = run.script('sparse-80m.gguf', 'make-huge', '--size', '80M', '--tensors', '8',
                         '--tokens', '1000')
@@ -101,7 +101,7 @@ KEPT = 32  # MiB of its own, after editing many keys
 
 
 def status(pid, *names):
-    """These fields of the process, in MiB."""
+    """Return these fields of the process, in MiB."""
     with open(f'/proc/{pid}/status', encoding='utf-8') as lines:
         fields = dict(line.split(':', 1) for line in lines)
     return tuple(int(fields[name].split()[0]) / KIB for name in names)
@@ -113,7 +113,7 @@ def forget_peak(pid):
 
 
 def small_model(path, count):
-    """A model with that many keys, a number each, and one small tensor."""
+    """Return a model with that many keys, each a number, and one small tensor."""
     kv = [(b'general.architecture', Value('string', b'llama')),
           (b'general.name', Value('string', b'small'))]
     kv += [(b'bench.key.%d' % i, Value('u32', i)) for i in range(count)]
@@ -123,7 +123,7 @@ def small_model(path, count):
 
 
 def write_large(metadata, i):
-    """As cp, in pieces of 128 KiB."""
+    """Write like cp, in pieces of 128 KiB."""
     piece = bytes([97 + i % 26]) * (128 * KIB)
     fd = os.open(os.path.join(metadata, edits.KEY), os.O_WRONLY | os.O_TRUNC)
     for _ in range(LARGE // len(piece)):
@@ -141,7 +141,8 @@ def large_rows(table, mode, metadata, pid, writes):
 
 
 def large(run, table):
-    """In each mode: kept for later, written by each close, and batched while copies are made."""
+    """Measure each mode: kept for later, written by each close, and batched while copies are
+    made."""
     source = run.script('sparse-80m.gguf', 'make-huge', '--size', '80M', '--tensors', '8',
                         '--tokens', '1000')
     for mode in ('commit=sync', 'commit=close', 'relayout=copy'):
@@ -179,9 +180,8 @@ def memory(run):
 # ---- readers of tensor data, beside everything else ----
 
 class Reader:
-    """`with Reader(at) as reader:`: meanwhile 4 KiB of some tensors' data are read again and again,
-    each time from the daemon; then .figures = [reads, median, 99 %, 99.9 %, most], the times in
-    ms."""
+    """`with Reader(at) as reader:` reads 4 KiB of some tensors' data again and again, each time
+    from the daemon. Then .figures = [reads, median, 99 %, 99.9 %, most], the times in ms."""
 
     def __init__(self, at, count=16):
         folder = os.path.join(at, 'tensors')
@@ -203,7 +203,7 @@ class Reader:
 
 @contextlib.contextmanager
 def again_and_again(*acts):
-    """Run each act in its own thread, as often as possible; returns how often each was done."""
+    """Run each act in its own thread, as often as possible. Returns how often each was run."""
     counts, end, failures = [0] * len(acts), threading.Event(), []
 
     def loop(which):
@@ -236,7 +236,8 @@ def edit(at):
 
 
 def edit_tokens(at):
-    """Change one token of all. In another process: a fork beside it would close this one's file."""
+    """Change one token of all, in another process, because a fork beside it would close this
+    process's file."""
     path = os.path.join(at, 'metadata/tokenizer.ggml.tokens')
 
     def act(i):
@@ -259,7 +260,7 @@ P999, MOST_MS = 20, 60
 
 
 def latency(run):
-    """A model of 512 MiB in its own directory, so that it can be edited."""
+    """Measure a model of 512 MiB in its own directory, so that it can be edited."""
     tokens = run.args.tokens
     source = run.script(f'latency-{tokens}.gguf', 'make-huge', '--size', '512M', '--tensors', '64',
                         '--tokens', str(tokens))
@@ -294,7 +295,8 @@ ANSWERED = 5  # seconds within which a command should end
 
 @contextlib.contextmanager
 def begun_later(act, *args):
-    """act(*args) in a thread as soon as the yielded event is set; waited for at the end."""
+    """Run act(*args) in a thread as soon as the yielded event is set, and wait for it at the
+    end."""
     begin = threading.Event()
 
     def wait():
@@ -311,7 +313,8 @@ def begun_later(act, *args):
 
 
 def edit_to_disk(path, text):
-    """An fsync of the directory would block listings in the kernel, which locks it meanwhile."""
+    """Wait until an edit is on the disk. An fsync of the directory would block listings in the
+    kernel, which locks it meanwhile."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, text.encode())
     os.fsync(fd)
@@ -319,7 +322,7 @@ def edit_to_disk(path, text):
 
 
 def answered(command):
-    """Seconds, or None if it hangs."""
+    """Return the seconds, or None if it hangs."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:

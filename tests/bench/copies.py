@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Edits that copy the model: their speed, and the rest of the system meanwhile."""
+"""Measures edits that copy the model: their speed, and that of the rest of the system meanwhile."""
 import contextlib
 import os
 import signal
@@ -19,7 +19,7 @@ NEEDED = 8 * GIB  # memory, including that disk
 
 @contextlib.contextmanager
 def place(run, kind):
-    """A directory with the model: in the work directory, or on tmpfs."""
+    """Return a directory with the model: in the work directory, or on tmpfs."""
     source = run.large()
     if kind == 'tmpfs' and benchlib.available() < NEEDED:
         raise Skipped(f'tmpfs: needs {NEEDED // GIB} GiB of memory')
@@ -46,7 +46,7 @@ def native_copy(folder):
 
 
 def clean(folder):
-    """Remove what cp left, and wait for the disk."""
+    """Remove the file that cp left, and wait for the disk."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, 'new'))
     quiet('sync', folder)
@@ -57,7 +57,7 @@ def edited_copy(metadata, i):
 
 
 def copy_rounds(folder, metadata, rounds):
-    """Seconds of cp and of edits, in turns; a round that is not timed comes first."""
+    """Return the seconds of cp and of edits, in turns, after an untimed round."""
     pairs = []
     for i in range(rounds + 1):
         both = [lambda: native_copy(folder), lambda i=i: edited_copy(metadata, i)]
@@ -115,7 +115,7 @@ IDLE = 5  # number of samples of each kind while no copy runs
 
 @contextlib.contextmanager
 def running(load):
-    """The load is ended if what runs beside it fails."""
+    """Run a load, and end it if the work beside it fails."""
     try:
         yield load
     finally:
@@ -125,8 +125,8 @@ def running(load):
 
 
 def sample(at, load):
-    """Seconds of each kind, one after another, as long as the load runs; a sample counts only if
-    the load ran throughout."""
+    """Return the seconds of each kind, one after another, as long as the load runs; a sample counts
+    only if the load ran throughout."""
     found = {what: [] for what in SAMPLES}
     while True:
         for what, once in SAMPLES.items():
@@ -141,7 +141,7 @@ def sample(at, load):
 
 
 def during_rounds(folder, at, rounds):
-    """{name: ([idle], [cp], [edit])}: the median of each round."""
+    """Return {name: ([idle], [cp], [edit])} with the median of each round."""
     metadata = os.path.join(at, 'metadata')
     seen = {what: ([], [], []) for what in SAMPLES}
     for i in range(rounds):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Benchmarks of files computed from tensors: statistics, hashes, the model as safetensors. See
+"""Measures files computed from tensors: statistics, hashes, the model as safetensors. See
 tests/bench/RESULTS.md."""
 import ctypes
 import os
@@ -13,7 +13,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def processor_time(pid):
-    """Of all threads, in seconds; /proc has a resolution of 10 ms."""
+    """Return the processor seconds of all threads; /proc has a resolution of 10 ms."""
     clock = ctypes.c_int()
     if LIBC.clock_getcpuclockid(pid, ctypes.byref(clock)) != 0:
         raise ProcessLookupError(pid)
@@ -27,8 +27,8 @@ def read_whole(path):
 
 
 def stats(run):
-    """Float32 of a tensor per second of the daemon's processor time: independent of the number of
-    cores."""
+    """Measure float32 of a tensor per second of the daemon's processor time, which does not depend
+    on the number of cores."""
     values = 64 << 20  # bytes of each tensor's float32 values in the model of all types
     table = Table('Statistics, one core', 'file', 'of', 'GB/s of float32', 'goal')
     for name in ('F32', 'F16', 'Q8_0', 'Q4_K'):
@@ -45,7 +45,7 @@ def stats(run):
 
 
 def pieces(run, model):
-    """The tensors of a model as plain files."""
+    """Write the tensors of a model as plain files."""
     folder = os.path.join(run.work, 'pieces')
     if not os.path.isdir(folder):
         with ggufs(run.work, model) as (at, _):

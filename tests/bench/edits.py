@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Edits of a model of 100 GiB that do not copy its data: on file systems that clone, and in
-place."""
+"""Measures edits of a model of 100 GiB that do not copy its data: on file systems that clone, and
+in place."""
 import collections
 import contextlib
 import os
@@ -22,7 +22,8 @@ LENGTH = 400  # initial bytes of KEY
 
 
 def write(path, text):
-    """As a shell's `echo TEXT > PATH`, which closes the truncated file once before it writes."""
+    """Write like a shell's `echo TEXT > PATH`, which closes the truncated file once before it
+    writes."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.close(os.dup(fd))
     os.write(fd, text.encode() + b'\n')
@@ -36,13 +37,13 @@ def to_disk(metadata):
 
 
 def remove(path):
-    """A removal is written a little later, or on request."""
+    """Remove a key. A removal is written a little later, or on request."""
     os.unlink(path)
     to_disk(os.path.dirname(path))
 
 
 def first(metadata):
-    """An edit that copies is written a little later, or on request."""
+    """Make the first edit. An edit that copies is written a little later, or on request."""
     write(os.path.join(metadata, KEY), 'x' * LENGTH)
     to_disk(metadata)
 
@@ -69,7 +70,7 @@ class Log:
         self.file, self.seen = file, 0
 
     def strategies(self):
-        """For the edits since the last call: {strategy: count}."""
+        """Return {strategy: count} for the edits since the last call."""
         self.file.seek(self.seen)
         text = self.file.read()
         self.seen += len(text)
@@ -77,7 +78,7 @@ class Log:
 
 
 def put_model(run, folder):
-    """The model, with some data in each tensor, so that it is not a single hole."""
+    """Write the model, with some data in each tensor, so that it is not a single hole."""
     source = run.script(f'sparse-{SIZE}g.gguf', 'make-huge', '--size', f'{SIZE}G', '--tensors',
                         str(TENSORS), '--tokens', str(TOKENS))
     path = os.path.join(folder, 'model.gguf')
@@ -96,7 +97,7 @@ def told(counter):
 
 
 def row(table, kind, commit, what, seconds, how, bound=BOUND):
-    """The slowest one counts."""
+    """Add a row, in which the slowest edit counts."""
     worst = round(1e3 * max(seconds), 1)
     table.add(kind, f'commit={commit}', what, len(seconds), told(how), show_ms(seconds),
               goal(worst, bound, False, ' ms, the most') if bound else '')
@@ -112,7 +113,7 @@ def all_kinds(table, kind, commit, metadata, log):
 
 
 def until_copied(metadata, log, grown, limit=1000):
-    """How many edits that each lengthen the header are written without a copy."""
+    """Return how many edits that each lengthen the header are written without a copy."""
     for i in range(limit):
         write(os.path.join(metadata, f'bench.grown{grown}.{i}'), 'x' * grown)
         if 'copy' in log.strategies():
@@ -121,8 +122,8 @@ def until_copied(metadata, log, grown, limit=1000):
 
 
 def instant(kind, metadata, log):
-    """In place, the header may grow while the reserve lasts; the copy after that makes a new
-    one."""
+    """Measure edits in place. The header may grow while the reserve lasts; the copy after that
+    makes a new reserve."""
     table = Table(f'Edits on {kind} until the reserve is used up', 'each adds', 'edits', 'goal')
     for grown in (100, 4 * KIB):
         until_copied(metadata, log, 60 * KIB, 2)  # a copy: from now on the reserve is full
@@ -133,7 +134,7 @@ def instant(kind, metadata, log):
 
 @contextlib.contextmanager
 def edited(run, folder, commit):
-    """(metadata, log) of a new mount of a new model."""
+    """Yield (metadata, log) of a new mount of a new model."""
     model = put_model(run, folder)
     with tempfile.TemporaryFile(dir=run.work) as log, \
             ggufs(run.work, model, '-o', f'commit={commit}', log=log) as (at, _):
@@ -142,7 +143,7 @@ def edited(run, folder, commit):
 
 
 def on_disk(run, kind, table):
-    """Yields the table of edits that stay instant, if that ends at all."""
+    """Yield the table of edits that stay instant, if that ends at all."""
     with benchlib.disk(run.work, kind, DISK) as folder:
         for commit in ('auto', 'close'):
             with edited(run, folder, commit) as (metadata, log):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A directory of many models under one mount: the cost of looking at it."""
+"""Measures the cost of a directory of many models under one mount."""
 import contextlib
 import json
 import os
@@ -28,7 +28,7 @@ def daemon(at):
 
 
 def resident(at):
-    """MiB."""
+    """Return the resident memory in MiB."""
     with open(f'/proc/{daemon(at)}/status', encoding='ascii') as lines:
         return [int(line.split()[1]) / 1024 for line in lines if line.startswith('VmRSS')][0]
 
@@ -51,7 +51,7 @@ def mount_and_list(folder, at):
 
 
 def rounds_of(run, folder, at, table):
-    """Mounted and listed again each time."""
+    """Mount and list again in each round."""
     seconds, memory = [], []
     for _ in range(run.rounds):
         with unmounted(at):

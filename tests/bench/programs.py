@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs that measure functions without a mount: decoders and encoders."""
+"""Runs programs that measure functions without a mount: decoders and encoders."""
 import os
 import subprocess
 
@@ -9,7 +9,8 @@ from benchlib import Table
 
 
 def lines_of(program):
-    """The fields of each line that a function benchmark prints; none if it was not built."""
+    """Return the fields of each line that a function benchmark prints, or no lines if it was not
+    built."""
     path = benchlib.program(program)
     if not os.path.exists(path):
         return []
@@ -45,7 +46,8 @@ def decode_goal(name, kind, ratio):
 
 
 def decode_table(rows):
-    """For each type the kernel sets that have goals, and the one used on this machine, the last."""
+    """Return a table of the kernel sets that have goals for each type, and the set used on this
+    machine, which comes last."""
     table = Table('Decoders, one core', 'type', 'set', 'in cache GB/s', 'of memcpy', 'of plain C',
                   'in memory GB/s', 'of memcpy', 'of plain C', 'goal')
     figures = {(name, kind, case): rest for name, case, kind, *rest in rows}

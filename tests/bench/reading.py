@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Benchmarks of reading tensors and views of the model, in order, at random places, in parallel,
-from memory and from the disk. See tests/bench/RESULTS.md."""
+"""Measures reads of tensors and views of the model, in order, at random places, in parallel, from
+memory and from the disk. See tests/bench/RESULTS.md."""
 import contextlib
 import os
 
@@ -18,7 +18,7 @@ FAIR = ('-c', '-w', '-t', '1')
 
 
 def warm(path):
-    """Read it again in order, so that its pages are placed as after that."""
+    """Read the file again in order, so that its pages are placed as after such a read."""
     with open(path, 'rb', buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         buffer = bytearray(MIB)
@@ -31,7 +31,7 @@ def tensor(at, name, file='f32'):
 
 
 def compare(table, base, path, label, bound, rounds):
-    """Two files of one size."""
+    """Compare two files of the same size."""
     base_s, own_s = turns([base, path], *FAIR, rounds=rounds)
     ratio = speed_ratio(base_s, own_s)
     size = os.stat(path).st_size
@@ -42,8 +42,8 @@ def compare(table, base, path, label, bound, rounds):
 
 @contextlib.contextmanager
 def both(run, kib, mib=VALUES // MIB):
-    """The model of all types and the server of ready bytes, mounted alike: the size of the first's
-    files, and ready bytes that stay in the processor's cache."""
+    """Mount the model of all types and the server of ready bytes alike: files of the model's sizes,
+    and ready bytes that stay in the processor's cache."""
     options, model = run.args.mount_options, run.types(mib)
     warm(model)
     with ggufs(run.work, model, *options, readahead=kib) as (own, _), \
@@ -80,7 +80,7 @@ WHOLE = ('model.safetensors', 'model.f32.safetensors')
 
 
 def whole(run):
-    """Views of the model, against the same number of ready bytes in memory."""
+    """Compare views of the model with the same number of ready bytes in memory."""
     models = {'tensors of 128 KiB': run.many(), 'tensors of 8 MiB': run.types(8), 'tensors of 64 MiB': run.types()}
     for kib in READAHEADS:
         table = Table(f'Sequential read of a view of the whole, readahead {kib} KiB, model in the page cache',
@@ -108,7 +108,7 @@ COLD = ('-c', '-t', '3')
 
 
 def disk_once(run, kib, name, file):
-    """Pages that the daemon has mapped cannot be dropped: each turn has its own mount."""
+    """Each turn has its own mount, because pages that the daemon has mapped cannot be dropped."""
     model = run.types()
     benchlib.drop(model)
     with ggufs(run.work, model, *run.args.mount_options, readahead=kib) as (own, _):
@@ -121,7 +121,7 @@ def ready_once(run, kib):
 
 
 def disk(run):
-    """Against a native file as large as the values that is not in the page cache either."""
+    """Compare with a native file as large as the values that is not in the page cache either."""
     sizes = {name: row for name, *row in ggufmodel.GEOMETRY.values()}
     for kib in run.args.readahead or READAHEADS:
         table = Table(f'Sequential read, readahead {kib} KiB, model not in the page cache',
@@ -137,7 +137,7 @@ def disk(run):
 
 
 def disk_row(run, table, label, once, *which):
-    """Pairs of a turn of the native file and once(run, *which), in alternating order."""
+    """Run pairs of a turn of the native file and once(run, *which), in alternating order."""
     native, pairs = run.native(), []
     for i in range(run.rounds + 1):
         pair = [0.0, 0.0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Split models merged by cp, and --check=full."""
+"""Measures split models merged by cp, and --check=full."""
 import os
 import re
 import subprocess
@@ -18,7 +18,8 @@ def sh(script, *args):
 
 
 def once(script, args, out, cold):
-    """Seconds; the resulting file is removed, and so are pages of FUSE mounts in the page cache."""
+    """Return the seconds. The resulting file is removed, and so are pages of FUSE mounts in the
+    page cache."""
     for path in cold:
         benchlib.drop(path)
     seconds = timed(sh, script, out, *args)
@@ -34,7 +35,7 @@ TO_DISK = ' && sync "$out"', ' && sync "$1"'
 
 def compare(table, kib, ways, out, size, rounds):
     """ways: (label, script, files, files to drop, goal); the first is the reference for the others.
-    A round that does not count comes first."""
+    An uncounted round comes first."""
     seconds = [[] for _ in ways]
     for i in range(rounds + 1):
         for k in range(len(ways)):
@@ -62,7 +63,7 @@ def on_disk(shards, merged, _):
 
 
 def split_at(run, folder, ways, table):
-    """Once the shards exist."""
+    """Run when the shards exist."""
     paths = [os.path.join(folder, os.path.basename(path)) for path in run.shards()]
     out, size = os.path.join(folder, 'whole.gguf'), sum(os.stat(path).st_size for path in paths)
     for kib in READAHEADS:
@@ -113,7 +114,7 @@ def check(run):
 
 
 def full_check(model):
-    """1: it has findings, since the model is made up."""
+    """The exit status is 1, because the made-up model has findings."""
     done = subprocess.run([benchlib.GGUFS, '--check=full', model], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     if done.returncode not in (0, 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the history of keys costs an edit, compared with -o history=0."""
+"""Measures the cost of the history of keys for an edit, compared with -o history=0."""
 import contextlib
 import os
 import shutil
@@ -15,18 +15,18 @@ JOINED = 1.2  # relative to an edit without a history
 
 
 def write(metadata, i):
-    """As a shell, a value of the same length."""
+    """Write a value of the same length, like a shell."""
     with open(os.path.join(metadata, 'general.name'), 'w', encoding='utf-8') as file:
         file.write(f'number {i:06}')
 
 
 def undo(at):
-    """An undo has a state of its own, and so has the edit after it."""
+    """Undo an edit. An undo has its own state, and so has the edit after it."""
     subprocess.run([GGUFS, '--undo', at], check=True, stdout=subprocess.DEVNULL)
 
 
 def write_by_hand(folder, header):
-    """The least that a state costs: the header written to a new file, and two fsyncs."""
+    """Do the minimum that a state costs: write the header to a new file, with two fsyncs."""
     file = os.open('written-by-hand', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     os.write(file, header)
     os.fsync(file)
@@ -42,8 +42,8 @@ def header_of(model):
 
 @contextlib.contextmanager
 def copies(run, model):
-    """metadata/ of a copy that is edited without a history, the mount of one with it, and a
-    directory."""
+    """Yield metadata/ of a copy that is edited without a history, the mount of a copy with a
+    history, and a directory."""
     folder = os.path.join(run.work, 'states')
     os.makedirs(folder)
     with contextlib.ExitStack() as stack:
@@ -67,8 +67,8 @@ def in_turn(i, *edits):
 
 
 def measure(run, table, name, model):
-    """All in alternation, so that other load on the machine affects each. Each round has its own
-    allowance: medians of its differences count."""
+    """Measure all in alternation, so that other load on the machine affects each. Each round has
+    its own allowance, and the medians of the differences count."""
     header = header_of(model)
     without, first, joined, by_hand = [], [], [], []
     beyond, spare, shares = [], [], []  # one element per round

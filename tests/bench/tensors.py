@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Edits of tensors: in a model of 100 GiB, on file systems that clone and in place; of many small
-ones."""
+"""Measures edits of tensors in a model of 100 GiB, on file systems that clone and in place, and of
+many small tensors."""
 import os
 import shutil
 import struct
@@ -24,7 +24,7 @@ def to_disk(path):
 
 
 def put(path, data):
-    """As `dd bs=1M conv=notrunc,fsync`."""
+    """Write like `dd bs=1M conv=notrunc,fsync`."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     for at in range(0, len(data), MIB):
         os.pwrite(fd, data[at:at + MIB], at)
@@ -59,7 +59,7 @@ class Tensors:
         to_disk(self.at)
 
     def add(self, name, data):
-        """As cp -r, only bytes."""
+        """Add a tensor like cp -r, but only its bytes."""
         name = os.path.join(self.at, name)
         os.mkdir(name)
         for view, text in (('type', b'I8\n'), ('shape', b'%d\n' % len(data)), ('raw', data)):
@@ -122,7 +122,7 @@ EACH = 1  # ms
 
 
 def write_all(at, number):
-    """Each tensor on its own, like a program that edits biases."""
+    """Write each tensor separately, like a program that edits biases."""
     data = struct.pack('<f', number) * VALUES
     for name in os.listdir(at):
         with open(os.path.join(at, name, 'f32'), 'wb') as out:

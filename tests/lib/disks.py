@@ -44,7 +44,7 @@ def call(*command):
 
 
 def recover(source, by_mount):
-    """Repair what a crash left of a model: with the next mount, or with the command."""
+    """Repair a model after a crash: by the next mount, or by the command."""
     if by_mount:
         with mountlib.Mount(source) as at:
             os.stat(at)
@@ -53,7 +53,7 @@ def recover(source, by_mount):
 
 
 def make_image(kind, image, *options):
-    """An empty file system; skips if its tool is missing."""
+    """Make an empty file system; skips if its tool is missing."""
     if not shutil.which(KINDS[kind][0]):
         raise unittest.SkipTest(f'{kind}: no {KINDS[kind][0]}')
     with open(image, 'wb') as file:
@@ -62,7 +62,7 @@ def make_image(kind, image, *options):
 
 
 class Disk:
-    """`with Disk('xfs') as directory:`: a new file system, mounted there; skips if it is not
+    """`with Disk('xfs') as directory:` mounts a new file system there; skips if it is not
     supported."""
 
     def __init__(self, kind):
@@ -96,7 +96,7 @@ class Disk:
 
 
 def model_data(size):
-    """Data that is not all zeros, which a file system might not store."""
+    """Return data that is not all zeros, which a file system might not store."""
     tensors = samples.small() + [Tensor(b'large.weight', 24, (size,), random.randbytes(size))]
     return gguf.encode(samples.keys(), tensors)
 
@@ -109,7 +109,7 @@ def put_model(folder, size=MIB):
 
 
 def log_of(source, *options, key='general.name', text='an edit'):
-    """The log of a mount with one edit."""
+    """Return the log of a mount with one edit."""
     mount = mountlib.Foreground(source, *options)
     with mount as (at, _):
         write(at, key, text)

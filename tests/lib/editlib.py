@@ -26,7 +26,7 @@ GATE = os.environ.get('GGUFS_GATE', '')
 # ---- the strict reader ----
 
 class Entry:
-    """A key, its type word and its value's bytes, as in the file."""
+    """A key, its type word and the bytes of its value, as in the file."""
 
     def __init__(self, key, type_id, raw):
         self.key, self.type_id, self.raw = key, type_id, raw
@@ -39,7 +39,7 @@ class Entry:
 
 
 def entries(file):
-    """(entries in order, where the tensor infos begin)."""
+    """Return (entries in order, where the tensor infos begin)."""
     source, found = gguf.Reader(file), []
     _, n_kv = source.number('Q'), source.number('Q')
     for _ in range(n_kv):
@@ -51,7 +51,7 @@ def entries(file):
 
 
 def without_reserve(file):
-    """The bytes of model.gguf for the file of an edited model."""
+    """Return the bytes of model.gguf for the file of an edited model."""
     model, source = gguf.read(file), gguf.Reader(file)
     n_tensors, n_kv = source.number('Q'), source.number('Q')
     kept = b''
@@ -73,7 +73,7 @@ def is_zero(data):
 
 
 def strict(file, unknown=()):
-    """Assert what the strictest reader requires. `unknown`: bytes of each tensor of unknown
+    """Assert the requirements of the strictest reader. `unknown`: bytes of each tensor of unknown
     type."""
     source, model = gguf.Reader(file), gguf.read(file)
     n_tensors, _ = source.number('Q'), source.number('Q')
@@ -108,7 +108,7 @@ def description(tensor):
 
 
 class Want:
-    """The expected content of a model file. ggufs' own key is left out."""
+    """The expected content of a model file, without ggufs' own key."""
 
     def __init__(self, file):
         self.head, self.before = file[:8], gguf.read(file)
@@ -120,7 +120,7 @@ class Want:
         return [entry.key for entry in self.kv].index(key)
 
     def set(self, key, value, after=None):
-        """A value for an existing key, or for a new one at the end or after `after`."""
+        """Set a value of an existing key, or of a new key at the end or after `after`."""
         entry = Entry(key, gguf.TYPE_IDS[value.type], self.writer.value(value))
         if key in [old.key for old in self.kv]:
             self.kv[self.index(key)] = entry
@@ -164,7 +164,7 @@ def as_bytes(text):
 
 @contextlib.contextmanager
 def opened(name, flags, mode=0o600):
-    """A descriptor; an error of its close is raised."""
+    """Yield a descriptor. An error of its close is raised."""
     fd = os.open(name, flags, mode)
     try:
         yield fd
@@ -182,7 +182,7 @@ def write_all(fd, text, piece=1 << 20):
 
 
 def write(at, key, text, *, fsync=False, piece=1 << 20):
-    """As `>`: truncate or create, write, close."""
+    """Write like `>`: truncate or create, write, close."""
     with opened(place(at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
         write_all(fd, text, piece)
         if fsync:
@@ -190,7 +190,7 @@ def write(at, key, text, *, fsync=False, piece=1 << 20):
 
 
 def sync(at, folder='metadata'):
-    """Makes everything accepted durable."""
+    """Make all accepted edits durable."""
     with opened(os.path.join(os.fsencode(at), os.fsencode(folder)), os.O_RDONLY) as fd:
         os.fsync(fd)
 
@@ -212,7 +212,7 @@ def type_of(at, key):
 
 
 def error_of(at, key):
-    """user.gguf.error, None if there is none."""
+    """Return user.gguf.error, or None if there is none."""
     try:
         return os.getxattr(place(at, key), 'user.gguf.error').decode()
     except OSError as e:
@@ -221,7 +221,7 @@ def error_of(at, key):
 
 
 def until(condition):
-    """For what follows from a call but may happen after it returns."""
+    """Wait for an effect of a call that may come after the call returns."""
     end = time.monotonic() + mountlib.LIMIT
     while not condition():
         assert time.monotonic() < end, 'it did not come'
@@ -229,7 +229,7 @@ def until(condition):
 
 
 def clones(folder):
-    """Whether the directory's file system has reflinks."""
+    """True if the directory's file system has reflinks."""
     with open(os.path.join(folder, 'from'), 'w+b') as a, open(os.path.join(folder, 'to'), 'w') as b:
         a.write(bytes(65536))
         a.flush()
@@ -244,14 +244,14 @@ def clones(folder):
 
 
 def leftovers(folder):
-    """Files of ours beside a model."""
+    """Return the files of ours beside a model."""
     return [name for name in os.listdir(folder) if '.ggufs-' in name]
 
 
 # ---- a program that waits ----
 
 class Call:
-    """A call in a thread: what it raised, when it is done."""
+    """A call in a thread; when it is done, the exception that it raised."""
 
     def __init__(self, function, *arguments):
         self.error = None
@@ -281,8 +281,8 @@ class Gate:
 
     @contextlib.contextmanager
     def before(self, what):
-        """Programs started meanwhile wait before that call: GATE, GATE_FREE, GATE_UNMOUNT and so
-        on."""
+        """Make programs started meanwhile wait before that call: GATE, GATE_FREE, GATE_UNMOUNT and
+        so on."""
         os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
         try:
             yield
@@ -294,11 +294,11 @@ class Gate:
         os.mkfifo(self.name)
 
     def wait(self):
-        """Until a process waits at the gate."""
+        """Wait until a process waits at the gate."""
         self.fd = os.open(self.name, os.O_WRONLY)
 
     def let_one(self):
-        """Let the waiting process go on; the next one waits, at a FIFO that the first never
+        """Let the waiting process continue. The next one waits at a FIFO that the first never
         opened."""
         os.mkfifo(self.name + '.next')
         os.rename(self.name + '.next', self.name)
@@ -311,7 +311,7 @@ class Gate:
         self.fd = -1
 
     def remove(self):
-        """However the test has ended."""
+        """Remove the gate, however the test has ended."""
         if self.fd >= 0:
             self.open()
         with contextlib.suppress(FileNotFoundError):

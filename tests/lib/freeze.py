@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hanging disks, for tests and benchmarks: frozen ones, for root, and servers that are stopped."""
+"""Makes disks hang, for tests and benchmarks: freezes file systems, for root, and stops servers."""
 import contextlib
 import glob
 import os
@@ -35,7 +35,7 @@ os.kill(int(sys.argv[1]), signal.SIGCONT)
 
 
 def stop(pid):
-    """On return all threads of the process have stopped. SIGSTOP wakes one of them, which stops the
+    """On return, all threads of the process have stopped. SIGSTOP wakes one thread, which stops the
     others."""
     os.kill(pid, signal.SIGSTOP)
     for thread in glob.glob(f'/proc/{pid}/task/*/stat'):
@@ -46,7 +46,7 @@ def stop(pid):
 
 @contextlib.contextmanager
 def stopped(pid):
-    """Meanwhile the process answers nothing; at most for a minute."""
+    """While this lasts, the process answers nothing, for at most a minute."""
     guard = subprocess.Popen([sys.executable, '-c', STOPPER, str(pid)], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE)
     try:
@@ -58,8 +58,8 @@ def stopped(pid):
 
 @contextlib.contextmanager
 def frozen(folder):
-    """Meanwhile nothing that would write to this file system ends; at most for a minute. OSError if
-    that is not possible."""
+    """While this lasts, no call that would write to this file system ends, for at most a minute.
+    Raises OSError if that is not possible."""
     guard = subprocess.Popen([sys.executable, '-c', GUARD, folder], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -71,7 +71,7 @@ def frozen(folder):
 
 
 def waits_for_disk(pid):
-    """Whether a thread of the process is in an uninterruptible wait."""
+    """True if a thread of the process is in an uninterruptible wait."""
     for name in glob.glob(f'/proc/{pid}/task/*/stat'):
         with contextlib.suppress(OSError), open(name, 'rb') as file:
             if file.read().rpartition(b') ')[2].startswith(b'D'):

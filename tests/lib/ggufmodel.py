@@ -43,7 +43,7 @@ V1_TYPE_IDS = {16: 24, 17: 25, 18: 26}  # version 1 numbered I8, I16, I32 like t
 
 
 class Value(NamedTuple):
-    """A metadata value. Strings are bytes. An array's data is a list: of numbers or bytes, or (elem
+    """A metadata value. Strings are bytes. An array's data is a list of numbers or bytes, or (elem
     == 'array') of Values."""
     type: str
     data: object
@@ -53,7 +53,7 @@ class Value(NamedTuple):
         return f'array[{self.elem}]' if self.type == 'array' else self.type
 
     def full_type_name(self):
-        """Includes the types of inner arrays: equal ones in a row are counted."""
+        """Return the type with the types of inner arrays; equal neighbours are counted."""
         if self.type != 'array' or self.elem != 'array' or not self.data:
             return self.type_name()
         runs = [[name, len(list(group))] for name, group in
@@ -92,7 +92,7 @@ def pad(size, alignment):
 
 
 def nbytes(type_id, dims):
-    """Bytes of a tensor of a known type."""
+    """Return the size in bytes of a tensor of a known type."""
     _, block_len, block_bytes = GEOMETRY[type_id]
     return Tensor(b'', type_id, dims).elements() // block_len * block_bytes
 
@@ -135,7 +135,8 @@ class Writer:
 
 
 def place(sizes, order, alignment, gap):
-    """Offsets of data blocks placed in `order`, each after `gap` unneeded bytes; and the end."""
+    """Return the offsets of data blocks placed in `order`, each after `gap` unneeded bytes, and the
+    end."""
     offsets, at = [0] * len(sizes), 0
     for index in order:
         at += gap
@@ -145,7 +146,7 @@ def place(sizes, order, alignment, gap):
 
 
 def header(kv, tensors, offsets, *, version=3, big=False, nul=False):
-    """Everything before the padding that precedes the data."""
+    """Return all bytes before the padding that precedes the data."""
     out = Writer(version, big, nul)
     parts = [b'GGUF', out.number('I', version), out.number(out.size, len(tensors)),
              out.number(out.size, len(kv))]
@@ -155,8 +156,8 @@ def header(kv, tensors, offsets, *, version=3, big=False, nul=False):
 
 
 def encode(kv, tensors, *, alignment=32, order=None, gap=0, tail=True, trailing=b'', **dialect):
-    """A whole file. `order`: which tensor's data comes first, second ...; `gap`: bytes before each
-    (a multiple of the alignment); tail=False leaves out the last padding."""
+    """Return a whole file. `order`: which tensor's data comes first, second ...; `gap`: bytes
+    before each (a multiple of the alignment); tail=False omits the last padding."""
     order = order or range(len(tensors))
     offsets, _ = place([len(t.data) for t in tensors], order, alignment, gap)
     out = bytearray(header(kv, tensors, offsets, **dialect))
@@ -215,8 +216,8 @@ class Reader:
 
 
 def extent(tensor, starts, end):
-    """Bytes of a tensor: by its type or, for an unknown type, up to the next tensor or the end of
-    the file."""
+    """Return the size of a tensor in bytes: by its type or, for an unknown type, up to the next
+    tensor or the end of the file."""
     if tensor.type_id in GEOMETRY:
         return nbytes(tensor.type_id, tensor.dims)
     return min([start for start in starts if start > tensor.offset] + [end]) - tensor.offset

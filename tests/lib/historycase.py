@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by tests of histories: a model with a key of each kind, its states, the commands."""
+"""Shared by tests of histories: a model with a key of each type, its states, the commands."""
 import os
 import shutil
 import unittest
@@ -20,7 +20,7 @@ def entries(file):
 
 
 def numbers(path):
-    """The numbers of the states in a model's history (src/edit/history.h)."""
+    """Return the numbers of the states in a model's history (src/edit/history.h)."""
     def up(at):
         return (int.from_bytes(data[at:at + 8], 'little') + 127) // 128 * 128
 
@@ -42,13 +42,13 @@ class Case(unittest.TestCase):
         self.want = Want(get(self.model))
 
     def files(self):
-        """The history files: one for each model."""
+        """Return the history files, one for each model."""
         folder = os.path.join(self.state, 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
         return [os.path.join(folder, name) for name in names if not name.startswith('.')]
 
     def states(self):
-        """The number of states in the file of the only model."""
+        """Return the number of states in the file of the only model."""
         return len(numbers(self.files()[0]))
 
     def command(self, *words, status=0):
@@ -66,7 +66,7 @@ class Case(unittest.TestCase):
         return [int(row[0]) for row in self.history(what)]
 
     def check_mount(self, at):
-        """Each view of the mount shows what is expected, and so does the file."""
+        """Check that each view of the mount, and the file, have the expected content."""
         self.want.check(get(self.model))
         self.want.check(get(at + '/model.gguf'))
         self.assertEqual(editlib.keys(at), [entry.key for entry in self.want.kv])

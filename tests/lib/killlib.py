@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A daemon that is killed before one of its system calls, or whose system call fails
+"""Runs a daemon that is killed before one of its system calls, or whose system call fails
 (tests/lib/killer.c)."""
 import contextlib
 import os
@@ -13,7 +13,7 @@ KILLER = os.environ.get('GGUFS_KILLER', '')
 
 
 def begin(source, options, number, failure=''):
-    """A mount whose calls are counted from now on: (mount, its directory, its process)."""
+    """Return a mount whose calls are counted from now on: (mount, its directory, its process)."""
     count = mountlib.path('count')
     mount = mountlib.Foreground(source, *options)
     with contextlib.suppress(FileNotFoundError):
@@ -27,7 +27,7 @@ def begin(source, options, number, failure=''):
 
 
 def end(mount, at, process, done):
-    """Unmount it if its work was done, and wait for its end. Returns whether it was killed."""
+    """Unmount it if its work is finished, and wait for its end. Returns whether it was killed."""
     if process.poll() is None and done:
         with contextlib.suppress(AssertionError):
             mountlib.unmount(at)
@@ -41,8 +41,8 @@ def end(mount, at, process, done):
 
 @contextlib.contextmanager
 def failing(source, options, number, error):
-    """A mount whose call fails with the error; it continues, and is unmounted. It is killed if the
-    test fails."""
+    """Yield a mount whose call fails with the error; it continues, and is unmounted. It is killed
+    if the test fails."""
     mount, at, process = begin(source, options, number, error)
     try:
         yield mount, at

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A small llama without findings in `--check`; tests change one thing in it."""
+"""A small llama model without findings of `--check`; tests change one property of it."""
 import ggufmodel as gguf
 from ggufmodel import Tensor, Value, array
 
@@ -16,7 +16,7 @@ def u32(value):
 
 
 def keys(**changed):
-    """Two underscores stand for a dot, None omits a key."""
+    """Return the keys. Two underscores stand for a dot, None omits a key."""
     all_keys = {
         'general.architecture': text('llama'), 'general.name': text('Tiny'),
         'general.file_type': u32(7), 'general.quantization_version': u32(2),
@@ -37,7 +37,7 @@ def f32(name, *dims):
 
 
 def tensors(q8=bytes(34 * 32)):
-    """The embedding first, the quantised one last."""
+    """Return the tensors: the embedding first, the quantised one last."""
     block = [f32('blk.0.' + name, *dims) for name, dims in {
         'attn_norm': (32,), 'attn_k': (32, 16), 'attn_v': (32, 16), 'attn_output': (32, 32), 'ffn_norm': (32,),
         'ffn_gate': (32, 2), 'ffn_up': (32, 2), 'ffn_down': (2, 32)}.items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by tests of several mounts: a model of their own, directories, the program's output."""
+"""Shared by tests of several mounts: their own model, directories, the program's output."""
 import os
 import re
 import tempfile
@@ -18,8 +18,8 @@ def why(at):
 
 
 def as_nobody(script, *arguments):
-    """A script for sh, in which "$@" runs the arguments as the user nobody, which may use /dev/fuse
-    there."""
+    """Run a script for sh, in which "$@" runs the arguments as the user nobody, which may use
+    /dev/fuse there."""
     node = mountlib.path('node')
     os.makedirs(node, exist_ok=True)
     inside = (f'set -e; mount -t tmpfs -o mode=0755 tmpfs {node}; '
@@ -39,11 +39,11 @@ class Case(unittest.TestCase):
         return at
 
     def mounted(self, *command):
-        """The program mounts; returns its output."""
+        """Mount, and return the program's output."""
         done = run(GGUFS, *command)
         self.assertEqual((done.returncode, done.out), (0, ''), done.err)
         return done.err
 
     def assert_plain(self, text):
-        """It contains nothing that moves a cursor."""
+        """Assert that the text contains no byte that moves a cursor."""
         self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', text), repr(text))

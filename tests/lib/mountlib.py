@@ -37,12 +37,12 @@ folder = None  # directory of this run
 
 
 def unescape(field):
-    """mountinfo writes space, tab, newline and backslash as \\ooo."""
+    """mountinfo writes space, tab, newline and backslash as \ooo."""
     return field.encode('latin-1').decode('unicode_escape').encode('latin-1')
 
 
 def mounts():
-    """(mount point, type, source, options) of every mount, as bytes and text."""
+    """Return (mount point, type, source, options) of every mount, as bytes and text."""
     with open('/proc/self/mountinfo', encoding='latin-1') as lines:
         for line in lines:
             left, right = line.split(' - ')
@@ -72,13 +72,13 @@ def get(name):
 
 
 def sanitized(kind):
-    """Whether the program was built with this sanitizer: asan, tsan."""
+    """True if the program was built with this sanitizer: asan, tsan."""
     return f'__{kind}_init'.encode() in get(shutil.which(GGUFS))
 
 
 def environment():
-    """Sanitizers of daemons write to files in the test's directory, and histories are kept
-    there."""
+    """Return the environment: sanitizers of daemons write to files in the test's directory, and
+    histories are kept there."""
     log = ':log_path=' + path('sanitizer')
     known = ':suppressions=' + os.path.join(SOURCE, 'tests/lib/')
     more = {'ASAN_OPTIONS': log + known + 'asan.supp', 'TSAN_OPTIONS': log + known + 'tsan.supp',
@@ -104,8 +104,8 @@ WAITING = re.compile(r'^ggufs: .*: waiting: process \d+ (is still writing edits|
 
 
 def run(*command, limit=LIMIT, **options):
-    """Run the program, or another command, to its end. Never through pipes that a daemon could keep
-    open. The result has returncode, out and err (text), without lines about waiting."""
+    """Run the program, or another command, to its end, without pipes that a daemon could keep open.
+    The result has returncode, out and err (text), without lines about waiting."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                               timeout=limit, env=environment(), **options)
@@ -117,7 +117,7 @@ def run(*command, limit=LIMIT, **options):
 
 
 def enterable(place):
-    """Whether every user can enter this directory."""
+    """True if every user can enter this directory."""
     place = os.path.realpath(place)
     while os.stat(place).st_mode & stat.S_IXOTH:
         if place == '/':
@@ -127,8 +127,8 @@ def enterable(place):
 
 
 def program_for_others():
-    """The program in a place where every user can run it: a copy in the test's directory if need
-    be."""
+    """Return the program in a place where every user can run it: if necessary, a copy in the test's
+    directory."""
     program = os.path.realpath(shutil.which(GGUFS))
     if enterable(program):
         return program
@@ -140,7 +140,7 @@ def program_for_others():
 
 
 def as_other(*command):
-    """The command line of a command run as an ordinary user, for root. The test ends in
+    """Return the command line that lets root run a command as an ordinary user. The test ends in
     main(others=True); the directory must be opened to others (it is 0700)."""
     words = [program_for_others() if word == GGUFS else word for word in command]
     state = path('state-of-other')
@@ -152,8 +152,8 @@ def as_other(*command):
 
 
 def drawn(*command, **options):
-    """Run a command whose standard error is a terminal: returns exit status, standard output, and
-    what it drew there."""
+    """Run a command whose standard error is a terminal. Returns exit status, standard output, and
+    the text drawn there."""
     ours, theirs = pty.openpty()
     with tempfile.TemporaryFile() as out:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
@@ -178,11 +178,9 @@ class Refused(AssertionError):
 
 
 class Mount:
-    """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, on a new directory.
-
-    The daemon inherits the write end of a pipe: end of file on the other end means that it has
-    ended, after everything that it does at unmount.
-    """
+    """`with Mount(model, '-o', 'ro') as at:` mounts the model by a daemon, on a new directory. The
+    daemon inherits the write end of a pipe: end of file on the other end means that it has ended,
+    after all its work at the unmount."""
 
     def __init__(self, model, *options, at=None, **how):
         self.command = [GGUFS, *options, model]
@@ -218,27 +216,27 @@ class Mount:
 
 
 def daemon(at):
-    """The process that serves a mount."""
+    """Return the process that serves a mount."""
     done = run(GGUFS, '--list', '--json')
     assert done.returncode == 0, done.err
     return [x['pid'] for x in json.loads(done.out) if x['mountpoint'] == at][-1]
 
 
 def anonymous(at):
-    """Bytes of anonymous memory of the mount's daemon."""
+    """Return the bytes of anonymous memory of the mount's daemon."""
     with open(f'/proc/{daemon(at)}/status', encoding='ascii') as lines:
         return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
 
 
 def unmount(at, lazy=False):
-    """Lazily if the test has failed and may still hold a file open."""
+    """Unmount, lazily if the test has failed and may still hold a file open."""
     done = run('fusermount3', '-u', *(['-z'] if lazy else []), at)
     if done.returncode != 0:
         raise AssertionError(f'cannot unmount: {done.err}')
 
 
 class Foreground:
-    """`with Foreground(model, ...) as (at, process):`: mounted with -f; the log is in .log()."""
+    """`with Foreground(model, ...) as (at, process):` mounts with -f; the log is in .log()."""
 
     def __init__(self, model, *options, program=(GGUFS,)):
         self.command = [*program, '-f', *options, model]
@@ -252,7 +250,8 @@ class Foreground:
         return self.at, self.process
 
     def wait_live(self):
-        """The kernel reports each change of the list of mounts as a poll event."""
+        """Wait for the mount: the kernel reports each change of the list of mounts as a poll
+        event."""
         poll = select.poll()
         with open('/proc/self/mountinfo', 'rb') as table:
             end = os.pidfd_open(self.process.pid)
@@ -282,8 +281,8 @@ class Foreground:
 
 
 def leave_mounts_of_others():
-    """In a private mount namespace: unmount the copies of mounts made by other tests. While they
-    exist, those daemons live."""
+    """Unmount the copies of mounts made by other tests, in a private mount namespace. While the
+    copies exist, those daemons live."""
     for at, kind, _, _ in list(mounts()):
         if kind == 'fuse.ggufs':
             subprocess.run(['umount', '--lazy', at], check=False)
@@ -303,8 +302,8 @@ def skip(reason):
 
 
 class Result(unittest.TextTestResult):
-    """Counts what passed: releases differ in how unittest counts tests of a class that is skipped
-    as a whole."""
+    """Counts the passed tests, because releases of unittest differ in how they count tests of a
+    class that is skipped as a whole."""
     passed = 0
 
     def addSuccess(self, test):
@@ -313,7 +312,7 @@ class Result(unittest.TextTestResult):
 
 
 def tests(module):
-    """Run in the child. A run in which every test was skipped counts as skipped."""
+    """Run the tests in the child. A run in which every test was skipped counts as skipped."""
     runner = unittest.TextTestRunner(verbosity=1, warnings='error', resultclass=Result)
     result = unittest.main(module, exit=False, testRunner=runner).result
     for test, why in result.skipped:
@@ -324,8 +323,8 @@ def tests(module):
 
 
 def home(others):
-    """Where the directory of this run is made. A test that involves other users needs one that they
-    can enter, wherever the sources are: /root is for root only."""
+    """Return where the directory of this run is made. A test that involves other users needs a
+    directory that they can enter, wherever the sources are: only root can enter /root."""
     place = os.environ.get('GGUFS_TEST_DIR', tempfile.gettempdir())
     return '/var/tmp' if others and os.getuid() == 0 and not enterable(place) else place
 

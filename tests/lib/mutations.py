@@ -24,7 +24,7 @@ def changed(some, at, *with_what):
 
 
 def values(value):
-    """(description, another value) for a key."""
+    """Yield (description, another value) for a key."""
     kind, data = value.type, value.data
     number = isinstance(data, (int, float)) and kind != 'bool'
     if number:
@@ -47,7 +47,7 @@ def values(value):
 
 
 def kinds_of_blocks(rows):
-    """The tensors of the first block of each kind, and those outside blocks."""
+    """Return the tensors of the first block of each kind, and those outside blocks."""
     blocks = {}
     for row in rows:
         block = re.match(rb'blk\.(\d+)\.(.*)', row.name)
@@ -59,8 +59,8 @@ def kinds_of_blocks(rows):
 
 
 def mutations(kv, rows):
-    """Each key removed, retyped, doubled, halved, emptied; each tensor removed, retyped, doubled
-    and halved in each dimension."""
+    """Yield each key removed, retyped, doubled, halved, emptied; each tensor removed, retyped,
+    doubled and halved in each dimension."""
     for at, (key, value) in enumerate(kv):
         yield f'without {key.decode()}', changed(kv, at), rows
         for what, other in values(value):

@@ -14,7 +14,8 @@ NON_FINITE = {'NaN': math.nan, 'Infinity': math.inf, '-Infinity': -math.inf,
 
 
 def file_name(name):
-    """The file name of a key or tensor; for one over 255 bytes the part before the hash."""
+    """Return the file name of a key or tensor; for a name over 255 bytes, the part before the
+    hash."""
     if name in (b'', b'.', b'..'):
         return {b'': b'%', b'.': b'%2E', b'..': b'%2E%2E'}[name]
     parts = [b'%%%02X' % c if c < 0x20 or c in b'%/\x7f' else bytes([c]) for c in name]
@@ -33,7 +34,7 @@ def is_name_of(shown, name):
 
 
 def bits(kind, number):
-    """A float's bits; all NaNs are equal."""
+    """Return a float's bits; all NaNs are equal."""
     if math.isnan(number):
         return 'nan'
     # A decimal that rounds to infinity does not represent a finite float.
@@ -41,7 +42,7 @@ def bits(kind, number):
 
 
 def is_shortest(kind, text, number):
-    """No decimal with fewer significant digits represents the same float."""
+    """True if no decimal with fewer significant digits represents the same float."""
     digits = re.sub(r'[eE].*', '', text).replace('.', '').lstrip('-0').rstrip('0')
     return len(digits) <= 1 or \
         bits(kind, float(f'{number:.{len(digits) - 2}e}')) != bits(kind, number)
@@ -54,7 +55,7 @@ def is_float(kind, shown, number):
 
 
 def is_scalar_text(value, text):
-    """One number or bool as text."""
+    """True if the text is a number or bool."""
     if value.type == 'bool':
         return text == ('true' if value.data else 'false')
     if value.type not in ('f32', 'f64'):
@@ -67,12 +68,12 @@ def is_scalar_text(value, text):
 
 
 def load_json(text):
-    """Keeps the sign of -0, which would become the integer 0."""
+    """Load JSON, and keep the sign of -0, which would become the integer 0."""
     return json.loads(text, parse_int=lambda digits: -0.0 if digits == '-0' else int(digits))
 
 
 def is_json(kind, item, shown):
-    """The result of load_json for an element (a Value if kind is 'array')."""
+    """Compare the result of load_json for an element (a Value if kind is 'array')."""
     if kind == 'array':
         return is_json_list(item, shown)
     if kind == 'string':
@@ -90,7 +91,7 @@ def is_json_list(value, shown):
 
 
 def is_text(value, content):
-    """The content of metadata/KEY."""
+    """Compare the content of metadata/KEY."""
     if value.type == 'string':
         return content == value.data + b'\n'
     if value.type == 'array':
@@ -161,7 +162,7 @@ DECODERS = {
 
 
 def values(tensor, big=False):
-    """The tensor as flat float32, or None if this oracle has no decoder for its type."""
+    """Return the tensor as flat float32, or None if this oracle has no decoder for its type."""
     if tensor.type_id not in DECODERS:
         return None
     decode, fields = DECODERS[tensor.type_id]
@@ -177,12 +178,12 @@ def values(tensor, big=False):
 
 
 def canonical(floats):
-    """The same with a single NaN, as bytes."""
+    """Return the values as bytes, with a single NaN."""
     return np.where(np.isnan(floats), np.float32('nan'), floats).astype('<f4').tobytes()
 
 
 def to_bf16(floats):
-    """Rounded to nearest even; a NaN only stays some NaN."""
+    """Round to nearest even; a NaN only stays some NaN."""
     word = floats.astype('<f4').view('<u4').astype(np.uint64)
     rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16
     return np.where(np.isnan(floats), 0x7fc0, rounded).astype('<u2')

@@ -82,7 +82,7 @@ def numbers(model, **other):
 
 
 def lengths(text, of):
-    """'HK+2GV,R/2' -> (.., ..)"""
+    """Parse 'HK+2GV,R/2' -> (.., ..)."""
     def part(term):
         out = 1
         for over, factor in re.findall(r'(/?)(\d+|\w)', term):
@@ -133,7 +133,7 @@ def keys(model, stored, of):
 
 
 def tensors(model, of):
-    """(name, type, dims): matrices have the mix's type if a row is whole blocks."""
+    """Return (name, type, dims): matrices have the mix's type if a row is whole blocks."""
     _, mix = MIXES[model.mix]
     first = of['L'] - of.get('o', 0) if model.name.startswith('mtp') else 0
     rows = [model.whole] + [
@@ -172,7 +172,7 @@ def header(model, file):
 
 
 def small(model, **other):
-    """(keys, tensors) with other numbers, from SMALL by default."""
+    """Return (keys, tensors) with other numbers, from SMALL by default."""
     kv, rows = make(model, **{letter: n for letter, n in SMALL.items() if re.search(letter + r'\d', model.numbers)} | other)
     return kv, [Tensor(*row) for row in rows]
 

@@ -25,16 +25,16 @@ def need(condition, *what):
 
 
 def once(pairs):
-    """A JSON object without duplicate names."""
+    """Return a JSON object, and refuse duplicate names."""
     made = dict(pairs)
     need(len(made) == len(pairs), 'a name is there twice')
     return made
 
 
 def parse(head, size):
-    """The first bytes of a file of `size` bytes, with at least the whole header. Returns (metadata,
-    tensors, the start of the data); tensors: name to (dtype, shape, begin, end), relative to the
-    data."""
+    """Parse the first bytes of a file of `size` bytes, with at least the whole header. Returns
+    (metadata, tensors, the start of the data); tensors: name to (dtype, shape, begin, end),
+    relative to the data."""
     need(size >= 8, 'too short for a length')
     length = int.from_bytes(head[:8], 'little')
     need(length <= HEADER_MOST, 'the header is too long', length)
@@ -62,7 +62,7 @@ def parse(head, size):
 
 
 def load(path):
-    """(metadata, {name: (dtype, shape, bytes)}) of a file."""
+    """Return (metadata, {name: (dtype, shape, bytes)}) of a file."""
     with open(path, 'rb') as file:
         data = file.read()
     metadata, tensors, start = parse(data, len(data))

@@ -16,14 +16,14 @@ LAYOUTS = ({}, {'order': [3, 0, 4, 1, 2]}, {'gap': 64}, {'tail': False}, {'trail
 
 
 def small(count=5, size=3):
-    """Tensors of random data, with sizes that need padding."""
+    """Return tensors of random data, with sizes that need padding."""
     rng = random.Random(8)
     return [Tensor(b'%c.weight' % (97 + i), F16, (i + size,), rng.randbytes(2 * (i + size)))
             for i in range(count)]
 
 
 def one_of_each(second=False):
-    """A key of each type and of arrays of each; `second`: other values, longer arrays."""
+    """Return a key of each type and of arrays of each; `second`: other values, longer arrays."""
     k = 1 if second else 0
     floats = [(0.5, -0.25, float('inf')), (1e10, 0.10000000149011612, -float('inf'), 3.0)][k]
     for name in gguf.SCALARS:
@@ -46,7 +46,7 @@ def keys():
 
 
 def editable(**how):
-    """A model with all of them; keywords as for encode()."""
+    """Return a model with all of them; keyword arguments are those of encode()."""
     kv = keys()
     if 'alignment' in how:
         kv.append((b'general.alignment', Value('u32', how['alignment'])))
@@ -61,7 +61,7 @@ def unknown_types():
 
 
 def odd():
-    """Values whose text is also that of another value."""
+    """Return values whose text is also that of another value."""
     def nan(word):
         return struct.unpack('<f', struct.pack('<I', word))[0]
     return [(b'odd.nan', Value('f64', struct.unpack('<d', struct.pack('<Q', 0x7ff8dead00000001))[0])),
@@ -73,7 +73,7 @@ def odd():
 
 
 def as_json(value):
-    """As printed by another_reader.mjs."""
+    """Return the format that another_reader.mjs prints."""
     def one(kind, item):
         if kind == 'string':
             return item.decode()

@@ -17,7 +17,7 @@ def there():
 
 
 def compare(test, file):
-    """It reads the same from `file` as ggufmodel."""
+    """Check that the other reader reads the same from `file` as ggufmodel."""
     done = mountlib.run('node', SCRIPT, MODULES, file)
     test.assertEqual(done.returncode, 0, done.err)
     theirs, ours = json.loads(done.out), gguf.read(mountlib.get(file))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by tests of directories of models: a directory to put files in, what is shown, the
-daemon."""
+"""Shared by tests of directories of models: a directory for files, its listing, the daemon."""
 import contextlib
 import errno
 import glob
@@ -19,7 +18,7 @@ LIBRARY = 'manifests/registry.ollama.ai/library'
 
 
 def shards(parts=2):
-    """The files of a split model with a tensor in each."""
+    """Return the files of a split model with a tensor in each."""
     for i in range(parts):
         keys = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', parts)),
                 (b'split.tensors.count', Value('i32', 2))]
@@ -34,7 +33,7 @@ def manifest(*layers):
 
 
 def listing(at):
-    """Everything that is shown, except the contents of models."""
+    """Return the whole listing, except the contents of models."""
     shown = []
     for folder, folders, files in os.walk(at):
         inside = 'source' in folders + files
@@ -48,7 +47,7 @@ def listing(at):
 
 
 def contents(at, model):
-    """Everything in a model's tree: names, types, modes, sizes, bytes."""
+    """Return everything in a model's tree: names, types, modes, sizes, bytes."""
     found = {}
     for folder, folders, files in os.walk(at):
         if folder == at:
@@ -70,7 +69,7 @@ def descriptors(at):
 
 
 def threads(at, name):
-    """How many of the daemon's threads have this name."""
+    """Return how many of the daemon's threads have this name."""
     found = 0
     for path in glob.glob(f'/proc/{daemon(at)}/task/*/comm'):
         with contextlib.suppress(OSError):  # the process may have ended
@@ -79,7 +78,7 @@ def threads(at, name):
 
 
 def value(path, key=b'general.name'):
-    """The value of a key in a model file."""
+    """Return the value of a key in a model file."""
     return dict(gguf.read(mountlib.get(path)).kv)[key].data
 
 

@@ -15,7 +15,7 @@ EDIT = ('-o', 'tensors=edit')
 
 
 def kinds():
-    """Models of all versions, byte orders and layouts that can be edited."""
+    """Yield models of all versions, byte orders and layouts that can be edited."""
     for version, big in ((2, False), (3, False), (2, True), (3, True)):
         yield f'v{version} {"big" if big else "little"}', samples.editable(version=version, big=big)
     for how in samples.LAYOUTS[1:] + ({'alignment': 64},):
@@ -39,13 +39,13 @@ class Case(unittest.TestCase):
         self.put(samples.editable())
 
     def put(self, data):
-        """The model, and its expected content in the end."""
+        """Write the model, and set its expected final content."""
         mountlib.put('model.gguf', data)
         self.kv = [entry for entry in entries(data)[0] if entry.key != RESERVE]
         self.want = [(t.name, t.type_id, t.dims, t.data) for t in gguf.read(data).tensors]
 
     def mount(self, *options):
-        """Live until the test ends; self.at."""
+        """Mount on self.at until the test ends."""
         self.foreground = mountlib.Foreground(self.model, *EDIT, *self.options, *options)
         self.at, self.process = self.foreground.__enter__()
         self.addCleanup(self.end)
@@ -56,7 +56,7 @@ class Case(unittest.TestCase):
             ending.__exit__(None, None, None)
 
     def not_saved(self, line):
-        """--unmount says so, and the model is unchanged."""
+        """Check that --unmount names it, and the model is unchanged."""
         done = run(GGUFS, '--unmount', self.at)
         self.assertEqual(done.returncode, 1)
         self.assertIn(line, done.err)
@@ -73,7 +73,7 @@ class Case(unittest.TestCase):
         return [row[0] for row in self.want].index(name)
 
     def set(self, name, new=None, type_id=None, dims=None, data=None):
-        """What is expected of a tensor from now on."""
+        """Set the expected content of a tensor from now on."""
         i = self.at_place(name)
         old = self.want[i]
         self.want[i] = (new or name, old[1] if type_id is None else type_id, dims or old[2],
@@ -83,7 +83,7 @@ class Case(unittest.TestCase):
         del self.want[self.at_place(name)]
 
     def check(self, file=None):
-        """The model's file has the expected tensors, and all keys unchanged."""
+        """Check that the model's file has the expected tensors, and all keys unchanged."""
         data = mountlib.get(self.model) if file is None else file
         model = strict(data)
         self.assertEqual([entry for entry in entries(data)[0] if entry.key != RESERVE], self.kv)
@@ -96,7 +96,7 @@ class Case(unittest.TestCase):
                          errno.errorcode.get(caught.exception.errno))
 
     def error(self, name):
-        """user.gguf.error of a tensor's directory, None if there is none."""
+        """Return user.gguf.error of a tensor's directory, or None if there is none."""
         try:
             return os.getxattr(self.tensor(name), 'user.gguf.error').decode()
         except OSError as e:

@@ -28,7 +28,7 @@ def own(key):
 
 class Player:
     def __init__(self, test, model, shards, options, seed, tensors=False):
-        """`tensors`: these are edited, too. `options`: of a mount."""
+        """`tensors`: also edit these. `options`: options of a mount."""
         self.test, self.model, self.shards, self.tensors = test, model, shards, tensors
         self.lot, self.made = random.Random(seed), 0
         self.options = ('-o', ','.join((*options, 'history=1000') + (('tensors=edit',) if tensors else ())))
@@ -42,13 +42,13 @@ class Player:
         return [entry for entry in entries(get(self.shards[0]))[0] if not own(entry.key)]
 
     def data(self):
-        """Every tensor of every shard, and every byte of later shards."""
+        """Return every tensor of every shard, and every byte of later shards."""
         first = strict(get(self.shards[0]))
         return ([(t.name, t.type_id, t.dims, t.data) for t in first.tensors],
                 [get(shard) for shard in self.shards[1:]])
 
     def numbers(self):
-        """The numbers of existing states, shown or not."""
+        """Return the numbers of existing states, shown or not."""
         self.command('--history', self.model)
         folder = os.path.join(mountlib.path('state'), 'ggufs/history')
         names = os.listdir(folder) if os.path.exists(folder) else []
@@ -61,8 +61,8 @@ class Player:
         return done.out
 
     def note(self, before, most=0):
-        """Note the state that a step has made, if any; the oldest ones, at most that many, may be
-        dropped for it."""
+        """Note the state that a step has made, if any. At most as many of the oldest states may
+        have been dropped for it."""
         found = self.numbers()
         new, gone = found - set(self.states), sorted(set(self.states) - found)
         self.test.assertLessEqual(len(new), 1, self.seed)
@@ -158,7 +158,7 @@ class Player:
     # ---- states ----
 
     def undo(self, at, number):
-        """By the daemon, or of a model that is not mounted."""
+        """Undo by the daemon, or of a model that is not mounted."""
         before, data = self.keys(), self.data()
         self.command(f'--undo={number}', at)
         self.test.assertEqual(self.keys(), self.states[number], f'{self.seed}: state {number}')
@@ -166,7 +166,7 @@ class Player:
         self.note(before, 1 if at == self.model else 0)
 
     def take_back(self, at):
-        """--undo without a number restores the newest state."""
+        """Check that --undo without a number restores the newest state."""
         before, data = self.keys(), self.data()
         self.command('--undo', at)
         self.test.assertEqual(self.keys(), self.states[max(self.states)], self.seed)
@@ -174,14 +174,15 @@ class Player:
         self.test.assertEqual(self.note(before), 1)
 
     def shown(self, at):
-        """The mount shows the keys of the file, and a model with them."""
+        """Check that the mount shows the keys of the file, and a model with them."""
         self.test.assertEqual(keys(at), [entry.key for entry in self.keys()])
         whole = get(os.path.join(at, 'model.gguf'))
         self.test.assertEqual([entry for entry in entries(whole)[0] if not own(entry.key)], self.keys())
         gguf.read(whole)
 
     def edit_much(self, groups):
-        """The mount is ended and made again now and then, and some undos run without one."""
+        """Edit randomly. The mount is sometimes ended and made again, and some undos run without
+        one."""
         while groups > 0:
             with Mount(self.model, *self.options) as at:
                 for _ in range(self.lot.randrange(1, 5)):

@@ -40,7 +40,7 @@ class Attributes(unittest.TestCase):
         return gguf.read(mountlib.get(model)).kv
 
     def test_new_keys(self):
-        """From one model to another that has none of the keys."""
+        """Keys copied from one model to another that has none of them keep their types."""
         source = mountlib.put('source.gguf', gguf.encode(BASE + ODD, []))
         for name, text in tools().items():
             with self.subTest(tool=name), mountlib.Mount(source, '-o', 'ro') as at:
@@ -52,7 +52,7 @@ class Attributes(unittest.TestCase):
                 self.assertEqual(sorted(self.keys(other)), sorted(BASE + ODD))
 
     def test_back(self):
-        """Out and in again: every byte is the same, and nothing is written."""
+        """Keys are copied out and back: every byte is the same, and no file is written."""
         data = gguf.encode(BASE + ODD + BYTES, [])
         for name, text in tools().items():
             model = mountlib.put(f'{name}.gguf', data)
@@ -106,7 +106,8 @@ class Attributes(unittest.TestCase):
         self.assertEqual(self.keys(model), list(want.items()))
 
     def test_helpers(self):
-        """A helper keeps a type for the key that it becomes; a wrong one is refused then."""
+        """A helper keeps a type for the key that it becomes; a wrong type is refused at that
+        time."""
         model = mountlib.put('model.gguf', gguf.encode(BASE + ODD, []))
         with mountlib.Mount(model) as at:
             def helper(text, kind):

@@ -28,7 +28,7 @@ def limit_memory():
 
 class Bad(unittest.TestCase):
     def attempt(self, name, at):
-        """Mount, read everything, unmount. True if it was accepted."""
+        """Mount, read everything, unmount. Returns True if the file was accepted."""
         try:
             with mountlib.Mount(os.path.join(FOLDER, name), '-o', 'ro,views=all', at=at,
                                 preexec_fn=None if SANITIZED else limit_memory):
@@ -46,7 +46,7 @@ class Bad(unittest.TestCase):
                 mountlib.get(os.path.join(folder, file))
 
     def check_line(self, name, text):
-        """One line of printable characters that names the file."""
+        """Check that the message is one line of printable characters that names the file."""
         self.assertEqual(text.count('\n'), 1, f'{name}: {text!r}')
         self.assertTrue(text.endswith('\n'), name)
         self.assertIn(name, text)
@@ -55,8 +55,8 @@ class Bad(unittest.TestCase):
         self.assertIsNone(re.search(r'[\x00-\x1f\x7f-\x9f]', text[:-1]), f'{name}: {text!r}')
 
     def check_command(self, name, accepted):
-        """--check refuses what a mount refuses, and otherwise reports what `check` in the mount
-        says."""
+        """--check refuses every file that a mount refuses, and otherwise reports the same as
+        `check` in the mount."""
         how = {} if SANITIZED else {'preexec_fn': limit_memory}
         done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=FOLDER, **how)
         if os.path.isdir(os.path.join(FOLDER, name)):  # without a model in it

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The world changes under the mount: the model replaced, truncated, removed, locked, linked; no
-space."""
+"""Changes under the mount: the model is replaced, truncated, removed, locked or linked, or the disk
+is full."""
 import contextlib
 import errno
 import os
@@ -24,19 +24,19 @@ ACL = 'system.posix_acl_access'
 
 
 def large(size):
-    """A model with one tensor of `size` bytes."""
+    """Return a model with one tensor of `size` bytes."""
     return gguf.encode(samples.keys(), [Tensor(b'w', 24, (size,), os.urandom(size))])
 
 
 def acl():
-    """u::rw-,u:99:r--,g::r--,m::r--,o::--- as the kernel stores it."""
+    """Return u::rw-,u:99:r--,g::r--,m::r--,o::--- as the kernel stores it."""
     rows = ((1, 6, 0xffffffff), (2, 4, 99), (4, 4, 0xffffffff), (16, 4, 0xffffffff),
             (32, 0, 0xffffffff))
     return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *row) for row in rows)
 
 
 class Disk:
-    """`with Disk('tmpfs', MIB) as directory:` a separate file system. As root only."""
+    """`with Disk('tmpfs', MIB) as directory:` makes a separate file system. For root only."""
 
     def __init__(self, kind, size):
         self.kind, self.size = kind, size
@@ -60,8 +60,7 @@ class Disk:
 
 
 def each_mode(test):
-    """A method that is run with a mount, (self, mount, at), in the modes that report
-    immediately."""
+    """Run a method with a mount, (self, mount, at), in the modes that report immediately."""
     def run(self):
         for mode in ('auto', 'close'):
             with self.subTest(mode=mode):
@@ -88,8 +87,8 @@ class Behind(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def refused(self, mount, at, code, pattern):
-        """An edit fails with this error; the old value is back, and the log and the attribute give
-        the reason."""
+        """Check that an edit fails with this error, the old value returns, and the log and the
+        attribute give the reason."""
         self.fails(code, write, at, 'general.name', 'x' * 9999)
         self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
         self.assertEqual(os.stat(place(at, 'general.name')).st_size, 5)
@@ -129,8 +128,8 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_folder_is_gone(self, mount, at):
-        """The directory is removed with everything in it: edits are refused, what was read before
-        can still be read."""
+        """The directory is removed with everything in it: edits are refused, and data that was read
+        before can still be read."""
         shutil.rmtree(self.folder)
         self.fails(errno.ESTALE, write, at, 'general.name', 'x' * 9999)
         self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
@@ -142,8 +141,8 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_made_read_only(self, mount, at):
-        """Programs that have it open may continue; a new file gets the current mode of the old
-        one."""
+        """Programs that have the file open may continue; a new file gets the current mode of the
+        old one."""
         with editlib.opened(editlib.place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC) as fd:
             os.chmod(self.source, 0o444)
             editlib.write_all(fd, 'y')
@@ -178,7 +177,7 @@ class Behind(unittest.TestCase):
 
     @each_mode
     def test_stale_rename_and_unlink(self, mount, at):
-        """The kernel repeats some calls once after ESTALE: the error stays."""
+        """The kernel repeats some calls once after ESTALE, and the error stays."""
         os.utime(self.source, (5, 5))
         self.fails(errno.ESTALE, os.rename, place(at, 'type.u8'), place(at, 'my.u8'))
         self.fails(errno.ESTALE, editlib.retype, at, 'type.u8', 'u16')
@@ -187,7 +186,7 @@ class Behind(unittest.TestCase):
         self.assertEqual(mountlib.get(self.source), self.data)
 
     def test_stale_after_unlink(self):
-        """A removal from before the model changed: a sync reports it, and the key is back."""
+        """A sync reports a removal from before the model changed, and the key returns."""
         mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
         with mount as (at, _):
             os.unlink(place(at, 'type.u8'))
@@ -212,7 +211,7 @@ class Behind(unittest.TestCase):
         self.assertEqual(editlib.read(at, 'my.new'), b'x\n')
 
     def test_created_anew_but_refused(self):
-        """The old value is back, as after any other refusal, even if the key was moved out of the
+        """The old value returns, as after any other refusal, even if the key was moved out of the
         way."""
         with mountlib.Mount(self.source, '-o', 'commit=sync') as at:
             os.unlink(place(at, 'type.u8'))
@@ -226,7 +225,7 @@ class Behind(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_lost_at_unmount(self):
-        """What was accepted and cannot be written shows in the daemon's exit status."""
+        """Accepted edits that cannot be written show in the daemon's exit status."""
         mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
         with self.assertRaisesRegex(AssertionError, 'exit status 1'):
             with mount as (at, _):
@@ -263,7 +262,8 @@ class Behind(unittest.TestCase):
                 os.chmod(path, mode)
 
     def test_second_mount(self):
-        """One writer: the second mount is read-only and says so, as long as the first lives."""
+        """There is one writer: the second mount is read-only and says so, as long as the first
+        lives."""
         with mountlib.Mount(self.source) as at:
             for _ in range(2):
                 second = mountlib.Foreground(self.source)
@@ -313,7 +313,7 @@ class Behind(unittest.TestCase):
         os.unlink(link)
 
     def test_attributes_are_kept(self):
-        """Mode, owner, extended attributes and ACL of the model, by each strategy."""
+        """Each strategy keeps mode, owner, extended attributes and ACL of the model."""
         os.chmod(self.source, 0o640)
         os.setxattr(self.source, 'user.note', b'kept')
         if os.getuid() == 0:
@@ -334,8 +334,8 @@ class Behind(unittest.TestCase):
                               for name in os.listxattr(self.source)}, names)
 
     def test_mountpoint_covers_the_folder(self):
-        """Mounted over the model's own directory: paths are resolved through a handle opened
-        before."""
+        """When the mount covers the model's own directory, paths are resolved through a handle
+        opened before."""
         with mountlib.Mount(self.source, at=self.folder) as at:
             write(at, 'general.name', 'y')
             sync(at)
@@ -376,7 +376,7 @@ class Disks(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def test_no_space(self):
-        """Each way to fill a disk: noticed in advance, or only while the file is written."""
+        """A disk filled in each way is noticed in advance, or only while the file is written."""
         for kind, size in (('tmpfs', 8 * MIB), ('ext4', 24 * MIB)):
             for mode in ('auto', 'close', 'sync'):
                 with self.subTest(kind=kind, mode=mode), Disk(kind, size) as folder:
@@ -408,7 +408,7 @@ class Disks(unittest.TestCase):
             want.check(mountlib.get(source))
 
     def test_accepted_before_the_disk_is_full(self):
-        """An edit without room does not affect those accepted before it."""
+        """An edit without room does not affect edits accepted before it."""
         with Disk('tmpfs', 8 * MIB) as folder:
             source = os.path.join(folder, 'model.gguf')
             with open(source, 'wb') as file:
@@ -425,7 +425,7 @@ class Disks(unittest.TestCase):
 
     @needs_gate
     def test_room_that_is_about_to_be_free(self):
-        """While the replaced file is being released, its room counts as free."""
+        """While the replaced file is being released, its space counts as free."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         with Disk('tmpfs', 160 * MIB) as folder:
@@ -450,8 +450,8 @@ class Disks(unittest.TestCase):
             want.check(mountlib.get(source))
 
     def test_fsync_of_what_was_taken_back(self):
-        """Two programs on a full disk: if the edit of one is refused, the other's fsync does not
-        succeed for it."""
+        """If the edit of one of two programs on a full disk is refused, the other's fsync does not
+        report success for it."""
         with Disk('tmpfs', 64 * MIB) as folder:
             source = os.path.join(folder, 'model.gguf')
             with open(source, 'wb') as file:
@@ -477,7 +477,7 @@ class Disks(unittest.TestCase):
             mount.err.close()
 
     def test_xfs_reflink(self):
-        """If the file system can clone, the data is shared with the old file."""
+        """If the file system can clone, the new file shares the data with the old one."""
         if not shutil.which('mkfs.xfs'):
             self.skipTest('no mkfs.xfs')
         with Disk('xfs', 320 * MIB) as folder:

@@ -23,7 +23,7 @@ class Edits(Calls):
     # ---- truncation ----
 
     def test_redirect_nothing(self):
-        """`: > key` empties a string and an array, and nothing else."""
+        """`: > key` empties a string and an array, but no other type."""
         before = self.state()
         for name in (COUNT, LENGTH, 'llama.rope.freq_base'):
             self.assertEqual(shell(': > "$1"', self.key(name)), ('', 0))
@@ -37,7 +37,7 @@ class Edits(Calls):
         self.assertEqual(self.text(TAGS), b'')
 
     def test_redirect_nothing_and_unmount(self):
-        """Even if the kernel had no time to send the release."""
+        """The value becomes empty even if the kernel had no time to send the release."""
         shell(': > "$1"; fusermount3 -u "$2"', self.key(NAME), self.at)
         self.mount.wait()
         self.mount.__exit__(None, None, None)
@@ -73,7 +73,8 @@ class Edits(Calls):
         self.assertIsNotNone(self.error(LENGTH))
 
     def test_dd_with_a_hole(self):
-        """Blocks in an order other than their offsets: nothing is refused before it is complete."""
+        """Blocks written in an order other than their offsets are not refused before the text is
+        complete."""
         fd = os.open(self.key(TAGS), os.O_WRONLY | os.O_TRUNC)
         os.pwrite(fd, b'"second"]\n', 9)
         os.pwrite(fd, b'["first",', 0)
@@ -88,7 +89,7 @@ class Edits(Calls):
                            TAGS: array('string', [b'one', b'two', b'three'])})
 
     def test_append_to_a_number(self):
-        """bash ignores the result of close: refused at the write."""
+        """bash ignores the result of close, so the write is refused."""
         before = self.state()
         self.assertEqual(shell('echo 5 >> "$1" 2>/dev/null', self.key(LENGTH)), ('', 1))
         self.assertEqual(self.text(LENGTH), b'2048\n')
@@ -96,7 +97,7 @@ class Edits(Calls):
         self.assertEqual(self.state(), before)
 
     def test_two_append(self):
-        """One draft: both programs see each other's lines, and so does stat."""
+        """The programs share a draft: both see each other's lines, and so does stat."""
         first, second = (os.open(self.key(NAME), os.O_WRONLY | os.O_APPEND) for _ in range(2))
         os.write(first, b'a\n')
         os.write(second, b'b\n')
@@ -122,7 +123,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 4294967295)})
 
     def test_refused_in_parts(self):
-        """What follows a refused write does not save it."""
+        """Later text does not save a refused write."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
         self.assert_errno(errno.EINVAL, os.fsync, fd)
@@ -142,7 +143,8 @@ class Edits(Calls):
     # ---- new keys ----
 
     def test_touch(self):
-        """An existing key does not change. A new one is an empty string, or the standard's type."""
+        """An existing key does not change. A new key is an empty string, or of the standard's
+        type."""
         before, marks = self.state(), self.marks()
         self.assertEqual(shell('touch "$1" "$2"', self.key(NAME), self.key(LENGTH)), ('', 0))
         self.assertEqual(self.state(), before)
@@ -174,7 +176,7 @@ class Edits(Calls):
         self.assert_model({})
 
     def test_temporary_file(self):
-        """Created, removed, written, closed: it never existed."""
+        """A file that is created, removed, written and closed never existed."""
         for name in ('my.key', COUNT):
             fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
             os.write(fd, b'5\n')
@@ -200,7 +202,7 @@ class Edits(Calls):
         self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
 
     def test_remove_and_back(self):
-        """Before the removal is written, and after: type and place are restored."""
+        """A removed key gets its type and place back, before the removal is written and after."""
         os.unlink(self.key(LENGTH))
         self.write(LENGTH, b'1\n')
         self.assert_model({LENGTH: Value('u64', 1)})
@@ -257,7 +259,7 @@ class Edits(Calls):
         self.assertEqual(self.state(), before)
 
     def test_rename_away_and_stay(self):
-        """A key under a helper's name is back at the next mount."""
+        """A key under a helper's name returns at the next mount."""
         os.rename(self.key(NAME), self.key(NAME + '~'))
         self.assertNotIn(NAME, os.listdir(self.metadata))
         self.assertEqual(self.text(NAME + '~'), b'old name\n')
@@ -272,7 +274,7 @@ class Edits(Calls):
         self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
 
     def test_older_backup_removed(self):
-        """Only the last copy of a key that stepped aside stands for it."""
+        """Only the last copy of a key that was moved away stands for it."""
         os.rename(self.key(NAME), self.key(NAME + '.bak'))
         self.write(NAME, b'second\n')
         os.rename(self.key(NAME), self.key(NAME + '.old'))
@@ -281,7 +283,7 @@ class Edits(Calls):
         self.assert_model({NAME: string('second')})
 
     def test_refused_over_what_is_away(self):
-        """sed -i.bak: the key is back when the new value is refused."""
+        """With sed -i.bak, the key returns when the new value is refused."""
         os.rename(self.key(COUNT), self.key(COUNT + '.bak'))
         self.write('sedAbCdEf', b'abc\n')
         self.assert_errno(errno.EINVAL, os.rename, self.key('sedAbCdEf'), self.key(COUNT))
@@ -289,7 +291,7 @@ class Edits(Calls):
         self.assertIsNotNone(self.error(COUNT))
 
     def test_replaced_while_open(self):
-        """A program that still writes to the replaced file changes nothing."""
+        """A program that still writes to the replaced file changes no key."""
         old = os.open(self.key(NAME), os.O_WRONLY)
         self.write(NAME + '.tmp', b'new\n')
         os.rename(self.key(NAME + '.tmp'), self.key(NAME))
@@ -311,7 +313,7 @@ class Edits(Calls):
         self.assert_listing(KV)
 
     def test_helper_outlives_failure(self):
-        """A helper renamed over a key is back if the model could not be written."""
+        """A helper renamed over a key returns if the model could not be written."""
         self.write(COUNT + '.tmp', b'7\n')
         other = self.link_model()
         self.assert_errno(errno.EMLINK, os.rename, self.key(COUNT + '.tmp'), self.key(COUNT))
@@ -325,8 +327,7 @@ class Edits(Calls):
     # ---- times ----
 
     def test_time_goes_with_the_file(self):
-        """A file moved over a key brings its time with it, as on any file system: gedit compares
-        it."""
+        """A file moved over a key keeps its time, as on any file system: gedit compares it."""
         self.write(NAME + '.tmp', b'new\n')
         time = os.stat(self.key(NAME + '.tmp')).st_mtime_ns
         os.rename(self.key(NAME + '.tmp'), self.key(NAME))
@@ -344,7 +345,7 @@ class Edits(Calls):
     # ---- several programs ----
 
     def test_listing_meanwhile(self):
-        """Each listing has each key once, whatever is being written."""
+        """Each listing contains each key once, whatever is being written."""
         stop, faults = threading.Event(), []
         keys = {key.decode() for key, _ in KV}
 
@@ -365,7 +366,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 119)})
 
     def test_writers_of_two_keys(self):
-        """Edits that come while one is being written are batched; none is lost."""
+        """Edits that arrive while another is written are batched, and none is lost."""
         def many(name, values):
             for value in values:
                 self.write(name, b'%d\n' % value)
@@ -375,7 +376,7 @@ class Edits(Calls):
         self.assert_model({COUNT: Value('u32', 29), LENGTH: Value('u64', 29)})
 
     def test_template_copied_back(self):
-        """Multi-line text copied out and back."""
+        """A multi-line text is copied out and back."""
         before = self.state()
         path = self.key('tokenizer.chat_template')
         self.assertEqual(self.text('tokenizer.chat_template'), TEMPLATE + b'\n')
@@ -423,7 +424,7 @@ class CommitAtSync(Editing):
 
 
 class CommitLater(Editing):
-    """Nothing waits for the copy of a model over 64 MiB."""
+    """No call waits for the copy of a model over 64 MiB."""
 
     options = ('-o', 'relayout=copy')
     tensors = [Tensor(b'big', 24, (65 << 20,), bytes(65 << 20))]

@@ -26,7 +26,7 @@ class Check(unittest.TestCase):
         return mountlib.put('models/' + name, data)
 
     def finds(self, status, *parts, data, name=NAME, option='--check', ignore='missing'):
-        """Exit status, and one line that contains all the parts (no parts: no line)."""
+        """Check the exit status, and one line that contains all the parts (no parts: no line)."""
         model = self.file(data, name)
         done = check(option, '--ignore=' + ignore, model)
         self.assertEqual(done.returncode, status, done.out + done.err)
@@ -63,7 +63,7 @@ class Check(unittest.TestCase):
         self.finds(2, 'error: ', data=b'')
 
     def test_goes_on(self):
-        """The structure of two tensors is wrong, and the keys are checked nevertheless."""
+        """If the structure of two tensors is wrong, the keys are still checked."""
         data = bytearray(image(llama__context_length=None))
         where = data.index(b'blk.0.attn_q.weight') + 19 + 4 + 16 + 4
         struct.pack_into('<Q', data, where, 8)
@@ -121,7 +121,7 @@ class Check(unittest.TestCase):
         self.assertEqual((done.returncode, done.out), (0, ''))
 
     def test_ignore_unusable(self):
-        """A finding that makes a model unusable is never left out."""
+        """A finding that makes a model unusable is never ignored."""
         done = check('--check', '--ignore=structure', self.file(image()[:-1088]))
         self.assertEqual(done.returncode, 2)
         self.assertIn('bytes are missing', done.out)
@@ -136,7 +136,7 @@ class Check(unittest.TestCase):
         self.assertIn('32 values are NaN, 0 are infinite', line)
 
     def test_endless_hole(self):
-        """A sparse file with a terabyte between its tensors is not read as a whole."""
+        """Only a part of a sparse file with a terabyte between its tensors is read."""
         gap, data = 1 << 40, image()
         start, begin = (gguf.read(data).tensors[i].offset for i in (0, -1))
         at = data.rindex(struct.pack('<Q', begin - start), 0, start)
@@ -159,7 +159,7 @@ class Check(unittest.TestCase):
     # ---- directories ----
 
     def tree(self, *paths, data=image()):
-        """A directory with a model for each path; links are (path, target)."""
+        """Make a directory with a model for each path; links are (path, target)."""
         top = mountlib.path(self.id().rsplit('.', 1)[-1])
         for path in paths:
             path, target = path if isinstance(path, tuple) else (path, None)
@@ -171,13 +171,13 @@ class Check(unittest.TestCase):
         return top
 
     def files(self, *arguments, status=0):
-        """The files checked, in order, one object each."""
+        """Return the checked files, in order, one object each."""
         done = check('--check', '--json', *arguments)
         self.assertEqual(done.returncode, status, done.out + done.err)
         return [model['file'] for model in json.loads(done.out)]
 
     def test_folder(self):
-        """All models in it and below, sorted by name; nothing else."""
+        """All models in and below it are checked, sorted by name, and no other files."""
         top = self.tree('b.gguf', 'a/z.GGUF', 'a/y.gguf', 'c/deep/er/x.gguf', '.hidden/h.gguf',
                         'a/.h.gguf', 'a/README.md', 'gguf', 'B.gguf')
         os.mkfifo(os.path.join(top, 'fifo.gguf'))
@@ -188,7 +188,7 @@ class Check(unittest.TestCase):
                          [f'{top}/c/deep/er/x.gguf', f'{top}/b.gguf'])
 
     def test_folder_links(self):
-        """Links are followed, but each directory and file is visited once, and none above; a
+        """Links are followed, but each directory and file is visited once, and no parent; a
         dangling link is an error."""
         top = self.tree('in/real/m.gguf', ('in/again', 'real'), ('in/loop', '.'), ('in/up', '../..'),
                         ('in/root', '/'), ('in/other', '../out'), 'out/o.gguf',
@@ -199,7 +199,7 @@ class Check(unittest.TestCase):
         self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
 
     def test_folder_of_ollama(self):
-        """Its models are named by hashes; so are its texts."""
+        """Its models, and its texts, are named by hashes."""
         name = 'blobs/sha256-' + 64 * 'a'
         top = self.tree(name)
         mountlib.put(top + '/blobs/sha256-' + 64 * 'b', b'{{ .Prompt }}')
@@ -207,8 +207,8 @@ class Check(unittest.TestCase):
         self.assertEqual(self.files(top), [f'{top}/{name}'])
 
     def test_stores(self):
-        """Models of stores, by the names that people know, including their findings; broken ones
-        beside whole ones."""
+        """Models of stores have the names that people know, including in their findings; broken
+        models are beside valid ones."""
         odd, commit, digest = image(llama__context_length=None), 40 * '1', 64 * 'a'
         hub, library = 'hub/models--org--name', 'o/manifests/registry.ollama.ai/library/'
         top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
@@ -233,7 +233,7 @@ class Check(unittest.TestCase):
                          ['hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf', 'o/broken:1', 'o/tiny:1k/model'])
 
     def test_link_into_a_mount(self):
-        """Nothing in a mount is touched, however it is reached."""
+        """No file in a mount is accessed, however it is reached."""
         top = self.tree('m.gguf', ('far.gguf', 'mnt/model.gguf'), ('dir', 'mnt/tensors'),
                         ('mnt.gguf', 'mnt'))
         os.mkdir(top + '/mnt')
@@ -360,7 +360,7 @@ class Check(unittest.TestCase):
     # ---- published models ----
 
     def test_published(self):
-        """None has an error or a warning."""
+        """No published model has an error or a warning."""
         folder = mountlib.path('published')
         os.makedirs(folder)
         for model in published.MODELS:
@@ -371,8 +371,9 @@ class Check(unittest.TestCase):
         shutil.rmtree(folder)
 
     def test_changed(self):
-        """What llama.cpp refuses is an error. What it loads is not, except for types of keys and a
-        template that it does not use. Lines fit a terminal if names are not long."""
+        """A change that llama.cpp refuses is an error. A change that it accepts is not, except for
+        types of keys and a template that it does not use. Lines fit a terminal if names are not
+        long."""
         loads, wrong = mutations.loads(), []
         folder = mountlib.path('changed')
         for name, model in mutations.MODELS.items():
@@ -393,7 +394,7 @@ class Check(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_unknown_architecture(self):
-        """General rules, and one note."""
+        """General rules apply, and one note is reported."""
         granite = next(model for model in published.MODELS if model.arch == 'granite')
         for arch in ('dflash', 'graniteswitch', 'nextyears'):
             kv, rows = published.small(granite._replace(arch=arch), L=2)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A daemon's control socket: which users get an answer, what is planted in its place, and what
-happens if none can be made."""
+"""A daemon's control socket: users that get an answer, sockets planted in its place, and daemons
+that cannot create one."""
 import contextlib
 import ctypes
 import fcntl
@@ -64,7 +64,7 @@ SOCKET = {'x86_64': 41, 'aarch64': 198}.get(platform.machine())  # the number of
 
 
 def sockets(pid):
-    """The names of the listening sockets of a process."""
+    """Return the names of the listening sockets of a process."""
     inodes = set()
     for fd in os.listdir(f'/proc/{pid}/fd'):
         with contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ def listed(at, *command):
 
 
 def no_sockets():
-    """From here on this process and its children cannot make sockets: EACCES."""
+    """From now on, this process and its children cannot create sockets: EACCES."""
     program = b''.join(struct.pack('=HBBI', *row) for row in (
         (0x20, 0, 0, 0), (0x15, 0, 1, SOCKET), (0x06, 0, 0, 0x50000 | 13), (0x06, 0, 0, 0x7fff0000)))
     room = ctypes.create_string_buffer(program)
@@ -99,7 +99,7 @@ def no_sockets():
 class Socket(Case):
     @contextlib.contextmanager
     def planted(self, name, status, clients, uid=mountlib.OTHER):
-        """A socket of another user; returns what it received, later."""
+        """Make a socket of another user. The result later has the bytes that it received."""
         with subprocess.Popen(['setpriv', f'--reuid={uid}', f'--regid={uid}', '--clear-groups', '--',
                                '/usr/bin/python3', '-c', PLANTED, name, status, str(clients)],
                               stdout=subprocess.PIPE) as process:
@@ -111,7 +111,7 @@ class Socket(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_other_users(self):
-        """They get no byte, whatever they send, and nothing is done."""
+        """Other users get no byte, whatever they send, and have no effect."""
         os.chmod(mountlib.folder, 0o755)
         with Mount(self.model, '-o', 'commit=sync,allow_other') as at:
             before = value(self.model)
@@ -128,7 +128,7 @@ class Socket(Case):
     @unittest.skipUnless(ROOT, 'for root only')
     def test_planted(self):
         """A daemon of another user, under the names that ours has and would have, is not
-        believed."""
+        trusted."""
         with Mount(self.model) as at:
             process = daemon(at)
             [name] = sockets(process)
@@ -152,7 +152,7 @@ class Socket(Case):
             self.assertEqual(self.mounted('-o', 'ro', self.model, at), '')
 
     def test_planted_file(self):
-        """Files of the socket's name do not matter: the socket is not a file."""
+        """Files with the socket's name have no effect, because the socket is not a file."""
         at = self.folder()
         with Mount(self.model, at=at) as at:
             [name] = sockets(daemon(at))
@@ -165,7 +165,8 @@ class Socket(Case):
                 (os.rmdir if os.path.isdir('@' + name) else os.unlink)('@' + name)
 
     def test_foreground_and_folder(self):
-        """Each kind of mount has the socket; it goes with the daemon, even if that is killed."""
+        """Each kind of mount has the socket, which disappears with the daemon, even if that is
+        killed."""
         top = self.folder()
         os.link(self.model, top + '/a.gguf')
         for model in (self.model, top):

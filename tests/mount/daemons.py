@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What a command and a daemon know about each other: when the parent of a daemon returns, and when
+"""The relation between a command and its daemon: when the parent of a daemon returns, and when
 --unmount returns if the daemon cannot end."""
 import contextlib
 import errno
@@ -35,7 +35,7 @@ def children(pid):
 
 @needs_gate
 class Parent(Case):
-    """The daemon is held just before it reports that it serves."""
+    """The daemon is held just before it reports that it is ready."""
 
     @contextlib.contextmanager
     def starting(self):
@@ -71,7 +71,7 @@ class Parent(Case):
 
 class Load(Case):
     def test_again_and_again(self):
-        """Mounted and unmounted immediately, while other programs use the processors."""
+        """Mounts are made and ended immediately, while other programs use the processors."""
         at = self.folder()
         with contextlib.ExitStack() as stack:
             for _ in range(BUSY):
@@ -122,7 +122,7 @@ class Stopped(Case):
 class OtherNamespace(Case):
     @contextlib.contextmanager
     def copied(self, at):
-        """This mount lives on in a process's mount namespace; those of other tests do not."""
+        """Keep this mount alive in a process's mount namespace, without those of other tests."""
         script = ('while read -r _ here kind _; do [ $kind != fuse.ggufs ] || [ "$here" = "$1" ] || '
                   'umount -l "$(printf %b "$here")"; done </proc/self/mounts; echo copied; exec sleep 1000')
         with subprocess.Popen(['unshare', '--mount', '--propagation', 'private', 'sh', '-c', script, 'sh',
@@ -134,11 +134,11 @@ class OtherNamespace(Case):
                 process.kill()
 
     def daemon_of(self, at):
-        """The process that serves a mount that has ended here."""
+        """Return the process that serves a mount that has ended here."""
         return [x['pid'] for x in json.loads(run(GGUFS, '--list', '--json').out) if x['mountpoint'] == at]
 
     def writable(self, model):
-        """The model can be edited in a new mount."""
+        """Check that the model can be edited in a new mount."""
         there = self.folder()
         self.assertEqual(self.mounted(model, there), '')
         top = there + '/m.gguf' if os.path.isdir(model) else there
@@ -146,7 +146,7 @@ class OtherNamespace(Case):
         mountlib.unmount(there)
 
     def unmounted(self, model, below, command, *options):
-        """The command's output for a mount with pending edits that another namespace keeps
+        """Return the command's output for a mount with pending edits that another namespace keeps
         alive."""
         at = self.folder()
         file = os.path.join(model, 'm.gguf') if below else model
@@ -173,7 +173,7 @@ class OtherNamespace(Case):
         return done.err, f'process {process}', f'process {other} ('
 
     def test_unmount(self):
-        """Everything is written, its lock is free, and the processes that keep the mount alive are
+        """All edits are written, the lock is free, and the processes that keep the mount alive are
         named."""
         folder = self.folder()
         shutil.copy(self.model, folder + '/m.gguf')
@@ -197,7 +197,7 @@ class OtherNamespace(Case):
         os.unlink(model)
 
     def test_umount(self):
-        """The same with umount(8), which reports nothing."""
+        """umount(8) has the same effect, but reports nothing."""
         folder = self.folder()
         shutil.copy(self.model, folder + '/m.gguf')
         for model, below in ((self.model, ''), (folder, '/m.gguf')):
@@ -223,7 +223,8 @@ class OtherNamespace(Case):
             self.writable(self.model)
 
     def test_waits_for_the_lock(self):
-        """A new mount while the old one still has open files waits for a moment, and names it."""
+        """While the old mount still has open files, a new mount waits for a moment, and names
+        it."""
         with Mount(self.model) as at, self.copied(at) as other:
             process, there = daemon(at), self.folder()
             file = open(f'/proc/{other}/root{at}/metadata/general.name', 'wb', buffering=0)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Files computed from tensors: sha256, hashes, stats, stats.tsv, heatmap.png. What they show; that
-their sizes are known in advance; that other requests do not wait for them."""
+"""Files computed from tensors: sha256, hashes, stats, stats.tsv, heatmap.png. Their contents are
+right, their sizes are known in advance, and other requests do not wait for them."""
 import errno
 import hashlib
 import math
@@ -42,12 +42,12 @@ def special():
 
 
 def edges():
-    """Mean 0 and deviation 4: every value is an edge."""
+    """With mean 0 and deviation 4, every value is an edge."""
     return np.array([-4, 4] * 3000, '<f4')
 
 
 def outliers():
-    """One weight of 40 among small ones, dead rows and columns."""
+    """One weight of 40 is among small ones, with dead rows and columns."""
     values = np.random.default_rng(11).normal(0, 0.02, (3, 1100, 70)).astype('<f4')
     values[1, 500:503] = 0
     values[2, :, 9] = 0
@@ -56,7 +56,7 @@ def outliers():
 
 
 def blocks(count, seed=3):
-    """Q8_0 with scales of all magnitudes."""
+    """Return Q8_0 with scales of all magnitudes."""
     rng = np.random.default_rng(seed)
     scale = rng.uniform(-2, 2, count).astype('<f2')
     return b''.join(scale[i].tobytes() + rng.integers(-128, 128, 32, 'i1').tobytes() for i in range(count))
@@ -76,8 +76,8 @@ def tensors():
 
 
 def expected(values):
-    """The contents of `stats` and `stats.tsv` for float32 values, by name, and the additional lines
-    of `stats`."""
+    """Return the contents of `stats` and `stats.tsv` for float32 values, by name, and the
+    additional lines of `stats`."""
     wide = values.astype('f8')
     finite = wide[np.isfinite(wide)]
     want = {'elements': wide.size, 'zeros': int((finite == 0).sum()), 'nan': int(np.isnan(wide).sum()),
@@ -103,7 +103,8 @@ def close(a, b):
 
 
 def png(data):
-    """Rows of (r, g, b); checks every length and checksum. Standard library only."""
+    """Return rows of (r, g, b), after checking every length and checksum. Uses only the standard
+    library."""
     assert data[:8] == b'\x89PNG\r\n\x1a\n'
     at, body = 8, b''
     while at < len(data):
@@ -122,7 +123,7 @@ def png(data):
 
 
 def picture(values):
-    """The expected colours of a picture of the values."""
+    """Return the expected colours of a picture of the values."""
     grid = values.astype('f8')
     there = np.ones(grid.shape)
     if grid.ndim == 1:
@@ -152,7 +153,7 @@ def picture(values):
 
 
 def has(name):
-    """Whether the program was built with the library that a file needs."""
+    """True if the program was built with the library that a file needs."""
     lines = mountlib.run(mountlib.GGUFS, '--version').out.splitlines()
     return not any(line.startswith(name) and 'not in this build' in line for line in lines)
 
@@ -173,7 +174,7 @@ class Views(unittest.TestCase):
                             tensor.name.replace(b'\n', b'%0A').replace(b'\x1b', b'%1B'))
 
     def content(self, name):
-        """As long as stat said before anything was read."""
+        """Read a file, which must be as long as stat reported before any read."""
         size = os.stat(name).st_size
         data = mountlib.get(name)
         self.assertEqual(len(data), size, name)
@@ -252,7 +253,7 @@ class Views(unittest.TestCase):
             self.assertEqual(line, b'sha256    ' + want + b'  made.gguf:' + name)
 
     def test_pieces(self):
-        """From every byte, in pieces of every length."""
+        """The content is right from every byte, in pieces of every length."""
         for name in ('stats.tsv', 'tensors/plain/stats') + (('hashes', ) if has('sha256') else ()):
             name = os.path.join(self.at, name)
             whole = self.content(name)
@@ -281,8 +282,8 @@ class Views(unittest.TestCase):
 
 class Empty(unittest.TestCase):
     def test_behind_the_end(self):
-        """The file ends with the last byte of a tensor, and tensors without elements come after it:
-        everything is computed, and nothing counts as missing."""
+        """The file ends with the last byte of a tensor, and tensors without elements follow it:
+        everything is computed, and no data counts as missing."""
         made = [f32(b'a', floats(3)), f32(b'none', np.zeros(0)), Tensor(b'last', Q8_0, (32, 0))]
         data = gguf.encode(samples.ARCH, made, tail=False)
         end = max(tensor.offset for tensor in gguf.read(data).tensors)
@@ -308,8 +309,8 @@ class Empty(unittest.TestCase):
 
 class Newest(unittest.TestCase):
     def test_edit(self):
-        """Lines have the names of the newest state, hashes are kept; an open file shows what it
-        opened."""
+        """Lines have the names of the newest state, hashes are kept, and an open file keeps its
+        content."""
         if not has('sha256'):
             self.skipTest('built without libcrypto')
         source = mountlib.put('edit.gguf', gguf.encode(samples.ARCH, tensors()))
@@ -343,7 +344,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EIO, name)
 
     def test_partial(self):
-        """Nothing is computed for missing tensors."""
+        """No result is computed for missing tensors."""
         made = [f32(b'a', floats(100)), f32(b'b', floats(5000)), f32(b'c', floats(9))]
         data = gguf.encode(samples.ARCH, made)
         with mountlib.Mount(mountlib.put('part.gguf', data[:-10000]), '-o', 'partial') as at:
@@ -355,7 +356,8 @@ class Faults(unittest.TestCase):
                 self.fails(f'{at}/{name}')
 
     def test_cut(self):
-        """A file that is truncated while it is mounted: EIO, and earlier results stay."""
+        """If a file is truncated while it is mounted, reads fail with EIO, and earlier results
+        stay."""
         source = mountlib.put('cut.gguf', gguf.encode(samples.ARCH, [f32(b'a', floats(5000)), f32(b'b', floats(50000))]))
         with mountlib.Mount(source, '-o', 'ro') as at:
             known = {name: mountlib.get(f'{at}/tensors/a/{name}') for name in self.names()}
@@ -366,10 +368,10 @@ class Faults(unittest.TestCase):
 
 
 class Edited(unittest.TestCase):
-    """What is computed follows the tensors, before and after their edits are written."""
+    """Results follow the tensors, before and after their edits are written."""
 
     def right(self, at):
-        """Everything computed matches the current values and bytes."""
+        """Check that all results match the current values and bytes."""
         names = os.listdir(f'{at}/tensors')
         table = mountlib.get(f'{at}/stats.tsv').decode().splitlines()[1:]
         self.assertEqual([line.split('\t')[0] for line in table], names)
@@ -423,7 +425,7 @@ class Edited(unittest.TestCase):
 
 
 class Long(unittest.TestCase):
-    """A sparse terabyte: what would take an hour must not begin unrequested, and can be
+    """A sparse terabyte: work that would take an hour must not begin unrequested, and can be
     abandoned."""
 
     def model(self):
@@ -446,7 +448,8 @@ class Long(unittest.TestCase):
             self.assertIn('heatmap.png' if has('heatmap.png') else 'stats', done.out)
 
     def test_others_go_on(self):
-        """More waiting readers than serving threads; others are served, and all can be ended."""
+        """There are more waiting readers than serving threads: other readers are served, and all
+        can be ended."""
         names = ['stats'] + [name for name in ('sha256', 'heatmap.png') if has(name)]
         with mountlib.Mount(self.model(), '-o', 'ro') as at:
             waiting = [subprocess.Popen([sys.executable, '-c', 'import sys; open(sys.argv[1], "rb").read()',
@@ -463,7 +466,7 @@ class Long(unittest.TestCase):
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
 
     def test_unmount(self):
-        """The daemon ends while it computes: waiting readers get an answer."""
+        """When the daemon ends during a computation, waiting readers get an answer."""
         with mountlib.Foreground(self.model(), '-o', 'ro') as (at, process):
             reader = subprocess.Popen(['cat', f'{at}/tensors/t0/stats'], stderr=subprocess.DEVNULL)
             self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')

@@ -52,13 +52,13 @@ def statuses(rows):
 
 
 class Figures(unittest.TestCase):
-    """Values come from the mount's f32.npy, which other tests compare with references; wide ones
-    from the bytes."""
+    """Values come from the mount's f32.npy, which other tests compare with references, or from the
+    bytes for wide types."""
 
     SHAPE = (4, 3, 512)
 
     def blocks(self, type_id, rng):
-        """Bytes of a tensor of any type: random, with finite scales."""
+        """Return the bytes of a tensor of any type: random, with finite scales."""
         name, block_len, block_bytes = gguf.GEOMETRY[type_id]
         count = math.prod(self.SHAPE) // block_len
         if type_id in (F32, F16, BF16, F64):
@@ -107,7 +107,7 @@ class Figures(unittest.TestCase):
                                  (gguf.GEOMETRY[a.type_id][0], gguf.GEOMETRY[b.type_id][0]))
 
     def test_long(self):
-        """More pieces than threads: the first of equal differences, and every sum."""
+        """With more pieces than threads, the first of equal differences and every sum are right."""
         count = 1 << 20
         rng = np.random.default_rng(2)
         x = rng.standard_normal(count).astype('<f4')
@@ -163,7 +163,8 @@ class Tensors(unittest.TestCase):
         self.a = model('a.gguf', self.tensors)
 
     def test_same(self):
-        """Whatever the alignment, the gaps, the place of the data, the version, the split."""
+        """Models are the same whatever the alignment, the gaps, the place of the data, the version,
+        the split."""
         align = [(b'general.alignment', Value('u32', 4096))]
         for how in ({'order': [3, 0, 4, 1, 2, 5]}, {'gap': 64}, {'tail': False}, {'trailing': b'x'}, {'version': 2}):
             self.assertIn('tensors: 6 the same', diff(self.a, model('b.gguf', self.tensors, **how), status=0))
@@ -179,8 +180,8 @@ class Tensors(unittest.TestCase):
                              ['keys: 1 the same', 'tensors: 6 the same'])
 
     def test_byte_order(self):
-        """Reversed numbers and scales are the same bytes; those that differ are measured in the
-        same way."""
+        """Reversed numbers and scales are the same bytes; differences are measured in the same
+        way."""
         rng = np.random.default_rng(3)
         values = rng.standard_normal(64).astype('<f4')
         q8 = b''.join(np.float16(0.5).tobytes() + rng.integers(0, 255, 32, dtype=np.uint8).tobytes() for _ in range(3))
@@ -199,7 +200,7 @@ class Tensors(unittest.TestCase):
         self.assertEqual((row['name'], row['max_at'], row['values']), ('f', [3], 1))
 
     def test_moved(self):
-        """The fewest keys that have to move."""
+        """The smallest number of keys that must move is reported."""
         order = self.tensors[1:5] + self.tensors[:1] + self.tensors[5:]
         found = as_json(self.a, model('b.gguf', order))
         self.assertEqual(statuses(found['tensors']), [('t0', 'moved')])
@@ -223,8 +224,8 @@ class Tensors(unittest.TestCase):
         self.assertIn('shape 5 9 -> 45', diff(self.a, path('b.gguf')))
 
     def test_odd(self):
-        """Unknown types by their bytes; more than four dimensions; empty tensors; names that need
-        escapes."""
+        """Unknown types are compared by their bytes; there are more than four dimensions, empty
+        tensors, names that need escapes."""
         def odd(name, byte, fill):
             return model(name, [Tensor(b'a/b\n', UNKNOWN, (8,), bytes([byte]) * 32), Tensor(b'deep', I8, (1, 2, 1, 2, 3), fill),
                                 Tensor(b'empty', F32, (0, 4), b''), Tensor(b'\xff', I8, (1,), b'x')])
@@ -311,7 +312,7 @@ class Keys(unittest.TestCase):
                          ['~ a.list: 1 of 20 removed, first at 0: 0 1'])
 
     def test_many(self):
-        """Reversed, and all changed: no quadratic time."""
+        """Reversed and changed keys do not take quadratic time."""
         kv = [(b'a.%d' % i, Value('u32', i)) for i in range(100000)]
         names = [model('a.gguf', [], kv), model('b.gguf', [], [(k, Value('u32', v.data + 1)) for k, v in reversed(kv)])]
         self.assertEqual(diff(*names).splitlines()[-2], 'keys: 100000 changed, 1 the same')
@@ -319,8 +320,8 @@ class Keys(unittest.TestCase):
 
 class Operands(unittest.TestCase):
     def test_mount(self):
-        """A mount, including accepted but unwritten edits; a model's directory in a mount of a
-        directory."""
+        """Operands are a mount, including accepted but unwritten edits, and a model's directory in
+        a mount of a directory."""
         os.makedirs(path('models/sub'), exist_ok=True)
         a = model('models/sub/m.gguf', [Tensor(b't', F32, (1,), floats(1))], [(b'a.key', Value('u8', 1))])
         copy = path('copy.gguf')
@@ -370,7 +371,8 @@ class Operands(unittest.TestCase):
             self.assertEqual(err.count('\n'), 1, err)
 
     def test_cut(self):
-        """A file that is too short is refused; if one is truncated later, the tensor is named."""
+        """A file that is too short is refused; if a file is truncated later, the tensor is
+        named."""
         a = model('a.gguf', [Tensor(b'first', I8, (100,), bytes(100)), Tensor(b'last', I8, (1 << 20,), bytes(1 << 20))])
         b = put('b.gguf', mountlib.get(a))
         cut = put('cut.gguf', mountlib.get(a)[:-50])
@@ -380,7 +382,7 @@ class Operands(unittest.TestCase):
             self.assertEqual(diff(a, at, status=2), f"ggufs: {at}: tensor 'last': cannot be read: Input/output error\n")
 
     def test_terminal(self):
-        """Eighty columns, and colours only on a terminal."""
+        """Lines have eighty columns, and colours only on a terminal."""
         rng = np.random.default_rng(4)
         sides = [model(f'{n}.gguf', [Tensor(b'blk.%d.ffn_gate.weight' % i, F32, (256, 4), rng.standard_normal(1024).astype('<f4').tobytes())
                                      for i in range(3)], [(b'general.name', Value('string', n.encode()))]) for n in 'ab']
@@ -405,8 +407,7 @@ class Operands(unittest.TestCase):
         self.assertLessEqual(max(len(line) for line in after.split('\r\n')[2:]), 80)
 
     def test_interrupt(self):
-        """Ctrl-C ends it immediately, here while it waits for a reader of more than a pipe
-        holds."""
+        """Ctrl-C ends it immediately, here while a pipe is full."""
         a = model('a.gguf', [], [(b'a.text', Value('string', b'x' * (1 << 20)))])
         with subprocess.Popen([GGUFS, '--diff', '--json=all', a, a], stdout=subprocess.PIPE) as process:
             process.stdout.read(1)

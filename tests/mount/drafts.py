@@ -12,7 +12,7 @@ from ggufmodel import Value, array
 
 
 def named(old, new):
-    """The keys, with another name in place of `old`."""
+    """Return the keys, with another name in place of `old`."""
     return [(new.encode() if key == old.encode() else key, value) for key, value in KV]
 
 
@@ -23,7 +23,7 @@ class Open(Calls):
         return os.pread(fd, 1000, 0)
 
     def test_accepted_is_shown_as_stored(self):
-        """Others see the value; a program with the file open continues with what it wrote."""
+        """Others see the value; a program with the file open continues with its own text."""
         fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
         os.write(fd, b'a')
         self.assertEqual(self.text(NAME), b'a')
@@ -50,7 +50,8 @@ class Open(Calls):
         self.assert_model({NAME: string('abc\nde'), COUNT: Value('u32', 12)})
 
     def test_accepted_is_opened_anew(self):
-        """A program that opens it then begins with the stored value, and both write that."""
+        """A program that opens it later begins with the stored value, and both programs write
+        that."""
         first = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
         os.write(first, b'a')
         os.fsync(first)
@@ -77,7 +78,7 @@ class Open(Calls):
         self.assert_model({NAME: string('a\nb')})
 
     def test_accepted_normalized(self):
-        """A text that the file shows differently: offsets are those of the written text."""
+        """If the file shows a text differently, offsets are those of the written text."""
         fd = os.open(self.key(LENGTH), os.O_WRONLY | os.O_TRUNC)
         os.write(fd, b' 0007')
         os.fsync(fd)
@@ -87,7 +88,7 @@ class Open(Calls):
         self.assert_model({LENGTH: Value('u64', 71)})
 
     def test_accepted_has_its_type(self):
-        """The type in KEY:TYPE is the key's from then on, and can be changed while it is open."""
+        """The type in KEY:TYPE becomes the key's, and can be changed while it is open."""
         fd = os.open(self.key('my.flag:u8'), os.O_WRONLY | os.O_CREAT)
         os.write(fd, b'1')
         os.fsync(fd)
@@ -98,7 +99,7 @@ class Open(Calls):
         self.assert_model({'my.flag': Value('u64', 1000)})
 
     def test_type_told_again(self):
-        """Of KEY:TYPE and an attribute set while that is open, the later one counts."""
+        """If KEY:TYPE is open and an attribute is set, the later type counts."""
         fd = os.open(self.key(COUNT + ':u8'), os.O_WRONLY | os.O_CREAT)
         os.setxattr(self.key(COUNT), 'user.gguf.type', b'i64')
         self.assert_model({COUNT: Value('i64', 2)})
@@ -107,8 +108,8 @@ class Open(Calls):
         self.assert_model({COUNT: Value('i64', 300)})
 
     def test_refused_is_not_shown(self):
-        """Not while it is open either; a program that opens it after the close begins with the
-        value. Every close of what was refused says so."""
+        """A refused text is not shown, even while it is open; a program that opens it after the
+        close begins with the value. Every close of a refused text reports the refusal."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
         self.assertEqual(self.text(COUNT), b'')
         self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
@@ -155,7 +156,7 @@ class Open(Calls):
         self.assert_model({NAME: string('old new')})
 
     def test_rename_key_over_key_while_open(self):
-        """Writes to the replaced file are discarded, those to the renamed one count."""
+        """Writes to the replaced file are discarded, those to the renamed file count."""
         fd, other = (os.open(self.key(name), os.O_WRONLY) for name in (COUNT, LENGTH))
         os.pwrite(fd, b'7', 0)
         os.pwrite(other, b'9', 0)
@@ -168,7 +169,7 @@ class Open(Calls):
         self.assert_model({LENGTH: Value('u64', 8)}, left)
 
     def test_rename_new_key_while_open(self):
-        """It has no value yet: it gets its first one under its name at that time."""
+        """The key has no value yet: it gets its first value under its name at that time."""
         for new, value in (('my.other', Value('u32', 5)), (NAME, string('5'))):
             fd = os.open(self.key('my.new'), os.O_WRONLY | os.O_CREAT)
             os.write(fd, b'5')
@@ -180,7 +181,7 @@ class Open(Calls):
         self.assert_model({'my.other': Value('u32', 5), NAME: string('5')})
 
     def test_rename_key_to_helper_while_open(self):
-        """Writes go to the helper, and to the key when it has its name again."""
+        """Writes go to the helper, and to the key when the file has its name again."""
         fd = os.open(self.key(NAME), os.O_RDWR)
         os.rename(self.key(NAME), self.key(NAME + '~'))
         os.pwrite(fd, b'OLD', 0)
@@ -197,7 +198,7 @@ class Open(Calls):
         self.assert_listing(replaced({NAME: string('oLD name')}))
 
     def test_rename_helper_while_open(self):
-        """A program that renames before its last write, or before its first."""
+        """A program renames before its last write, or before its first."""
         for before, text in ((b'', b'5'), (b'6', b'5'), (b'6\n', b'')):
             for name, kind in ((COUNT, 'u32'), (LENGTH, 'u64')):
                 fd = os.open(self.key(name + '.tmp'), os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -244,7 +245,7 @@ class Open(Calls):
         self.assertTrue(until(lambda: self.text(COUNT) == b'2\n'))
 
     def test_removed_while_open(self):
-        """Also a helper, and one whose handle came with a key."""
+        """This also applies to a helper, and to a helper whose handle came with a key."""
         for name in (NAME, 'my~'):
             fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
             os.pwrite(fd, b'one', 0)
@@ -260,12 +261,12 @@ class Open(Calls):
 
 
 class NotWritten(Calls):
-    """Edits that cannot be written, which shows when they are carried out."""
+    """Edits that cannot be written, as their execution shows."""
 
     options = ('-o', 'commit=close')
 
     def test_key(self):
-        """The open file goes back to its name: from a new key, and from over another."""
+        """The open file goes back to its name: from a new key, and from over another key."""
         for old, new, code in ((NAME, 'my.name', errno.EMLINK), (NAME, COUNT, errno.EINVAL),
                                (COUNT, LENGTH, errno.EMLINK)):
             before = (self.text(old), self.text(new) if new in self.marks() else None)
@@ -324,7 +325,7 @@ class NotWritten(Calls):
         self.assertEqual(self.text(NAME), b'second third\n')
 
     def test_twice(self):
-        """The failure of a later rename does not undo what is on the disk."""
+        """The failure of a later rename does not undo edits that are on the disk."""
         fd = os.open(self.key(NAME), os.O_RDWR)
         os.rename(self.key(NAME), self.key('my.first'))
         other = self.link_model()
@@ -336,7 +337,7 @@ class NotWritten(Calls):
 
 
 class NotPossible(NotWritten):
-    """The same, noticed in advance: the mode checks it first."""
+    """Edits that cannot be written, as the mode's check shows in advance."""
 
     options = ('-o', 'commit=auto')
 

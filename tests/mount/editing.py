@@ -25,7 +25,7 @@ COUNT, LENGTH, NAME = 'llama.block_count', 'llama.context_length', 'general.name
 
 
 def replaced(changes, kv=KV):
-    """The list of keys with other values, in their old places; new keys at the end."""
+    """Return the list of keys with other values in their old places, and new keys at the end."""
     known = [key for key, _ in kv]
     return ([(key, changes.get(key.decode(), value)) for key, value in kv]
             + [(key.encode(), value) for key, value in changes.items()
@@ -33,7 +33,7 @@ def replaced(changes, kv=KV):
 
 
 def until(is_so):
-    """Wait for something that the mount does on its own. Returns whether it happened."""
+    """Wait for an effect of the mount's own activity. Returns whether it happened."""
     end = time.monotonic() + mountlib.LIMIT
     while not is_so() and time.monotonic() < end:
         time.sleep(0.01)
@@ -45,13 +45,13 @@ def string(text):
 
 
 def shell(script, *arguments):
-    """The output of the script, and its exit status."""
+    """Return the output of the script, and its exit status."""
     done = mountlib.run('bash', '-c', script, 'bash', *arguments)
     return done.out, done.returncode
 
 
 def sizes(folder):
-    """The sizes that `ls -l` sees; a file may disappear between listing and stat."""
+    """Return the sizes that `ls -l` sees; a file may disappear between listing and stat."""
     found = {}
     for entry in os.scandir(folder):
         try:
@@ -85,9 +85,9 @@ class Editing(unittest.TestCase):
         return other
 
     def unmount(self):
-        """A tool's child may outlive it (rsync's does), and keeps the mount busy until it ends. The
-        kernel drops releases that the daemon has not yet read: the answer to a later request shows
-        that it has read them."""
+        """Unmount. A tool's child may outlive it (rsync's does), and keeps the mount busy until it
+        ends. The kernel drops releases that the daemon has not yet read: the answer to a later
+        request shows that it has read them."""
         if self.mount:
             mount, self.mount = self.mount, None
             os.statvfs(self.at)
@@ -101,7 +101,7 @@ class Editing(unittest.TestCase):
         return mountlib.get(self.key(name))
 
     def error(self, name):
-        """The reason for the last refusal; None if there was none."""
+        """Return the reason for the last refusal, or None if there was none."""
         try:
             return os.getxattr(self.key(name), 'user.gguf.error').decode()
         except OSError as e:
@@ -109,18 +109,18 @@ class Editing(unittest.TestCase):
             return None
 
     def state(self):
-        """Changes whenever the model file is written."""
+        """Return a state that changes whenever the model file is written."""
         st = os.stat(self.model)
         return st.st_ino, st.st_mtime_ns, mountlib.get(self.model)
 
     def marks(self):
-        """By name: what does not change for a key that was not written."""
+        """Return, by name, the properties that do not change for a key that was not written."""
         return {entry.name: (entry.inode(), entry.stat().st_ino, entry.stat().st_mtime_ns)
                 for entry in os.scandir(self.metadata)}
 
     def assert_file(self, kv):
-        """The model has these keys and the old tensors, laid out by the rules (there is only one
-        such file), and nothing is left beside it."""
+        """Check that the model has these keys and the old tensors, laid out by the rules (there is
+        only one such file), and that no file is left beside it."""
         file = mountlib.get(self.model)
         self.assertEqual(gguf.read(file).kv, kv)
         self.assertTrue(file == gguf.encode(kv, self.tensors))
@@ -153,7 +153,7 @@ class Calls(Editing):
         self.assertEqual(caught.exception.errno, number)
 
     def comes(self, changes, kv=KV):
-        """The model gets there after a while, and the helpers are gone."""
+        """Wait until the model has these keys, and the helpers are gone."""
         want = gguf.encode(replaced(changes, kv), TENSORS)
         until(lambda: mountlib.get(self.model) == want
               and os.listdir(self.folder) == ['model.gguf'])

@@ -30,8 +30,8 @@ def tool(name, *programs, stays=()):
 
 
 def succeeds(*command, **options):
-    """Whether the exit status reports success. A failure must also be reported in words: a refused
-    write (dash and vim have words of their own) or a refused rename (mv knows only one reason)."""
+    """True if the exit status reports success. A failure must also be reported in words: a refused
+    write (dash and vim have their own words) or a refused rename (mv knows only one reason)."""
     done = mountlib.run(*command, **options)
     words = (*ERRORS, 'I/O error', 'to a subdirectory of itself', *VIM_ERRORS)
     if done.returncode and not any(text in done.out + done.err for text in words):
@@ -46,7 +46,7 @@ def source(line):
 # ---- shells and the like ----
 
 def shell_tool(name, script, *programs, stays=()):
-    """$1: the file, $2: the line, $3: a file that contains the line."""
+    """The script's arguments are $1, the file; $2, the line; $3, a file that contains the line."""
     @tool(name, *programs, stays=stays)
     def run(path, line):
         return succeeds('bash', '-c', script, 'bash', path, line, source(line))
@@ -221,7 +221,7 @@ emacs_tool('emacs-no-backup', '(setq make-backup-files nil)')
 # ---- trials ----
 
 class Editors(Editing):
-    """One test for each tool; made below."""
+    """One test for each tool, made below."""
 
     def use(self, function, name, line):
         """Run a tool while watching the listing."""
@@ -252,14 +252,15 @@ class Editors(Editing):
         self.assert_model(changes)
 
     def remove_leftovers(self, helpers):
-        """After a failure; a key stays when its copies go."""
+        """Remove leftovers after a failure. A key stays when its copies are removed."""
         keep = [key.decode() for key, _ in KV] + helpers
         for name in os.listdir(self.metadata):
             if name not in keep:
                 os.unlink(self.key(name))
 
     def assert_marks(self, before, written):
-        """Inode numbers stay; the time of a key changes if it was written, and only then."""
+        """Check that inode numbers stay, and that the time of a key changes if and only if it was
+        written."""
         after = self.marks()
         for name in (key.decode() for key, _ in KV):
             mark = before[name]
@@ -274,8 +275,8 @@ class Editors(Editing):
         self.assert_marks(marks, set())
 
     def not_written(self, function, changes):
-        """A valid value that cannot be written to the model file, since it has a second name: every
-        tool reports it, even shells, which ignore the result of close(2)."""
+        """A valid value cannot be written to the model file, because it has a second name: every
+        tool reports that, even shells, which ignore the result of close(2)."""
         other = self.link_model()
         before = self.state()
         self.assertFalse(self.use(function, COUNT, '7'))
@@ -286,7 +287,7 @@ class Editors(Editing):
         self.assert_model(changes)
 
     def refused(self, function, changes):
-        """Not a value of the type: the tool reports it, and the old value stays."""
+        """The text is not a value of the type: the tool reports that, and the old value stays."""
         before, marks = self.state(), self.marks()
         self.assertFalse(self.use(function, COUNT, 'abc'))
         self.assertEqual(self.text(COUNT), b'2\n')
@@ -297,7 +298,7 @@ class Editors(Editing):
 
 
     def test_made_by_mknod(self):
-        """tar --xattrs: unlink, mknod, setxattr, then open and write."""
+        """tar --xattrs calls unlink, mknod, setxattr, then open and write."""
         name = self.key(NAME)
         os.unlink(name)
         os.mknod(name, 0o600)
@@ -309,7 +310,7 @@ class Editors(Editing):
             os.mknod(name, 0o600)
 
     def test_tar(self):
-        """Out and in again: every byte is the same."""
+        """Keys are extracted and packed again: every byte is the same."""
         # A key that cannot be removed is only overwritten.
         for options in ('--overwrite', '--exclude=general.architecture',
                         '--xattrs --exclude=general.architecture'):

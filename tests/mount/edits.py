@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def text_of(value):
-    """The text of a value, as a user may write it."""
+    """Return the text of a value, as a user may write it."""
     def number(kind, item):
         if kind == 'bool':
             return 'true' if item else 'false'
@@ -56,7 +56,8 @@ class Case:
         self.want = Want(mountlib.get(source))
 
     def check(self):
-        """The edit is durable, or (settle) is made durable here; and the tree shows it."""
+        """Check that the edit is durable, or (settle) make it durable, and that the tree shows
+        it."""
         if self.settle:
             sync(self.at)
         file = mountlib.get(self.source)
@@ -70,7 +71,7 @@ class Case:
         return file
 
     def put(self, key, value, text=None, **how):
-        """Write a value's text; the file then has it, and shows it."""
+        """Write a value's text, and check that the file has it and shows it."""
         text = text_of(value) if text is None else text
         if text:
             write(self.at, key, text, **how)
@@ -89,14 +90,14 @@ class Case:
 # ---- the edits: each takes a Case ----
 
 def values(case):
-    """Same size, longer, shorter, empty, and back."""
+    """Values get the same size, longer, shorter, empty, and return."""
     for text in (b'Name', b'a longer name than before, by much ' * 20, b'n', b'', b'two\nlines\n',
                  b'\n', 'ü€🦙'.encode(), b'test'):
         case.put(b'general.name', Value('string', text))
 
 
 def every_type(case):
-    """A value of each of the 13 types, unchanged, and larger; scalars keep their size."""
+    """A value of each of the 13 types is written unchanged, and larger; scalars keep their size."""
     for key, value in samples.one_of_each():
         case.put(key, value)
     for key, value in samples.one_of_each(second=True):
@@ -104,7 +105,8 @@ def every_type(case):
 
 
 def unchanged(case):
-    """Text written back unchanged: no byte is rewritten, the file stays the same one."""
+    """When text is written back unchanged, no byte is rewritten, and the file stays the same
+    one."""
     before = os.stat(case.source)
     for key in editlib.keys(case.at):
         write(case.at, key, editlib.read(case.at, key))
@@ -115,7 +117,7 @@ def unchanged(case):
 
 
 def names(case):
-    """Added at the end, renamed in place, removed, and back at its place."""
+    """Keys are added at the end, renamed in place, removed, and return to their place."""
     case.put(b'my.first', Value('u32', 1))
     case.put(b'my.second', Value('string', b'second'), text='second')
     os.rename(editlib.place(case.at, 'general.name'), editlib.place(case.at, 'my.name'))
@@ -131,7 +133,7 @@ def names(case):
 
 
 def over(case):
-    """A key renamed over a key: the target keeps its place and type and takes the value."""
+    """If a key is renamed over a key, the target keeps its place and type and takes the value."""
     write(case.at, 'my.source', '77')
     case.want.set(b'my.source', Value('u32', 77))
     case.check()
@@ -142,7 +144,7 @@ def over(case):
 
 
 def types(case):
-    """user.gguf.type, if the value fits."""
+    """user.gguf.type changes, if the value fits."""
     case.put(b'type.u32', Value('u32', 100))
     for kind in ('u64', 'i8', 'u16', 'i32', 'f32', 'string', 'f64', 'i64', 'u8', 'i16', 'u32'):
         retype(case.at, 'type.u32', kind)
@@ -163,7 +165,7 @@ class Edits(unittest.TestCase):
     kept = []  # copies of edited files, for the other reader
 
     def run_edits(self, data, *options, edits=EDITS, settle=False, first=None):
-        """The edits one after another, in one mount. first: options of an earlier edit."""
+        """Make the edits one after another, in one mount. first: options of an earlier edit."""
         source = mountlib.put('model.gguf', data)
         if first:
             with mountlib.Mount(source, *first) as at:
@@ -194,7 +196,7 @@ class Edits(unittest.TestCase):
         self.run_edits(samples.unknown_types(), edits=(names, values, unchanged))
 
     def test_few(self):
-        """Without tensors, without keys."""
+        """Models without tensors, or without keys."""
         tensors = samples.small()
         for kv, made in ((samples.ARCH, []), ([], tensors), ([], [])):
             with self.subTest(kv=len(kv), tensors=len(made)):
@@ -208,7 +210,7 @@ class Edits(unittest.TestCase):
                 self.run_edits(gguf.encode(kv, made), edits=(add,))
 
     def test_strategies(self):
-        """Each of them in each commit mode; in place only if a reserve has been made."""
+        """Each strategy is used in each commit mode, in place only if a reserve exists."""
         reserve = 'reserve=262144'
         for strategy, mode in itertools.product(('auto', 'copy', 'inplace', 'reflink'),
                                                 ('auto', 'close', 'sync')):
@@ -224,7 +226,7 @@ class Edits(unittest.TestCase):
         self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
 
     def test_reserve_is_removed(self):
-        """reserve=0 removes an existing one; it is never shown."""
+        """reserve=0 removes an existing reserve, which is never shown."""
         self.run_edits(samples.editable(), '-o', 'reserve=0', edits=(names, values),
                        first=('-o', 'reserve=4096'))
         self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
@@ -252,7 +254,7 @@ class Edits(unittest.TestCase):
             self.without(source, at)
 
     def without(self, source, at):
-        """The reserve never leaves the file, neither through model.gguf nor in a copy that is
+        """The reserve never leaves the file, either through model.gguf or in a copy that is
         mounted."""
         sync(at)
         file, whole = mountlib.get(source), mountlib.get(os.path.join(at, 'model.gguf'))
@@ -269,7 +271,7 @@ class Edits(unittest.TestCase):
         self.run_edits(samples.editable(), '-o', 'relayout=reflink,reserve=65536')
 
     def test_alignments(self):
-        """Models with an alignment, changed from each to each."""
+        """Models with an alignment are changed from each alignment to each."""
         powers = [8 << k for k in range(0, 14)]
         for power in powers:
             with self.subTest(alignment=power):
@@ -289,7 +291,8 @@ class Edits(unittest.TestCase):
                 self.run_edits(samples.editable(**layout), edits=(each,))
 
     def test_large_arrays(self):
-        """250,000 strings, all replaced and one changed; an array of numbers as one JSON array."""
+        """Of 250,000 strings all are replaced, and one is changed; an array of numbers is one JSON
+        array."""
         tokens = [b'token \xc3\xbc %d' % count for count in range(250000)]
 
         def large(case):
@@ -344,7 +347,7 @@ class Edits(unittest.TestCase):
                 self.assertEqual(os.stat(file).st_size, len(mountlib.get(file)))
 
     def test_zz_another_reader(self):
-        """Last, so that all files of the other tests are there."""
+        """This test runs last, so that all files of the other tests exist."""
         second_reader.compare_all(self, self.kept)
 
 

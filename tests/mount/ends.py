@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""How editing ends: by each signal, by each way to unmount, and by force; while nothing is going
-on, while an accepted edit is waiting to be copied, while it is copied, and while a key is open for
+"""The end of editing: by each signal, by each way to unmount, and by force; while the mount is
+idle, while an accepted edit waits to be copied, while it is copied, and while a key is open for
 writing."""
 import contextlib
 import itertools
@@ -69,12 +69,12 @@ class Ends(unittest.TestCase):
         self.leaver = None
 
     def accept(self, key, text):
-        """An edit that stays in memory until the end."""
+        """Accept an edit that stays in memory until the end."""
         write(self.at, key, text)
         self.want.set(key.encode(), Value('string', text.encode()))
 
     def leave(self, way):
-        """The exit status of a command that unmounts."""
+        """Return the exit status of a command that unmounts."""
         self.leaver.stdin.write(' '.join([*way, self.at, '\n']).encode())
         self.leaver.stdin.flush()
         return int(self.leaver.stdout.readline())
@@ -83,7 +83,7 @@ class Ends(unittest.TestCase):
         self.process.send_signal(getattr(signal, name))
 
     def ended(self):
-        """It ended well, the model is as expected, and nothing is left beside it."""
+        """Check that it ended well, the model is as expected, and no file is left beside it."""
         self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
@@ -115,8 +115,8 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_pending(self):
-        """An accepted edit is waiting to be copied. Once it is copied, further signals change
-        nothing."""
+        """An accepted edit waits to be copied. When it is copied, further signals have no
+        effect."""
         def end(way, name):
             self.accept('general.name', 'accepted')
             self.gate.shut()
@@ -133,7 +133,8 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_copying(self):
-        """An edit is being copied, and a program waits for it; another was accepted meanwhile."""
+        """An edit is being copied, and a program waits for it; another edit was accepted
+        meanwhile."""
         def end(way, name):
             self.want.set(b'general.name', Value('string', b'waited for'))
             self.gate.shut()
@@ -151,8 +152,8 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_killed(self):
-        """By SIGKILL during the copy: the old file is whole, and the next mount removes what is
-        left."""
+        """After SIGKILL during the copy, the old file is complete, and the next mount removes the
+        partial copy."""
         for way in WAYS:
             with self.subTest(way=way):
                 self.begin()
@@ -208,7 +209,7 @@ class Ends(unittest.TestCase):
         self.each(lambda way, name: self.open_and_end(way, name, b''))
 
     def test_new_key(self):
-        """Created, and half written or not at all: the key does not exist."""
+        """The key was created, and half written or not at all: it does not exist."""
         def end(way, name, text):
             self.accept('general.name', 'accepted')
             fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
@@ -223,7 +224,7 @@ class Ends(unittest.TestCase):
 
     @needs_gate
     def test_open_while_copying(self):
-        """A copy is running, and another key is open: half written, or truncated."""
+        """During a copy, another key is open: half written, or truncated."""
         def end(way, name, text):
             self.want.set(b'general.name', Value('string', b'waited for'))
             self.gate.shut()
@@ -242,7 +243,7 @@ class Ends(unittest.TestCase):
             self.each(lambda way, name, text=text: end(way, name, text))
 
     def test_after_fsync(self):
-        """What an fsync has judged stays; what was written after it is dropped."""
+        """Text that an fsync has judged stays; text written after it is dropped."""
         def end(way, name):
             fd = os.open(place(self.at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
             os.write(fd, b'judged')
@@ -257,7 +258,7 @@ class Ends(unittest.TestCase):
         self.each(end)
 
     def test_closed_after_a_lazy_unmount(self):
-        """The program continues, and what it closes is an edit."""
+        """The program continues, and its close makes an edit."""
         fd = self.open_key(b'["a", ')
         self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
         os.write(fd, b'"b"]')
@@ -266,8 +267,8 @@ class Ends(unittest.TestCase):
         self.ended()
 
     def test_another_mount_in_its_place(self):
-        """A lazily unmounted mount with an open file is ended by a signal; the mount that is there
-        now is another."""
+        """A signal ends a lazily unmounted mount with an open file, but not the mount that is now
+        in its place."""
         fd = self.open_key(b'["half')
         self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
         other = mountlib.put('other.gguf', model())
@@ -321,7 +322,7 @@ class Ends(unittest.TestCase):
 
 
 class Replies(unittest.TestCase):
-    """Replies to calls that wait for the writer come after the session has ended."""
+    """Replies to calls that wait for the writer arrive after the session has ended."""
 
     MODELS = [f'{i}.gguf' for i in range(8)]
 
@@ -340,7 +341,7 @@ class Replies(unittest.TestCase):
         return folder, at, process, copy, unmount
 
     def waiting(self, at, names):
-        """Programs that wait until their edits are written."""
+        """Start programs that wait until their edits are written."""
         for name in names:
             place = os.path.join(at, name)
             yield Call(lambda place=place: write(place, 'my.key', 'text', fsync=True))
@@ -397,7 +398,7 @@ class Closing(unittest.TestCase):
 
     @needs_gate
     def test_signals(self):
-        """Everything is written, and a large model is being released: a signal does not change the
+        """All edits are written, and a large model is being released: a signal does not change the
         exit status."""
         data = bytes(65 << 20)
         source = mountlib.put('large.gguf', gguf.encode(
@@ -418,7 +419,7 @@ class Closing(unittest.TestCase):
 
 
 class EndsAtOnce(Ends):
-    """In the mode in which a close of a small model waits until the edit is written."""
+    """Tests in the mode in which a close of a small model waits until the edit is written."""
 
     options = 'relayout=copy'
     test_pending = test_copying = test_killed = test_force_while_copying = None

@@ -34,7 +34,7 @@ def has_room(folder):
 
 class Filesystems(unittest.TestCase):
     def each(self, test, *kinds):
-        """test(kind, directory) on a disk of each kind."""
+        """Run test(kind, directory) on a disk of each kind."""
         for kind in kinds or KINDS:
             with self.subTest(filesystem=kind), Disk(kind) as folder:
                 test(kind, folder)
@@ -51,7 +51,7 @@ class Filesystems(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
     def test_edits(self):
-        """Run the tests of edits there, also of shards. All of them in a long run."""
+        """Run the tests of edits there, also of shards; all of them in a long run."""
         self.each(self.run_edits)
 
     def reflink(self, _, folder):
@@ -113,8 +113,8 @@ class Filesystems(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def test_full(self):
-        """The edit fails with ENOSPC, the old file stays, and nothing else; with space again the
-        edit works."""
+        """The edit fails with ENOSPC, and only the old file stays; with space again, the edit
+        works."""
         self.each(self.full)
 
     def full_in_place(self, _, folder):
@@ -130,7 +130,7 @@ class Filesystems(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def test_full_in_place(self):
-        """In place only the journal needs space."""
+        """An edit in place needs space only for the journal."""
         self.each(self.full_in_place, 'ext4', 'xfs')
 
     def read_only(self, _, folder):
@@ -153,7 +153,8 @@ class Filesystems(unittest.TestCase):
     # ---- kills and power cuts ----
 
     def edit_until_it_fails(self, at, begun):
-        """Edits of one key, each waited for; returns how many were acknowledged."""
+        """Edit one key again and again, waiting for each edit. Returns how many were
+        acknowledged."""
         for count in range(1, 1000000):
             begun.release()
             try:
@@ -163,7 +164,7 @@ class Filesystems(unittest.TestCase):
         raise AssertionError('nothing happened')
 
     def interrupt(self, source, options, do_it):
-        """do_it(process) at some moment during some edit. Returns how many edits were
+        """Run do_it(process) at some moment during some edit. Returns how many edits were
         acknowledged."""
         begun = threading.Semaphore(0)
         mount = mountlib.Foreground(source, *options)
@@ -187,7 +188,8 @@ class Filesystems(unittest.TestCase):
         return count
 
     def check_recovered(self, source, want, count, by_mount):
-        """The last acknowledged edit or the next one, complete, and nothing else."""
+        """Check that the file has the last acknowledged edit or the next one, complete, and no
+        other."""
         disks.recover(source, by_mount)
         file = mountlib.get(source)
         found = dict(gguf.read(file).kv)[b'general.name'].data
@@ -199,7 +201,7 @@ class Filesystems(unittest.TestCase):
         figure('edits acknowledged before a kill or cut', count)
 
     def rounds(self, kind):
-        """The strategies on this file system, several times each."""
+        """Run the strategies on this file system, several times each."""
         ways = ['copy', 'inplace'] + (['reflink'] if kind in CLONES else [])
         return [way for way in ways for _ in range(3 * TIMES)]
 

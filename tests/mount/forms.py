@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """model.safetensors in its four forms: valid, identical bit for bit to the tensors' directories,
-lazy."""
+decoded on demand."""
 import errno
 import glob
 import json
@@ -29,14 +29,14 @@ F32, F16, Q8_0, I8, I16, I64, F64, UNKNOWN = 0, 1, 8, 24, 25, 27, 28, 99
 
 
 def file_name(name):
-    """As documented: %XX for %, /, control characters."""
+    """Return the file name as documented: %XX for %, /, control characters."""
     out = b''.join(b'%%%02X' % byte if byte < 0x20 or byte in b'%/\x7f' else bytes([byte]) for byte in name)
     return {b'': b'%', b'.': b'%2E', b'..': b'%2E%2E'}.get(out, out)
 
 
 class Checks(unittest.TestCase):
     def folders(self, at):
-        """For each tensor: its name in the model, and its directory."""
+        """Return, for each tensor, its name in the model and its directory."""
         rows = json.loads(mountlib.get(at + '/tensors.json').decode('utf-8', 'surrogateescape'))
         for row in rows:
             name = row['name'].encode('utf-8', 'surrogateescape')
@@ -78,7 +78,7 @@ class Checks(unittest.TestCase):
         return b''.join(raw[i:i + width][::-1] for i in range(0, len(raw), width))
 
     def is_read(self, path):
-        """The official reader gets the same from the mapped file and from its bytes."""
+        """Check that the official reader gets the same from the mapped file and from its bytes."""
         with official.safe_open(path, 'np') as opened:
             metadata, tensors = reader.load(path)
             self.assertEqual(opened.metadata(), metadata)
@@ -127,7 +127,8 @@ class Official(Checks):
                 self.all_read(model)
 
     def test_official_made(self):
-        """Difficult names and keys, every type in both byte orders, no elements, no tensors."""
+        """Models have difficult names and keys, every type in both byte orders, no elements, no
+        tensors."""
         names = [b'a\xff', b'a%FF', b'%FF\xfe', b'__metadata__', b'"quoted\\\n\0', b'', b'\xed\xa0\x80',
                  b'\xf0\x9f\x98\x80']
         kinds = [Tensor(b'%d' % i, i, (256, 2, 3), bytes(j % 251 for j in range(gguf.nbytes(i, (256, 2, 3)))))
@@ -142,8 +143,8 @@ class Official(Checks):
                 self.all_read(mountlib.put(name + '.gguf', data))
 
     def test_official_limit(self):
-        """The longest header that it accepts and that ends at a page; with one byte more a key is
-        left out."""
+        """The header is the longest that it accepts and that ends at a page; with one byte more, a
+        key is left out."""
         def of(length):
             kv = samples.ARCH + [(b'a.long', Value('string', b'l' * length))]
             with mountlib.Mount(mountlib.put('limit.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
@@ -159,8 +160,8 @@ class Official(Checks):
 
 class Made(Checks):
     def test_names(self):
-        """Bytes that are not UTF-8, names that become equal, the reserved one, types without
-        values."""
+        """There are bytes that are not UTF-8, names that become equal, the reserved name, types
+        without values."""
         made = [tensor(b'a\xff'), tensor(b'a%FF'), tensor(b'%FF\xfe'), tensor(b'\xff%FE'), tensor(b'__metadata__'),
                 tensor(b'unknown', UNKNOWN), tensor(b'"quoted\\\n'), tensor(b''), tensor(b'\xed\xa0\x80')]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
@@ -171,7 +172,8 @@ class Made(Checks):
             self.assertEqual(tensors['a%FF'][2], made[0].data)
 
     def test_order(self):
-        """The largest elements first, so that each is aligned; then in file order."""
+        """The largest elements come first, so that each is aligned; then the order is that of the
+        file."""
         kinds = [I8, F16, F32, F64, I16, Q8_0, I64]
         made = [tensor(b't%d' % i, kind, 32) for i, kind in enumerate(kinds)] + [tensor(b'odd', I8, 3)]
         with mountlib.Mount(mountlib.put('order.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
@@ -192,7 +194,7 @@ class Made(Checks):
                 'a.int': str(2**64 - 1), 'a.bool': 'true', 'a.bad': 'x\ufffdy\ufffd\ufffd\ufffd', 'a\ufffd': '1'})
 
     def test_keys_alike(self):
-        """Of keys whose names become equal, the first is shown: the reader accepts no name
+        """If the names of keys become equal, the first is shown: the reader accepts no name
         twice."""
         kv = samples.ARCH + [(name, Value('u8', i)) for i, name in enumerate(
             [b'a\xff', b'a\xef\xbf\xbd', b'a\xfe', b'b\xef\xbf\xbd', b'b\xff', b'a\xff\xff'])]
@@ -210,7 +212,7 @@ class Made(Checks):
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
 
     def test_impossible(self):
-        """Names that alone make the header too long: the file does not exist, and everything else
+        """If the names alone make the header too long, the file does not exist, and everything else
         can be read."""
         made = [tensor(b'%04d' % i + b'\1' * 10000) for i in range(1700)]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro,views=all') as at:
@@ -227,7 +229,7 @@ class Made(Checks):
             self.assertEqual(reader.load(at + '/model.safetensors')[1], {})
 
     def test_edited(self):
-        """It shows the newest state; a handle shows what it opened."""
+        """It shows the newest state, and a handle keeps its content."""
         with mountlib.Mount(mountlib.put('edited.gguf', samples.editable()), '-o', 'commit=close') as at:
             path = at + '/model.safetensors'
             before = mountlib.get(path)
@@ -238,7 +240,7 @@ class Made(Checks):
             self.assertEqual(reader.load(path)[0]['general.name'], 'x' * 10000)
 
     def test_partial(self):
-        """What is there can be read; where data is missing, its whole page is EIO."""
+        """Existing data can be read; if data is missing, its whole page is EIO."""
         data = gguf.encode(samples.ARCH, [tensor(b'a', F32, 2048), tensor(b'q', Q8_0, 32 * 30), tensor(b'z', F32, 9)])
         with mountlib.Mount(mountlib.put('partial.gguf', data[:-700]), '-o', 'partial') as at:
             with open(at + '/model.safetensors', 'rb', buffering=0) as file:
@@ -252,7 +254,7 @@ class Made(Checks):
             self.assertEqual(start, 4096)
 
     def test_terabyte(self):
-        """Its header and its last tensor are read, and nothing else."""
+        """Only its header and its last tensor are read."""
         source = mountlib.path('huge.gguf')
         subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-huge'), source, '--tensors', '2000',
                         '--tokens', '10'], check=True)

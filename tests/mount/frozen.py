@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""A hanging disk: what needs it waits, and nothing else. File systems in images are frozen."""
+"""A hanging disk: only calls that need it wait. File systems in images are frozen."""
 import contextlib
 import glob
 import hashlib
@@ -69,7 +69,7 @@ for closer in closers:
 
 
 def in_request(pid):
-    """How many threads of a process wait for a FUSE reply."""
+    """Return how many threads of a process wait for a FUSE reply."""
     count = 0
     for name in glob.glob(f'/proc/{pid}/task/*/wchan'):
         with contextlib.suppress(OSError), open(name, encoding='ascii') as file:
@@ -79,7 +79,8 @@ def in_request(pid):
 
 class Frozen(unittest.TestCase):
     def look(self, at):
-        """What waits for the disk can only be killed when the disk is back: it is left behind."""
+        """Read everything. A process that waits for the disk can be killed only when the disk works
+        again, so it is left behind."""
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen([sys.executable, '-c', LOOK, at], stdout=out)
             self.addCleanup(process.wait)
@@ -114,8 +115,8 @@ class Frozen(unittest.TestCase):
         want.check(mountlib.get(source))
 
     def each(self, kind):
-        """While an edit waits for the disk, the first one of a mount or a later one, everything can
-        be read."""
+        """While an edit waits for the disk, the first edit of a mount or a later one, everything
+        can be read."""
         for mode in MODES:
             for warm in (False, True):
                 with Disk(kind) as folder:
@@ -165,7 +166,7 @@ class Frozen(unittest.TestCase):
                 self.assertEqual(mountlib.get(name)[:8], value * 2)
 
     def test_many_are_judged(self):
-        """The same while sixteen tensors written by sixteen programs are judged."""
+        """Sixteen tensors written by sixteen programs are judged at the same time."""
         value, count, names = struct.pack('<f', 127), 512 * 1024, [b'w%d' % i for i in range(16)]
         with Disk('ext4') as folder:
             source = os.path.join(folder, 'model.gguf')

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Readers of the whole model while it is edited: each keeps what it opened, to the last byte."""
+"""Readers of the whole model while it is edited: each keeps the content that it opened, to the last
+byte."""
 import mmap
 import os
 import unittest
@@ -16,7 +17,7 @@ WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'tensors.txt', 'info')
 
 
 class Reader:
-    """A view of the model, held open; model.gguf is mapped, too. `copy`: its content at open."""
+    """A view of the model, held open; model.gguf is also mapped. `copy`: its content at open."""
 
     def __init__(self, at, name):
         self.name, self.fd = name, os.open(os.path.join(at, name), os.O_RDONLY)
@@ -27,7 +28,7 @@ class Reader:
         assert len(self.copy) == self.stat.st_size
 
     def check(self):
-        """All of it again: read, backwards so that nothing is read ahead, and mapped."""
+        """Check all of it again: read, backwards so that no data is read ahead, and mapped."""
         piece = 65536
         for off in reversed(range(0, len(self.copy) + piece, piece)):
             assert os.pread(self.fd, piece, off) == self.copy[off:off + piece], (self.name, off)
@@ -42,7 +43,8 @@ class Reader:
 
 
 def edits(at, want):
-    """Ten edits: longer and shorter headers, another layout, keys that come and go."""
+    """Make ten edits: longer and shorter headers, another layout, keys that are added and
+    removed."""
     for count in range(3):
         text = b'%d' % count * 5000 * (count + 1)
         write(at, 'general.name', text)
@@ -137,7 +139,7 @@ class Generations(unittest.TestCase):
         self.assertEqual(os.stat(source).st_ino, inode)
 
     def deleted(self, pid):
-        """Files without a name that the daemon has open or mapped."""
+        """Return the nameless files that the daemon has open or mapped."""
         found = []
         for fd in os.listdir(f'/proc/{pid}/fd'):
             try:
@@ -149,7 +151,7 @@ class Generations(unittest.TestCase):
         return [name for name in found if '(deleted)' in name and 'model.gguf' in name]
 
     def test_keys(self):
-        """A handle of a key reads what it opened, however that key and others change."""
+        """A handle of a key keeps its content, however that key and others change."""
         def keep(name):
             fd = os.open(place(at, name), os.O_RDONLY)
             return fd, os.pread(fd, 1 << 20, 0)
@@ -168,7 +170,7 @@ class Generations(unittest.TestCase):
                 os.close(fd)
 
     def test_old_files_are_let_go(self):
-        """A replaced model is kept for its readers, and released when they are gone."""
+        """Only its readers keep a replaced model, which is released when they are gone."""
         source = mountlib.put('model.gguf', self.data())
         with mountlib.Foreground(source) as (at, process):
             for count in range(3):

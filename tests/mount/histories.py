@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Histories when nothing can be kept, of several models, of other users, of killed daemons; and
+"""Histories when no state can be kept, of several models, of other users, of killed daemons; and
 copies of metadata/."""
 import fcntl
 import os
@@ -89,7 +89,7 @@ class Homes(Case):
         self.assertEqual(os.listdir(home + '/ggufs/history'), [])
 
     def test_hangs(self):
-        """A state that takes too long is not waited for, and appears later."""
+        """An edit does not wait for a state that takes too long, which appears later."""
         with Mount(self.model) as at:
             write(at, 'general.name', 'x')
         folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
@@ -106,7 +106,8 @@ class Homes(Case):
             self.check_mount(at)
 
     def test_hangs_from_the_beginning(self):
-        """A directory that never answers: edits go on, requests end, and nothing is kept."""
+        """With a directory that never answers, edits continue, requests end, and no state is
+        kept."""
         other = Foreground(mountlib.put('other.gguf', gguf.encode(ALL, samples.small())))
         other_at, process = other.__enter__()
         self.addCleanup(other.__exit__, None, None, None)
@@ -129,7 +130,7 @@ class Homes(Case):
         self.want.check(get(self.model))
 
     def test_clear_while_locked(self):
-        """Another process that holds the lock does not keep the command waiting forever."""
+        """Another process that holds the lock does not make the command wait forever."""
         with Mount(self.model) as at:
             write(at, 'general.name', 'x')
         folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
@@ -147,7 +148,7 @@ class Homes(Case):
 
 class Beside(Case):
     def test_two_models_of_one_name(self):
-        """Two daemons write their histories simultaneously; each model has its own."""
+        """Two daemons write their histories at the same time; each model has its own."""
         models = []
         for folder in ('one', 'two'):
             os.makedirs(mountlib.path(folder))
@@ -179,7 +180,7 @@ class Beside(Case):
             self.assertEqual(now[b'which.model'], dict(gguf.read(file).kv)[b'which.model'])
 
     def test_rights(self):
-        """Other users get nothing from the daemon, whatever the mode of the model."""
+        """Other users get no answer from the daemon, whatever the mode of the model."""
         if not ROOT:
             self.skipTest('not root')
         os.chmod(mountlib.folder, 0o755)
@@ -195,7 +196,7 @@ class Beside(Case):
         self.want.check(get(self.model))
 
     def test_killed(self):
-        """The daemon is killed at any moment: what is there can be undone, and is correct."""
+        """The daemon is killed at any moment: existing states can be undone, and are correct."""
         rng = random.Random(5)
         for _ in range(8):
             before = entries(self.model)
@@ -221,8 +222,7 @@ class Beside(Case):
 
 
 class Folders(Case):
-    """Models in a mount of a directory: the daemon that edits one is found by any path of its
-    file."""
+    """Models in a mount of a directory: any path of a file finds the daemon that edits it."""
 
     def setUp(self):
         super().setUp()
@@ -236,7 +236,7 @@ class Folders(Case):
         return mountlib.put(os.path.relpath(path, mountlib.folder), data or get(self.model))
 
     def undone(self, at, shown, *paths):
-        """Unwritten edits are undone through each path, so the daemon did it."""
+        """Unwritten edits are undone through each path, so the daemon made the undo."""
         place = os.path.join(at, shown)
         for i, path in enumerate(paths):
             before = read(place, 'general.name')
@@ -270,7 +270,7 @@ class Folders(Case):
             self.undone(at, 'sub/m.gguf', *paths, link)
 
     def test_links_of_folder(self):
-        """The file is elsewhere; links in the directory and outside it point there."""
+        """The file is elsewhere; links in the directory and outside it lead to it."""
         store = mountlib.path('hub/models--o--n')
         blob, snapshot = f'{store}/blobs/{64 * "a"}', f'{store}/snapshots/{40 * "1"}/n.gguf'
         for path in (blob, snapshot):
@@ -295,8 +295,7 @@ class Folders(Case):
         self.want.check(get(files[1]))
 
     def test_hard_links(self):
-        """A second hard link of the edited file counts as another model, with a history of its
-        own."""
+        """A second hard link of the edited file counts as another model, with its own history."""
         file = self.put('b.gguf')
         with Mount(self.top) as at:
             write(at + '/b.gguf', 'general.name', 'x')
@@ -322,7 +321,7 @@ class Folders(Case):
             self.assertEqual(read(at + '/m.gguf', 'general.name'), b'test\n')
 
     def test_no_answer(self):
-        """A daemon that does not answer is not waited for, whether it serves a directory or one
+        """No command waits for a daemon that does not answer, whether it serves a directory or one
         model."""
         file = self.put('m.gguf')
         for what, inside in ((self.top, '/m.gguf'), (file, '')):
@@ -342,7 +341,7 @@ class Silent(Case):
     """A daemon stops during a request: the command ends, and so does Ctrl-C."""
 
     def silent(self, at, *words):
-        """Run commands with the daemon stopped; returns their error lines."""
+        """Run commands with the daemon stopped, and return their error lines."""
         pid = daemon(at)
         freeze.stop(pid)
         try:
@@ -364,7 +363,7 @@ class Silent(Case):
 
     @needs_gate
     def test_within(self):
-        """While the undo is being written."""
+        """The daemon stops while the undo is being written."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         mount = Foreground(self.model, '-o', 'relayout=copy')
@@ -394,7 +393,7 @@ class Silent(Case):
 
 
 class Backups(Case):
-    """Copies of metadata/: cp -a out and back, in the same mount and in another."""
+    """Copies of metadata/ by cp -a, out and back, in the same mount and in another."""
 
     def setUp(self):
         super().setUp()
@@ -432,7 +431,7 @@ class Backups(Case):
             self.check_mount(at)
 
     def test_removed(self):
-        """In another mount: keys come back by their types, including those without a dot."""
+        """In another mount, keys return with their types, including keys without a dot."""
         before = self.values()
         with Mount(self.model) as at:
             self.copy(at + '/metadata', self.backup)
@@ -445,7 +444,7 @@ class Backups(Case):
 
 
     def back(self, model, shown='', files=(), options=()):
-        """Copy out, remove everything, and copy back, in two mounts; returns the model's keys
+        """Copy out, remove everything, and copy back, in two mounts. Returns the model's keys
         afterwards."""
         before = {entry.key: entry for entry in entries(files[0])}
         rest = [get(file) for file in files[1:]]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Taking mistakes back: --history and --undo, for mounted and other models."""
+"""Undoing mistakes: --history and --undo, for mounted and other models."""
 import os
 import shutil
 import stat
@@ -21,7 +21,7 @@ class Mounted(Case):
     options = ()
 
     def test_remove_all(self):
-        """rm -r metadata, and everything is back, byte for byte, also for earlier readers."""
+        """After rm -r metadata, everything is restored byte for byte, also for earlier readers."""
         with Mount(self.model, *self.options) as at:
             texts = {name: read(at, name) for name in editlib.keys(at)}
             times = {name: os.stat(place(at, name)).st_mtime for name in editlib.keys(at)}
@@ -43,7 +43,7 @@ class Mounted(Case):
         self.want.check(get(self.model))
 
     def test_values(self):
-        """Readers at any time see whole texts; a changed key is recognisable as changed."""
+        """Readers at any time see complete texts; a changed key is recognisable as changed."""
         with Mount(self.model, *self.options) as at:
             write(at, 'general.name', 'another name\n')
             editlib.retype(at, 'type.u8', 'u64')
@@ -67,7 +67,8 @@ class Mounted(Case):
             self.check_mount(at)
 
     def test_older_keys(self):
-        """Back to a state from before this mount, with keys that this mount has never had."""
+        """Keys return to a state from before this mount, including keys that this mount has never
+        had."""
         with Mount(self.model) as at:
             for name in (b'general.name', b'odd.nan', b'nodot', b'list.string'):
                 os.unlink(place(at, name))
@@ -84,7 +85,7 @@ class Mounted(Case):
             self.check_mount(at)
 
     def test_with_drafts(self):
-        """A key is open for writing: its draft continues."""
+        """A key is open for writing, and its draft continues."""
         with Mount(self.model, *self.options) as at:
             write(at, 'last.key', '8\n')
             with editlib.opened(place(at, 'last.key'), os.O_WRONLY | os.O_TRUNC) as fd:
@@ -120,7 +121,7 @@ class Sync(Mounted):
     options = ('-o', 'commit=sync')
 
     def test_not_written(self):
-        """They have a line of their own, including removals, until they are a state."""
+        """Unwritten edits, including removals, have their own line until they are a state."""
         with Mount(self.model, *self.options) as at:
             os.unlink(place(at, 'odd.nan'))
             self.assertEqual(self.history(at), [['-', 'not written yet', '1 edit']])
@@ -181,7 +182,7 @@ class Alone(Case):
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
     def test_link(self):
-        """By the real path, whatever name is given."""
+        """Any name leads to the history by the real path."""
         self.edit(('general.name', 'x'))
         link = mountlib.path('link.gguf')
         os.symlink('model.gguf', link)
@@ -190,8 +191,8 @@ class Alone(Case):
         self.want.check(get(self.model))
 
     def test_foreign(self):
-        """Another program has written the file since: only a number undoes what was edited; the
-        rest stays."""
+        """Another program has written the file since: only an undo by number works, and undoes only
+        recorded edits."""
         self.edit(('general.name', 'x'))
         mountlib.put('model.gguf', gguf.encode(
             [(b'general.architecture', Value('string', b'other'))], samples.small()))
@@ -210,7 +211,7 @@ class Alone(Case):
         self.assertIn('byte order', self.undo(self.model, 1, status=1))
 
     def test_split(self):
-        """By any shard; the split keys stay."""
+        """Any shard may be given, and the split keys stay."""
         folder = mountlib.path('split')
         os.makedirs(folder)
         self.addCleanup(shutil.rmtree, folder)
@@ -274,7 +275,7 @@ class Alone(Case):
             self.command(*words, status=2)
 
     def test_read_only_mount(self):
-        """A read-only mount is not the daemon for this: the file is edited directly."""
+        """A read-only mount does not handle the undo, and the file is edited directly."""
         self.edit(('general.name', 'x'))
         with Mount(self.model, '-o', 'ro') as at:
             self.assertIn('read-only', self.undo(at, status=1))

@@ -37,7 +37,7 @@ class Huge(unittest.TestCase):
         self.assertGreater(whole.st_size, 1 << 39)
 
     def test_last_tensor(self):
-        """It ends where the file does, far beyond 32 bits."""
+        """The last tensor ends where the file does, far beyond 32 bits."""
         last = os.path.join(self.at, f'tensors/blk.{TENSORS - 1}.ffn_up.weight')
         dims = [int(dim) for dim in mountlib.get(last + '/shape').split()]
         size = gguf.nbytes(Q4_K, dims)

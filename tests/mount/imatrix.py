@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""-o imatrix=FILE: conversions and written values are weighted with it; why one is refused."""
+"""-o imatrix=FILE: it weighs conversions and written values; reasons why a file is refused."""
 import errno
 import os
 import random
@@ -40,7 +40,7 @@ def weights(seed, *dims):
 
 
 def matrix(*rows):
-    """As GGUF: rows of (name, sums, counts)."""
+    """Return the GGUF format: rows of (name, sums, counts)."""
     made = [tensor for name, values, counts in rows for tensor in (
         Tensor(name + b'.counts', F32, (1, len(counts)), pack(counts)),
         Tensor(name + b'.in_sum2', F32, (len(values) // len(counts), len(counts)), pack(values)))]
@@ -48,7 +48,7 @@ def matrix(*rows):
 
 
 def listed(*rows):
-    """The older form: rows of (name, values, calls)."""
+    """Return the older format: rows of (name, values, calls)."""
     return struct.pack('<i', len(rows)) + b''.join(
         struct.pack('<i', len(name)) + name + struct.pack('<ii', calls, len(values)) + pack(values)
         for name, values, calls in rows)
@@ -67,7 +67,7 @@ class Imatrix(Case):
         self.addCleanup(os.unlink, self.good)
 
     def convert(self, name, kind):
-        """errno, or 0."""
+        """Return errno, or 0."""
         try:
             fd = os.open(self.tensor(name, 'type'), os.O_WRONLY | os.O_TRUNC)
         except OSError as error:
@@ -84,7 +84,7 @@ class Imatrix(Case):
                 pass
 
     def raw(self, name, kind):
-        """The bytes after converting from F32 again."""
+        """Return the bytes after converting from F32 again."""
         np.save(self.tensor(name, 'f32.npy'), self.values[name])
         self.assertEqual(self.convert(name, 'F32'), 0)
         np.save(self.tensor(name, 'f32.npy'), self.values[name])
@@ -100,8 +100,8 @@ class Imatrix(Case):
         self.values = {name: np.load(self.tensor(name, 'f32.npy')) for name in ('a.weight', 'experts', 'without')}
 
     def test_conversions(self):
-        """For a matrix and for experts: less weighted error, with both forms alike; without a
-        matrix as before."""
+        """For a matrix and for experts, the weighed error is smaller, and both formats are alike;
+        without a matrix, results are as before."""
         plain, by, first = {}, {}, mountlib.get(self.model)
         weight = {'a.weight': np.array(sums(1)) / 2,
                   'experts': np.array(sums(2, COLUMNS * EXPERTS)).reshape(EXPERTS, 1, COLUMNS) / np.array([4, 1, 8]).reshape(3, 1, 1)}
@@ -136,7 +136,7 @@ class Imatrix(Case):
             self.end()
 
     def test_back(self):
-        """Writing back what was read changes nothing; one value changes its block."""
+        """Writing values back unchanged changes no byte; one value changes only its block."""
         self.begin('-o', 'imatrix=' + self.good)
         for kind in WEIGHED + NEEDED + OTHERS:
             raw = self.raw('a.weight', kind)
@@ -167,7 +167,7 @@ class Imatrix(Case):
         self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), want)
 
     def test_not_fit(self):
-        """Columns that do not match the tensor: nothing is lost. A tensor that is not in the file:
+        """If columns do not match the tensor, no data is lost. A tensor that is not in the file has
         no importances."""
         self.begin('-o', 'imatrix=' + self.good)
         self.assertEqual(self.convert('wrong', 'Q4_K'), errno.EINVAL)
@@ -178,7 +178,7 @@ class Imatrix(Case):
         self.assertEqual(self.convert('without', 'IQ3_S'), 0)
 
     def test_many(self):
-        """Several programs convert at the same time: one rewrite."""
+        """Several programs convert at the same time, which causes one rewrite."""
         self.begin('-o', 'imatrix=' + self.good)
         kinds = {'a.weight': 'IQ2_XXS', 'experts': 'Q4_K', 'without': 'Q6_K', 'wrong': 'F16'}
         running = [subprocess.Popen(['sh', '-c', 'echo "$1" > "$2"', 'sh', kind, self.tensor(name, 'type')])
@@ -190,7 +190,7 @@ class Imatrix(Case):
         self.assertEqual(found, kinds)
 
     def test_refused(self):
-        """By name, before anything is mounted; the model stays."""
+        """A file is refused by name, before the mount, and the model stays."""
         before, at = mountlib.get(self.model), mountlib.path('at')
         os.mkdir(at)
         self.addCleanup(os.rmdir, at)

@@ -18,7 +18,7 @@ from mountlib import GGUFS, Mount, run
 
 
 def mount_line(at):
-    """The line about the mount in `info`; its size is what stat said before."""
+    """Return the line about the mount in `info`, whose size stat reported before."""
     name = os.path.join(at, 'info')
     size = os.stat(name).st_size
     text = mountlib.get(name).decode()
@@ -47,7 +47,7 @@ class State(unittest.TestCase):
             self.assertEqual(mount_line(at), 'read-only: asked for by -o ro')
 
     def test_pending(self):
-        """An edit that is not written yet; an earlier handle shows what it opened."""
+        """An edit is not yet written; an earlier handle keeps its content."""
         with Mount(self.model(), '-o', 'commit=sync') as at:
             with open(os.path.join(at, 'info'), 'rb') as before:
                 self.write(at, '66\n')
@@ -61,7 +61,7 @@ class State(unittest.TestCase):
                 self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
 
     def test_pending_keys(self):
-        """Edits of one key replace each other: keys are counted."""
+        """Edits of one key replace each other, so keys are counted."""
         with Mount(self.model(), '-o', 'commit=sync') as at:
             for text in ('66\n', '67\n', '68\n'):
                 self.write(at, text)
@@ -112,7 +112,7 @@ class State(unittest.TestCase):
 
 class Sizes(unittest.TestCase):
     def test_while_edited(self):
-        """Each handle reads as many bytes as its stat says, whatever is edited meanwhile."""
+        """Each handle reads as many bytes as its stat reports, whatever is edited meanwhile."""
         stop, failed = threading.Event(), []
 
         def look(at):
@@ -173,7 +173,7 @@ LONG = 'long_name' * 20
 
 
 class Command(unittest.TestCase):
-    """Without a mount."""
+    """Tests of --info without a mount."""
 
     def models(self, **files):
         top = mountlib.path(self.id().rsplit('.', 1)[-1])
@@ -184,7 +184,7 @@ class Command(unittest.TestCase):
         return top
 
     def test_as_in_the_mount(self):
-        """The same lines, except those about the mount."""
+        """The lines are the same, except those about the mount."""
         top = self.models(model=image(general__license=llama.text('mit')))
         done = info(top + '/model.gguf')
         with Mount(top + '/model.gguf', '-o', 'ro') as at:
@@ -212,7 +212,7 @@ class Command(unittest.TestCase):
         self.assertIn(f'ggufs: {top}/none.gguf: No such file', done.err)
 
     def test_folder(self):
-        """A table: one line per model, errors as lines, columns aligned."""
+        """The table has one line per model, errors as lines, and aligned columns."""
         top = self.models(a=image(), **{'sub__' + LONG: image()},
                           bad=b'PK\3\4\0', none=gguf.encode([], []))
         done = info(top)
@@ -262,7 +262,7 @@ class Command(unittest.TestCase):
         self.assertEqual((one.returncode, json.loads(one.out)), (0, [a]))
 
     def test_split(self):
-        """By any of its files, and once in a directory."""
+        """Any file of a split model may be given; in a directory it is shown once."""
         shared = os.path.join(mountlib.SHARED, 'models/small-0000%d-of-00003.gguf')
         if not os.path.exists(shared % 1):
             self.skipTest('no shared data')

@@ -34,7 +34,7 @@ class Kept(unittest.TestCase):
         return place(self.at, name)
 
     def check(self):
-        """The mount, model.gguf and, after an fsync, the file have the same keys."""
+        """Check that the mount, model.gguf and, after an fsync, the file have the same keys."""
         sync(self.at)
         self.want.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
         self.want.check(mountlib.get(self.source))
@@ -42,7 +42,7 @@ class Kept(unittest.TestCase):
                          [entry.key for entry in self.want.kv])
 
     def done(self):
-        """The same after the unmount, and nothing is left beside the model."""
+        """Check the same after the unmount, and that no file is left beside the model."""
         self.check()
         mount, self.mount = self.mount, None
         mount.__exit__(None, None, None)
@@ -50,7 +50,7 @@ class Kept(unittest.TestCase):
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
 
     def test_two_keys_over_one_backup(self):
-        """mv a.b b~; mv c.d b~; rm b~: neither is in the mount, nor in the model."""
+        """After mv a.b b~; mv c.d b~; rm b~, neither key is in the mount or in the model."""
         os.rename(self.key('type.u8'), self.key('b~'))
         os.rename(self.key('type.i8'), self.key('b~'))
         os.unlink(self.key('b~'))
@@ -67,8 +67,8 @@ class Kept(unittest.TestCase):
         self.done()
 
     def test_removed_and_back(self):
-        """In another order, immediately and after the removal was written: places and types
-        stay."""
+        """Keys return in another order, immediately and after the removal was written: places and
+        types stay."""
         names = ('type.u8', 'list.u8', 'type.i16', 'type.f32')
         for written in (False, True):
             with self.subTest(written=written):
@@ -104,7 +104,7 @@ class Kept(unittest.TestCase):
         return part
 
     def test_refused_after_a_part(self):
-        """The value from before the draft is back: in the mount, in model.gguf, in the file."""
+        """The value from before the draft returns: in the mount, in model.gguf, in the file."""
         before = editlib.read(self.at, 'list.i32')
         for rest in (b'x\n', b'7', b'99999999999\n', b'[\n'):
             with self.subTest(rest=rest):
@@ -189,7 +189,7 @@ class Memory(Kept):
     options = 'commit=sync'
 
     def test_one_large_string(self):
-        """Successive values of one key take the room of one."""
+        """Successive values of one key take the space of one."""
         size, text = 8 * MIB, b''
         for count in range(100):
             text = b'%03d' % count + bytes([97 + count % 26]) * size
@@ -214,7 +214,7 @@ class Latest(unittest.TestCase):
         os.rename(self.clock + '.new', self.clock)
 
     def test_edits_that_never_rest(self):
-        """An edit every 0.9 s: written at most 10 s after the first."""
+        """An edit every 0.9 s is written at most 10 s after the first."""
         source, self.clock = mountlib.put('model.gguf', samples.editable()), mountlib.path('clock')
         want = Want(mountlib.get(source))
         before = os.stat(source).st_ino

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""How a mount ends: with its daemon killed, and lazily with requests in flight."""
+"""The end of a mount: with its daemon killed, and lazily with requests in flight."""
 import contextlib
 import errno
 import os
@@ -24,7 +24,7 @@ class Leaving(unittest.TestCase):
         self.model = mountlib.put('model.gguf', samples.editable())
 
     def killed(self, *options, serves=False):
-        """Kill the daemon of a mount, immediately or once it serves; returns the mount point."""
+        """Kill the daemon of a mount, immediately or when it serves. Returns the mount point."""
         mount = Foreground(self.model, *options)
         at, process = mount.__enter__()
         if serves:  # fusermount3 undoes a mount that it cannot hand over
@@ -35,7 +35,7 @@ class Leaving(unittest.TestCase):
         return at
 
     def test_auto_unmount(self):
-        """A killed daemon leaves nothing behind: idle, and while programs use the mount."""
+        """A killed daemon leaves no mount behind, idle or while programs use the mount."""
         for options in (('-o', 'auto_unmount'), ('-o', 'ro,auto_unmount'),
                         ('-s', '-o', 'auto_unmount')):
             with self.subTest(options=options):
@@ -56,7 +56,7 @@ class Leaving(unittest.TestCase):
 
     @staticmethod
     def looks(process):
-        """How often the control thread, which unmounts an idle mount, has waited."""
+        """Return how often the control thread, which unmounts an idle mount, has waited."""
         for thread in os.listdir(f'/proc/{process.pid}/task'):
             with contextlib.suppress(OSError):  # another thread may have ended
                 status = mountlib.get(f'/proc/{process.pid}/task/{thread}/status').decode()
@@ -88,7 +88,7 @@ class Leaving(unittest.TestCase):
         self.assertIn(b'written', mountlib.get(self.model))
 
     def test_no_descriptors(self):
-        """The daemon's end needs no file that was not open."""
+        """The end of the daemon opens no additional file."""
         with Foreground(self.model) as (_, process):
             _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
@@ -96,7 +96,8 @@ class Leaving(unittest.TestCase):
             self.assertEqual(process.wait(mountlib.LIMIT), 0)
 
     def test_auto_unmount_of_a_daemon(self):
-        """The same in the background; the watching process ends with it (Mount waits for that)."""
+        """This also works in the background; the watching process ends with it (Mount waits for
+        that)."""
         mount = Mount(self.model, '-o', 'auto_unmount')
         with mount as at:
             editlib.write(at, 'general.name', 'written')
@@ -126,7 +127,7 @@ class Leaving(unittest.TestCase):
         mountlib.unmount(at, lazy=True)
 
     def test_refused(self):
-        """A mount that failed leaves nothing either."""
+        """A mount that failed also leaves nothing behind."""
         at = mountlib.path('none')
         os.mkdir(at)
         bad = mountlib.put('bad.gguf', b'GGUF')
@@ -171,7 +172,7 @@ class Covered(unittest.TestCase):
         self.command('mount', '-t', 'tmpfs', 'none', at)
 
     def serve(self):
-        """The model on the first directory."""
+        """Serve the model on the first directory."""
         process = subprocess.Popen([mountlib.GGUFS, '-f', self.model, self.first], stdin=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, env=mountlib.environment())
         self.addCleanup(process.kill)
@@ -196,7 +197,8 @@ class Covered(unittest.TestCase):
         self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
 
     def test_covered_with_a_bind_mount(self):
-        """The bind mount with nothing above it goes, and a line says that the other one stays."""
+        """The bind mount with nothing above it disappears, and a line says that the other one
+        stays."""
         process = self.serve()
         self.command('mount', '--bind', self.first, self.second)
         self.mount(self.first)

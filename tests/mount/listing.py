@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""ggufs --list, and what other processes say about themselves."""
+"""ggufs --list, and reports of other processes about themselves."""
 import contextlib
 import ctypes
 import json
@@ -21,7 +21,7 @@ from mountlib import GGUFS, Mount, run
 
 class List(Case):
     def list(self):
-        """The lines of this test's mounts."""
+        """Return the lines of this test's mounts."""
         done, lines = run(GGUFS, '--list', '--json'), run(GGUFS, '--list')
         self.assertEqual((done.returncode, done.err, lines.returncode, lines.err), (0, '', 0, ''))
         ours = [x for x in json.loads(done.out) if x['mountpoint'].startswith(mountlib.folder)]
@@ -82,8 +82,8 @@ class List(Case):
 
 
 class Fake:
-    """`with Fake(at, status) as pid:`: a file server of type fuse.ggufs that is another program,
-    and reports whatever it likes. With `deaf` it answers nothing."""
+    """`with Fake(at, status) as pid:` is a file server of type fuse.ggufs that is another program,
+    and reports any status. With `deaf` it answers nothing."""
 
     def __init__(self, at, status, deaf=False):
         self.at, self.status, self.deaf = at, status, deaf
@@ -143,7 +143,7 @@ class Fake:
 
 
 def mount_device(at):
-    """From the list of mounts: nothing answers yet."""
+    """Return it from the list of mounts, because no server answers yet."""
     with open('/proc/self/mountinfo', encoding='latin-1') as lines:
         rows = [line.split() for line in lines]
     return [tuple(map(int, row[2].split(':'))) for row in rows if row[4] == at][-1]
@@ -151,7 +151,7 @@ def mount_device(at):
 
 @unittest.skipUnless(ROOT, 'for root only')
 class Foreign(Case):
-    """What another process says never reaches a terminal unescaped."""
+    """Text from another process never reaches a terminal unescaped."""
 
     def test_hostile(self):
         at = self.folder('hostile')
@@ -171,7 +171,7 @@ class Foreign(Case):
                          f'ggufs: {at}: not saved: two\nggufs: {at}: {shown}\n')
 
     def test_no_answer(self):
-        """Neither the list nor a mount waits for one that does not answer."""
+        """Neither the list nor a mount waits for a server that does not answer."""
         at = self.folder('deaf')
         with Fake(at, b'', deaf=True):
             found = [x for x in json.loads(run(GGUFS, '--list', '--json').out)

@@ -35,7 +35,7 @@ EMBEDDINGS = {
 
 
 def keys():
-    """The keys of the sample, with its vocabulary, for a smaller model."""
+    """Return the keys of the sample, with its vocabulary, for a smaller model."""
     file = mountlib.path('sample.gguf')
     subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), file], check=True, stdout=subprocess.DEVNULL)
     kv = dict(gguf.read(mountlib.get(file)).kv)
@@ -50,7 +50,7 @@ def keys():
 
 
 def shapes(blocks):
-    """(name, dims), dims fastest first."""
+    """Return (name, dims), dims fastest first."""
     yield 'token_embd.weight', (EMBED, VOCAB)
     for block in range(blocks):
         for name, dims in (
@@ -63,7 +63,8 @@ def shapes(blocks):
 
 
 def tensors(seed, blocks=BLOCKS):
-    """All F32: scales near 1, and weights that roughly preserve the size of what they multiply."""
+    """Return all tensors as F32: scales near 1, and weights that roughly preserve the size of their
+    inputs."""
     rng = random.Random(seed)
     pool = [rng.gauss(0, 1) for _ in range(4096)]
     for name, dims in shapes(blocks):
@@ -74,7 +75,7 @@ def tensors(seed, blocks=BLOCKS):
 
 
 def matrix(rows):
-    """An importance matrix for all of them."""
+    """Return an importance matrix for all of them."""
     rng = random.Random(3)
     made = []
     for row in rows:
@@ -85,7 +86,7 @@ def matrix(rows):
 
 
 def evaluate(*files, vocabulary=VOCAB):
-    """For each file, its logits after each token, in one list."""
+    """Return, for each file, its logits after each token, in one list."""
     done = mountlib.run('node', SCRIPT, MODULES, TEXT, *files)
     if done.returncode == 77:
         raise unittest.SkipTest(done.out.strip())
@@ -99,7 +100,7 @@ def evaluate(*files, vocabulary=VOCAB):
 
 
 def apart(ours, others):
-    """The root mean square difference, relative to the spread of `others`."""
+    """Return the root mean square difference, relative to the spread of `others`."""
     mean = sum(others) / len(others)
     spread = sum((value - mean) ** 2 for value in others)
     return (sum((a - b) ** 2 for a, b in zip(ours, others)) / spread) ** 0.5
@@ -111,7 +112,7 @@ def shell(script, *arguments):
 
 
 class Loader:
-    """llama.cpp loads models; if it aborts, the next one gets a new process."""
+    """Loads models in llama.cpp; if it aborts, the next model gets a new process."""
     node = None
 
     def loads(self, file):
@@ -140,19 +141,20 @@ class LlamaCpp(unittest.TestCase):
         cls.ours, cls.others = list(tensors(1)), list(tensors(2))
 
     def put(self, name, rows, **changed):
-        """A file, with keys changed or added: two underscores stand for a dot."""
+        """Write a file, with keys changed or added: two underscores stand for a dot."""
         kv = {**dict(self.kv), **{key.replace('__', '.').encode(): value for key, value in changed.items()}}
         file = mountlib.put(name + '.gguf', gguf.encode(list(kv.items()), rows))
         self.addCleanup(os.unlink, file)
         return file
 
     def model(self, name, changed=None):
-        """Our model, with some tensors changed: name -> (type, data)."""
+        """Return our model, with some tensors changed: name -> (type, data)."""
         rows = [(row, (changed or {}).get(row.name, (row.type_id, row.data))) for row in self.ours]
         return self.put(name, [row._replace(type_id=type_id, data=data) for row, (type_id, data) in rows])
 
     def test_there_and_back(self):
-        """A new name, another shape, another type, and back: loaded as before."""
+        """A tensor gets a new name, another shape, another type, and the old ones again: it is
+        loaded as before."""
         ours, edited = self.model('ours'), self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             place = os.path.join(at, 'tensors')
@@ -171,8 +173,8 @@ class LlamaCpp(unittest.TestCase):
                          [(t.name, t.type_id, t.dims, t.data) for t in self.ours])
 
     def test_grafted(self):
-        """token_embd converted, and a block replaced by one from another mount, partly quantised
-        there."""
+        """token_embd is converted, and a block is replaced by one from another mount, partly
+        quantised there."""
         ours, edited, others = self.model('ours'), self.model('edited'), self.put('others', self.others)
         with mountlib.Mount(others, *EDIT) as there, mountlib.Mount(edited, *EDIT) as at:
             for name in 'attn_q', 'attn_k', 'ffn_gate':
@@ -196,8 +198,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertEqual({name: (rows[name].type_id, rows[name].data) for name in graft}, graft)
 
     def test_removed(self):
-        """A block and the output removed: the token embedding, by then of another type, also serves
-        as output."""
+        """A block and the output are removed: the token embedding, by then of another type, also
+        serves as output."""
         edited = self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             shell('cd "$1" && rm -r tensors/blk.1.* tensors/output.weight && echo 1 > metadata/llama.block_count', at)
@@ -225,8 +227,8 @@ class LlamaCpp(unittest.TestCase):
                 self.assertLess(apart(converted, ours), bound)
 
     def test_every_type(self):
-        """One model has a matrix of each block type: what llama.cpp computes is close to its result
-        with the values of f32."""
+        """One model has a matrix of each block type: llama.cpp's results are close to those with
+        the values of f32."""
         kinds = [name for name, block, _ in gguf.GEOMETRY.values() if block > 1 and name not in ('Q8_1', 'Q8_K')]
         rows, deep = list(tensors(1, 5)), {'llama__block_count': Value('u32', 5)}
         long = [row.name for row in rows if len(row.dims) == 2 and row.dims[0] == EMBED]
@@ -245,7 +247,7 @@ class LlamaCpp(unittest.TestCase):
         self.assertGreater(apart(mixed, ours), 0.3)
 
     def test_all_quantised(self):
-        """Every matrix, as for a smaller file."""
+        """Every matrix is quantised, as for a smaller file."""
         ours, edited = self.model('ours'), self.model('edited')
         with mountlib.Mount(edited, *EDIT) as at:
             for row in self.ours:
@@ -258,8 +260,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertLess(apart(found, want), 0.05)
 
     def test_check(self):
-        """A tenth of the changed models behind the figures in the tests of --check: llama.cpp still
-        loads those that it loaded then."""
+        """llama.cpp still loads those of a tenth of the changed models, behind the figures in the
+        tests of --check, that it loaded then."""
         loader, figures, rng, other = Loader(), mutations.loads(), random.Random(7), []
         self.addCleanup(loader.end)
         file = mountlib.path('mutated.gguf')
@@ -275,7 +277,8 @@ class LlamaCpp(unittest.TestCase):
         self.assertEqual(other, [])
 
     def test_recipes(self):
-        """After the recipes of docs/tensors.md it is a llama again, except for two names."""
+        """After the recipes of docs/tensors.md, the model is a llama again, except for two
+        names."""
         with played(self) as (edited, at):
             shell('cd "$1"/tensors && rm -r mtp.head.weight', at)
         evaluate(edited, vocabulary=VOCAB + 2)

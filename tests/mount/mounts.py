@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Mounts beside each other: one writer, waiting for one that still writes, unmounting, and
+"""Mounts beside each other: one writer, waiting for a daemon that still writes, unmounting, and
 directories that are mount points."""
 import contextlib
 import fcntl
@@ -45,7 +45,7 @@ for client in clients:
 
 
 class ReadOnly(Case):
-    """A mount that is read-only without having been asked to be always says so."""
+    """A mount that is read-only without having been requested always gives a reason."""
 
     def check(self, at, said, reason):
         self.assertRegex(said, rf'^ggufs: {re.escape(self.model)}: mounted read-only: {reason}\n$')
@@ -127,7 +127,7 @@ class ReadOnly(Case):
 
 class Again(Case):
     def test_at_once(self):
-        """A mount right after an unmount shows what was written, and can write."""
+        """A mount right after an unmount shows the edits, and can write."""
         at = self.folder()
         for number in range(30):
             self.assertEqual(self.mounted('-o', 'commit=sync', self.model, at), '')
@@ -172,7 +172,7 @@ class Again(Case):
 
     @needs_gate
     def test_unmount_says_that_it_waits(self):
-        """--unmount says so if a daemon writes for long; two at once both succeed."""
+        """--unmount says so if a daemon writes for long; two commands at once both succeed."""
         gate = Gate(mountlib.path('gate'))
         self.addCleanup(gate.remove)
         at = self.folder()
@@ -209,7 +209,7 @@ class Again(Case):
         self.assertEqual(shelflib.value(top + '/m.gguf'), b'slow')
 
     def test_stopped(self):
-        """A stopped daemon is named, and its mount stays; also with a directory of models."""
+        """A stopped daemon is named, and its mount stays, also with a directory of models."""
         top = self.folder()
         shutil.copy(self.model, top + '/m.gguf')
         for arguments in (['-o', 'ro', self.model], [top]):
@@ -226,7 +226,7 @@ class Again(Case):
                 self.assertEqual((done.returncode, done.err), (0, ''))
 
     def said(self, at, go_on):
-        """The output of --unmount before the daemon continues; it succeeds."""
+        """Return the output of --unmount from before the daemon continues. The command succeeds."""
         with tempfile.TemporaryFile() as said, \
                 subprocess.Popen([GGUFS, '--unmount', at], stderr=said, stdin=subprocess.DEVNULL) as end:
             editlib.until(lambda: os.fstat(said.fileno()).st_size > 0)
@@ -236,7 +236,7 @@ class Again(Case):
             return said.read().decode()
 
     def test_side_by_side(self):
-        """Of several mounts that begin at the same time one writes, and the others name it."""
+        """If several mounts begin at the same time, one writes, and the others name it."""
         places = [self.folder() for _ in range(4)]
         started = [subprocess.Popen([GGUFS, self.model, at], stderr=subprocess.DEVNULL)
                    for at in places]
@@ -274,7 +274,8 @@ class Places(Case):
                                   if row[0] == os.fsencode(at)]), 1)
 
     def test_at_the_same_time(self):
-        """Of several that mount on one directory one succeeds, and the others see its mount."""
+        """If several commands mount on one directory, one succeeds, and the others see its
+        mount."""
         at = self.folder()
         for _ in range(5):
             started = [subprocess.Popen([GGUFS, '-o', 'ro', self.model, at],
@@ -289,7 +290,7 @@ class Places(Case):
             self.refused(at, 'a ggufs is already mounted there')
 
     def killed(self, at, hold=False):
-        """A mount whose daemon is dead; hold: its directory stays open."""
+        """Return a mount whose daemon is dead; hold: its directory stays open."""
         mount = Mount(self.model, at=at)
         mount.__enter__()
         if hold:
@@ -299,7 +300,7 @@ class Places(Case):
         os.close(mount.life)
 
     def test_over_a_dead_mount(self):
-        """The dead mount is taken down, even if it is in use."""
+        """The dead mount is removed, even if it is in use."""
         at = self.folder()
         self.killed(at, hold=True)
         self.refused(os.path.join(at, 'metadata'), 'inside the dead mount on ' + at)
@@ -312,7 +313,7 @@ class Places(Case):
     @needs_gate
     @unittest.skipUnless(ROOT, 'for root only')
     def test_a_dead_mount_that_another_process_removes(self):
-        """This fails neither the mount nor its end."""
+        """The removal makes neither the mount nor its end fail."""
         gate, at = Gate(mountlib.path('gate')), self.folder()
         self.addCleanup(gate.remove)
         self.killed(at)
@@ -413,7 +414,7 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_by_root(self):
-        """Root unmounts what it may not access, and waits for the edits."""
+        """Root unmounts mounts that it may not access, and waits for the edits."""
         os.chmod(mountlib.folder, 0o755)
         at, model = self.folder('nobodys'), os.path.join(self.folder('of-nobody'), 'model.gguf')
         shutil.copy(self.model, model)
@@ -442,7 +443,7 @@ class Unmount(Case):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_claimed_by_another_user(self):
-        """A process that only claims to write edits of a mount there is believed in a directory of
+        """A process that only claims to write edits of a mount is trusted only in a directory of
         its user."""
         at = self.folder()
         with subprocess.Popen(mountlib.as_other('/usr/bin/python3', '-c', CLAIM, at), stdin=subprocess.PIPE,

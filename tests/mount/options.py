@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The command line: options, exit status, what mount(8) and the kernel see, signals, faults."""
+"""The command line: options, exit status, effects on mount(8) and the kernel, signals, faults."""
 import errno
 import json
 import os
@@ -34,7 +34,8 @@ class Options(unittest.TestCase):
         self.model = mountlib.put('model.gguf', MODEL)
 
     def refused(self, status, *command, names):
-        """The program fails with this status and one line that contains each of the names."""
+        """Check that the program fails with this status, and one line that contains each of the
+        names."""
         done = run(GGUFS, *command)
         self.assertEqual(done.returncode, status, done.err)
         self.assertEqual(done.err.count('\n'), 1, done.err)
@@ -49,7 +50,7 @@ class Options(unittest.TestCase):
         return at
 
     def edited(self, *options):
-        """The output of an unmount after an edit, and the model before it."""
+        """Return the output of an unmount after an edit, and the model before it."""
         with open(self.model, 'rb') as file:
             before = file.read()
         at = self.folder()
@@ -173,7 +174,7 @@ class Options(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EROFS)
 
     def test_the_last_of_ro_and_rw(self):
-        """As for mount(8)."""
+        """The last option counts, as for mount(8)."""
         for options, read_only in (('rw,ro', True), ('ro,rw', False)):
             with Mount(self.model, '-o', options) as at:
                 self.assertEqual(bool(os.statvfs(at).f_flag & os.ST_RDONLY), read_only, options)
@@ -306,7 +307,7 @@ class Options(unittest.TestCase):
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_closed_streams(self):
-        """The model is not mistaken for a standard stream when the daemon drops these."""
+        """The model is not mistaken for a standard stream when the daemon closes these."""
         at = self.folder()
         for number, closed in enumerate(('<&-', '>&-', '2>&-', '<&- >&- 2>&-')):
             with self.subTest(closed=closed):
@@ -325,7 +326,7 @@ class Options(unittest.TestCase):
         self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write to standard output\n'))
 
     def test_unmount_at_once(self):
-        """Nothing of the daemon's own keeps a fresh mount busy."""
+        """No file of the daemon's own keeps a fresh mount busy."""
         at = mountlib.path('at-once')
         os.mkdir(at)
         for _ in range(50):
@@ -342,7 +343,7 @@ class Options(unittest.TestCase):
                 self.assertIsNone(mountlib.mount_of(at))
 
     def test_log(self):
-        """In the foreground, anything unusual about a file is reported on standard error."""
+        """In the foreground, irregularities of a file are reported on standard error."""
         tensors = [Tensor(b'one', 24, (5,), b'abcde'), Tensor(b'two', 24, (3,), b'xyz')]
         odd = mountlib.put('odd.gguf', gguf.encode(KV, tensors, order=[1, 0]))
         mount = Foreground(odd)
@@ -356,7 +357,7 @@ class Options(unittest.TestCase):
             self.assertNotRegex(mount.log(), '(?i)warning|error|invalid|ignor')
 
     def lost(self, *name):
-        """Reading the end of this file fails, with EIO."""
+        """Check that reading the end of this file fails with EIO."""
         with open(os.path.join(*name), 'rb') as file:
             file.seek(-1, os.SEEK_END)
             with self.assertRaises(OSError) as caught:
@@ -364,8 +365,8 @@ class Options(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EIO)
 
     def check_short(self, at):
-        """With the file truncated inside the last tensor: what is there can be read, the rest is
-        EIO."""
+        """If the file is truncated inside the last tensor, the existing bytes can be read, and the
+        rest is EIO."""
         self.lost(at, 'tensors/last/raw')
         self.lost(at, 'tensors/last/f32')
         self.lost(at, 'model.gguf')

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Many at once: writers compared with a model of the expected state, readers that always see
-complete content."""
+"""Many processes at once: writers compared with a model of the expected state, readers that always
+see complete content."""
 import contextlib
 import errno
 import json
@@ -57,7 +57,7 @@ class Writer:
         self.keys[new] = self.keys.pop(old)
 
     def go_on(self):
-        """An accepted text is shown as it is stored, but continued as it was written."""
+        """Check that an accepted text is shown as stored, but continued as written."""
         key, text = self.name(), self.text()
         with opened(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
             os.write(fd, text)
@@ -67,7 +67,7 @@ class Writer:
         self.keys[key] = text + b' and on'
 
     def rename_open(self):
-        """Written, perhaps accepted, renamed and written further: to a key, or to a helper and
+        """Write, perhaps let it be accepted, rename and write further: to a key, or to a helper and
         back."""
         if not self.keys:
             return
@@ -85,7 +85,7 @@ class Writer:
         self.keys[new] = text + b' and on'
 
     def replace(self):
-        """As sed -i."""
+        """Replace like sed -i."""
         key, text = self.name(), self.text()
         write(self.at, key + '.tmp' if key in self.keys else f'sed{self.number:03}abc', text)
         source = key + '.tmp' if key in self.keys else f'sed{self.number:03}abc'
@@ -100,7 +100,8 @@ class Writer:
         del self.keys[key]
 
     def backup(self):
-        """As vim: the key becomes its backup, is created again, and the backup goes or stays."""
+        """Save like vim: the key becomes its backup, is created again, and the backup goes or
+        stays."""
         if not self.keys:
             return
         key, text = self.rng.choice(sorted(self.keys)), self.text()
@@ -123,7 +124,7 @@ class Writer:
         sync(self.at)
 
     def refused(self):
-        """A text that is not a value changes nothing."""
+        """A text that is not a value has no effect."""
         if not self.keys:
             return
         try:
@@ -157,7 +158,7 @@ class Writer:
 
 
 def read_all(at, count, seed, tensors):
-    """A reader: what it opens is complete, whatever others write meanwhile."""
+    """Read: opened content is complete, whatever others write meanwhile."""
     rng = random.Random(seed)
 
     def model():
@@ -190,7 +191,7 @@ def read_all(at, count, seed, tensors):
 
 
 def in_processes(jobs):
-    """Run each (function, arguments) in a process; returns the results, in order."""
+    """Run each (function, arguments) in a process. Returns the results, in order."""
     def child(end, function, arguments):
         end.send(function(*arguments))
 
@@ -251,8 +252,8 @@ class Random(unittest.TestCase):
         self.run_them('-s', writers=2, readers=3)
 
     def test_same_keys(self):
-        """Writers of the same key: in the end it has one of their values, or all of them in sum,
-        complete."""
+        """Several programs write the same key: in the end it has one of their values, or all
+        appended text, complete."""
         source = mountlib.put('model.gguf', samples.editable())
         texts = [bytes([97 + i]) * (100 + i) for i in range(4)]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Incomplete models (-o partial): what is there can be read to the last whole page, what is missing
-is EIO and never zeros, however a program reads."""
+"""Incomplete models (-o partial): existing data can be read to the last whole page, missing data is
+EIO and never zeros, however a program reads."""
 import errno
 import mmap
 import os
@@ -30,7 +30,7 @@ sys.stdout.buffer.write(map[at:at + mmap.PAGESIZE])
 
 
 def nonzero(count, seed):
-    """Bytes that cannot be mistaken for missing ones."""
+    """Return bytes that cannot be mistaken for missing ones."""
     return bytes(1 + (i * 7 + seed) % 255 for i in range(count))
 
 
@@ -41,8 +41,7 @@ def tensors(blocks):
 
 class Partial(unittest.TestCase):
     def reads(self, name, want, there, sizes=(1, 100, 4096, 1 << 20)):
-        """Read in pieces of each size: all whole pages that are there, then EIO, and nothing
-        else."""
+        """Read in pieces of each size: all existing whole pages, then EIO, and nothing else."""
         there = there // PAGE * PAGE
         for size in sizes:
             with self.subTest(name=name, size=size):
@@ -62,7 +61,8 @@ class Partial(unittest.TestCase):
         self.assertEqual(os.stat(name).st_size, len(want))
 
     def mapped(self, name, want, there):
-        """Whole pages of a private mapping, and no byte of an incomplete one."""
+        """Check the whole pages of a private mapping, and that no byte of an incomplete page can be
+        read."""
         for at in (0, there - PAGE, there, there + PAGE):
             page = at // PAGE * PAGE
             if not 0 <= page < len(want):
@@ -75,7 +75,7 @@ class Partial(unittest.TestCase):
         self.assertEqual(os.stat(name).st_size, len(want))
 
     def tools(self, name, want, there):
-        """dd and cp copy what is there, and fail."""
+        """dd and cp copy the existing data, and fail."""
         there = there // PAGE * PAGE
         to = mountlib.path('copied')
         for command in (['cp', name, to], ['dd', f'if={name}', f'of={to}', 'bs=64k', 'status=none']):
@@ -114,7 +114,7 @@ class Partial(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EIO)
 
     def test_middle_shard(self):
-        """What is missing is in the middle: the shards after it can be read."""
+        """Data is missing in the middle: the shards after it can be read."""
         blocks = 1000
         parts = [tensors(3)[:1], tensors(blocks)[1:2], [Tensor(b'z', F32, (3000,), nonzero(12000, 3))]]
         names = []

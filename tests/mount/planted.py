@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What another user may put beside a model under the names of our own files: it is left alone, it
-prevents edits and is reported, and it never prevents reading."""
+"""Files of another user beside a model under the names of our own files: they are left alone,
+prevent edits and are reported, but never prevent reading."""
 import fcntl
 import os
 import stat
@@ -42,7 +42,7 @@ PLANTS = [lambda name: os.symlink('model.gguf', name), lambda name: os.symlink('
 
 
 def state(name):
-    """Everything that opening or removing the file would change."""
+    """Return everything that opening or removing the file would change."""
     status = os.lstat(name)
     return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
@@ -63,7 +63,7 @@ class Planted(unittest.TestCase):
         os.rmdir(self.folder)
 
     def plants(self, name, plants=PLANTS):
-        """Each in turn under this name."""
+        """Yield each object in turn under this name."""
         name = os.path.join(self.folder, name)
         for plant in plants:
             plant(name)
@@ -106,7 +106,7 @@ class Planted(unittest.TestCase):
             self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
 
     def test_leftover(self):
-        """A new file that looks like a leftover of another user's edit is ignored; so is anything
+        """A new file that looks like a leftover of another user's edit is ignored, as is anything
         that is not a file."""
         for name in self.plants(LEFTOVER, [plant for plant in PLANTS if ROOT or plant is not linked]):
             with Mount(self.model) as at:
@@ -119,8 +119,7 @@ class Planted(unittest.TestCase):
 
 class Recovered(unittest.TestCase):
     def said(self, *left):
-        """The output of --recover for a model beside which files of these names and contents were
-        left."""
+        """Return the output of --recover for a model beside files of these names and contents."""
         model = mountlib.put('model.gguf', samples.editable())
         for name, data in left:
             mountlib.put(name, data)

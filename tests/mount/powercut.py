@@ -40,12 +40,12 @@ KEEP = os.environ.get('GGUFS_TEST_DIR')  # directory in which disks with a fault
 
 
 def name_of(edit):
-    """The value that an edit writes: each is longer than the last."""
+    """Return the value that an edit writes, each longer than the last."""
     return b'%d:' % edit + bytes([97 + edit % 26]) * (100 + 350 * edit)
 
 
 class Log:
-    """What reached the disk: records (offset, bytes), or None for a flush."""
+    """The writes that reached the disk: records (offset, bytes), or None for a flush."""
 
     def __init__(self, name):
         data, at = mountlib.get(name), 0
@@ -59,18 +59,18 @@ class Log:
             self.ends.append(at)
 
     def index(self, position):
-        """The number of records that are complete in that many bytes of the log."""
+        """Return the number of records that are complete in that many bytes of the log."""
         return bisect.bisect_right(self.ends, position)
 
     def pending(self, cut):
-        """The writes before record `cut` that are not known to be durable."""
+        """Return the writes before record `cut` that are not known to be durable."""
         begin = bisect.bisect_left(self.flushes, cut)
         begin = self.flushes[begin - 1] + 1 if begin else 0
         return begin, [record for record in self.records[begin:cut] if record]
 
 
 def sectors(record, whole):
-    """A write, split where a disk may split it."""
+    """Split a write where a disk may split it."""
     offset, data = record
     while data:
         count = len(data) if offset in whole else SECTOR - offset % SECTOR
@@ -89,7 +89,7 @@ def leave_all(writes, *_):
 
 
 def leave_first(writes, rng, whole):
-    """A prefix, in order; the last write torn."""
+    """Leave a prefix, in order, with the last write torn."""
     count = rng.randrange(len(writes) + 1)
     torn = [part for part in sectors(writes[count], whole) if rng.random() < 0.5] \
         if count < len(writes) else []
@@ -116,7 +116,7 @@ LEAVE = (leave_none, leave_sectors, leave_first, leave_some, leave_all_but_one, 
 
 
 class Recorder:
-    """`with Recorder(image, log) as device:` a loop device on a file that logs."""
+    """`with Recorder(image, log) as device:` makes a loop device on a file that logs."""
 
     def __init__(self, image, log):
         self.at = image + '.disk'
@@ -138,7 +138,7 @@ class Recorder:
         return self.device
 
     def __exit__(self, *error):
-        """The device is gone once the file system on it is."""
+        """Wait until the device is gone, after the file system on it."""
         subprocess.run(['umount', *(['-l'] if error[0] else []), self.at], check=not error[0])
         if error[0]:
             self.process.kill()
@@ -146,7 +146,7 @@ class Recorder:
 
 
 class Recording:
-    """Edits of a model on a disk; for each, where in the log it began and was acknowledged."""
+    """Edits of a model on a disk, and where in the log each began and was acknowledged."""
     more = ()  # options of the mounts
 
     def __init__(self, kind):
@@ -165,7 +165,8 @@ class Recording:
         write(at, 'general.name', name_of(self.edit), fsync=fsync)
 
     def edit_by(self, way, commit):
-        """Three edits; with commit=sync the second by fsync, the third by the unmount."""
+        """Make three edits; with commit=sync, fsync makes the second durable and the unmount the
+        third."""
         options = ('-o', f'relayout={way},reserve=65536,commit={commit}')
         with mountlib.Mount(self.source, *options, *self.more) as at:
             for number in range(3):
@@ -183,7 +184,7 @@ class Recording:
         os.makedirs(self.folder, exist_ok=True)
 
     def begin(self):
-        """The model, with room in its header, durable."""
+        """Write the model durably, with room in its header."""
         home = os.path.join(self.folder, 'home')
         os.mkdir(home)
         self.source = disks.put_model(home, 100000)
@@ -220,7 +221,7 @@ class Recording:
                 'an edit without a flush'
 
     def edits_at(self, cut):
-        """The last edit that must be there, and the last one that may be."""
+        """Return the last edit that must be there, and the last edit that may be."""
         return (max(edit for at, edit in self.done if at <= cut),
                 max(edit for at, edit in self.begun if at <= cut))
 
@@ -233,7 +234,7 @@ def apply(image, records):
 
 
 class State:
-    """The disk after a cut, mounted: `with State(recording, image) as directory:`"""
+    """`with State(recording, image) as directory:` mounts the disk after a cut."""
 
     def __init__(self, recording, image):
         self.kind, self.image, self.folder = recording.kind, image, recording.folder
@@ -276,7 +277,7 @@ class PowerCut(unittest.TestCase):
         return f'{what}; the disk is kept: {kept}'
 
     def replay(self, recording, rng):
-        """States in the order of the log, so that what is durable only grows."""
+        """Replay states in the order of the log, so that durable data only grows."""
         log, state = recording.log, recording.image + '.state'
         first, durable = recording.begun[0][0], 0
         cuts = sorted(rng.randrange(first, len(log.records) + 1) for _ in range(STATES))

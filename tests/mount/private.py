@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The tests themselves: they run, and are not skipped, if the sources and the build are accessible
-only to root, as in a clone below /root."""
+"""Runs the tests themselves: they run, and are not skipped, if only root can access the sources and
+the build, as in a clone below /root."""
 import os
 import shutil
 import unittest
@@ -16,7 +16,7 @@ WITH_OTHERS = (('trust', 'Trust.test_readable'), ('options', 'Options.test_allow
 class Private(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        """A copy of what a test needs, readable only by root."""
+        """Copy the files that a test needs, readable only by root."""
         cls.copy = mountlib.path('private')
         for name in ('tests/lib', 'tests/mount', 'scripts'):
             shutil.copytree(os.path.join(mountlib.SOURCE, name), os.path.join(cls.copy, name))

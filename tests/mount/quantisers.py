@@ -34,7 +34,7 @@ def values(kind, rng):
 
 
 def importances(rng):
-    """Squares, as of activations; some columns are never used."""
+    """Return squares, as of activations; some columns are never used."""
     return (rng.standard_cauchy(COLUMNS) ** 2 * (rng.random(COLUMNS) > 0.03)).clip(0, 1e4).astype('f4')
 
 
@@ -67,14 +67,14 @@ class Quantisers(Case):
         self.addCleanup(os.unlink, self.matrix)
 
     def encoded(self, place, weight):
-        """ggml's encoding."""
+        """Return ggml's encoding."""
         name, made = place[1], np.zeros(ROWS * COLUMNS * 2, 'u1')
         n = self.ggml(ID[name], self.values[place].ctypes.data, made.ctypes.data, 0, ROWS, COLUMNS,
                       None if weight is None else weight.ctypes.data)
         return made[:n].tobytes()
 
     def ratio(self, place, weight=None):
-        """Our error relative to ggml's, and whether the bytes are the same."""
+        """Return our error relative to ggml's, and whether the bytes are the same."""
         at, want = '.'.join(place), self.values[place]
         mountlib.put(self.tensor(at, 'type'), place[1].encode() + b'\n')
         ours, theirs = mountlib.get(self.tensor(at, 'raw')), self.encoded(place, weight)

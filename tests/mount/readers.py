@@ -19,7 +19,7 @@ STRETCH = 256 << 10  # bytes per read
 
 
 def contents(model, file):
-    """(path in the tree, expected bytes)"""
+    """Return (path in the tree, expected bytes)."""
     for tensor in model.tensors:
         name = 'tensors/' + tensor.name.decode()
         yield name + '/raw', tensor.data
@@ -28,7 +28,7 @@ def contents(model, file):
 
 
 def read_file(at, wanted, rng):
-    """Ranges of any alignment, also across the end."""
+    """Read ranges of any alignment, also across the end."""
     start = rng.randrange(len(wanted) + 1)
     size = rng.choice((1, 3, 4096, 70000, 300000))
     file = os.open(at, os.O_RDONLY)
@@ -67,7 +67,8 @@ class Readers(unittest.TestCase):
         self.wanted = list(contents(gguf.read(file), file))
 
     def race(self, *options):
-        """The options may turn off the kernel's cache, so that each read reaches the daemon."""
+        """Race with options that may turn off the kernel's cache, so that each read reaches the
+        daemon."""
         with mountlib.Mount(self.source, *options) as at:
             faults = multiprocessing.SimpleQueue()
             crowd = [multiprocessing.Process(target=reader, args=(seed, at, self.wanted, faults))
@@ -83,7 +84,7 @@ class Readers(unittest.TestCase):
         self.race()
 
     def test_small_requests(self):
-        """Reads in order are then many requests, most of them decoded ahead."""
+        """Sequential reads are many requests, most of them decoded ahead."""
         self.race('-o', 'readahead=16')
 
     def test_one_thread(self):
@@ -92,8 +93,8 @@ class Readers(unittest.TestCase):
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'),
                      'sanitizers keep what was freed')
     def test_read_to_the_end(self):
-        """A file that was read in order, and stays open, keeps no memory for what comes next. One
-        thread: the last read has been prepared when the next request is answered."""
+        """A file that was read in order, and stays open, keeps no memory for further reads. With
+        one thread, the last read has been prepared when the next request is answered."""
         name, data = max((file for file in self.wanted if file[0].endswith('/f32')),
                          key=lambda file: len(file[1]))
         with mountlib.Mount(self.source, '-o', 'ro', '-s') as at, contextlib.ExitStack() as files:
@@ -106,7 +107,7 @@ class Readers(unittest.TestCase):
             self.assertLess(mountlib.anonymous(at) - before, 20 * STRETCH)
 
     def test_endless_padding(self):
-        """A sparse file: a gigabyte between header and data is not held in memory."""
+        """A gigabyte between header and data in a sparse file is not held in memory."""
         def image(alignment):
             return gguf.encode([(b'general.architecture', gguf.Value('string', b'llama')),
                                 (b'general.alignment', gguf.Value('u32', alignment))],

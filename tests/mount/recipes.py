@@ -19,7 +19,7 @@ RUN = {'python': [sys.executable], 'sh': ['sh'], 'r': ['Rscript', '--vanilla'], 
 
 
 def missing(language, needs):
-    """Which needs are missing: a Python module or a program."""
+    """Return the missing requirements: Python modules or programs."""
     for need in needs.split(','):
         if language == 'python':
             found = subprocess.run([sys.executable, '-c', 'import ' + need], stderr=subprocess.DEVNULL, check=False,
@@ -32,7 +32,7 @@ def missing(language, needs):
 
 
 def recipes(page):
-    """Language, needs, text and output of each recipe of a page."""
+    """Return language, requirements, text and output of each recipe of a page."""
     with open(page, encoding='utf-8') as file:
         return [match.groups('') for match in BLOCK.finditer(file.read())]
 

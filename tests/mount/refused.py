@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits that are refused: the error, the call that returns it, and that nothing has changed. And
-new keys: the types they get, the names they may have."""
+"""Refused edits: the error, the call that returns it, and that no key has changed. Also new keys:
+their types, and the names that they may have."""
 import errno
 import os
 import stat
@@ -38,7 +38,7 @@ class Refused(unittest.TestCase):
         self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
 
     def untouched(self):
-        """The file is the same one, and the tree shows its content."""
+        """Check that the file is the same one, and the tree shows its content."""
         self.assertEqual(os.stat(self.source).st_ino, self.id)
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.keys(self.at),
@@ -51,7 +51,7 @@ class Refused(unittest.TestCase):
         self.id = os.stat(self.source).st_ino
 
     def at_close(self, key, text):
-        """The error of write(2) or, if that succeeded, of close(2)."""
+        """Return the error of write(2) or, if that succeeded, of close(2)."""
         write(self.at, key, text)
 
     def at_fsync(self, key, text):
@@ -87,7 +87,7 @@ class Refused(unittest.TestCase):
                     self.untouched()
 
     def test_reason(self):
-        """user.gguf.error gives the reason until the next successful write; so does the log."""
+        """user.gguf.error and the log give the reason until the next successful write."""
         before = editlib.read(self.at, 'type.u8')
         self.fails(errno.ERANGE, write, self.at, 'type.u8', '256')
         self.assertTrue(editlib.error_of(self.at, 'type.u8'))
@@ -98,8 +98,8 @@ class Refused(unittest.TestCase):
         self.assertIsNone(editlib.error_of(self.at, 'type.u8'))
 
     def test_early(self):
-        """A text that no continuation can make valid is refused by write(2) itself, and changes
-        nothing even if valid text follows."""
+        """write(2) itself refuses a text that no continuation can make valid, and nothing changes
+        even if valid text follows."""
         for key, text in (('type.u32', 'x'), ('type.bool', 'no'), ('type.f32', 'abc')):
             with self.subTest(key=key):
                 fd = os.open(place(self.at, key), CREATE)
@@ -136,7 +136,7 @@ class Refused(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_too_large(self):
-        """Over 1 GiB; a draft with a refused write changes nothing."""
+        """A text is over 1 GiB; a draft with a refused write has no effect."""
         limit = 1 << 30
         for key in ('type.string', 'general.description'):
             fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT)
@@ -173,7 +173,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_reason_of_a_rename(self):
-        """A refused new name has no file to carry the reason: the old one does."""
+        """A refused new name has no file with the reason, so the old name has it."""
         self.assertIsNone(editlib.error_of(self.at, 'general.name'))
         self.fails(errno.EPERM, os.rename, place(self.at, 'general.name'),
                    place(self.at, 'split.no'))
@@ -201,7 +201,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_retype(self):
-        """A type that does not fit, or does not exist; other attributes cannot be set."""
+        """A type does not fit, or does not exist; other attributes cannot be set."""
         for key, kind, code in (('type.string', 'u32', errno.EINVAL), ('type.f32', 'u8', errno.EINVAL),
                                 ('list.i32', 'u32', errno.EINVAL), ('type.u32', 'u33', errno.EINVAL),
                                 ('type.u32', 'array', errno.EINVAL)):
@@ -247,7 +247,7 @@ class Refused(unittest.TestCase):
         self.untouched()
 
     def test_names(self):
-        """Neither a key's name nor a helper's."""
+        """The name is neither a key's nor a helper's."""
         for name in ('a b.c', 'my..key', 'key.', 'ü.key', 'my.key:u33', 'a%2Fb.c'):
             with self.subTest(name=name):
                 self.fails(errno.EINVAL, write, self.at, name, '1')
@@ -302,7 +302,7 @@ class Refused(unittest.TestCase):
              ('t.deep:array[array]', '[-1]\n', array('array', [array('i32', [-1])]))]
 
     def test_typed_names(self):
-        """KEY:TYPE is KEY with that type; the typed name continues to resolve, unlisted."""
+        """KEY:TYPE is KEY with that type; the typed name is unlisted, but continues to resolve."""
         for name, text, value in self.TYPED:
             with self.subTest(name=name):
                 key = name.split(':')[0]
@@ -313,7 +313,7 @@ class Refused(unittest.TestCase):
         self.assertFalse([key for key in editlib.keys(self.at) if b':' in key])
 
     def test_typed_name_of_a_key(self):
-        """An existing key gets the type, too; if refused, it keeps its own for later writes."""
+        """An existing key also gets the type; if refused, it keeps its own for later writes."""
         self.accepted(b'type.u32', '5', Value('u8', 5), path='type.u32:u8')
         self.fails(errno.EINVAL, write, self.at, 'general.name:u8', 'text')
         editlib.until(lambda: not os.path.exists(place(self.at, 'general.name:u8')))
@@ -340,7 +340,7 @@ class Refused(unittest.TestCase):
         self.want.check(mountlib.get(self.source))
 
     def test_truncation(self):
-        """A mere truncation makes an empty string or array, and has no effect for other types."""
+        """Truncation alone makes an empty string or array, and has no effect for other types."""
         for key, value in ((b'general.name', Value('string', b'')), (b'list.i32', array('i32', []))):
             os.close(os.open(place(self.at, key), CREATE))
             self.want.set(key, value)

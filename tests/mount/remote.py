@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Models on other machines (docs/remote.md): what ggufs requests from the file system below it, the
-traffic with sshfs and with rclone over HTTP, and a server that goes away. Servers listen on the
+"""Models on other machines (docs/remote.md): requests of ggufs to the file system below it, the
+traffic with sshfs and with rclone over HTTP, and a server that disappears. Servers listen on the
 loopback interface."""
 import contextlib
 import errno
@@ -28,8 +28,8 @@ MORE = 4 << 20  # allowed traffic besides the header and the tensor
 
 
 def large(name):
-    """A model of 1 GB, all holes except its header and a tensor of 16 KiB in the middle. Returns
-    (header's size, that tensor's bytes)."""
+    """Make a model of 1 GB, all holes except its header and a tensor of 16 KiB in the middle.
+    Returns (header's size, that tensor's bytes)."""
     kv = [(b'general.architecture', Value('string', b'llama')), (b'general.name', Value('string', b'far')),
           (b'tokenizer.ggml.tokens', array('string', [b'token%d' % i for i in range(50000)]))]
     made = gguf.encode(kv, [Tensor(b'first', 24, (32,), bytes(32))])
@@ -60,7 +60,7 @@ class Remote(unittest.TestCase):
         self.far = os.path.join(self.at, 'model.gguf')
 
     def look(self, data, model=None):
-        """Mount, ls, info, one small tensor."""
+        """Mount, then run ls, read info and one small tensor."""
         with Mount(model or self.far, '-o', 'ro') as at:
             for folder in (at, at + '/metadata', at + '/tensors', f'{at}/tensors/{SMALL.decode()}'):
                 for entry in os.scandir(folder):
@@ -157,7 +157,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone(self):
-        """What was read stays, the rest is an error; the mount ends, and nothing is left."""
+        """Data that was read stays, other reads fail; the mount ends, and no file is left."""
         large(self.model)
         with self.sshfs() as (_, cut):
             mount = Foreground(self.far)
@@ -175,7 +175,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_server_gone_while_editing(self):
-        """The writing program gets the error; the old file is whole."""
+        """The writing program gets the error; the old file is complete."""
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)
@@ -200,8 +200,8 @@ class Remote(unittest.TestCase):
 
     @contextlib.contextmanager
     def http(self):
-        """The store behind a web server that supports ranges: yields (its port, bytes sent, how to
-        end it: from then on it closes connections without an answer)."""
+        """Run a web server that supports ranges in front of the store. Yields (its port, bytes
+        sent, how to end it: from then on it closes connections without an answer)."""
         sent, store, gone = [0], self.store, threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -284,8 +284,8 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_folder(self):
-        """Over a directory with counted requests, in each cache mode. Without
-        --vfs-fast-fingerprint the mode `full` reads the whole model, for its hash."""
+        """Requests for the directory are counted in each cache mode. Without
+        --vfs-fast-fingerprint, the mode `full` reads the whole model, for its hash."""
         begin, data = large(self.model)
         near, cache = mountlib.path('near'), mountlib.path('cache')
         for mode in ('off', 'minimal', 'writes', 'full'):
@@ -301,7 +301,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_read_only(self):
-        """Every byte is right. Edits are not possible there, and the mount says so."""
+        """Every byte is right. Edits are not possible, and the mount says so."""
         data = samples.editable()
         with open(self.model, 'wb') as out:
             out.write(data)
@@ -319,7 +319,7 @@ class Remote(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_gone(self):
-        """As with sshfs: what was read stays, the rest is an error; the mount ends."""
+        """As with sshfs, data that was read stays, other reads fail, and the mount ends."""
         large(self.model)
         with self.http() as (port, _, end), self.rclone(port), Foreground(self.far) as (at, process):
             end()

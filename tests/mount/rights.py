@@ -33,7 +33,7 @@ for name in sys.argv[1:]:
 @unittest.skipUnless(os.getuid() == 0, 'for root only')
 class Rights(unittest.TestCase):
     def shards(self):
-        """Three shards, each with a tensor of its number."""
+        """Make three shards, each with a tensor of its number."""
         paths = []
         for no in range(3):
             kv = (samples.ARCH if no == 0 else []) + [
@@ -45,7 +45,7 @@ class Rights(unittest.TestCase):
         return paths
 
     def readable(self, model, *options):
-        """What another user can read if root's daemon serves the model to all."""
+        """Return the files that another user can read if root's daemon serves the model to all."""
         os.chmod(mountlib.folder, 0o755)
         at = mountlib.path('open')
         os.makedirs(at, exist_ok=True)
@@ -66,7 +66,7 @@ class Rights(unittest.TestCase):
     FIRST = ['general.architecture', 'metadata']
 
     def test_shards_of_several_modes(self):
-        """Each tensor is readable by users who may read its shard, and what is made from all shards
+        """Each tensor is readable by users who may read its shard, and files made from all shards
         by users who may read all."""
         paths = self.shards()
         everything = (['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.WHOLE + self.FIRST[:1] +
@@ -111,7 +111,7 @@ class Rights(unittest.TestCase):
         os.rmdir(inner)
 
     def test_shard_that_is_no_file(self):
-        """A link to a device or a pipe in place of a shard: not opened, but named."""
+        """A link to a device or a pipe in place of a shard is named, but not opened."""
         paths = self.shards()
         odd, at = mountlib.path('odd'), mountlib.path('open')
         os.makedirs(at, exist_ok=True)
@@ -159,7 +159,7 @@ for wanted in (True, False, True):
             other.stdin.close()
 
     def test_bits_that_change(self):
-        """Changes apply while the model is mounted, even if only an open asks for them."""
+        """Changes apply while the model is mounted, even if the next call is an open."""
         os.chmod(mountlib.folder, 0o755)
         at, top = mountlib.path('changing'), mountlib.path('top')
         for folder in (at, top, top + '/sub'):

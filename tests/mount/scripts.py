@@ -20,14 +20,15 @@ def executable(name, text):
 
 
 def setUpModule():
-    """Programs before those in PATH: nothing is installed, and only this Python is used."""
+    """Put programs before those in PATH, so that no package is installed, and only this Python is
+    used."""
     os.mkdir(mountlib.path('bin'))
     executable('bin/dpkg-query', '#!/bin/sh\nprintf installed\n')
     os.symlink(sys.executable, mountlib.path('bin/python3'))
 
 
 def checkout(*name):
-    """A copy of the parts of the sources that the scripts need, with the program."""
+    """Make a copy of the parts of the sources that the scripts need, with the program."""
     root = mountlib.path(*name)
     for part in ('scripts', 'tests/lib'):
         shutil.copytree(os.path.join(mountlib.SOURCE, part), os.path.join(root, part))
@@ -49,8 +50,8 @@ class Run(unittest.TestCase):
         self.assertEqual((done.returncode, done.err), (0, ''), command)
 
     def check(self, root, at, *arguments, cwd):
-        """The mount exists; the printed unmount command works from the directory in which
-        scripts/run was called."""
+        """Check that the mount exists, and that the printed unmount command works from the
+        directory in which scripts/run was called."""
         done = run(os.path.join(root, 'scripts/run'), *arguments, cwd=cwd)
         self.assertEqual(done.returncode, 0, done.err)
         self.assertIsNotNone(mountlib.mount_of(at), done.out)
@@ -64,7 +65,7 @@ class Run(unittest.TestCase):
         self.assertIsNone(mountlib.mount_of(at))
 
     def test_sample(self):
-        """From the root of the sources, from above, from beside, from within."""
+        """The script is run from the root of the sources, from above, from beside, from within."""
         root = checkout(ODD, 'ggufs')
         for cwd in (root, os.path.dirname(root), mountlib.folder, '/', os.path.join(root, 'build/src'),
                     os.path.join(root, 'tests')):
@@ -72,7 +73,7 @@ class Run(unittest.TestCase):
                 self.check(root, os.path.join(root, 'build/mnt'), cwd=cwd)
 
     def test_model(self):
-        """A model and a directory given as arguments, also with names that need quotes."""
+        """A model and a directory are given as arguments, also with names that need quotes."""
         root = checkout('plain')
         home = mountlib.path('home')
         os.makedirs(os.path.join(home, 'models'))
@@ -97,7 +98,7 @@ class Run(unittest.TestCase):
 
 
 class Demo(unittest.TestCase):
-    """scripts/demo leaves the model unchanged, and nothing beside it."""
+    """scripts/demo leaves the model unchanged, and no file beside it."""
 
     def check(self, where, *model):
         done = run(os.path.join(checkout(where), 'scripts/demo'), *model)
@@ -126,14 +127,14 @@ class Demo(unittest.TestCase):
 
 class Readme(unittest.TestCase):
     def demo(self):
-        """The one block with prompts."""
+        """Return the one block with prompts."""
         text = mountlib.get(os.path.join(mountlib.SOURCE, 'README.md')).decode()
         blocks = re.findall(r'^```\n(.*?)^```$', text, re.M | re.S)
         block, = (block for block in blocks if block.startswith('$ '))
         return block
 
     def test_demo(self):
-        """A dialogue in the root of the sources: each output is the one shown."""
+        """Each output of a dialogue in the root of the sources is the one shown."""
         root = checkout('demo')
         executable('demo/build/src/vim', '#!/bin/sh\nexec ex -s -c wq "$1"\n')
         dialogue = re.split(r'^\$ ', self.demo(), flags=re.M)[1:]

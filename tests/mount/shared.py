@@ -28,7 +28,7 @@ def name_of(row, field):
 
 
 def payload(row, file):
-    """The value, from its bytes in the file, located by the description."""
+    """Return the value from its bytes in the file, located by the description."""
     data = file[row['payload_offset']:][:row['payload_size']]
     assert hashlib.sha256(data).hexdigest() == row['payload_sha256']
     reader = gguf.Reader(file)
@@ -37,7 +37,7 @@ def payload(row, file):
 
 
 def described(row, value):
-    """The value in the description agrees with the one read from the bytes."""
+    """Check that the value in the description agrees with the one read from the bytes."""
     if 'value' not in row or row.get('key') is None or row['type'] == 'str':
         return True
     if row['type'] == 'arr':
@@ -140,7 +140,7 @@ class Shared(unittest.TestCase):
 
 
 def add(source):
-    """One test for each model; a split one is compared with its unsplit twin."""
+    """Make one test for each model; a split model is compared with its unsplit twin."""
     name = os.path.basename(source)
     shard = SHARD.match(source)
     if shard:

@@ -25,7 +25,7 @@ STORE = 'it is a store of models: copy model.gguf out of the mount to edit one'
 
 class Stores(Shelf):
     def same(self, at, name, model, *options):
-        """A model's tree is identical to that of its own mount."""
+        """Check that a model's tree is identical to that of its own mount."""
         with Mount(os.path.join(self.top, model), *options) as alone:
             self.assertEqual(contents(os.path.join(at, name), model), contents(alone, model))
 
@@ -35,15 +35,15 @@ class Stores(Shelf):
 
     @unittest.skipIf(os.getuid() == 0, 'root may read all')
     def test_not_to_be_read(self):
-        """Even the user's own model, if its mode denies reading."""
+        """This applies even to the user's own model, if its mode denies reading."""
         os.chmod(self.put('m.gguf'), 0)
         with Mount(self.top) as at:
             self.assertEqual(sorted(os.listdir(at + '/m.gguf')), ['error', 'source'])
             self.assertIn(b'Permission denied', mountlib.get(at + '/m.gguf/error'))
 
     def test_names_of_many_shards(self):
-        """Missing shards are not searched for: 500 files whose names claim 99,999 each, and one
-        that appears."""
+        """Missing shards are not searched for: there are 500 files whose names claim 99,999 each,
+        and one appears."""
         first, second = shards()
         for i in range(500):
             self.put(f'm{i:03}-00001-of-99999.gguf', first)
@@ -155,7 +155,7 @@ class Stores(Shelf):
         self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
 
     def test_store_among_others(self):
-        """A model beside it is edited."""
+        """A model beside a store is edited."""
         self.put(f'models--org--name/snapshots/{COMMIT}/m.gguf')
         self.put('own/m.gguf')
         with Mount(self.top) as at:
@@ -189,7 +189,7 @@ class Stores(Shelf):
             self.same(at, 'tiny:1k/model', 'blobs/sha256-' + A64, '-o', 'ro')
 
     def test_broken(self):
-        """Broken models beside whole ones; each has the line that a mount would print."""
+        """Broken models are beside valid ones; each has the line that a mount would print."""
         self.put('whole.gguf')
         self.put('cut.gguf', llama.image()[:-1088])
         self.put('html.gguf', b'<!DOCTYPE html><html>secret')
@@ -215,7 +215,7 @@ class Stores(Shelf):
             self.assertEqual(run('find', at, '-name', 'info').out, f'{at}/whole.gguf/info\n')
 
     def test_other_mount_below(self):
-        """Neither entered nor queried, not even by a link."""
+        """Another mount is neither entered nor queried, not even through a link."""
         model = self.put('m.gguf')
         os.mkdir(os.path.join(self.top, 'mnt'))
         self.link('in', 'mnt/tensors')
@@ -242,7 +242,8 @@ class Stores(Shelf):
             self.assertIsNone(mountlib.mount_of(at))
 
     def test_bits(self):
-        """Modes of directories follow what they stand for, those of models their files."""
+        """Modes of directories follow the directories that they stand for, those of models their
+        files."""
         os.chmod(self.put('sub/m.gguf'), 0o640)
         os.chmod(self.put('private/m.gguf'), 0o644)
         os.chmod(os.path.join(self.top, 'sub'), 0o750)
@@ -313,7 +314,7 @@ class Live(Shelf):
             self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
     def test_replaced(self):
-        """Open files continue with what they opened; a path leads to the new one."""
+        """Open files keep their content; a path leads to the new model."""
         self.put('m.gguf')
         with Mount(self.top) as at:
             before = os.stat(at + '/m.gguf/info').st_ino
@@ -327,8 +328,8 @@ class Live(Shelf):
                              os.stat(at + '/m.gguf/info').st_ino)
 
     def test_few_descriptors(self):
-        """Many models that are visited in turn are not all kept open, nor are their replacements;
-        inode numbers stay."""
+        """Of many models that are visited in turn, not all are kept open, nor are their
+        replacements; inode numbers stay."""
         for i in range(300):
             self.put(f'm{i:03}.gguf')
         with Mount(self.top) as at:
@@ -368,7 +369,7 @@ def locked(path):
 
 @needs_gate
 class Unused(Shelf):
-    """The test controls the program's clock: nothing waits for real time."""
+    """The test controls the program's clock, so it does not wait for real time."""
 
     def at(self, seconds):
         with open(self.clock + '.new', 'w', encoding='ascii') as file:
@@ -376,7 +377,7 @@ class Unused(Shelf):
         os.rename(self.clock + '.new', self.clock)
 
     def test_closed_after_a_minute(self):
-        """A model in use stays open, and so does one with unwritten edits."""
+        """A model in use stays open, and so does a model with unwritten edits."""
         self.clock = mountlib.path('clock')
         for i in range(40):
             self.put(f'm{i:02}.gguf')
@@ -402,7 +403,7 @@ class Unused(Shelf):
             held.close()
 
     def a_minute_later(self, at):
-        """A new model is then opened: the clock is checked. A closed file is released late."""
+        """Open a new model, so that the clock is checked. A closed file is released late."""
         self.minutes += 1
         self.put(f'm{self.minutes}.gguf')
         self.at(61 * self.minutes)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits of models in a directory of models: what is written, by which threads, and what is left at
-the end."""
+"""Edits of models in a directory of models: their results, the threads that write them, and the
+state at the end."""
 import errno
 import os
 import signal
@@ -41,7 +41,7 @@ class Edits(Shelf):
         self.assertEqual(sorted(os.listdir(self.top)), ['m.gguf', 'other.gguf'])
 
     def test_kernel_keeps_nothing_stale(self):
-        """What was read before the first edit is not shown after it."""
+        """Data read before the first edit is not shown after it."""
         self.put('m.gguf')
         with Mount(self.top) as at:
             folder = at + '/m.gguf/'
@@ -109,7 +109,7 @@ class Edits(Shelf):
             self.assertEqual(value(other + '/m.gguf'), b'Fours')
 
     def test_two_folders(self):
-        """Reached through a link to its directory, a model is the same: an edit shows immediately
+        """A model reached through a link to its directory is the same: an edit shows immediately
         under both names, and neither blocks the other."""
         self.put('a/m.gguf')
         self.link('b', 'a')
@@ -185,7 +185,7 @@ class Edits(Shelf):
             editlib.until(lambda: threads(at, 'pool') <= 2)
 
     def test_killed(self):
-        """Each model is the old or the new one, whole."""
+        """Each model is the complete old or new one."""
         for i in range(50):
             self.put(f'm{i:02}.gguf')
         with Foreground(self.top, '-o', 'commit=close') as (at, process):
@@ -222,7 +222,7 @@ class Edits(Shelf):
 
     def test_changed_behind(self):
         """If a file is replaced while it is edited, it is not overwritten; its path shows the new
-        one."""
+        file."""
         path = self.put('m.gguf')
         with Mount(self.top, '-o', 'commit=sync') as at:
             fd = os.open(at + '/m.gguf/metadata/general.name', os.O_RDWR)

@@ -33,7 +33,7 @@ class Frozen(Shelf):
                 self.assertEqual(value(far), b'New')
 
     def test_other_models_are_written_at_the_end(self):
-        """Edits that are pending when a signal ends the daemon."""
+        """Edits are pending when a signal ends the daemon."""
         near = [self.put(f'near{i}.gguf') for i in range(3)]
         with Disk('ext4') as folder:
             far = put_model(folder)

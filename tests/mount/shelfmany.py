@@ -15,7 +15,7 @@ MEMORY = 128 << 20  # for the daemon itself, and for the names
 
 
 def put_entries(folder):
-    """Links to one file in memory: the fastest way to make that many names."""
+    """Make links to one file in memory, which is the fastest way to make that many names."""
     first = os.path.join(folder, 'first')
     with open(first, 'wb'):
         pass
@@ -30,7 +30,7 @@ def put_entries(folder):
 class Many(unittest.TestCase):
     @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it has memory of its own')
     def test_a_million_entries(self):
-        """Names that are not models only take memory for a moment, and what is there is found."""
+        """Names that are not models only take memory for a moment, and models are found."""
         with Disk('tmpfs') as folder:
             put_entries(folder)
             with open(os.path.join(folder, 'm.gguf'), 'wb') as out:

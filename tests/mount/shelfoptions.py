@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Options of a mount apply to each model of a directory; and what other users get with
-allow_other."""
+"""Options of a mount apply to each model of a directory; access of other users with allow_other."""
 import errno
 import os
 import subprocess
@@ -20,7 +19,7 @@ ROOT = os.getuid() == 0
 
 class Options(Shelf):
     def test_what_is_shown(self):
-        """views, partial, umask, uid, gid."""
+        """The options are views, partial, umask, uid, gid."""
         self.put('m.gguf')
         self.put('cut.gguf', llama.image()[:-1088])
         with Mount(self.top, '-o', 'views=raw') as at:
@@ -36,7 +35,7 @@ class Options(Shelf):
                 self.assertEqual((found.st_uid, found.st_gid, found.st_mode & 0o077), (os.getuid(), 456, 0))
 
     def test_how_it_is_written(self):
-        """commit, relayout, reserve, history, hardlinks, hashnames."""
+        """The options are commit, relayout, reserve, history, hardlinks, hashnames."""
         path, blob = self.put('m.gguf'), self.put('sha256-' + A64)
         with Mount(self.top, '-o', 'commit=sync') as at:
             self.refused(errno.EROFS, editlib.write, f'{at}/sha256-{A64}', 'general.name', 'New')
@@ -68,7 +67,7 @@ class Options(Shelf):
             self.assertEqual([value(path) for path in paths], 2 * [('New ' + options).encode()])
 
     def test_history(self):
-        """history=N: an edit of one model is undone, and no other's."""
+        """With history=N, an edit of one model is undone, and no other's."""
         paths = [self.put('a.gguf'), self.put('b.gguf')]
         with Mount(self.top, '-o', 'commit=close,history=1') as at:
             for name in ('a.gguf', 'b.gguf'):
@@ -92,7 +91,7 @@ class Options(Shelf):
         self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])
 
     def test_how_it_is_served(self):
-        """-s, threads, readahead, names for mount(8)."""
+        """The options are -s, threads, readahead, names for mount(8)."""
         self.put('m.gguf')
         for options in (['-s'], ['-o', 'max_threads=2,max_idle_threads=1,clone_fd'], ['-o', 'readahead=256'],
                         ['-o', 'auto_unmount'], ['-o', 'fsname=models,subtype=other'], ['-o', 'nofail,x-y=z']):
@@ -115,7 +114,7 @@ class Others(Shelf):
         os.chmod(mountlib.folder, 0o755)
 
     def seen(self, path):
-        """What another user can read there; None: nothing."""
+        """Return the files that another user can read there, or None."""
         done = run(*mountlib.as_other('cat', path))
         return done.out if done.returncode == 0 else None
 
@@ -151,7 +150,7 @@ class Others(Shelf):
                 self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
     def test_link_into_a_private_folder(self):
-        """A link of another user leads to a directory that this user may not reach: not even by a
+        """A link of another user leads to a directory that this user may not access, not even by a
         handle opened before the owner looked that directory up by its own name."""
         self.put('secret/sub/m.gguf')
         self.link('open/l', '../secret/sub')

@@ -27,7 +27,7 @@ class Stopped(Shelf):
 
     @contextlib.contextmanager
     def far(self, name='far', what=None):
-        """A file system at `FOLDER/name`; returns its server, which is queried more often if it
+        """Mount a file system at `FOLDER/name`. Returns its server, which gets more requests if it
         serves a directory."""
         at = os.path.join(self.top, name)
         os.makedirs(at)
@@ -48,7 +48,7 @@ class Stopped(Shelf):
                     process.kill()
 
     def look(self, at, names):
-        """The directory is listed, and its own model can be read."""
+        """Check that the directory is listed, and its own model can be read."""
         with os.scandir(at) as found:
             self.assertEqual(sorted(entry.name for entry in found if entry.is_dir()), sorted(names))
         self.near(at)
@@ -57,7 +57,7 @@ class Stopped(Shelf):
         self.assertIn(b'Tiny', mountlib.get(f'{at}/{model}/info'))
 
     def test_links(self):
-        """Links to what may be a directory, a model, or a text: the listing waits, but their
+        """With links to a possible directory, model or text, the listing waits, but their
         neighbours can be read."""
         self.put('near.gguf')
         self.link('folder', 'far/metadata')
@@ -70,14 +70,14 @@ class Stopped(Shelf):
             self.look(at, ['far', 'folder', 'model.gguf', 'near.gguf', 'sha256-' + A64])
 
     def test_models(self):
-        """What is certainly a model is listed."""
+        """A name that is certainly a model is listed."""
         self.put('near.gguf')
         self.link('model.gguf', 'far/model.gguf')
         with self.far() as server, Mount(self.top) as at, freeze.stopped(server):
             self.look(at, ['far', 'model.gguf', 'near.gguf'])
 
     def test_stores(self):
-        """Mounts and links that may be parts of a store."""
+        """Mounts and links may be parts of a store."""
         self.put('near.gguf')
         self.link('blobs', 'models--it/tensors')
         with self.far('models--it') as server, Mount(self.top) as at, freeze.stopped(server):
@@ -92,8 +92,8 @@ class Stopped(Shelf):
                 self.assertEqual(os.listdir(at), ['tiny:1k'])
 
     def test_manifests(self):
-        """In an ollama store: a namespace, another host, one model's directory, for which the
-        listing waits."""
+        """In an ollama store, the listing waits for a namespace, another host, one model's
+        directory."""
         self.put(LIBRARY + '/near/1k', manifest(('model', A64)))
         self.put('blobs/sha256-' + A64)
         space, host = os.path.dirname(LIBRARY) + '/me', 'manifests/host.example'
@@ -107,7 +107,7 @@ class Stopped(Shelf):
             self.near(at, 'near:1k/model')
 
     def test_revision(self):
-        """One revision of a cache, not the one shown under the name."""
+        """One revision of a cache is there, not the one shown under the name."""
         snapshots = 'models--me--it/snapshots/'
         self.put(snapshots + COMMIT + '/near.gguf')
         self.put('models--me--it/refs/main', COMMIT.encode())
@@ -126,7 +126,7 @@ class Stopped(Shelf):
                 self.look(at, ['far', 'near.gguf'])
 
     def test_many_read(self):
-        """The same for data of an open model."""
+        """Any number of programs read data of an open model there."""
         self.put('near.gguf')
         self.link('model.gguf', 'far/model.gguf')
         with self.far() as server, Mount(self.top) as at:

@@ -33,7 +33,7 @@ def split_keys(no, count, total):
 
 
 def shards(where, parts, **dialect):
-    """Write the shards, parts[i] being the tensors of shard i. Returns their paths."""
+    """Write the shards; parts[i] are the tensors of shard i. Returns their paths."""
     os.makedirs(mountlib.path(where))
     total = sum(map(len, parts))
     paths = []
@@ -45,7 +45,7 @@ def shards(where, parts, **dialect):
 
 
 def cut(count=3):
-    """All tensors, in that many parts, one of them empty."""
+    """Return all tensors, in that many parts, one of them empty."""
     all_of_them = tensors()
     return [all_of_them[:2], [], all_of_them[2:]] if count == 3 else [[], all_of_them]
 
@@ -69,8 +69,8 @@ class Split(unittest.TestCase):
                          [os.path.basename(names[no]) for no, part in enumerate(parts) for _ in part])
 
     def test_one_tree(self):
-        """Mounted by any shard, in both byte orders, with and without tensors in the first;
-        model.gguf equals the unsplit file."""
+        """The tree is the same from any shard, in both byte orders, with and without tensors in the
+        first; model.gguf equals the unsplit file."""
         for count in (3, 2):
             for dialect in ({}, {'big': True}, {'version': 2}, {'tail': False}):
                 with self.subTest(count=count, **dialect):
@@ -100,7 +100,7 @@ class Split(unittest.TestCase):
                     file.write('y')
 
     def test_edit(self):
-        """Edits go to the first shard; the others stay as they are, and so do all tensors."""
+        """Edits go to the first shard; the other shards and all tensors stay unchanged."""
         parts = cut()
         names = shards('edit', parts)
         before = [mountlib.get(name) for name in names]
@@ -127,14 +127,16 @@ class Split(unittest.TestCase):
             self.check(at, gguf.encode(keys, tensors()), parts, names)
 
     def edit_by(self, way, names, text):
-        """One edit with the strategy; returns whether the first shard is still the same file."""
+        """Make one edit with the strategy. Returns whether the first shard is still the same
+        file."""
         before = os.stat(names[0]).st_ino
         with mountlib.Mount(names[2], '-o', f'relayout={way},reserve=65536,commit=close') as at:
             editlib.write(at, 'general.name', text)
         return os.stat(names[0]).st_ino == before
 
     def test_strategies(self):
-        """Each of them on the first shard, which stays a shard; the others are not touched."""
+        """Each strategy is used on the first shard, which stays a shard; the others are not
+        changed."""
         clones = editlib.clones(mountlib.folder)
         for way in ('copy', 'inplace', 'reflink'):
             with self.subTest(way):
@@ -211,8 +213,8 @@ class Split(unittest.TestCase):
                 mountlib.get(at + '/tensors/t.5/raw')
 
     def test_changed_behind(self):
-        """A truncated shard gives EIO where bytes are gone, not zeros; a replaced or removed one is
-        still shown as it was mounted. Edits of the first shard go on."""
+        """A truncated shard gives EIO for missing bytes, not zeros; a replaced or removed shard is
+        still shown as it was mounted. Edits of the first shard continue."""
         names = shards('cut', cut())
         cold = os.path.getsize(names[2])
         with mountlib.Mount(names[0], '-o', 'commit=close') as at:
@@ -228,7 +230,7 @@ class Split(unittest.TestCase):
         self.assertEqual(dict(gguf.read(mountlib.get(names[0])).kv)[b'general.name'].data, b'new')
 
     def test_first_changed_behind(self):
-        """An edit is then refused: it would overwrite unknown content."""
+        """An edit is then refused, because it would overwrite unknown content."""
         names = shards('changed', cut())
         with mountlib.Mount(names[2], '-o', 'commit=close') as at:
             other = mountlib.get(names[0]) + b'x'
@@ -243,8 +245,8 @@ class Split(unittest.TestCase):
         os.rename(mountlib.put(name + '.new', mountlib.get(name).replace(old, new)), name)
 
     def test_other_replaced(self):
-        """`info` says so for each file, before the first edit and after it, and edits of keys go
-        on."""
+        """`info` says so for each file, before the first edit and after it, and edits of keys
+        continue."""
         names = shards('replaced', cut())
         for name in names[1:]:
             for options in ((), ('-o', 'tensors=edit'), ('-o', 'ro')):
@@ -264,7 +266,7 @@ class Split(unittest.TestCase):
                     self.assertFalse(says())
 
     def test_one_of_many_replaced(self):
-        """Not all are checked each time, but in turn."""
+        """Not all files are checked each time, but in turn."""
         names = shards('many', cut()[:1] + [[]] * 199)
         with mountlib.Mount(names[0]) as at:
             self.assertNotIn(b'changed behind the mount', mountlib.get(at + '/info'))
@@ -289,7 +291,7 @@ class Split(unittest.TestCase):
             self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), was[::-1])
 
     def test_single(self):
-        """Not split: one of one, or a name that only resembles a shard's."""
+        """A model is not split: it is one of one, or its name only resembles a shard's."""
         for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):
             path = mountlib.put(name, gguf.encode(KEYS, tensors()))
             with mountlib.Mount(path) as at:

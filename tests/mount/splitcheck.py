@@ -28,13 +28,13 @@ def split_keys(no, count=2, total=len(llama.tensors()), kind='u16'):
 
 
 def first(how=None, more=(), **changed):
-    """The embedding and the keys of the model."""
+    """Return the embedding and the keys of the model."""
     keys = llama.keys(**changed) + split_keys(0) + list(more)
     return gguf.encode(keys, llama.tensors()[:1], **(how or {}))
 
 
 def second(how=None, q8=bytes(34 * 32), keys=None, tensors=None):
-    """The block."""
+    """Return the block."""
     keys = split_keys(1) if keys is None else keys
     return gguf.encode(keys, llama.tensors(q8)[1:] if tensors is None else tensors, **(how or {}))
 
@@ -64,7 +64,7 @@ class Set(unittest.TestCase):
         return done
 
     def tells(self, status, *lines, option=None):
-        """Given any one file, or all of them, exactly these lines (their beginnings)."""
+        """Check that any one file, and all of them, give exactly these lines (their beginnings)."""
         options = [option] if option else []
         there = [name for name in self.names if os.path.lexists(self.at(name))]
         for files in [[name] for name in there] + [there]:
@@ -77,7 +77,8 @@ class Set(unittest.TestCase):
         return told
 
     def mounted(self):
-        """`check` in the mount shows what --check prints, whichever file is mounted."""
+        """Check that `check` in the mount shows the output of --check, whichever file is
+        mounted."""
         said = [self.check(self.names[0]).out]
         for name in self.names:
             with Mount(self.at(name)) as at:
@@ -88,7 +89,7 @@ class Set(unittest.TestCase):
         return said[0]
 
     def refused(self, *words, file=None):
-        """By the mount, with one line."""
+        """Check that the mount refuses it with one line."""
         with self.assertRaises(Refused) as caught:
             with Mount(self.at(file or self.names[0])):
                 pass
@@ -107,7 +108,7 @@ class Whole(Set):
         self.assertEqual(self.mounted(), '')
 
     def test_many(self):
-        """More files than the soft limit on open files."""
+        """There are more files than the soft limit on open files."""
         count = 40
         self.make(gguf.encode(llama.keys() + split_keys(0, count), llama.tensors()),
                   *(gguf.encode(split_keys(no, count), []) for no in range(1, count)))
@@ -146,7 +147,7 @@ class Whole(Set):
         self.mounted()
 
     def test_padding(self):
-        """Also in the padding before the data of the first file."""
+        """Padding before the data of the first file is also checked."""
         a, b = names()
         data = [bytearray(first()), bytearray(second())]
         for file in data:
@@ -177,7 +178,7 @@ class Whole(Set):
                    "the first is at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
 
     def test_progress(self):
-        """One progress bar for all files, which never goes back."""
+        """One progress bar covers all files, and never goes back."""
         size, keys = 100 << 20, [split_keys(no, total=2) for no in range(2)]
         self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
                     for no in range(2)))
@@ -196,7 +197,7 @@ class Whole(Set):
         self.assertTrue(drawn.endswith('\r\x1b[K'), drawn[-20:])
 
     def test_edit(self):
-        """After an edit of the first file both agree again."""
+        """After an edit of the first file, both agree again."""
         self.make(first(), second())
         with Mount(self.at(self.names[1])) as at:
             with open(at + '/metadata/llama.rope.dimension_count', 'w') as file:
@@ -220,7 +221,7 @@ class Whole(Set):
                          [(b, 'trailing'), (a, 'required')])
 
     def test_escaped(self):
-        """Names of files and keys, as lines, as JSON, and in the mount."""
+        """Names of files and keys are escaped as lines, as JSON, and in the mount."""
         self.make(first(more=[(b'x.\x1b[31m', Value('u8', 1))]), second(), stem='x\x1b[2J\n')
         shown = 'x\\x1b[2J\\x0a-00001-of-00002.gguf'
         lines = self.tells(1, f"{shown}: error: is not a key: ASCII segments with single dots "
@@ -230,7 +231,8 @@ class Whole(Set):
         self.assertNotIn('\x1b', self.mounted())
 
     def test_links(self):
-        """Links with names of shards, to files named by a hash; and any link to a shard."""
+        """Links have names of shards, and lead to files named by a hash; and any link leads to a
+        shard."""
         self.make(first(), second())
         os.mkdir(self.at('blobs'))
         os.mkdir(self.at('else'))
@@ -250,7 +252,7 @@ class Whole(Set):
 
 
 class Info(Set):
-    """What a user wants to see first."""
+    """--info of split models."""
     KEYS = {'general__license': llama.text('apache-2.0'), 'general__size_label': llama.text('3.5K'),
             'tokenizer__ggml__model': llama.text('gpt2'), 'tokenizer__ggml__pre': llama.text('bpe')}
     WANT = """\
@@ -322,7 +324,7 @@ class Refusals(Set):
             self.refused(name, 'No such file', file=names()[1 - no])
 
     def test_numbers(self):
-        """In the second file; and the first file is still checked."""
+        """The numbers are wrong in the second file; the first file is still checked."""
         _, b = names()
         cases = [
             ('split.no: is 0, by its name it must be 1', split_keys(0)),
@@ -374,7 +376,7 @@ class Refusals(Set):
         self.refused(extra)
 
     def test_twice(self):
-        """A tensor in both files."""
+        """A tensor is in both files."""
         self.make(first(), second(tensors=llama.tensors()[:1] + llama.tensors()[2:]))
         done = self.check(names()[1])
         self.assertIn(f"{names()[0]}: error: shard 2: tensor 'token_embd.weight' has the same name "
@@ -401,7 +403,7 @@ class Refusals(Set):
             self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
 
     def test_damaged(self):
-        """The faults of each file, and the rules for the others."""
+        """The faults of each file are reported, and the rules for the others."""
         a, b = names()
         self.make(first(general__file_type=Value('u64', 7)), second()[:-64])
         done = self.check('--check=full', b)
@@ -413,7 +415,7 @@ class Refusals(Set):
                       self.check(a).out)
 
     def test_no_files(self):
-        """Anything but a regular file is neither waited for nor read."""
+        """Only regular files are waited for or read."""
         def fifo(path):
             os.mkfifo(path)
 
@@ -443,7 +445,7 @@ class Refusals(Set):
         self.refused(self.names[1], 'Permission denied')
 
     def test_many(self):
-        """A name and a key that claim 65535 files, of which there is one: a short report."""
+        """A name and a key claim 65535 files, of which one exists: the report is short."""
         self.make()
         name = 'x-00001-of-65535.gguf'
         mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
@@ -463,7 +465,7 @@ class Refusals(Set):
         self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
 
     def test_not_split(self):
-        """Names that only resemble a shard's: the file is complete."""
+        """Names only resemble a shard's: the file is complete."""
         self.make()
         for name in ('x-00001-of-00001.gguf', 'x-00001-of-1000000.gguf', 'x-00000-of-00002.gguf',
                      'x-00003-of-00002.gguf', './-00001-of-00002.gguf', 'x-0000a-of-00002.gguf'):

@@ -24,7 +24,7 @@ SFTP = '/usr/lib/openssh/sftp-server'
 
 @contextlib.contextmanager
 def served(command, at, **streams):
-    """Another program's file system, mounted on a new directory."""
+    """Mount another program's file system on a new directory."""
     os.mkdir(at)
     with open(mountlib.path('store.log'), 'wb') as log, \
             subprocess.Popen(command, stderr=log, **streams) as process:
@@ -38,7 +38,7 @@ def served(command, at, **streams):
 
 
 def listing(folder):
-    """Names, contents and times."""
+    """Return names, contents and times."""
     return {name: (mountlib.get(os.path.join(folder, name)),
                    os.stat(os.path.join(folder, name)).st_mtime_ns) for name in os.listdir(folder)}
 
@@ -57,7 +57,7 @@ class Stores(unittest.TestCase):
         shutil.rmtree(self.store)
 
     def check_mount(self, *options):
-        """Read everything, and edit if possible. Returns why it is not."""
+        """Read everything, and edit if possible. Returns the reason if it is not."""
         before = listing(self.store)
         mount = Foreground(self.far, *options)
         with mount as (at, _):
@@ -79,9 +79,8 @@ class Stores(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone(self):
-        """Depending on the capabilities of this rclone: nothing without a cache; with one,
-        attributes may fail. What was edited is uploaded, and nothing else is there when rclone has
-        ended."""
+        """The result depends on this rclone: without a cache no edit works; with one, attributes
+        may fail. Edits are uploaded, and no other file is there when rclone has ended."""
         for cache in ('off', 'minimal', 'writes', 'full'):
             command = ['rclone', 'mount', f':local:{self.store}', self.at, '--config', '/dev/null',
                        '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache),
@@ -103,8 +102,8 @@ class Stores(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_new_models(self):
-        """Over HTTP a directory has no times: rclone shows 1970. Models that come and go are
-        shown."""
+        """Over HTTP a directory has no times, and rclone shows 1970. Models that appear and
+        disappear are shown."""
         class Quiet(http.server.SimpleHTTPRequestHandler):
             def log_message(self, *_):
                 pass

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Drafts of tensors that come in parts: refused after an earlier part was accepted, headers that
+"""Drafts of tensors that arrive in parts: refused after an earlier part was accepted, headers that
 come first."""
 import errno
 import os
@@ -14,7 +14,7 @@ from tensorcase import f32
 
 class Back(tensorviews.Values):
     def test_refused_in_the_end(self):
-        """If a draft is refused, what was accepted before (a fork closes, too) stays."""
+        """If a draft is refused, parts accepted before (a fork also closes) stay."""
         for options in ('relayout=copy', 'relayout=inplace', 'relayout=inplace,commit=sync'):
             with self.subTest(options):
                 self.setUp()
@@ -52,7 +52,7 @@ class Back(tensorviews.Values):
         self.check()
 
     def test_refused_after_another_edit(self):
-        """What another file has changed since is not put back."""
+        """Changes by another file since then are not reverted."""
         self.mount()
         fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
         os.pwrite(fd, f32(100), 4 * 70)

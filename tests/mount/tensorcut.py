@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Power cuts while tensors are edited: as powercut.py, but for bytes, shapes and names of
+"""Power cuts while tensors are edited: like powercut.py, but for bytes, shapes and names of
 tensors."""
 import os
 import random
@@ -31,7 +31,7 @@ class Recording(powercut.Recording):
     more = ('-o', 'tensors=edit')
 
     def begin(self):
-        """The model after each edit: rows [name, dims, bytes] of its tensors."""
+        """Return the model after each edit: rows [name, dims, bytes] of its tensors."""
         super().begin()
         file = mountlib.get(self.source)
         self.kv = [keys(file)]

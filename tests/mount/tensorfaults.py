@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What goes wrong around edited tensors (-o tensors=edit): programs that get in each other's way,
-edits that fail beside others."""
+"""Faults around edited tensors (-o tensors=edit): programs that interfere with each other, edits
+that fail beside others."""
 import errno
 import mmap
 import os
@@ -15,7 +15,8 @@ from tensorcase import Case
 
 
 def at_once(work, count):
-    """Run work(n) in that many threads, all started together; returns what they raised."""
+    """Run work(n) in that many threads, all started together. Returns the exceptions that they
+    raised."""
     raised, begin = [], threading.Barrier(count)
 
     def one(n):
@@ -56,7 +57,7 @@ class Together(Case):
         self.check()
 
     def test_crowd(self):
-        """However many programs open views at one moment."""
+        """Many programs open views at one moment."""
         self.mount()
 
         def work(_):
@@ -68,7 +69,7 @@ class Together(Case):
         self.check()
 
     def test_texts(self):
-        """One program writes what others close."""
+        """One program writes a text that others close."""
         self.mount()
 
         def work(n):
@@ -106,7 +107,7 @@ class Together(Case):
 
 class Beside(Case):
     def test_another_edit_fails(self):
-        """What is written to a tensor is not affected."""
+        """Writes to a tensor are not affected."""
         self.mount('-o', 'relayout=inplace,reserve=0,commit=close')
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         os.pwrite(fd, b'12345678', 0)
@@ -118,7 +119,7 @@ class Beside(Case):
         self.check()
 
     def test_removed(self):
-        """A program with a view open continues with what it had."""
+        """A program with a view open keeps its content."""
         self.mount()
         writer = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         reader = os.open(self.tensor('b.weight', 'raw'), os.O_RDONLY)
@@ -171,7 +172,7 @@ class Reported(Case):
         self.check()
 
     def test_cut(self):
-        """The model was truncated meanwhile: what is left of it is not touched."""
+        """The model was truncated meanwhile: its remaining bytes are not changed."""
         cut = mountlib.get(self.model)[:-20]
         self.mount()
         fd = os.open(self.tensor('e.weight', 'raw'), os.O_RDWR)
@@ -194,7 +195,7 @@ class Reported(Case):
 
 class Unmounted(Case):
     def test_lazily(self):
-        """What a mapping stored, whose handle was closed, is judged at the end."""
+        """Bytes stored by a mapping, whose handle was closed, are judged at the end."""
         self.mount()
         fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
         mapped = mmap.mmap(fd, 8)

@@ -21,7 +21,7 @@ VIEWS = (('raw', 4096), ('raw', 512), ('f32', 4096), ('f32', 512))
 
 class Fio(Case):
     def setUp(self):
-        """The model is made on the disk of each test."""
+        """Make the model on the disk of each test."""
 
     def place(self, folder):
         self.model = os.path.join(folder, 'model.gguf')
@@ -31,7 +31,7 @@ class Fio(Case):
             out.write(data)
 
     def fio(self, view, engine, block, *more):
-        """Its exit status."""
+        """Return its exit status."""
         done = mountlib.run(
             'fio', '--name=verify', '--filename=' + self.tensor(view, view), '--rw=randwrite', f'--bs={block}',
             f'--size={BYTES}', '--ioengine=' + engine, '--verify=crc32c', '--verify_fatal=1', '--randseed=7',

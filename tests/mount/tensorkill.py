@@ -38,7 +38,7 @@ class Kills(unittest.TestCase):
             os.close(fd)
 
     def in_place(self, at, edit=None):
-        """Edits that leave all offsets unchanged."""
+        """Return edits that leave all offsets unchanged."""
         (edit or self.bytes)(at)
         os.rename(os.path.join(at, 'tensors', LARGE), os.path.join(at, 'tensors', 'renamed'))
         write(at, 'general.name', 'changed')
@@ -48,7 +48,7 @@ class Kills(unittest.TestCase):
             os.pwrite(fd, b'more bytes' * 110000, 5001)
 
     def most(self, at):
-        """So much that the draft becomes the journal."""
+        """Return an edit so large that the draft becomes the journal."""
         self.in_place(at, self.more)
 
     def anything(self, at):
@@ -63,7 +63,8 @@ class Kills(unittest.TestCase):
         return killlib.failing(source, ('-o', 'tensors=edit,commit=sync', *options), number, errno.EIO)
 
     def one(self, source, options, edit, number):
-        """With a kill before call `number`: (whether fsync returned, whether it was killed)."""
+        """Run with a kill before call `number`. Returns (whether fsync returned, whether it was
+        killed)."""
         mount, at, process = self.begin(source, options, number)
         synced = False
         with contextlib.suppress(OSError):
@@ -86,7 +87,7 @@ class Kills(unittest.TestCase):
         return source
 
     def kills(self, folder, way, edit, size=SIZE):
-        """Until the call is no longer reached."""
+        """Run until the call is no longer reached."""
         options = ('-o', f'relayout={way},reserve=65536')
         source = self.put(folder, size)
         data = mountlib.get(source)
@@ -121,13 +122,14 @@ class Kills(unittest.TestCase):
 
 
 class Failures(Kills):
-    """The same calls fail, one after the other; the mount goes on."""
+    """The same calls fail, one after another, and the mount continues."""
 
     def anything(self, at):
         self.in_place(at)
 
     def later(self, at, found):
-        """A further edit of the current model, without failures; returns the expected result."""
+        """Make a further edit of the current model, without failures. Returns the expected
+        result."""
         kv, tensors = found
         name, type_id, dims, data = tensors[-1]
         with opened(os.path.join(at, 'tensors', name.decode(), 'raw'), os.O_RDWR) as fd:
@@ -137,7 +139,7 @@ class Failures(Kills):
         return kv, tensors[:-1] + [(name, type_id, dims, data[:9] + b'later' + data[14:])]
 
     def one(self, source, options, edit, number):
-        """Whether fsync returned, the model afterwards, and whether the call was reached."""
+        """Return whether fsync returned, the model afterwards, and whether the call was reached."""
         with self.failing(source, options, number) as (mount, at):
             result = self.fail_one(source, at, mount, edit)
         self.assertEqual(os.listdir(os.path.dirname(source)), ['model.gguf'])
@@ -177,7 +179,7 @@ class Failures(Kills):
             figure(f'failed system calls during edits of tensors, {way}')
 
     def parts(self, found, old, new):
-        """Each edit was made or not, and nothing else."""
+        """Check that each edit was made or not, and that there is no other change."""
         self.assertEqual(len(found[0]), len(old[0]))
         self.assertEqual(len(found[1]), len(old[1]))
         for now, *either in zip(found[0], old[0], new[0]):

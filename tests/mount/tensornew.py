@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""New tensors (-o tensors=edit): directories that are made, filled in any order, and become
+"""New tensors (-o tensors=edit): directories that are created, filled in any order, and become
 tensors."""
 import errno
 import itertools
@@ -66,7 +66,7 @@ class Made(New):
         self.check()
 
     def test_values(self):
-        """Encoded to the given type, or to the view's own."""
+        """Values are encoded to the given type, or to the view's own."""
         self.mount()
         values = np.float32([[1, 2, 3, 4], [5, 6, 7, 8]])
         os.mkdir(self.tensor('a'))
@@ -95,7 +95,7 @@ class Made(New):
         self.check()
 
     def test_in_the_making(self):
-        """It is shown, with what it lacks, and is gone at the end."""
+        """An incomplete tensor is shown, with its missing files, and is gone at the end."""
         self.mount()
         os.mkdir(self.tensor('new'))
         self.assertIn('new', self.names())
@@ -198,7 +198,7 @@ class Copied(New):
         self.check()
 
     def test_graft(self):
-        """rm -r and cp -r: in the old place, in one rewrite."""
+        """rm -r and cp -r put it in the old place, in one rewrite."""
         self.mount()
         shutil.rmtree(self.tensor('c.weight'))
         done = run('cp', '-r', self.from_other('q.weight'), self.tensor('c.weight'))
@@ -212,7 +212,7 @@ class Copied(New):
 
 
     def test_place_comes_back(self):
-        """Even if the removal is on the disk."""
+        """The place comes back even if the removal is on the disk."""
         self.mount()
         backup = mountlib.path('backup')
         shutil.copytree(self.tensor('c.weight'), backup)
@@ -231,7 +231,7 @@ class Copied(New):
 
 class Helpers(New):
     def test_renamed_over_a_view(self):
-        """As rsync and sed -i replace a file."""
+        """rsync and sed -i replace a file like this."""
         self.mount()
         folder = self.tensor('a.weight')
         with open(os.path.join(folder, '.raw.AbCdEf'), 'xb') as out:
@@ -252,8 +252,8 @@ class Helpers(New):
         self.check()
 
     def test_replaced_before_it_is_closed(self):
-        """What is written to the helper after the rename counts, in every commit mode, also through
-        a mapping."""
+        """Writes to the helper after the rename count, in every commit mode, also through a
+        mapping."""
         new, more = bytes(range(1, 7)), b'MAPPED'
         for commit in ('auto', 'close', 'sync'):
             with self.subTest(commit=commit):

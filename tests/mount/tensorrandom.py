@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Random writes to views of tensors, with pwrite and through a shared mapping, compared with plain
-bytes in memory: what the writer sees, what readers see of accepted edits, and the model's file."""
+bytes in memory: the writer's content, the content that readers see of accepted edits, and the
+model's file."""
 import itertools
 import mmap
 import os
@@ -30,19 +31,19 @@ class Kind:
         self.first = [127 if i % 32 == 0 else i % 100 - 50 for i in range(n)]
 
     def shown(self, values):
-        """The bytes of the view."""
+        """Return the bytes of the view."""
         if self.view == 'raw':
             return struct.pack(f'<{len(values)}b', *values)
         return struct.pack(f'<{len(values)}f', *values)
 
     def stored(self, values):
-        """The bytes of the tensor. In Q8_0 each block has a 127, so that its scale is 1."""
+        """Return the bytes of the tensor. In Q8_0 each block has a 127, so that its scale is 1."""
         if self.type_id == Q8_0:
             return b''.join(struct.pack('<e32b', 1, *values[i:i + 32]) for i in range(0, len(values), 32))
         return struct.pack(f'<{len(values)}' + {I8: 'b', F32: 'f', F16: 'e'}[self.type_id], *values)
 
     def keep(self, at, values):
-        """A Q8_0 block keeps its 127."""
+        """Keep the 127 of a Q8_0 block."""
         if self.type_id == Q8_0:
             values = [127 if (at + i) % 32 == 0 else value for i, value in enumerate(values)]
         return values
@@ -53,7 +54,7 @@ KINDS = (Kind('bytes', 'raw', I8, 100003), Kind('floats', 'f32', F32, 20000), Ki
 
 
 class Writer:
-    """The open view; `draft` is what was written to it, `accepted` the model's content."""
+    """The open view; `draft` is the written content, `accepted` the model's."""
 
     def __init__(self, test, kind, lot):
         self.test, self.kind, self.lot = test, kind, lot
@@ -67,7 +68,7 @@ class Writer:
         self.map = mmap.mmap(self.fd, self.kind.n * self.kind.width)
 
     def close(self):
-        """What was stored through the mapping is included."""
+        """Close the view. Bytes stored through the mapping are included."""
         self.map.flush()
         self.map.close()
         os.close(self.fd)
@@ -105,7 +106,7 @@ class Writer:
         self.open()
 
     def own(self):
-        """The writer sees what was written, through the handle and the mapping."""
+        """Check that the writer sees its writes, through the handle and the mapping."""
         at, values = self.draw()
         want = self.kind.shown(self.draft[at:at + len(values)])
         at *= self.kind.width
@@ -113,7 +114,7 @@ class Writer:
         self.test.assertEqual(self.map[at:at + len(want)], want)
 
     def other(self):
-        """A reader sees what is being written, or what was accepted if nothing was written
+        """Check that a reader sees the draft, or the accepted content if nothing was written
         since."""
         self.test.assertIn(mountlib.get(self.place), (self.kind.shown(self.accepted), self.kind.shown(self.draft)))
 

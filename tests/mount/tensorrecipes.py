@@ -17,7 +17,7 @@ PAGE = os.path.join(mountlib.SOURCE, 'docs/tensors.md')
 
 
 def sample(folder):
-    """The sample, with NaN in a tensor, and another model: the same with other bytes."""
+    """Return the sample, with NaN in a tensor, and another model: the same with other bytes."""
     ours, other = (os.path.join(folder, name) for name in ('sample.gguf', 'other.gguf'))
     subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), ours], check=True, stdout=subprocess.DEVNULL)
     model = gguf.read(mountlib.get(ours))
@@ -35,7 +35,7 @@ def sample(folder):
 
 @contextlib.contextmanager
 def played(test):
-    """The model's file, and its mount point, after all recipes."""
+    """Return the model's file, and its mount point, after all recipes."""
     folder = mountlib.path('here')
     os.makedirs(folder)
     ours, other = sample(folder)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Tensors renamed and removed (-o tensors=edit), and what is refused."""
+"""Tensors renamed and removed (-o tensors=edit), and refused calls."""
 import errno
 import os
 import shutil
@@ -47,7 +47,7 @@ class Default(Case):
 
 class Rename(Case):
     def test_every_layout(self):
-        """Place, type and bytes stay; so does everything else."""
+        """Place, type and bytes stay, and so does everything else."""
         for name, data in kinds():
             with self.subTest(name):
                 self.put(data)
@@ -60,7 +60,8 @@ class Rename(Case):
                 self.check()
 
     def test_commits(self):
-        """close: it is on the disk when mv returns. sync: it is shown, and written at fsync."""
+        """With commit=close, it is on the disk when mv returns; with commit=sync, it is shown, and
+        written at fsync."""
         for mode in ('auto', 'close', 'sync'):
             with self.subTest(mode):
                 before = mountlib.get(self.model)
@@ -78,7 +79,7 @@ class Rename(Case):
                 self.check()
 
     def test_everything_follows(self):
-        """A working directory, open files, st_ino and the directory's node."""
+        """A working directory, open files, st_ino and the directory's node follow the tensor."""
         self.mount()
         folder, raw = self.tensor('c.weight'), self.tensor('c.weight', 'raw')
         ino = os.stat(folder).st_ino, os.stat(raw).st_ino
@@ -122,7 +123,7 @@ class Rename(Case):
         self.check()
 
     def test_with_keys(self):
-        """Edits of keys and tensors are one rewrite, and nothing is lost."""
+        """Edits of keys and tensors cause one rewrite, and none is lost."""
         self.mount('-o', 'commit=sync')
         write(self.at, 'general.name', 'first')
         os.rename(self.tensor('a.weight'), self.tensor('one'))
@@ -186,8 +187,8 @@ class Remove(Case):
         self.check()
 
     def test_all(self):
-        """A model without any tensor is never written: all are back, even for processes inside
-        them."""
+        """A model without any tensor is never written: all tensors return, even for processes
+        inside them."""
         self.mount()
         inside = os.open(self.tensor('b.weight'), os.O_RDONLY)
         for name in self.names():
@@ -259,8 +260,7 @@ class Readers(Case):
 
 
     def test_open_files_in_place(self):
-        """The same if a name and then bytes are written in place: open files show old and new
-        bytes."""
+        """If a name and then bytes are written in place, open files show old and new bytes."""
         self.mount('-o', 'relayout=inplace')
         whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
         before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
@@ -283,7 +283,7 @@ class Readers(Case):
 
 class Attributes(Case):
     def test_without_effect(self):
-        """As cp -a and rsync -X set them."""
+        """cp -a and rsync -X set these attributes."""
         self.mount()
         for place in (self.tensor('a.weight'), self.tensor('a.weight', 'raw'), self.tensor()):
             os.chmod(place, 0)
@@ -297,7 +297,7 @@ class Attributes(Case):
         self.check()
 
     def test_bits(self):
-        """rm -r does not ask: everything has the write bits of the model."""
+        """rm -r does not ask, because everything has the write bits of the model."""
         os.chmod(self.model, 0o664)
         self.mount('-o', 'views=all')
         self.assertEqual(os.stat(self.tensor()).st_mode & 0o777, 0o775)
@@ -306,7 +306,7 @@ class Attributes(Case):
             self.assertEqual(os.stat(self.tensor('a.weight', name)).st_mode & 0o777, 0o664, name)
 
     def test_mtime(self):
-        """It changes only with the tensor."""
+        """The time changes only with the tensor."""
         self.mount()
         before = os.stat(self.tensor('b.weight')).st_mtime_ns
         os.rename(self.tensor('a.weight'), self.tensor('x'))

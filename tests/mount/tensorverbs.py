@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Each verb of tensors=edit one after another, on models of every version, byte order and layout,
-with each strategy and commit mode; after each the file is read by a strict reader that shares no
-code with the program, in the end by another one (second_reader.py)."""
+"""Each operation of tensors=edit one after another, on models of every version, byte order and
+layout, with each strategy and commit mode. After each, a strict reader that shares no code with the
+program reads the file, in the end another one (second_reader.py)."""
 import itertools
 import os
 import shutil
@@ -68,7 +68,7 @@ class Model(Case):
         yield
 
     def values(self):
-        """One value, through a handle and through a mapping."""
+        """Write one value, through a handle and through a mapping."""
         values = BLOCK * 6
         values[70] = -100
         fd = os.open(self.tensor('blocks', 'f32'), os.O_RDWR)
@@ -86,7 +86,7 @@ class Model(Case):
         yield
 
     def back(self):
-        """Writing back what was read changes nothing; the file stays the same one."""
+        """Writing values back unchanged changes no byte; the file stays the same one."""
         before = os.stat(self.model)
         for name in ('half', 'floats', 'blocks', 'bytes', 'last'):
             for view in ('raw', 'f32', 'f16', 'bf16', 'f32.npy', 'f16.npy', 'type', 'shape'):
@@ -99,7 +99,7 @@ class Model(Case):
         yield
 
     def save(self):
-        """Another shape with other values: longer, and shorter."""
+        """Save another shape with other values: longer, and shorter."""
         for shape in ((3, 5, 4), (2,)):
             made = np.arange(np.prod(shape), dtype='<f4').reshape(shape)
             np.save(self.tensor('last', 'f32.npy'), made)
@@ -148,7 +148,8 @@ class Model(Case):
         yield
 
     def graft(self):
-        """From another mount, over an existing one: its place stays. And under another name."""
+        """Copy a tensor from another mount over an existing one, which keeps its place, and under
+        another name."""
         with mountlib.Mount(mountlib.path('other.gguf'), '-o', 'ro') as other:
             shutil.rmtree(self.tensor('bytes'))
             for to in ('bytes', 'copied'):
@@ -160,8 +161,8 @@ class Model(Case):
             yield
 
     def again(self):
-        """Removed, written, and back in its place. A name used by another tensor since then has no
-        place."""
+        """Remove a tensor, write, and put it back in its place. A name used by another tensor since
+        then has no place."""
         before = self.want[self.at_place(b'blocks')]
         place = self.at_place(b'blocks')
         for _ in range(2):
@@ -187,7 +188,7 @@ class Model(Case):
         return self.tensor(name)
 
     def play(self, *options, sync=False, verbs=None):
-        """All of them in one mount."""
+        """Run all operations in one mount."""
         self.mount(*options)
         for verb in verbs or (self.rename, self.replace, self.back, self.values, self.back, self.shape, self.type, self.save,
                               self.remove, self.add, self.graft, self.again):
@@ -250,7 +251,7 @@ class Verbs(Model):
                 self.keep()
 
     def test_zz_another_reader(self):
-        """Last, so that all files of the other tests are there."""
+        """This test runs last, so that all files of the other tests exist."""
         second_reader.compare_all(self, self.kept)
 
 

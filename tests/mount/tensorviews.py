@@ -22,7 +22,7 @@ Q8_0, F32, F16, I32, I64, F64 = 8, 0, 1, 26, 27, 28
 
 
 def q8(rows, scale=0.5):
-    """Rows of 64 values 0.5 * (0 to 31) as Q8_0."""
+    """Return rows of 64 values 0.5 * (0 to 31) as Q8_0."""
     block = struct.pack('<e', scale) + bytes(range(32))
     return block * 2 * rows
 
@@ -121,8 +121,8 @@ class Raw(Values):
         self.check()
 
     def test_too_short(self):
-        """That close fails; more may follow through another handle; otherwise it is dropped, and
-        named."""
+        """That close fails; more may follow through another handle; otherwise the draft is dropped,
+        and named."""
         self.mount()
         first = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR | os.O_TRUNC)
         os.write(first, b'abc')
@@ -152,8 +152,8 @@ class Raw(Values):
         self.check()
 
     def test_two_views(self):
-        """One view is written at a time; its readers see that, readers of other views once it is
-        accepted."""
+        """One view is written at a time; its readers see the writes at once, readers of other views
+        when they are accepted."""
         self.mount()
         raw = os.open(self.tensor('f.weight', 'raw'), os.O_RDWR)
         reader = os.open(self.tensor('f.weight', 'raw'), os.O_RDONLY)
@@ -170,8 +170,8 @@ class Raw(Values):
         os.close(os.open(self.tensor('f.weight', 'f32'), os.O_RDWR))
 
     def test_one_view_is_shared(self):
-        """Programs with a view open read what is written to it, even if the kernel has dropped its
-        pages: so the neighbours of a value stored through a mapping are the written ones."""
+        """Programs with a view open read writes to it, even if the kernel has dropped its pages, so
+        the neighbours of a value stored through a mapping are the written ones."""
         self.put(gguf.encode(samples.keys(), samples.small() + [
             Tensor(b'm.weight', F32, (64, 256), f32(*range(64 * 256)))]))
         self.mount()
@@ -264,7 +264,7 @@ class Raw(Values):
 
 class Floats(Values):
     def test_written_back(self):
-        """Writing back what was read changes no byte, through any view."""
+        """Writing values back unchanged changes no byte, through any view."""
         self.mount('-o', 'views=all')
         before = mountlib.get(self.model)
         for tensor in ('a.weight', 'q.weight', 'f.weight'):
@@ -276,7 +276,7 @@ class Floats(Values):
         self.assertEqual(mountlib.get(self.model), before)
 
     def test_one_value(self):
-        """Only its block changes."""
+        """Only the block of the value changes."""
         self.mount()
         fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
         os.pwrite(fd, f32(100), 4 * 70)
@@ -339,8 +339,9 @@ class Floats(Values):
         self.assertIsNone(self.error('q.weight'))
 
     def test_open_files(self):
-        """Views of the model show what they were when opened. A view of a tensor that is replaced
-        under a program shows old or new bytes, and a program that opens it later the new ones."""
+        """Views of the model keep the content that was opened. A view of a tensor that is replaced
+        under a program shows old or new bytes, and a program that opens it later sees the new
+        ones."""
         for how in ('copy', 'inplace'):
             with self.subTest(how):
                 self.setUp()
@@ -385,7 +386,7 @@ class Text(Values):
         self.check()
 
     def test_type_exact(self):
-        """Without going through float32."""
+        """The conversion does not go through float32."""
         self.put(gguf.encode(samples.keys(), samples.small() + [
             Tensor(b'i.weight', I32, (2,), struct.pack('<2i', 16777217, -1)),
             Tensor(b'x.weight', F64, (1,), struct.pack('<d', 1e300))]))
@@ -405,7 +406,7 @@ class Text(Values):
             self.check()
 
     def test_refused(self):
-        """At the write, since shells ignore the result of close; the old value stays."""
+        """The write is refused, because shells ignore the result of close; the old value stays."""
         self.mount()
         for view, text, code in (
                 ('shape', '3 3\n', errno.EINVAL), ('shape', '0 64\n', errno.EINVAL),
@@ -431,7 +432,7 @@ class Gathered(Values):
     options = ('-o', 'commit=sync')
 
     def test_shown_and_written_once(self):
-        """Edits of one tensor and of its name follow each other, and are one rewrite."""
+        """Edits of one tensor and of its name follow each other, and cause one rewrite."""
         before = mountlib.get(self.model)
         self.mount()
         self.write('b.weight', 'raw', b'12345678')
@@ -485,7 +486,7 @@ class Ends(Values):
         self.assertEqual(leftovers(mountlib.folder), [])
 
     def test_kill(self):
-        """Nothing is left beside the model."""
+        """No file is left beside the model."""
         self.mount()
         fd = os.open(self.tensor('a.weight', 'raw'), os.O_RDWR)
         os.pwrite(fd, b'abcdef', 0)
@@ -520,7 +521,7 @@ class Ends(Values):
         self.check()
 
     def test_in_a_folder(self):
-        """The same in a mount of a directory of models."""
+        """The same works in a mount of a directory of models."""
         folder = mountlib.path('models')
         os.mkdir(folder)
         self.addCleanup(shutil.rmtree, folder)
@@ -538,7 +539,7 @@ class Ends(Values):
 
 class Many(Values):
     def test_at_the_same_time(self):
-        """Threads that each write their own tensor."""
+        """Each thread writes its own tensor."""
         self.mount('-o', 'commit=sync')
 
         def work(name, n):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program on a terminal of its own (tmux): keys in, screen out."""
+"""A program on its own terminal (tmux): keys in, screen out."""
 import os
 import subprocess
 import time
@@ -8,7 +8,7 @@ import mountlib
 
 
 class Terminal:
-    """`with Terminal('vim', file) as term:`. Leaves when the program has ended; otherwise kills
+    """`with Terminal('vim', file) as term:` leaves when the program has ended; otherwise it kills
     it."""
 
     def __init__(self, *command, env=()):
@@ -26,7 +26,7 @@ class Terminal:
         return self
 
     def screen(self):
-        """Empty if the program has ended."""
+        """Return the screen, which is empty if the program has ended."""
         return self.tmux('capture-pane', '-p', check=False)
 
     def running(self):
@@ -41,7 +41,7 @@ class Terminal:
             time.sleep(0.01)
 
     def see(self, *texts):
-        """Wait until one of the texts is on the screen; returns it."""
+        """Wait until one of the texts is on the screen, and return it."""
         found = []
 
         def seen():
@@ -52,7 +52,7 @@ class Terminal:
         return found[0]
 
     def keys(self, *names):
-        """Keys, by tmux's names."""
+        """Send keys, by tmux's names."""
         self.tmux('send-keys', *names)
 
     def type(self, text):

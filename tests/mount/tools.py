@@ -42,7 +42,7 @@ class Tools(unittest.TestCase):
         return os.path.join(self.at, name)
 
     def same_tree(self, copy):
-        """Every file's content, and exactly these files."""
+        """Check every file's content, and that exactly these files exist."""
         def files(top):
             return sorted(os.path.relpath(os.path.join(folder, name), top)
                           for folder, _, names in os.walk(top) for name in names)

@@ -22,7 +22,7 @@ ROOT = {'metadata', 'tensors', 'metadata.json', 'tensors.json', 'info', 'check',
 
 
 def scalars(v1):
-    """Limits of every type."""
+    """Return the limits of every type."""
     names = [name for name in gguf.SCALARS if not (v1 and name in ('u64', 'i64', 'f64'))]
     for name in names:
         width = {'b': 8, 'h': 16, 'i': 32, 'q': 64}.get(gguf.SCALARS[name][1].lower())
@@ -90,7 +90,7 @@ def tensors(v1=False):
 
 
 def small():
-    """A few tensors of sizes that need padding."""
+    """Return a few tensors of sizes that need padding."""
     rng = random.Random(8)
     return [noise(b'%c.weight' % (97 + i), F16, (i + 3,), rng) for i in range(5)]
 
@@ -121,7 +121,7 @@ class Tree(unittest.TestCase):
         return os.path.join(self.at, *parts)
 
     def content(self, *parts):
-        """The file's bytes; stat gives their exact number."""
+        """Return the file's bytes; stat gives their exact number."""
         size = os.stat(self.path(*parts)).st_size
         data = mountlib.get(self.path(*parts))
         self.assertEqual(len(data), size, parts)
@@ -136,7 +136,7 @@ class Tree(unittest.TestCase):
             self.assertEqual(getattr(ours, field), getattr(theirs, field), field)
 
     def shown(self, folder, wanted):
-        """The directory's entries, in readdir order, are the names in `wanted`."""
+        """Check that the directory's entries, in readdir order, are the names in `wanted`."""
         entries = os.listdir(self.path(folder))
         self.assertEqual(len(entries), len(wanted))
         for entry, name in zip(entries, wanted):
@@ -245,7 +245,8 @@ class Tree(unittest.TestCase):
         self.check(gguf.encode(ARCH, tensors()))
 
     def test_narrow_views(self):
-        """f16, f16.npy and bf16: rounded to nearest even; not listed, but open by name."""
+        """f16, f16.npy and bf16 are rounded to nearest even; they are not listed, but can be opened
+        by name."""
         model = [tensor for tensor in tensors() if tensor.elements()]
         source = mountlib.put('model.gguf', gguf.encode(ARCH, model))
         with mountlib.Mount(source) as at:
@@ -304,7 +305,7 @@ class Tree(unittest.TestCase):
                    source=mountlib.path('sample.gguf'))
 
     def test_absent_names(self):
-        """A needless escape, another case, and missing views: not found."""
+        """A needless escape, another case, and missing views are not found."""
         with mountlib.Mount(mountlib.put('model.gguf', gguf.encode(ARCH, small()))) as at:
             for name in ('metadata/general%2Earchitecture', 'metadata/General.architecture',
                          'tensors/a.weight/f64', 'tensors/%61.weight', 'nothing',

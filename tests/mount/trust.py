@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Permissions, what others can plant beside a model, and what reaches the log."""
+"""Permissions, files planted beside a model, and text that reaches the log."""
 import contextlib
 import errno
 import os
@@ -58,7 +58,7 @@ def as_other(*command):
 
 
 def attempts(at):
-    """What the other user can do: {what: result}."""
+    """Return the results of the other user's attempts: {what: result}."""
     done = as_other('/usr/bin/python3', '-c', ATTEMPTS, at)
     assert done.returncode == 0, done.err
     return dict(line.split(': ') for line in done.out.splitlines())
@@ -91,7 +91,8 @@ class Trust(unittest.TestCase):
     # ---- permissions ----
 
     def as_another(self, mode, *options):
-        """What another user can do if root's daemon serves a model with this mode."""
+        """Return the results of another user's attempts if root's daemon serves a model with this
+        mode."""
         os.chmod(mountlib.folder, 0o755)
         os.chmod(self.model, mode)
         at = mountlib.path('open')
@@ -214,7 +215,7 @@ class Trust(unittest.TestCase):
         return name
 
     def test_planted_journal(self):
-        """A link, a pipe or a directory in place of the journal of an in-place edit."""
+        """A link, a pipe or a directory is in place of the journal of an in-place edit."""
         with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
             write(at, 'general.name', 'first')
         before, victim = mountlib.get(self.model), self.victim()
@@ -235,7 +236,7 @@ class Trust(unittest.TestCase):
             os.unlink(journal)
 
     def test_planted_leftovers(self):
-        """Links that look like leftovers of a crash: neither followed nor emptied."""
+        """Links that look like leftovers of a crash are neither followed nor emptied."""
         victim = self.victim()
         os.symlink(victim, os.path.join(self.folder, '.model.gguf.ggufs-abc123'))
         os.mkdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
@@ -247,7 +248,7 @@ class Trust(unittest.TestCase):
         os.rmdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
 
     def test_model_becomes_a_link(self):
-        """The model's path becomes a link to another file: that is not written."""
+        """The model's path becomes a link to another file, which is not written."""
         victim = self.victim()
         with Mount(self.model) as at:
             os.rename(self.model, self.model + '.moved')
@@ -279,7 +280,7 @@ class Trust(unittest.TestCase):
     # ---- the log ----
 
     def hostile(self):
-        """Names and values that would move a cursor, set a title, end a line."""
+        """Return names and values that would move a cursor, set a title, end a line."""
         escapes = b'\x1b[2J\x1b]0;title\x07\r\n\x08\x7f\xc2\x9b31m\xff'
         kv = samples.ARCH + [(b'general.name', Value('string', escapes)),
                              (b'bad.key' + escapes, Value('u32', 7)),
@@ -289,18 +290,19 @@ class Trust(unittest.TestCase):
         return gguf.encode(kv, tensors, order=[1, 0], gap=32, trailing=b'x')
 
     def check_printable(self, text):
-        """No control characters, including C1, and nothing that is not UTF-8."""
+        """Check that there are no control characters, including C1, and that all bytes are
+        UTF-8."""
         self.assertNotEqual(text, '')
         self.assertIsNone(re.search('[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]', text), repr(text))
 
     def check_log(self, log):
-        """Lines of printable characters."""
+        """Check that the log has lines of printable characters."""
         self.check_printable(log)
         for line in log.splitlines():
             self.assertTrue(line.startswith('ggufs: '), repr(line))
 
     def edit_everything(self, at):
-        """Edits that succeed and edits that are refused, for every key; each is logged."""
+        """Make edits that succeed and edits that are refused, for every key; each is logged."""
         place = os.path.join(os.fsencode(at), b'metadata')
         names = [name for name in os.listdir(place) if name.startswith(b'bad.')]
         self.assertEqual(len(names), 3)
@@ -331,7 +333,7 @@ class Trust(unittest.TestCase):
     @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
                      or mountlib.sanitized('tsan'), 'no tap on syslog')
     def test_syslog_of_edits(self):
-        """A daemon's lines, as received by syslog(3); the model's path is hostile, too."""
+        """syslog(3) receives a daemon's lines; the model's path is hostile, too."""
         model = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\xff\n.gguf')
         self.put(model, self.hostile())
         tap = mountlib.path('tap')
@@ -380,7 +382,7 @@ class Trust(unittest.TestCase):
             self.check_log(mount.log())
 
     def test_summary(self):
-        """What is viewed in a terminal: the summary, the findings; and --check."""
+        """Output viewed in a terminal: the summary, the findings, and --check."""
         self.put(self.model, self.hostile())
         with Mount(self.model) as at:
             for name in ('info', 'check'):
@@ -391,7 +393,7 @@ class Trust(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
 
     def test_log_of_refusal(self):
-        """A file and directories with such names, which cannot be mounted."""
+        """A file and directories have such names, and cannot be mounted."""
         name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
         with open(name, 'wb') as out:
             out.write(self.hostile()[:-50])

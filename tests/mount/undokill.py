@@ -27,12 +27,13 @@ MOST = 200  # maximum number of calls of one commit and its history, far more th
 
 
 def entries(file):
-    """Without ggufs' own keys, which no state contains; the others keep their order."""
+    """Return the entries without ggufs' own keys, which no state contains; the others keep their
+    order."""
     return [entry for entry in editlib.entries(get(file))[0] if not own(entry.key)]
 
 
 def whole(home):
-    """The model as a single file."""
+    """Make the model a single file."""
     model = os.path.join(home, 'model.gguf')
     with open(model, 'wb') as out:
         out.write(gguf.encode(ALL, samples.small() + [LARGE]))
@@ -40,7 +41,7 @@ def whole(home):
 
 
 def split(home):
-    """The first of three files, which has the keys."""
+    """Return the first of three files, which has the keys."""
     tensors = samples.small() + [LARGE]
     paths = [os.path.join(home, f'model-{no:05}-of-00003.gguf') for no in (1, 2, 3)]
     for no, (path, part) in enumerate(zip(paths, (tensors[-2:], tensors[:3], tensors[3:-2]))):
@@ -65,7 +66,7 @@ class Kills(unittest.TestCase):
         return [(t.name, t.type_id, t.dims, t.data) for t in editlib.strict(get(self.model)).tensors]
 
     def read_others(self):
-        """The other files in the model's directory, which edits of keys do not change."""
+        """Return the other files in the model's directory, which edits of keys do not change."""
         folder = os.path.dirname(self.model)
         return {name: get(os.path.join(folder, name)) for name in os.listdir(folder)
                 if name != os.path.basename(self.model)}
@@ -95,7 +96,7 @@ class Kills(unittest.TestCase):
         os.rename(self.state, self.kept)
 
     def edit(self, at):
-        """A state of its own, since the one before was made by an undo."""
+        """Make an edit with its own state, because an undo made the previous state."""
         with contextlib.suppress(OSError):
             write(at, 'x.new', '7\n')
             return True
@@ -111,7 +112,7 @@ class Kills(unittest.TestCase):
         shutil.copytree(self.kept, self.state)
 
     def one(self, change, number):
-        """(whether it was acknowledged, whether the daemon was killed)"""
+        """Return (whether it was acknowledged, whether the daemon was killed)."""
         self.put_back()
         mount, at, process = killlib.begin(self.model, self.options, number)
         done = change(at)
@@ -165,7 +166,7 @@ class Kills(unittest.TestCase):
 
 
 class SplitKills(Kills):
-    """The same with a split model, whose other files stay unchanged."""
+    """Kills with a split model, whose other files stay unchanged."""
 
     make = staticmethod(split)
     label = ', split'
