@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Edits while another is being written, edits that nothing waits for, and the end of the mount."""
+"""Edits while another is being written, edits that no call waits for, and the end of the mount."""
 import contextlib
 import ctypes
 import errno
@@ -68,7 +68,7 @@ class WhileCopying(unittest.TestCase):
         self.addCleanup(self.rewrites.close)
 
     def done(self):
-        """Unmount; the file is as expected."""
+        """Unmount, and check that the file is as expected."""
         self.mount.__exit__(None, None, None)
         self.want.check(mountlib.get(self.source))
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
@@ -78,7 +78,7 @@ class WhileCopying(unittest.TestCase):
         return Call(write, self.at, key, text)
 
     def until_shown(self, key):
-        """Until the shown model has the expected value of the key."""
+        """Wait until the shown model has the expected value of the key."""
         wanted = self.want.kv[self.want.index(key.encode())]
 
         def shown():
@@ -86,8 +86,8 @@ class WhileCopying(unittest.TestCase):
         editlib.until(shown)
 
     def test_gathered(self):
-        """Edits that arrive meanwhile are shown immediately and become one more rewrite; readers go
-        on."""
+        """Edits that arrive meanwhile are shown immediately and cause one more rewrite; readers
+        continue."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -108,7 +108,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_failure_meanwhile(self):
-        """Refused texts and undone edits do not affect what is being written."""
+        """Refused texts and undone edits do not affect the edit that is being written."""
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
@@ -124,7 +124,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def child_that(self, call):
-        """A process that makes a call; its exit status is the error."""
+        """Start a process that makes a call; its exit status is the error."""
         def run():
             for number in (signal.SIGTERM, *PASSING):
                 signal.signal(number, lambda *_: None)
@@ -140,24 +140,24 @@ class WhileCopying(unittest.TestCase):
         return process
 
     def child(self, key, text):
-        """A process that writes; its exit status is the error of close(2)."""
+        """Start a process that writes; its exit status is the error of close(2)."""
         return self.child_that(lambda: write(self.at, key, text))
 
     def told(self, process):
-        """Once the wait can no longer be interrupted, the kernel has informed the daemon of a
-        signal."""
+        """Wait until the kernel has informed the daemon of a signal, so that the wait can no longer
+        be interrupted."""
         editlib.until(lambda: process_state(process.pid) == 'D')
         for _ in range(20):
             os.statvfs(self.at)
 
     def interrupt(self, process):
-        """It is answered immediately, whatever is being copied."""
+        """A signal is answered immediately, whatever is being copied."""
         os.kill(process.pid, signal.SIGTERM)
         process.join(mountlib.LIMIT)
         self.assertEqual(process.exitcode, errno.EINTR)
 
     def test_signal(self):
-        """To the waiting program: EINTR immediately, and the edit is written."""
+        """The waiting program gets EINTR immediately, and the edit is written."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -185,7 +185,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_behind_one_that_passes(self):
-        """The kernel does not report it: it is found nevertheless."""
+        """The kernel does not report the signal, but it is found."""
         self.gate.shut()
         process = self.child('general.name', 'after')
         self.gate.wait()
@@ -211,7 +211,8 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_behind_another(self):
-        """An edit that is still queued: EINTR immediately, and it is written in its turn."""
+        """An edit that is still queued: the call gets EINTR immediately, and the edit is written in
+        its turn."""
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
@@ -244,7 +245,7 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_signal_among_others(self):
-        """Batched with those of others: EINTR, and no edit is lost."""
+        """An edit is batched with those of others: the call gets EINTR, and no edit is lost."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -259,7 +260,8 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_replaced_meanwhile(self):
-        """The model is replaced while the new one is written: ESTALE, and the other file stays."""
+        """The model is replaced while the new one is written: the error is ESTALE, and the other
+        file stays."""
         self.gate.shut()
         calls = [Call(write, self.at, 'my.first', 'one')]
         self.gate.wait()
@@ -276,7 +278,8 @@ class WhileCopying(unittest.TestCase):
         self.done()
 
     def test_unmount_while_copying(self):
-        """SIGTERM during a copy: the copy is finished, and what was batched is written, too."""
+        """After SIGTERM during a copy, the copy is finished, and the batched edits are also
+        written."""
         self.gate.shut()
         calls = [self.edit('my.first', 'one')]
         self.gate.wait()
@@ -293,8 +296,8 @@ class WhileCopying(unittest.TestCase):
 @needs_gate
 class WhileFreeing(unittest.TestCase):
     def test_nobody_waits(self):
-        """The old file of a large model is released after the edit has been answered, and however
-        long that takes, others go on."""
+        """The old file of a large model is released after the edit has been answered; however long
+        that takes, other requests continue."""
         data = bytes(65 * MIB)
         source = mountlib.put('model.gguf', gguf.encode(
             samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
@@ -321,7 +324,7 @@ class WhileFreeing(unittest.TestCase):
 
 
 class Later(unittest.TestCase):
-    """Edits that nothing waits for: batched, and written later or at the end."""
+    """Edits that no call waits for: batched, and written later or at the end."""
 
     def setUp(self):
         self.source = mountlib.put('model.gguf', samples.editable())
@@ -329,7 +332,7 @@ class Later(unittest.TestCase):
         self.addCleanup(self.rewrites.close)
 
     def large(self):
-        """A model whose copy takes too long to wait for."""
+        """Return a model whose copy takes too long to wait for."""
         data = os.urandom(MIB) * 65
         self.source = mountlib.put('model.gguf', gguf.encode(
             samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
@@ -344,7 +347,7 @@ class Later(unittest.TestCase):
         self.want.remove(b'type.u8')
 
     def test_remove_all(self):
-        """rm -r metadata/* is one rewrite, of all but the one key that stays."""
+        """rm -r metadata/* causes one rewrite, of all keys except the one that stays."""
         with mountlib.Mount(self.source) as at:
             done = mountlib.run('sh', '-c', 'rm -r "$1"/metadata/*', 'sh', at)
             self.assertIn('general.architecture', done.err)
@@ -356,7 +359,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_removal_is_written(self):
-        """After a second, without any request."""
+        """It is written after a second, without any request."""
         with mountlib.Mount(self.source) as at:
             os.unlink(place(at, 'type.u8'))
             self.want.remove(b'type.u8')
@@ -365,7 +368,8 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_large_model(self):
-        """Accepted immediately and shown, written in one go two seconds after the last edit."""
+        """Edits are accepted immediately and shown, and written once, two seconds after the last
+        edit."""
         self.large()
         with mountlib.Mount(self.source, '-o', 'relayout=copy') as at:
             self.edits(at)
@@ -377,7 +381,7 @@ class Later(unittest.TestCase):
             self.want.check(mountlib.get(self.source))
 
     def test_at_the_end(self):
-        """Unmount or SIGTERM write what is pending, in each mode that can have pending edits."""
+        """Unmount or SIGTERM write pending edits, in each mode that can have them."""
         for large, options in ((False, 'commit=sync'), (True, 'relayout=copy')):
             for end in ('unmount', 'SIGTERM', 'SIGINT', 'SIGHUP'):
                 with self.subTest(options=options, end=end):

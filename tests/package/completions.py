@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Completions: the table they are made from, compared with --help, the manual and the program; and
-how the shells complete a line when TAB is pressed."""
+"""Completions: their table, compared with --help, the manual and the program; and the completion of
+a line by the shells when TAB is pressed."""
 import fcntl
 import os
 import pathlib
@@ -43,11 +43,11 @@ def names(*kinds):
 
 
 class Table(unittest.TestCase):
-    """scripts/packaging/options.tsv is what the program parses, and the source of --help and the
-    completions."""
+    """The program parses scripts/packaging/options.tsv, from which --help and the completions are
+    generated."""
 
     def test_help(self):
-        """One screen, which names nothing that is not in the table."""
+        """--help fits one screen, and names only options of the table."""
         lines = run(GGUFS, '--help').out.splitlines()
         self.assertLessEqual((len(lines), max(map(len, lines))), (24, 80))
         text = '\n'.join(lines)
@@ -96,8 +96,8 @@ class Table(unittest.TestCase):
             self.assertRegex(done.err, 'is missing|takes two models')
 
     def manual(self):
-        """The items in the manual's list of options, by name; the names in its synopsis, by
-        command."""
+        """Return the items in the manual's list of options, by name, and the names in its synopsis,
+        by command."""
         page = (SOURCE / 'docs/ggufs.1').read_text()
         items = {}
         for item in re.split(r'^\.It ', page.split('.Sh OPTIONS')[1].split('.Sh ')[0], flags=re.M)[1:]:
@@ -109,7 +109,7 @@ class Table(unittest.TestCase):
         return items, synopsis
 
     def test_manual(self):
-        """It has the same options, with the same words and defaults."""
+        """The manual has the same options, with the same words and defaults."""
         items, synopsis = self.manual()
         listed = {row.name.lstrip('-') for row in rows('mount', 'fuse', 'flag') if row.help}
         self.assertEqual(set(items) - {'help', 'version'}, listed)
@@ -130,7 +130,7 @@ class Table(unittest.TestCase):
 
 
 class Shell:
-    """An interactive shell on a terminal: how a line is completed when TAB is pressed."""
+    """An interactive shell on a terminal, which completes a line when TAB is pressed."""
 
     def __init__(self, command, begin):
         self.fd, terminal = pty.openpty()
@@ -148,7 +148,7 @@ class Shell:
         os.write(self.fd, text.encode())
 
     def complete(self, line):
-        """^Xp shows the line, after a rising number, and drops it."""
+        """Return the completed line: ^Xp shows it, after a rising number, and drops it."""
         self.send(line + '\t\x18p')
         self.count += 1
         end = f'LINE{self.count}\\[(.*?)\\]END'
@@ -231,7 +231,7 @@ class Shells(unittest.TestCase):
     @unittest.skipUnless(os.path.exists('/usr/share/bash-completion/bash_completion'),
                          'no bash-completion')
     def test_bash_completion(self):
-        """Beside everything that bash-completion sets."""
+        """The completion works beside everything that bash-completion sets."""
         self.lines(['bash', '--norc', '--noprofile', '-i'],
                    '. /usr/share/bash-completion/bash_completion\n' + BASH)
 
@@ -241,7 +241,7 @@ class Shells(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('fish'), 'no fish')
     def test_fish(self):
-        """fish itself prints what it would offer."""
+        """fish itself prints its offers."""
         def offered(line):
             done = subprocess.run(
                 ['fish', '--no-config', '-c', 'source $argv[1]; complete -C $argv[2]',

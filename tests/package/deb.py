@@ -35,7 +35,7 @@ def missing():
 
 
 def build(name):
-    """The package's path, built in its own directory."""
+    """Return the package's path, built in its own directory."""
     folder = mountlib.path(name)
     os.mkdir(folder)
     done = run(SOURCE / 'scripts/package', cwd=folder)
@@ -67,7 +67,7 @@ class Deb(unittest.TestCase):
         self.assertFalse([row for row in rows if row[0] not in 'd-'])
 
     def test_control(self):
-        """No scripts run at installation or removal: so nothing is left behind."""
+        """No scripts run at installation or removal, so no file is left behind."""
         listed = run('dpkg-deb', '--ctrl-tarfile', self.path)
         self.assertEqual(listed.returncode, 0)
         folder = mountlib.path('control')
@@ -99,8 +99,8 @@ class Deb(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which('lintian'), 'no lintian')
     def test_lintian(self):
-        """No tags, however small; what is overridden has a line with the reason in the package's
-        files. Without optimisation, the compiler leaves out one hardening that lintian looks
+        """There are no tags, however small; each override has a line with the reason in the
+        package's files. Without optimisation, the compiler omits one hardening that lintian looks
         for."""
         done = run('lintian', '--allow-root', '--pedantic', '--suppress-tags', 'hardening-no-fortify-functions',
                    self.path)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""What `meson install` puts where, and whether the systems that read these files accept them:
-desktop, MIME types, systemd, man, fstab."""
+"""The places of files that `meson install` installs, and whether the systems that read these files
+accept them: desktop, MIME types, systemd, man, fstab."""
 import glob
 import json
 import os
@@ -30,7 +30,7 @@ FILES = {
 
 
 def planned(build, prefix):
-    """What `meson install` would install, below the prefix."""
+    """Return the files that `meson install` would install, below the prefix."""
     text = subprocess.run(['meson', 'introspect', '--installed', build], check=True,
                           capture_output=True, text=True).stdout
     return {os.path.relpath(name, prefix) for name in json.loads(text).values()}
@@ -44,7 +44,7 @@ def plain(done):
 class Install(unittest.TestCase):
     @unittest.skipUnless(shutil.which('meson'), 'no meson')
     def test_files(self):
-        """All files; and each feature can be switched off."""
+        """All files are installed, and each feature can be switched off."""
         build = mountlib.path('build')
         self.addCleanup(shutil.rmtree, build)
 
@@ -85,7 +85,7 @@ class Install(unittest.TestCase):
             self.assertNotIn('%f', line)
 
     def unit(self, kind, at, **env):
-        """Run the unit's commands of a kind as systemd would; returns their exit statuses."""
+        """Run the unit's commands of a kind like systemd, and return their exit statuses."""
         text = (MADE / 'ggufs@.service').read_text()
         done = []
         for line in re.findall(rf'^{kind}=(-?)(.*)$', text, re.MULTILINE):
@@ -97,7 +97,7 @@ class Install(unittest.TestCase):
         return done
 
     def test_unit_ends(self):
-        """A mount that has ended on its own is not a failure; one whose daemon was killed is
+        """A mount that has ended on its own is not a failure; a mount whose daemon was killed is
         removed."""
         model = mountlib.put('unit.gguf', samples.editable())
         at = mountlib.path('a\\x2dunit')
@@ -121,7 +121,7 @@ class Install(unittest.TestCase):
     @unittest.skipUnless(shutil.which('update-mime-database') and shutil.which('gio'),
                          'no update-mime-database, or no gio')
     def test_mime_type(self):
-        """By name, in any case, and by content."""
+        """The type is recognised by name, in any case, and by content."""
         mime = pathlib.Path(mountlib.path('data/mime/packages'))
         mime.mkdir(parents=True)
         shutil.copy(SOURCE / 'scripts/packaging/ggufs.xml', mime)
@@ -222,7 +222,7 @@ class Open(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is', 'it is'])
 
     def test_cache(self):
-        """In a cache the files have hashes as names, and the links have theirs: a split model is
+        """In a cache the files have hashes as names, and the links have their own: a split model is
         shown as a whole."""
         blobs, cache = mountlib.path('blobs'), mountlib.path('cache')
         os.mkdir(blobs)
