@@ -431,9 +431,9 @@ static void test_cost_of_values(void)
 static CU_TestInfo tests[] = {
     {"each is refused, cheaply", test_refused},
     {"a type outside the table", test_type_out_of_table},
-    {"names stay names", test_names},
+    {"names of other systems' places name nothing outside the tree", test_names},
     {"a tree costs a small multiple of its file", test_cost},
-    {"so do texts of values", test_cost_of_values},
+    {"texts cost a small multiple of the file", test_cost_of_values},
     CU_TEST_INFO_NULL,
 };
 

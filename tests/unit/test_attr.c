@@ -245,9 +245,9 @@ static void test_check(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"attributes that are given", test_copy},
-    {"attributes that cannot be given", test_refused},
-    {"attributes that can be read", test_check},
+    {"attributes are copied", test_copy},
+    {"attributes that cannot be set fail the copy", test_refused},
+    {"attributes are read", test_check},
     CU_TEST_INFO_NULL,
 };
 

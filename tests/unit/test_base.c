@@ -199,7 +199,7 @@ static CU_TestInfo tests[] = {
     {"bytes in both orders, unaligned", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
     {"a measured text has the size of the written one", test_buf},
-    {"room in an array", test_array},
+    {"an array grows by several elements", test_array},
     {"names are printed without control bytes", test_show},
     {"errors carry a line and a prefix", test_err},
     {"siphash equals its reference vectors", test_siphash},

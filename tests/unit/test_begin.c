@@ -640,10 +640,10 @@ static void test_stop(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"why it cannot be edited", test_reasons},
+    {"reasons why a model cannot be edited", test_reasons},
     {"a name that is a hash", test_hash_name},
     {"a directory that may not be written or read", test_folder},
-    {"what a crash has left", test_leftovers},
+    {"leftovers of a crash are removed", test_leftovers},
     {"a process that ends releases the lock", test_waits},
     {"another tree releases the lock", test_other_tree},
     {"the history", test_history},
@@ -656,7 +656,7 @@ static CU_TestInfo tests[] = {
     {"an incomplete split model", test_split_refused},
     {"rights change", test_look},
     {"a node that was replaced", test_replaced},
-    {"nothing is computed any more", test_stop},
+    {"a tree that ends computes nothing", test_stop},
     CU_TEST_INFO_NULL,
 };
 

@@ -92,7 +92,7 @@ static void test_odd(void)
 
 static CU_TestInfo tests[] = {
     {"every version, byte order and early layout parses", test_layouts},
-    {"an irregular layout is what was asked for", test_odd},
+    {"an irregular layout is built as requested", test_odd},
     CU_TEST_INFO_NULL,
 };
 

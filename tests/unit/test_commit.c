@@ -563,10 +563,10 @@ static CU_TestInfo tests[] = {
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},
     {"data is cloned where the file system can", test_real_clone},
-    {"what turns out not to be clonable is copied", test_clone_refused},
+    {"data that cannot be cloned is copied", test_clone_refused},
     {"owner, mode and attributes are kept, or the edit is refused", test_attributes},
     {"the new file does not inherit an ACL of the directory", test_inherited_acl},
-    {"ready is called once, before anything of the edit can be seen", test_ready},
+    {"ready is called once, before any part of the edit is visible", test_ready},
     CU_TEST_INFO_NULL,
 };
 

@@ -229,7 +229,7 @@ static void test_much_in_place(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"holes stay holes, a copy reports progress", test_holes},
+    {"holes stay holes, and a copy reports progress", test_holes},
     {"a file system that cannot search for data", test_no_data},
     {"a large model is edited in place", test_large},
     {"many bytes of a tensor are replaced in place", test_much_in_place},

@@ -118,9 +118,9 @@ static void test_none_left(void)
 
 static CU_TestInfo tests[] = {
     {"the end of a connection", test_cut},
-    {"a signal at that moment", test_cut_at_a_signal},
-    {"it had ended before", test_ended_before},
-    {"no descriptor to spare", test_none_left},
+    {"a signal at the end of the connection", test_cut_at_a_signal},
+    {"a connection that had ended before", test_ended_before},
+    {"no spare descriptor", test_none_left},
     CU_TEST_INFO_NULL,
 };
 

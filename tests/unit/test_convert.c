@@ -207,11 +207,11 @@ static void test_every_type(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what the new type holds is kept", test_held},
-    {"what it does not hold is named", test_refused},
-    {"the first of several", test_first},
+    {"values that the new type holds are kept", test_held},
+    {"values that it does not hold are named", test_refused},
+    {"the first of several such values is named", test_first},
     {"NaN", test_nan},
-    {"small numbers to every type", test_every_type},
+    {"small numbers convert to every type", test_every_type},
     CU_TEST_INFO_NULL,
 };
 

@@ -262,7 +262,7 @@ static CU_TestInfo tests[] = {
     {"states", test_states},
     {"lost edits beyond the bound", test_many_lost},
     {"a client that sends nonsense", test_hostile_client},
-    {"requests when nothing is served", test_requests},
+    {"requests when no mount is served", test_requests},
     {"answers of another program", test_foreign},
     CU_TEST_INFO_NULL,
 };

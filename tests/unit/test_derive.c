@@ -324,7 +324,7 @@ static CU_TestInfo tests[] = {
     {"moments do not depend on stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},
     {"zeros of either sign are one value", test_zeros},
-    {"dead rows and columns, and the first of the largest", test_spread},
+    {"dead rows and columns, and the first of several largest values", test_spread},
     {"a text has its size, whatever the numbers are", test_text_size},
     {"units of a picture are short", test_picture_units},
     {"values of pixels", test_picture_pixels},

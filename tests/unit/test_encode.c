@@ -366,7 +366,7 @@ static void test_big_endian(void)
 
 static CU_TestInfo tests[] = {
     {"every kernel set encodes to the golden data", test_golden},
-    {"which types values can be stored in", test_can_encode},
+    {"types in which values can be stored", test_can_encode},
     {"NaN and infinity are refused, and the first is named", test_not_finite},
     {"floats hold NaN and infinity", test_floats_not_finite},
     {"values at the limit of the scales", test_scale_range},

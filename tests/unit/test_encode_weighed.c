@@ -290,11 +290,11 @@ static void test_by_rows(void)
 
 static CU_TestInfo tests[] = {
     {"errors compared with the reference", test_table},
-    {"the same of other values", test_other_seeds},
+    {"errors of other values", test_other_seeds},
     {"the same bytes on all machines", test_same_bytes},
     {"importances of any size", test_sizes_of_importances},
     {"importances that are all equal", test_equal_importances},
-    {"a group of no importance", test_group_of_no_importance},
+    {"a group without importance", test_group_of_no_importance},
     {"a group of zeros", test_group_of_zeros},
     {"values of any size", test_sizes_of_values},
     {"tiny values", test_tiny_values},

@@ -207,7 +207,7 @@ static void test_same_format(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"writing what was read changes no byte", test_write_back},
+    {"writing values back unchanged changes no byte", test_write_back},
     {"a NaN that comes from a scale equals any NaN", test_other_nan},
     {"changing a value changes only its block", test_change_some},
     {"a value that cannot be stored is named", test_refuse_one},

@@ -96,8 +96,8 @@ static void test_overtaking(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"read-ahead is bounded by what is read", test_bounds},
-    {"read-ahead ends with the part that is read", test_part},
+    {"readahead is at most as long as the data read", test_bounds},
+    {"readahead ends with the part that is read", test_part},
     {"random reads do not count as reads in order", test_random},
     {"requests overtake each other", test_overtaking},
     CU_TEST_INFO_NULL,

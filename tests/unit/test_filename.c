@@ -213,10 +213,10 @@ static void test_hashes(void)
 
 static CU_TestInfo tests[] = {
     {"names that follow the convention", test_good},
-    {"names that do not", test_bad},
+    {"names that do not follow the convention", test_bad},
     {"size labels parsed", test_sizes},
     {"size labels generated", test_labels},
-    {"size labels against parameters", test_fits},
+    {"size labels compared with parameters", test_fits},
     {"suggested names", test_suggest},
     {"names that are a hash", test_hashes},
     CU_TEST_INFO_NULL,

@@ -197,7 +197,7 @@ static CU_TestInfo tests[] = {
     {"tokens are looked up for as many templates as published models have", test_templates},
     {"padding is read up to a limit", test_padding},
     {"keys that architectures require", test_required},
-    {"the parser goes on after faults, and reports each", test_faults},
+    {"the parser continues after faults, and reports each", test_faults},
     CU_TEST_INFO_NULL,
 };
 

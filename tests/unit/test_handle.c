@@ -131,9 +131,9 @@ static void test_mapped_in_part(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"ahead", test_ahead},
-    {"in a mapping", test_mapped},
-    {"in a mapping in part", test_mapped_in_part},
+    {"reads ahead of a program", test_ahead},
+    {"pieces in a mapping", test_mapped},
+    {"some pieces in a mapping", test_mapped_in_part},
     CU_TEST_INFO_NULL,
 };
 

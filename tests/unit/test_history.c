@@ -941,7 +941,7 @@ static void test_folder_removed_meanwhile(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"which state an undo restores", test_pick},
+    {"the state that an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
     {"failed edits are not states", test_failed},
     {"edits that join a state", test_join},
@@ -952,13 +952,13 @@ static CU_TestInfo tests[] = {
     {"the last N states of a model are kept", test_keep},
     {"a clock that goes back", test_clock},
     {"thousands of edits stay within the limits", test_many},
-    {"cleared, and numbers go on", test_clear},
+    {"numbers continue after a clear", test_clear},
     {"all models together stay within the limit", test_all_models},
     {"planted objects are not used", test_planted},
     {"a history of another model is refused", test_of_another},
     {"every damaged bit is noticed", test_damage},
     {"a history that is damaged", test_damaged},
-    {"facts that are not keys", test_not_keys},
+    {"contents that are not keys", test_not_keys},
     {"a directory that cannot be locked", test_no_lock},
     {"a history as text", test_text},
     {"differences in words", test_describe},

@@ -254,9 +254,9 @@ static void test_rests(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"all is written", test_rests},
+    {"all states are written", test_rests},
     {"a state directory that hangs", test_hangs},
-    {"it hangs while the model is closed", test_closed},
+    {"a state directory that hangs while the model is closed", test_closed},
     {"no state directory", test_no_home},
     CU_TEST_INFO_NULL,
 };

@@ -291,12 +291,12 @@ static void test_many(void)
 
 static CU_TestInfo tests[] = {
     {"a regular model", test_model},
-    {"without the reserve", test_reserve},
-    {"without the reserve, no tensors", test_reserve_alone},
+    {"an image without the reserve", test_reserve},
+    {"an image without the reserve or tensors", test_reserve_alone},
     {"missing bytes", test_missing},
-    {"values in a form", test_values},
+    {"values in a 16-bit form", test_values},
     {"files, joined segments", test_files},
-    {"what is refused", test_refused},
+    {"refused images", test_refused},
     {"many segments", test_many},
     CU_TEST_INFO_NULL,
 };

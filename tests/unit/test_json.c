@@ -103,7 +103,7 @@ static void test_not_finite(void)
 static CU_TestInfo tests[] = {
     {"every character survives", test_every_character},
     {"floats survive", test_numbers},
-    {"what is not finite is a string", test_not_finite},
+    {"values that are not finite are strings", test_not_finite},
     CU_TEST_INFO_NULL,
 };
 

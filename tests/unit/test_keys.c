@@ -154,11 +154,11 @@ static void test_length(void)
 
 static CU_TestInfo tests[] = {
     {"standardized keys have their types", test_types},
-    {"other keys have none", test_unknown},
+    {"other keys have no standard type", test_unknown},
     {"every row is found, and only by its own keys", test_table},
-    {"which types a row accepts", test_fits},
-    {"what may be a key", test_syntax},
-    {"a key's length is bounded", test_length},
+    {"the types that a row accepts", test_fits},
+    {"valid names of keys", test_syntax},
+    {"a key's length is limited", test_length},
     CU_TEST_INFO_NULL,
 };
 

@@ -488,12 +488,12 @@ static void test_threads(void)
 
 static CU_TestInfo tests[] = {
     {"the first edit takes the lock", test_first_edit},
-    {"what is a first edit", test_what_begins},
+    {"calls that begin editing", test_what_begins},
     {"another process holds the lock", test_busy},
     {"the model has changed", test_changed},
-    {"what is open when the first edit comes", test_meanwhile},
+    {"open files at the first edit", test_meanwhile},
     {"a journal", test_journal},
-    {"a journal, after which the first edit fails", test_journal_then_failure},
+    {"a first edit that applies a journal and then fails", test_journal_then_failure},
     {"read-only", test_read_only},
     {"idle", test_idle},
     {"opened again", test_again},

@@ -235,9 +235,9 @@ static CU_TestInfo tests[] = {
     {"300000 strings take no allocations of their own", test_strings},
     {"200000 keys are found; duplicate names are refused", test_many_keys},
     {"the smallest entries cost a small multiple", test_smallest},
-    {"claims that the file does not honour cost nothing", test_claims},
+    {"false claims of the file cost no memory", test_claims},
     {"more keys or tensors than the limit are refused", test_too_many},
-    {"without memory it fails cleanly", test_no_memory},
+    {"without memory, parsing fails cleanly", test_no_memory},
     CU_TEST_INFO_NULL,
 };
 

@@ -74,7 +74,7 @@ static void test_in_turn(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"in turn", test_in_turn},
+    {"files are checked in turn", test_in_turn},
     CU_TEST_INFO_NULL,
 };
 

@@ -322,7 +322,7 @@ static void test_opens(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"everything in a tree is looked at", test_looks},
+    {"everything in a tree is read", test_looks},
     {"a model is opened", test_opens},
     CU_TEST_INFO_NULL,
 };

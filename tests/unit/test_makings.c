@@ -472,18 +472,18 @@ static void test_forgotten(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what was removed is forgotten", test_forgotten},
-    {"its helpers go with it", test_helpers},
+    {"removed directories are forgotten", test_forgotten},
+    {"helpers disappear with their directory", test_helpers},
     {"a tensor already added is shown while others are judged", test_beside_others},
     {"a view is opened for writing", test_open},
     {"a view is read", test_read},
     {"its drafts are released once it is written", test_released},
     {"fsync of the directory waits for it", test_synced},
-    {"and for one that is made meanwhile", test_synced_with_another},
+    {"and for a tensor that is made meanwhile", test_synced_with_another},
     {"a view is unlinked", test_unlink},
     {"a view is created", test_create},
     {"a helper is renamed over a view", test_rename},
-    {"while it is emptied", test_emptied},
+    {"a helper becomes a view while it is truncated", test_emptied},
     {"the directory is removed", test_remove},
     CU_TEST_INFO_NULL,
 };

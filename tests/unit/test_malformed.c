@@ -471,7 +471,7 @@ static void test_draft(void)
 static CU_TestInfo tests[] = {
     {"each check refuses, and names the byte", test_cases},
     {"a file truncated anywhere is refused", test_cuts},
-    {"what the first draft says twice must agree", test_draft},
+    {"redundant fields of the first draft must agree", test_draft},
     CU_TEST_INFO_NULL,
 };
 

@@ -214,12 +214,12 @@ static void test_daemon_starts(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"paths are escaped and come back", test_escape},
-    {"what is not an escape stays", test_unescape},
+    {"paths are escaped and unescaped", test_escape},
+    {"a sequence that is not an escape stays", test_unescape},
     {"a line is parsed", test_parse},
     {"lines that do not parse", test_parse_nonsense},
     {"the list of this process", test_load},
-    {"where the kernel does not report mounts", test_old_kernel},
+    {"a kernel that does not report mounts", test_old_kernel},
     {"the daemon of a mount", test_daemon_of},
     {"a starting daemon", test_daemon_starts},
     CU_TEST_INFO_NULL,

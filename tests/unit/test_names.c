@@ -211,7 +211,7 @@ static CU_TestInfo tests[] = {
     {"names, files and numbers of the initial keys", test_numbers},
     {"names by their keys", test_by_key},
     {"a file takes a name", test_take},
-    {"a file goes when nothing refers to it", test_reap},
+    {"an unreferenced file is freed", test_reap},
     {"the file of an initial key stays", test_first_stay},
     {"keys that are hidden", test_doomed},
     {"many names", test_many},

@@ -173,7 +173,7 @@ static CU_TestInfo tests[] = {
     {"headers that are accepted", test_taken},
     {"headers that are refused", test_refused},
     {"refused early", test_early},
-    {"written and read", test_written},
+    {"a written header is read back", test_written},
     CU_TEST_INFO_NULL,
 };
 

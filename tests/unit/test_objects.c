@@ -222,12 +222,12 @@ static void test_due(void)
 
 static CU_TestInfo tests[] = {
     {"objects are found by number", test_found},
-    {"removed tensors wait, and come back as other objects", test_removed},
+    {"removed tensors wait, and return as other objects", test_removed},
     {"views that were unlinked", test_hidden},
     {"errors", test_errors},
     {"random names", test_random_names},
     {"names", test_names},
-    {"when new tensors are judged", test_due},
+    {"the time at which new tensors are judged", test_due},
     CU_TEST_INFO_NULL,
 };
 

@@ -372,7 +372,7 @@ static void test_read_same(void)
 
 static CU_TestInfo tests[] = {
     {"ids 0 to 42 are in the table, removed ones without geometry", test_table},
-    {"which types have values, in either byte order", test_has_values},
+    {"types that have values, in either byte order", test_has_values},
     {"every type decodes to the golden data", test_golden},
     {"golden files decode bit for bit", test_golden_files},
     {"any range of the stream, at any address", test_read_edges},

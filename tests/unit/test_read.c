@@ -484,7 +484,7 @@ static CU_TestInfo tests[] = {
     {"tensors.txt", test_tensors_txt},
     {"info is safe for a terminal", test_info},
     {"info describes the model", test_info_all},
-    {"check reports what is wrong", test_check},
+    {"check reports faults", test_check},
     {"a large answer is not copied", test_large},
     CU_TEST_INFO_NULL,
 };

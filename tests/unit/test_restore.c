@@ -306,7 +306,7 @@ static CU_TestInfo tests[] = {
     {"all keys in another order", test_order},
     {"no keys at all", test_nothing},
     {"keys of another byte order are refused", test_other_format},
-    {"only what differs is changed", test_count},
+    {"only differences are changed", test_count},
     {"a key comes back before the reserve", test_before_the_reserve},
     CU_TEST_INFO_NULL,
 };

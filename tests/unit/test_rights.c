@@ -260,7 +260,7 @@ static void test_again(void)
 static CU_TestInfo tests[] = {
     {"two files of any owners, groups and bits", test_two},
     {"files of one owner", test_plain},
-    {"a writer keeps the right to write", test_writer},
+    {"a writer keeps write permission", test_writer},
     {"an ACL grants no more than it says", test_acl},
     {"links into directories", test_links},
     {"rights that change", test_again},

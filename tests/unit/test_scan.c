@@ -164,8 +164,8 @@ static CU_TestInfo tests[] = {
     {"integers are exact and within their type", test_integers},
     {"floats are rounded correctly to their type", test_floats},
     {"floats of any length", test_long_float},
-    {"true and false and nothing else", test_bools},
-    {"space around is dropped", test_trim},
+    {"only true and false", test_bools},
+    {"surrounding space is dropped", test_trim},
     CU_TEST_INFO_NULL,
 };
 

@@ -130,7 +130,7 @@ static void test_equal(void)
 static CU_TestInfo tests[] = {
     {"random sequences, with the fewest changes", test_random},
     {"few changes in a long sequence", test_long},
-    {"sequences that are not alike take bounded time", test_unlike},
+    {"different sequences take bounded time", test_unlike},
     {"equal and empty sequences", test_equal},
     CU_TEST_INFO_NULL,
 };

@@ -313,7 +313,7 @@ static CU_TestInfo tests[] = {
     {"what the kernel caches", test_kept_by_kernel},
     {"directories", test_folders},
     {"models", test_models},
-    {"models that come and go", test_many},
+    {"models that appear and disappear", test_many},
     {"a directory that a link leads to", test_linked_folder},
     {"blobs that a link leads to", test_linked_blobs},
     {"directories that are not shown", test_not_shown_folders},

@@ -128,9 +128,9 @@ static void test_ignored(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"while it is mounted", test_before},
-    {"while it is served", test_serving},
-    {"before it is served", test_came_before},
+    {"a signal while the session is mounted", test_before},
+    {"a signal while the session is served", test_serving},
+    {"a signal before the session is served", test_came_before},
     {"a signal that is ignored", test_ignored},
     CU_TEST_INFO_NULL,
 };

@@ -128,7 +128,7 @@ static void test_paths(void)
 
 static CU_TestInfo tests[] = {
     {"each kind is recognised, with advice", test_kinds},
-    {"the parser's line names it", test_parser},
+    {"the parser's message names the kind", test_parser},
     {"only the first bytes count", test_long},
     {"URLs", test_paths},
     CU_TEST_INFO_NULL,

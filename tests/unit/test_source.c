@@ -171,7 +171,7 @@ static void test_no_file(void)
 
 static CU_TestInfo tests[] = {
     {"a file, also one that is truncated while it is read", test_file},
-    {"what is not a regular file", test_no_file},
+    {"objects that are not regular files", test_no_file},
     {"a header over the limit is refused unread", test_header_limit},
     {"a medium that fails is EIO", test_medium},
     {"little is read beyond the header", test_ahead},

@@ -267,7 +267,7 @@ static void test_over(void)
 
 static CU_TestInfo tests[] = {
     {"a hole is read without its pages", test_hole},
-    {"copies of what is mapped", test_copy},
+    {"copies of mapped bytes", test_copy},
     {"tensors in two files", test_store},
     {"bytes that overlay those of a file", test_over},
     {"a range of no bytes is in any file", test_empty_behind},

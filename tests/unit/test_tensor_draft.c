@@ -339,10 +339,10 @@ static void test_sent(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what is written in order is sent to the disk", test_sent},
+    {"sequential writes are sent to the disk", test_sent},
     {"a large raw, also written while it is judged", test_large},
     {"random writes agree with a plain array and quant_write()", test_random},
-    {"the same with small tensors", test_random_few},
+    {"random writes to small tensors", test_random_few},
     CU_TEST_INFO_NULL,
 };
 

@@ -471,7 +471,7 @@ static void test_npy_refused(void)
 static CU_TestInfo tests[] = {
     {"one value changes only its block", test_one_value},
     {"places of new bytes", test_places},
-    {"writing back what was read changes nothing", test_write_back},
+    {"writing values back unchanged changes nothing", test_write_back},
     {"values that a type cannot hold", test_faults},
     {"lengths", test_lengths},
     {"NumPy: another shape", test_npy_shape},

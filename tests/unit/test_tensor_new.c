@@ -455,11 +455,11 @@ static void test_convert_refused(void)
 static CU_TestInfo tests[] = {
     {"raw, type and shape in any order", test_raw},
     {"raw with holes, in memory or a file", test_sparse_raw},
-    {"raw: what it lacks, what does not fit", test_raw_refused},
+    {"raw: missing files, sizes that do not fit", test_raw_refused},
     {"NumPy arrays", test_npy},
     {"values", test_values},
     {"conversions from and to every type", test_convert},
-    {"conversions of what float32 cannot hold", test_convert_exact},
+    {"conversions of values that float32 cannot hold", test_convert_exact},
     {"conversions: progress and an early end", test_convert_watched},
     {"conversions: refused", test_convert_refused},
     CU_TEST_INFO_NULL,

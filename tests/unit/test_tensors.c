@@ -218,7 +218,7 @@ static void test_again(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what is refused changes nothing", test_refused},
+    {"a refused edit changes nothing", test_refused},
     {"files of a split model keep their number of tensors", test_split},
     {"a tensor that comes back gets its place", test_again},
     {"random operations, undone and committed", test_random},

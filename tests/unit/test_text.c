@@ -204,7 +204,7 @@ static void test_arrays(void)
 
 static CU_TestInfo tests[] = {
     {"numbers and bools, in both byte orders", test_numbers},
-    {"strings stand verbatim, and escaped in JSON", test_strings},
+    {"strings are verbatim, and escaped in JSON", test_strings},
     {"a NUL byte is escaped", test_nul_byte},
     {"a byte that needs an escape is found anywhere", test_escape_anywhere},
     {"arrays are JSON lines, and whole in JSON", test_arrays},

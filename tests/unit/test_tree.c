@@ -464,7 +464,7 @@ static void test_warnings_and_statfs(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"directories list in file order", test_listings},
+    {"directories are listed in file order", test_listings},
     {"hidden views open by name, views=all lists them", test_hidden},
     {"views=raw lists each byte once", test_raw_views},
     {"types without a big-endian form have no values", test_big_endian_lists},
@@ -476,7 +476,7 @@ static CU_TestInfo tests[] = {
     {"missing names are not found", test_missing},
     {"node numbers that were never issued", test_bad_nodes},
     {"extended attributes", test_xattrs},
-    {"what is not a model is not opened", test_refused},
+    {"files that are not models are not opened", test_refused},
     {"warnings and statfs", test_warnings_and_statfs},
     CU_TEST_INFO_NULL,
 };

@@ -185,9 +185,9 @@ static void test_numbers(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"what a store lacks is found, and nothing is left", test_stores},
+    {"missing features of a store are found, and no file is left", test_stores},
     {"every call fails in turn", test_faults},
-    {"an edit that is given up leaves nothing", test_sticky_edit},
+    {"an abandoned edit leaves no file", test_sticky_edit},
     {"a model that a failed rename removed", test_gone},
     {"inode numbers that change", test_numbers},
     CU_TEST_INFO_NULL,

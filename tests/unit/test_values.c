@@ -196,8 +196,8 @@ static CU_TestInfo tests[] = {
     {"each type with scales", test_types},
     {"big-endian files", test_big},
     {"tensors of several pieces", test_pieces},
-    {"data that is not there", test_cut},
-    {"data that goes away", test_cut_later},
+    {"data that is missing", test_cut},
+    {"data that is truncated during a scan", test_cut_later},
     CU_TEST_INFO_NULL,
 };
 

@@ -100,7 +100,7 @@ static void test_none(void)
 
 static CU_TestInfo tests[] = {
     {"bytes are sent by another thread", test_begun},
-    {"no more than some wait", test_many},
+    {"only a few writes wait", test_many},
     {"a system call table without the call", test_none},
     CU_TEST_INFO_NULL,
 };
