@@ -26,8 +26,7 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
     for (uint32_t i = 0; i < s->n_dims; i++) {
         if (s->dims[i] == 0)
             return err_set(e, -EINVAL, "a dimension is 0");
-        if (s->dims[i] > INT64_MAX || !mul_u64(elements, s->dims[i], &elements) ||
-            elements > GGUF_MAX_ELEMENTS)
+        if (!mul_u64(elements, s->dims[i], &elements) || elements > GGUF_MAX_ELEMENTS)
             return err_set(e, -EINVAL, "the number of elements overflows");
     }
     if (s->dims[0] % type->block_len)

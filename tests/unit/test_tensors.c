@@ -53,6 +53,55 @@ static void commit_world(struct fixture *x, const struct edit_change *c, const s
     edit_plan_free(&p);
 }
 
+static bool is_renamed(const struct gguf *g, const struct edit_tensor *t)
+{
+    const struct gguf_tensor *old = &g->tensor[t->old];
+    return old->name_len != t->name_len || memcmp(gguf_name(g, old), t->name, t->name_len) != 0;
+}
+
+/* What the change says of its size agrees with the keys and tensors that it has. */
+static void check_sums(const struct edit_change *c)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT;
+    const struct gguf *g = c->on.g;
+    struct edit_entry *key = NULL;
+    struct edit_tensor *all = NULL;
+    size_t n = 0, moves = g->n_tensors, differ = g->n_tensors, touched = 0;
+    CU_ASSERT_EQUAL_FATAL(edit_change_keys(c, &keys, &key, &n), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_change_tensors(c, &all, &n), 0);
+    uint64_t bytes = 24 + keys.len, data = g->file_size - g->data_off, fresh = 0;
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        data -= g->tensor[i].nbytes;
+    for (size_t i = 0; i < n; i++) {
+        const struct edit_tensor *t = &all[i];
+        const struct tensor_content *k = t->content;
+        const struct gguf_tensor *old = t->old == EDIT_NONE ? NULL : &g->tensor[t->old];
+        bytes += 24 + t->name_len + 8ull * (k && k->shape.n_dims ? k->shape.n_dims : old->n_dims);
+        data += t->nbytes;
+        fresh += k ? k->fresh : 0;
+        if (old) { /* it was not removed */
+            moves -= old->nbytes == t->nbytes;
+            differ -= !k && !is_renamed(g, t);
+        } else {
+            moves += g->n_tensors && t->rank < edit_first_rank(g->n_tensors - 1);
+            differ++;
+        }
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        touched += c->slot[i]->kind == EDIT_TENSOR;
+        differ += c->slot[i]->kind == EDIT_KEY;
+    }
+    CU_ASSERT_EQUAL(c->bytes, bytes);
+    CU_ASSERT_EQUAL(c->data, data);
+    CU_ASSERT_EQUAL(c->fresh, fresh);
+    CU_ASSERT_EQUAL(c->moves, moves);
+    CU_ASSERT_EQUAL(c->tensors, touched);
+    CU_ASSERT_EQUAL(edit_change_count(c, SIZE_MAX), differ);
+    CU_ASSERT_EQUAL(edit_change_count(c, 2), differ < 2 ? differ : 2);
+    free(key);
+    free(all);
+}
+
 static void run(const struct kind *k, enum edit_strategy s, size_t ops)
 {
     struct fixture x;
@@ -65,8 +114,10 @@ static void run(const struct kind *k, enum edit_strategy s, size_t ops)
         size_t mark = edit_mark(&c);
         for (uint32_t n = 1 + world_draw(3); n > 0; n--)
             world_edit(&c, &w);
+        check_sums(&c);
         if (world_draw(3) == 0) {
             edit_undo(&c, mark);
+            check_sums(&c);
             world_free(&w);
             w = before;
         } else {

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* model/content: the size of a shape, logs, and contents made of pieces. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "model/content.h"
+
+enum { F32 = 0, Q4_0 = 2, Q4_2 = 4, Q8_0 = 8, F64 = 28 };
+
+/* ---- shapes ---- */
+
+static void test_shapes(void)
+{
+    static const uint64_t most = GGUF_MAX_ELEMENTS;
+    static const struct {
+        struct tensor_shape shape;
+        int r;
+        uint64_t bytes;
+        const char *line;
+    } row[] = {
+        {{F32, 1, {1}}, 0, 4, ""},
+        {{F32, 4, {2, 3, 5, 7}}, 0, 840, ""},
+        {{Q8_0, 2, {64, 3}}, 0, 204, ""},
+        {{F32, 4, {1ull << 59, 2, 1, 1}}, 0, 1ull << 62, ""},
+        {{F64, 1, {most - 1}}, 0, 8 * (most - 1), ""},
+        {{F64, 1, {most}}, -EINVAL, 0, "the size in bytes overflows"},
+        {{F32, 1, {most + 1}}, -EINVAL, 0, "the number of elements overflows"},
+        {{F32, 2, {1ull << 32, 1ull << 32}}, -EINVAL, 0, "the number of elements overflows"},
+        {{F32, 1, {UINT64_MAX}}, -EINVAL, 0, "the number of elements overflows"},
+        {{F32, 0, {1}}, -EINVAL, 0, "a shape has 1 to 4 dimensions, not 0"},
+        {{F32, 5, {1, 1, 1, 1}}, -EINVAL, 0, "a shape has 1 to 4 dimensions, not 5"},
+        {{F32, 2, {1, 0}}, -EINVAL, 0, "a dimension is 0"},
+        {{F32, 1, {1, 0}}, 0, 4, ""},
+        {{Q4_0, 2, {33, 32}},
+         -EINVAL,
+         0,
+         "a row of 33 elements is not a whole number of blocks of 32 (Q4_0)"},
+        {{Q4_2, 1, {32}}, -EOPNOTSUPP, 0, "a tensor of unknown type 4 cannot be made"},
+        {{9999, 1, {32}}, -EOPNOTSUPP, 0, "a tensor of unknown type 9999 cannot be made"},
+    };
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct err e = {0};
+        uint64_t bytes = 0;
+        CU_ASSERT_EQUAL(tensor_shape_bytes(&row[i].shape, &bytes, &e), row[i].r);
+        CU_ASSERT_EQUAL(e.code, row[i].r);
+        CU_ASSERT_STRING_EQUAL(e.msg, row[i].line);
+        if (row[i].r == 0)
+            CU_ASSERT_EQUAL(bytes, row[i].bytes);
+    }
+}
+
+/* ---- logs ---- */
+
+static uint8_t byte_of(uint64_t at)
+{
+    return (uint8_t)(at * 31 + at / 256);
+}
+
+/* A log of n bytes. */
+static struct log *made(size_t n)
+{
+    struct log *log = NULL;
+    uint8_t *bytes = malloc(n + 1);
+    int fd = memfd_create("log", MFD_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(fd >= 0 && bytes);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = byte_of(i);
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, bytes, n, 0), (ssize_t)n);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &log, NULL), 0);
+    free(bytes);
+    return log;
+}
+
+static void test_taken(void)
+{
+    struct log *log = made(100);
+    uint64_t at = 0, end = 0;
+    CU_ASSERT_EQUAL(log_end(log), 100);
+    CU_ASSERT_EQUAL(log_take(log, 7, 5, &at), 0);
+    CU_ASSERT_EQUAL(at, 100); /* a few bytes: at the end */
+    CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 5, &at), 0);
+    CU_ASSERT_EQUAL(at, LOG_ROOM + 5);
+    CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 3 * LOG_ROOM + 5, &at), 0);
+    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right behind them */
+    CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 4, &at), 0);
+    CU_ASSERT_EQUAL(at, 4 * LOG_ROOM + 4);
+    CU_ASSERT_EQUAL(log_take(log, 1, 0, &at), 0);
+    CU_ASSERT_EQUAL(at, 5 * LOG_ROOM + 4);
+    CU_ASSERT_EQUAL(log_source(log).size, 5 * LOG_ROOM + 5);
+    CU_ASSERT_TRUE(log_close(log, &end));
+    CU_ASSERT_EQUAL(end, 5 * LOG_ROOM + 5);
+    CU_ASSERT_FALSE(log_close(log, &end));
+    CU_ASSERT_EQUAL(log_take(log, 1, 0, &at), -EBUSY);
+    CU_ASSERT_EQUAL(log_end(log), 5 * LOG_ROOM + 5);
+    CU_ASSERT_EQUAL(log_source(log).size, 5 * LOG_ROOM + 5);
+    log_unref(log);
+}
+
+static void test_no_log(void)
+{
+    struct log *log = NULL;
+    struct err e = {0};
+    int ends[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    CU_ASSERT_EQUAL(log_make(ends[0], &log, &e), -EINVAL);
+    CU_ASSERT_STRING_EQUAL(e.msg, "is not a regular file");
+    CU_ASSERT_PTR_NULL(log);
+    (void)close(ends[0]); /* it still belongs to the caller */
+    CU_ASSERT_EQUAL(close(ends[1]), 0);
+    log_unref(NULL);
+}
+
+/* ---- pieces ---- */
+
+enum { BYTES = 60, LOG = 500 };
+
+/* Where each byte of a tensor comes from: log NULL: the base. */
+struct place {
+    struct log *log;
+    uint64_t src;
+};
+
+static uint64_t seed = 1;
+
+static uint64_t draw(uint64_t n)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed % n;
+}
+
+/* Ordered pieces, some of which touch or continue each other. */
+static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
+{
+    size_t n = 0;
+    for (uint64_t at = draw(20); at < BYTES;) {
+        struct tensor_piece p = {at, 1 + draw(12), draw(LOG - BYTES), logs[draw(2)]};
+        const struct tensor_piece *last = n ? &ret[n - 1] : NULL;
+        p.len = p.len < BYTES - at ? p.len : BYTES - at;
+        if (last && draw(2)) {
+            p.log = last->log;
+            p.src = last->src + last->len;
+        }
+        if (p.src + p.len > LOG)
+            p.src = 0;
+        ret[n++] = p;
+        at += p.len + (draw(2) ? draw(9) : 0);
+    }
+    return n;
+}
+
+static void lay(struct place *shown, const struct tensor_piece *piece, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (uint64_t k = 0; k < piece[i].len; k++)
+            shown[piece[i].at + k] = (struct place){piece[i].log, piece[i].src + k};
+}
+
+static bool continues(const struct place *shown, size_t i)
+{
+    return shown[i].log == shown[i - 1].log &&
+           (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
+}
+
+/* Its pieces are the longest runs of what is shown; each stretch from each byte is found. */
+static void check(const struct tensor_content *k, const struct place *shown, size_t size)
+{
+    uint64_t fresh = 0;
+    size_t n = 0;
+    for (size_t i = 0, end; i < size; i = end) {
+        for (end = i + 1; end < size && continues(shown, end);)
+            end++;
+        if (shown[i].log) {
+            CU_ASSERT_TRUE_FATAL(n < k->n);
+            const struct tensor_piece *p = &k->piece[n++];
+            CU_ASSERT_TRUE(p->at == i && p->len == end - i && p->src == shown[i].src &&
+                           p->log == shown[i].log);
+            fresh += p->len;
+        }
+        for (size_t off = i; off < end; off++)
+            for (uint64_t most = 1; most <= end - off + 1; most++) {
+                const struct tensor_piece *p = NULL;
+                uint64_t got = tensor_content_stretch(k, off, most, &p);
+                CU_ASSERT_EQUAL(
+                    got, most <= end - off || (end == size && !shown[i].log) ? most : end - off);
+                CU_ASSERT_PTR_EQUAL(p, shown[i].log ? &k->piece[n - 1] : NULL);
+            }
+    }
+    CU_ASSERT_EQUAL(k->n, n);
+    CU_ASSERT_EQUAL(k->fresh, fresh);
+    CU_ASSERT_EQUAL(tensor_content_covers(k), fresh == size);
+}
+
+static void test_random(void)
+{
+    struct log *logs[2] = {made(LOG), made(LOG)};
+    for (int i = 0; i < 400; i++) {
+        struct place shown[BYTES] = {{0}};
+        struct tensor_content *old = NULL, *now = NULL;
+        for (int step = 0; step < 5; step++) {
+            struct tensor_piece piece[BYTES];
+            size_t n = draw_pieces(logs, piece);
+            CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, BYTES, old, piece, n, &now), 0);
+            lay(shown, piece, n);
+            check(now, shown, BYTES);
+            tensor_content_unref(old);
+            old = now;
+        }
+        size_t less = 1 + draw(BYTES - 1); /* it becomes shorter */
+        CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, less, old, NULL, 0, &now), 0);
+        check(now, shown, less);
+        tensor_content_unref(now);
+        tensor_content_unref(old);
+    }
+    CU_ASSERT_EQUAL(logs[0]->refs, 1);
+    CU_ASSERT_EQUAL(logs[1]->refs, 1);
+    log_unref(logs[0]);
+    log_unref(logs[1]);
+}
+
+/* Nothing but the base. */
+static void test_base(void)
+{
+    const struct tensor_piece *p = (const struct tensor_piece *)&seed;
+    CU_ASSERT_EQUAL(tensor_content_stretch(NULL, 3, 9, &p), 9);
+    CU_ASSERT_PTR_NULL(p);
+    CU_ASSERT_PTR_NULL(tensor_content_ref(NULL));
+    tensor_content_unref(NULL);
+}
+
+static void test_whole(void)
+{
+    static const struct tensor_shape shape = {F32, 2, {3, 5}};
+    struct log *log = made(LOG);
+    const struct tensor_piece piece[] = {{0, 20, 100, log}, {20, 40, 7, log}};
+    struct tensor_content *k = NULL;
+    uint8_t bytes[9];
+    CU_ASSERT_EQUAL_FATAL(tensor_content_make(&shape, BYTES, NULL, piece, 2, &k), 0);
+    CU_ASSERT_EQUAL(memcmp(&k->shape, &shape, sizeof(shape)), 0);
+    CU_ASSERT_TRUE(k->nbytes == BYTES && k->n == 2 && tensor_content_covers(k));
+    CU_ASSERT_EQUAL(tensor_piece_read(&k->piece[1], 23, bytes, sizeof(bytes)), 0);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        CU_ASSERT_EQUAL(bytes[i], byte_of(10 + i));
+    struct tensor_content *same = tensor_content_ref(k);
+    tensor_content_unref(k);
+    CU_ASSERT_EQUAL(log->refs, 3);
+    tensor_content_unref(same);
+    CU_ASSERT_EQUAL(log->refs, 1);
+    log_unref(log);
+}
+
+static void test_refused(void)
+{
+    struct log *log = made(LOG);
+    const struct {
+        struct tensor_piece piece[2];
+        size_t n;
+        int r;
+    } row[] = {
+        {{{0, BYTES, LOG - BYTES, log}}, 1, 0},
+        {{{0, 5, 0, log}, {5, 5, 0, log}}, 2, 0},
+        {{{0, 5, 0, log}, {4, 5, 0, log}}, 2, -EINVAL},
+        {{{9, 5, 0, log}, {0, 5, 0, log}}, 2, -EINVAL},
+        {{{0, 0, 0, log}}, 1, -EINVAL},
+        {{{0, BYTES + 1, 0, log}}, 1, -EINVAL},
+        {{{BYTES, 1, 0, log}}, 1, -EINVAL},
+        {{{1, UINT64_MAX, 0, log}}, 1, -EINVAL},
+        {{{0, BYTES, LOG - BYTES + 1, log}}, 1, -EINVAL},
+        {{{0, BYTES, UINT64_MAX, log}}, 1, -EINVAL},
+        {{{0, 5, 0, log}, {5, BYTES, 0, log}}, 2, -EINVAL},
+    };
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct tensor_content *k = NULL;
+        int r = tensor_content_make(NULL, BYTES, NULL, row[i].piece, row[i].n, &k);
+        CU_ASSERT_EQUAL(r, row[i].r);
+        CU_ASSERT_EQUAL(k == NULL, r < 0);
+        tensor_content_unref(k);
+    }
+    log_unref(log);
+}
+
+static CU_TestInfo tests[] = {
+    {"the bytes of a shape, or why it cannot be", test_shapes},
+    {"space of a log is taken at its end, with the phase", test_taken},
+    {"a pipe is no log", test_no_log},
+    {"random pieces over others, as an array of bytes", test_random},
+    {"without a content everything is the base's", test_base},
+    {"a content that covers its tensor", test_whole},
+    {"pieces that are refused", test_refused},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("content", tests)
