@@ -16,22 +16,23 @@
 
 struct command_given {
     enum option_id id;
-    const char *value; /* after "="; NULL: the option has none */
+    const char *value; /* after "="; NULL: the option has no value */
 };
 
 struct command_args {
-    const char *value; /* of the command, after its "="; NULL: not given */
+    const char *value; /* after the command's "="; NULL: not given */
     struct command_given *option;
     size_t n_options;
-    char **operand; /* at least one, if the command takes any */
-    int n;          /* as many as the command takes */
+    char **operand; /* at least one, if the command takes operands */
+    int n;          /* number of operands, as the command requires */
 };
 
 bool command_has(const struct command_args *a, enum option_id id);
 
-/* Print to standard output. A buffer without bytes may have no memory either. */
+/* Print to standard output. A buffer without bytes may have no memory. */
 void command_print(const struct buf *text);
-/* "ggufs: NAME: WHY" to standard error, after earlier output; name: NULL, or made safe to print. Returns `status`. */
+/* Print "ggufs: NAME: WHY" to standard error, after earlier output. name: NULL, or made safe to
+ * print. Returns `status`. */
 int command_failed(const char *name, const char *why, int status);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See command_diff.h. */
+/* Implements --diff: see command_diff.h. */
 #include "command_diff.h"
 
 #include <dirent.h>
@@ -25,10 +25,10 @@ struct job {
     const char *operand[2];
     struct diff_options opt;
     struct pair_filter filter;
-    const char **ignore; /* owned: filter's */
-    bool keys, tensors;  /* wanted */
+    const char **ignore; /* owned: the filter's patterns */
+    bool keys, tensors;  /* requested */
     bool json, all, colours;
-    int percent; /* currently on the terminal; -1: none */
+    int percent; /* percentage on the terminal; -1: none */
 };
 
 static int no_memory(void)
@@ -108,7 +108,7 @@ static void print(void *arg, const struct buf *text)
     command_print(text);
 }
 
-/* The only function that opens models: a line names the model that cannot be compared. */
+/* Only this function opens models. Its error names the model that cannot be compared. */
 static int open_side(struct side *s, const char *path, const char *label)
 {
     struct err e = {0};
@@ -145,7 +145,7 @@ static int worse(int a, int b)
     return a > b ? a : b;
 }
 
-/* In a directory, equal models are printed only in JSON. */
+/* For directories, equal models are printed only in JSON. */
 static int compare_models(struct job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
@@ -175,7 +175,8 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* If it is a model's directory in a mount: "PATH/model.gguf", which has all edits, into *ret (free() it). */
+/* If the path is a model's directory in a mount, set *ret to "PATH/model.gguf", which has all
+ * edits. The caller frees it. */
 static bool in_mount(const char *path, char **ret)
 {
     struct statfs fs;
@@ -196,7 +197,7 @@ static bool in_mount(const char *path, char **ret)
 
 /* ---- directories of models ---- */
 
-/* The name of a model: its label, relative to the directory. */
+/* Return the name of a model: its label, relative to the directory. */
 static const char *name_in(const struct model_path *m, const char *folder)
 {
     const char *name = model_label(m);
@@ -205,7 +206,7 @@ static const char *name_in(const struct model_path *m, const char *folder)
     return name + strspn(name, "/");
 }
 
-/* In a mount of a directory of models: directories that are models, at any depth. */
+/* Find the directories that are models, at any depth, in a mount of a directory of models. */
 static int walk_mount(struct models *l, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -250,7 +251,7 @@ static int list_models(struct models *l, const char *folder)
 struct folders {
     struct job *job;
     struct models list[2];
-    struct buf text; /* with --json: what will be printed next */
+    struct buf text; /* with --json: the text to print next */
     struct json json;
     int status;
 };
@@ -262,7 +263,7 @@ static void print_json(struct folders *f)
     f->text.len = 0;
 }
 
-/* With --json they are listed at the end. */
+/* With --json, these models are listed at the end. */
 static void add_only(struct folders *f, size_t k, const char *name)
 {
     char shown[SHOW_MAX];
@@ -287,7 +288,8 @@ static void add_pair(struct folders *f, const struct model_path *a, const struct
     f->status = worse(f->status, compare_models(f->job, path, label, true));
 }
 
-/* The next name of both lists, with the model of each list that has it, or NULL. False: no more. */
+/* Get the next name of both lists, with the model of each list that has it, or NULL. Returns false
+ * at the end. */
 static bool next_pair(const struct folders *f, size_t at[2], const struct model_path *ret[2])
 {
     const char *name[2];
@@ -313,7 +315,7 @@ static void pair_models(struct folders *f)
             add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
 
-/* An object as for two models, with "models" instead of "keys" and "tensors". */
+/* Print an object like that for two models, with "models" instead of "keys" and "tensors". */
 static void json_models(struct folders *f)
 {
     static const char *const only[] = {"only_a", "only_b"};

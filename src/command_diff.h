@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ggufs --diff. Exit status as diff(1): 0 the same, 1 different, 2 trouble.
+ * ggufs --diff. The exit status is that of diff(1): 0 equal, 1 different, 2 trouble.
  */
 #ifndef COMMAND_DIFF_H
 #define COMMAND_DIFF_H

@@ -33,7 +33,7 @@ struct buf {
 #define BUF_INIT ((struct buf){0})
 #define BUF_MEASURE ((struct buf){.measure = true})
 
-/* Add n uninitialised bytes and return their address; NULL in measure mode or on error. */
+/* Add n uninitialised bytes and return their address, or NULL in measure mode or on error. */
 uint8_t *buf_extend(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_char(struct buf *b, char c);
@@ -47,7 +47,8 @@ static inline int buf_error(const struct buf *b)
     return b->err;
 }
 
-/* The bytes as text, not NUL-terminated, and their end; both are NULL if it is empty. */
+/* Return the bytes as text, not NUL-terminated, and their end. Both are NULL if the buf is
+ * empty. */
 static inline const char *buf_text(const struct buf *b)
 {
     return (const char *)b->data;
@@ -58,14 +59,14 @@ static inline const char *buf_text_end(const struct buf *b)
     return b->data ? (const char *)b->data + b->len : NULL;
 }
 
-/* The bytes, handed to the caller (free() them); the buf is empty again. */
+/* Return the bytes, which the caller frees. The buf becomes empty. */
 uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);
 
 /*
- * Make room for element number n in an allocated array, which at least doubles as it grows. `array` is the
- * address of the pointer to it, *cap its capacity in elements of `size` bytes. 0, or -ENOMEM
- * (nothing has changed).
+ * Make room for element number n in an allocated array, which at least doubles as it grows. `array`
+ * is the address of the pointer to it, *cap its capacity in elements of `size` bytes. Returns 0, or
+ * -ENOMEM without any change.
  */
 int array_grow(void *array, size_t *cap, size_t n, size_t size);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes in and out of memory in a stated byte order, and checked arithmetic.
+ * Reads and writes numbers in memory in a given byte order; checked arithmetic.
  *
- * File data is read through these functions only: byte by byte, so that they work at any alignment
- * and on hosts of either byte order; compilers turn each into one load (and a byte swap).
+ * File data is read only through these functions, which work at any alignment and on hosts of
+ * either byte order, because they read byte by byte. Compilers turn each into one load (and a byte
+ * swap).
  */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
@@ -60,7 +61,7 @@ static inline void put_u64(void *p, uint64_t v, bool big)
     memcpy(p, &v, sizeof(v));
 }
 
-/* The unsigned number in `width` bytes (1, 2, 4 or 8). */
+/* Return the unsigned number in `width` bytes (1, 2, 4 or 8). */
 static inline uint64_t get_uint(const uint8_t *p, size_t width, bool big)
 {
     switch (width) {
@@ -93,7 +94,8 @@ static inline void put_uint(uint8_t *p, uint64_t v, size_t width, bool big)
     }
 }
 
-/* Checked arithmetic: true and *ret set when the result is representable, else false. */
+/* Checked arithmetic: returns true and sets *ret if the result is representable, else returns
+ * false. */
 static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *ret)
 {
     return !__builtin_add_overflow(a, b, ret);
@@ -104,7 +106,7 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret)
     return !__builtin_mul_overflow(a, b, ret);
 }
 
-/* The first multiple of `align` (a power of two) that is not below v. */
+/* Return the first multiple of `align` (a power of two) that is not below v. */
 static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
 {
     if (!add_u64(v, align - 1, &v))
@@ -113,7 +115,7 @@ static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
     return true;
 }
 
-/* The same for a v known to be far below 2^64. */
+/* Do the same for a v known to be far below 2^64. */
 static inline uint64_t round_up(uint64_t v, uint64_t align)
 {
     return (v + align - 1) & ~(align - 1);
@@ -129,7 +131,7 @@ static inline bool is_pow2(uint64_t v)
     return v != 0 && (v & (v - 1)) == 0;
 }
 
-/* Decimal digits. */
+/* Return the number of decimal digits. */
 static inline size_t digits_u64(uint64_t n)
 {
     size_t ret = 1;
@@ -148,7 +150,7 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* How many of the n bytes starting at `off` lie within `size` bytes. */
+/* Return how many of the n bytes starting at `off` lie within `size` bytes. */
 static inline uint64_t within_u64(uint64_t off, uint64_t n, uint64_t size)
 {
     uint64_t left = off < size ? size - off : 0;
@@ -156,8 +158,8 @@ static inline uint64_t within_u64(uint64_t off, uint64_t n, uint64_t size)
 }
 
 /*
- * How many of n ascending numbers are at most v. They lie at byte `at` of records of `stride` bytes, starting at
- * `of`.
+ * Return how many of n ascending numbers are at most v. They are at byte `at` of records of
+ * `stride` bytes, starting at `of`.
  */
 static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n, uint64_t v)
 {
@@ -171,7 +173,7 @@ static inline size_t upto_u64(const void *of, size_t at, size_t stride, size_t n
     return ret;
 }
 
-/* The same for a member of structs. */
+/* Return the same count for a member of structs. */
 #define UPTO(of, member, n, v) \
     upto_u64(of, offsetof(__typeof__(*(of)), member), sizeof(*(of)), n, v)
 

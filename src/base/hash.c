@@ -62,7 +62,8 @@ static void make_key(void)
 {
     if (getrandom(process_key, sizeof(process_key), GRND_NONBLOCK) == sizeof(process_key))
         return;
-    /* No entropy yet (early boot): the clock and the stack's random place still differ each time. */
+    /* Without entropy (early boot), the clock and the stack's random place still differ each
+     * time. */
     struct timespec now = when_now();
     process_key[0] = (uint64_t)now.tv_nsec;
     process_key[1] = (uint64_t)(uintptr_t)&now;
@@ -83,7 +84,7 @@ uint64_t hash_name(const void *bytes, size_t n)
 #define XX4 UINT64_C(0x85EBCA77C2B2AE63)
 #define XX5 UINT64_C(0x27D4EB2F165667C5)
 
-enum { STRIPE = 32 }; /* bytes: a word for each of four lanes */
+enum { STRIPE = 32 }; /* in bytes: a word for each of four lanes */
 
 static inline uint64_t xx_round(uint64_t lane, uint64_t word)
 {
@@ -95,7 +96,7 @@ static inline uint64_t xx_merge(uint64_t h, uint64_t lane)
     return (h ^ xx_round(0, lane)) * XX1 + XX4;
 }
 
-/* All whole stripes of n bytes, at least one. */
+/* Process all whole stripes of n bytes, at least one. */
 static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
 {
     uint64_t a = seed + XX1 + XX2, b = seed + XX2, c = seed, d = seed - XX1;
@@ -109,7 +110,7 @@ static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
     return xx_merge(xx_merge(xx_merge(xx_merge(h, a), b), c), d);
 }
 
-/* The bytes after the last whole stripe, fewer than one stripe. */
+/* Process the bytes after the last whole stripe, fewer than one stripe. */
 static uint64_t xx_rest(uint64_t h, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8)

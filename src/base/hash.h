@@ -2,9 +2,9 @@
 /*
  * A hash index from names to their numbers. It makes lookups and the search for duplicates cheap.
  *
- * The index stores numbers only. The names stay where they are (in the header of a model, or in a
- * text made on the fly), and the caller compares them. Hashing is SipHash-2-4 under a random key
- * that differs in each process, so nobody can make a file whose names all collide.
+ * The index stores only numbers. The names stay in place (in the header of a model, or in a
+ * temporary text), and the caller compares them. Hashing is SipHash-2-4 under a random key that
+ * differs in each process, so an attacker cannot make a file whose names all collide.
  *
  *     for (struct probe p = index_probe(ix, hash(name, n)); index_next(ix, &p, &i);)
  *         if (same(i, name, n)) return i;
@@ -22,15 +22,16 @@
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
-/* The hash of a number that this program chose, so nobody can pick colliding ones. */
+/* Return the hash of a number that this program chose, so an attacker cannot choose colliding
+ * numbers. */
 static inline uint64_t hash_number(uint64_t number)
 {
     return ((number ^ number >> 32) + 1) * 0x9e3779b97f4a7c15u >> 32;
 }
 
 /*
- * Return the XXH64 (Collet, 2014) of n bytes: several times as fast, for finding what changed. It does not protect
- * against bytes made to collide.
+ * Return the XXH64 (Collet, 2014) of n bytes, several times as fast as SipHash, to detect changes.
+ * It does not protect against bytes made to collide.
  */
 uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
 
@@ -44,17 +45,17 @@ struct probe {
     uint32_t tag;
 };
 
-/* Room for n numbers. 0, -ENOMEM. */
+/* Make room for n numbers. Returns 0 or -ENOMEM. */
 int index_init(struct index *ix, size_t n);
 void index_free(struct index *ix);
-/* Add a number. At most n times, n being what index_init() was given. */
+/* Add a number, at most n times after index_init(n). */
 void index_insert(struct index *ix, uint64_t hash, uint32_t number);
 struct probe index_probe(const struct index *ix, uint64_t hash);
-/* Get the next number whose hash may match. False: no more numbers. */
+/* Get the next number whose hash may match. Returns false if there are no more. */
 bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
 
 /*
- * A table of links, each embedded in the object it finds. Entries can be removed. The caller compares.
+ * A table of links, each embedded in its object. Entries can be removed. The caller compares.
  *
  *     for (struct link *l = table_first(&t, hash); l; l = table_next(l)) ...
  *
@@ -70,14 +71,14 @@ struct table {
     size_t room, n;
 };
 
-/* 0, -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int table_add(struct table *t, struct link *l, uint64_t hash);
 void table_remove(struct table *t, const struct link *l);
 struct link *table_first(const struct table *t, uint64_t hash);
 struct link *table_next(const struct link *l);
-/* Walks all entries in any order: NULL gets the first, and the last returns NULL. */
+/* Walk all entries in any order: NULL gets the first, and the last returns NULL. */
 struct link *table_each(const struct table *t, const struct link *l);
-/* Does not free the objects it finds. */
+/* Free the table, but not the objects in it. */
 void table_free(struct table *t);
 
 #endif

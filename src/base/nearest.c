@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Guessing the word that was meant: see nearest.h. */
+/* Guesses the intended word: see nearest.h. */
 #include "base/nearest.h"
 
 #include <ctype.h>
 
-/* Longer words are not compared: no option is as long. */
+/* Longer words are not compared, because no option is as long. */
 #define WORD_MAX 48
 
-/* A third of the letters may be wrong; in a short word, one. */
+/* A third of the letters may be wrong, and one letter of a short word. */
 static unsigned limit(size_t len)
 {
     return len < 3 ? 1 : (unsigned)(len / 3);
@@ -28,10 +28,10 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* The smallest number of letters to change, remove, add, or swap with a neighbour. */
+/* Return the smallest number of letters to change, remove, add, or swap with a neighbour. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {
-    unsigned row[3][WORD_MAX + 1]; /* for this letter of a and the previous two */
+    unsigned row[3][WORD_MAX + 1]; /* rows for this letter of a and the previous two */
     for (size_t j = 0; j <= m; j++)
         row[0][j] = (unsigned)j;
     for (size_t i = 1; i <= n; i++) {

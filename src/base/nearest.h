@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the word that was probably meant by a mistyped one: the closest candidate, if it is close enough. Case is
- * ignored.
+ * Finds the word that a mistyped word probably stands for: the closest candidate, if it is close
+ * enough. Case is ignored.
  *
  *     struct nearest n = nearest_to("comit", 5);
  *     for (...) nearest_offer(&n, name[i], strlen(name[i]), i);
@@ -17,7 +17,7 @@ struct nearest {
     const char *word;
     size_t len;
     bool found;
-    /* if found: the caller's number for the best candidate, the first one if several are equal */
+    /* If found: the caller's number of the best candidate, the first one if several are equal. */
     size_t which;
     unsigned distance; /* if found: letters that are wrong, missing, extra or swapped */
 };

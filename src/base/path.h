@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Paths as texts: nothing is looked up. Threads: any. */
+/* Handles paths as texts, without looking anything up. Threads: any. */
 #ifndef BASE_PATH_H
 #define BASE_PATH_H
 
 #include <stdbool.h>
 #include <string.h>
 
-/* The last component of a path. */
+/* Return the last component of a path. */
 static inline const char *path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

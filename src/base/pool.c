@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jobs in turns, and units: see pool.h.
+ * Runs jobs in turns, and units: see pool.h.
  *
- * At most two threads sit idle. A thread is started when a job waits and no thread is idle, and ends when two others
- * are idle.
+ * At most two threads sit idle. A thread is started when a job waits and no thread is idle, and
+ * ends when two others are idle.
  */
 #include "base/pool.h"
 
@@ -13,31 +13,32 @@
 
 #include "base/when.h"
 
-/* The limit of turns that run at a time, not counting slow ones. */
+/* Limit of turns that run at a time, not counting slow ones. */
 enum { TURNS_MOST = 2 };
-/* Idle threads: one for what is due later, one for what arrives meanwhile. */
+/* Limit of idle threads: one for turns that are due later, one for turns that arrive meanwhile. */
 enum { IDLE_MOST = 2 };
-enum { PROCESSORS_MOST = 64, LINE = 64 /* bytes of a cache line */ };
+enum { PROCESSORS_MOST = 64, LINE = 64 /* LINE: size of a cache line in bytes */ };
 
 unsigned pool_patience = 1000;
 
 struct turn {
     struct turn *before;
-    struct timespec until; /* it counts */
+    struct timespec until; /* time until which the turn counts */
 };
 
 static struct {
     struct lock lock;
-    struct cond wake;              /* for idle threads */
+    struct cond wake;              /* wakes idle threads */
     struct cond done;              /* a turn or a thread has ended */
-    struct pool_job *first, *last; /* waiting, in order of their times */
-    struct turn *turns;            /* the ones that count, latest first */
-    unsigned threads, busy, jobs;  /* all; those running a turn; jobs that have joined */
+    struct pool_job *first, *last; /* waiting jobs, in order of their times */
+    struct turn *turns;            /* turns that count, latest first */
+    /* Numbers of threads, of those running a turn, and of jobs that have joined. */
+    unsigned threads, busy, jobs;
 } pool = {.lock = LOCK_INIT, .wake = COND_INIT, .done = COND_INIT};
 
-static _Thread_local struct turn *mine; /* that counts */
+static _Thread_local struct turn *mine; /* this thread's turn, if it counts */
 
-/* ---- jobs that wait: under the lock, as all that is static ---- */
+/* ---- waiting jobs: under the lock, like all static state ---- */
 
 static void put(struct pool_job *j, const struct timespec *at)
 {
@@ -45,7 +46,7 @@ static void put(struct pool_job *j, const struct timespec *at)
     if (pool.first && when_before(at, &pool.first->at))
         prev = NULL;
     while (prev && (when_before(at, &prev->at) || (j->beside && !prev->beside)))
-        prev = prev->prev; /* one that waits for no others does not stand behind one that may */
+        prev = prev->prev; /* a job that waits for no others does not stand behind one that may */
     j->at = *at;
     j->state = POOL_WAITS;
     j->prev = prev;
@@ -70,7 +71,8 @@ static bool is_due(const struct pool_job *j, const struct timespec *now)
 
 static int start_thread(void);
 
-/* Something has to be done, now or later. If no other thread can be had, one that is running a turn does it. */
+/* Find a thread for work that is due now or later. If no other thread is available, a thread that
+ * is running a turn does it. */
 static void see_to_it(void)
 {
     if (pool.threads > pool.busy)
@@ -79,7 +81,7 @@ static void see_to_it(void)
         (void)start_thread();
 }
 
-/* This thread's turn stops counting. */
+/* Stop counting this thread's turn. */
 static void count_no_more(void)
 {
     struct turn **at = &pool.turns;
@@ -117,7 +119,7 @@ static void take_turn(struct pool_job *j, const struct timespec *now)
     cond_broadcast(&pool.done);
 }
 
-/* Until when a turn that is due must wait for others; NULL: it need not. */
+/* Return the time until which a due turn must wait for others, or NULL if it need not. */
 static const struct timespec *held_until(const struct pool_job *j, const struct timespec *now)
 {
     const struct turn *t = j->beside ? NULL : pool.turns;
@@ -257,20 +259,20 @@ unsigned pool_processors(void)
 struct shared {
     struct units *u;
     const struct units_watch *watch;
-    /* Protected by its lock: */
+    /* Protected by the lock: */
     uint64_t next, done;
     uint64_t reported; /* units done at the last call of progress() */
     uint64_t failed;   /* the first unit that failed, if err */
     int err;
-    bool over; /* every unit is taken */
+    bool over; /* all units are taken */
     struct helper {
-        struct pool_job job; /* first */
+        struct pool_job job; /* must come first */
         struct shared *s;
     } helper[PROCESSORS_MOST];
     unsigned helpers;
 };
 
-/* Across all work: no more threads compute than there are processors, plus the callers. */
+/* Across all work, no more threads compute than there are processors, plus the callers. */
 static atomic_uint helping;
 
 static uint64_t next_unit(const struct shared *s, uint64_t unit)
@@ -289,7 +291,7 @@ static void fail(struct shared *s, uint64_t unit, int err)
 
 static bool help(struct pool_job *j, struct timespec *again);
 
-/* If a thread cannot be started, the work goes on without it. */
+/* If a thread cannot be started, the work continues without it. */
 static void call_helper(struct shared *s)
 {
     const unsigned most = pool_processors() - 1;
@@ -306,7 +308,7 @@ static void call_helper(struct shared *s)
     see_to_it();
 }
 
-/* Take a unit. False: there are no more, or one has failed. */
+/* Take a unit. Returns false if there are no more, or one has failed. */
 static bool take(struct shared *s, uint64_t *unit)
 {
     if (s->watch && s->watch->cancel && atomic_load(s->watch->cancel))

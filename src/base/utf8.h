@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Length in bytes (1 to 4) of the sequence at p, of at most n bytes; 0: not valid UTF-8. */
+/* Return the length in bytes (1 to 4) of the sequence at p, of at most n bytes, or 0 if it is not
+ * valid UTF-8. */
 static inline size_t utf8_len(const uint8_t *p, size_t n)
 {
     if (n == 0)
@@ -27,8 +28,9 @@ static inline size_t utf8_len(const uint8_t *p, size_t n)
 }
 
 /*
- * Length of the sequence at p if a terminal must not see it: controls (U+007F to U+009F), line separators, and marks
- * that change the direction of text (U+2028 to U+202E, U+2066 to U+2069). 0: any other.
+ * Return the length of the sequence at p if a terminal must not see it: controls (U+007F to
+ * U+009F), line separators, and marks that change the direction of text (U+2028 to U+202E, U+2066
+ * to U+2069). Returns 0 for any other sequence.
  */
 static inline size_t utf8_hidden(const uint8_t *p, size_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times of CLOCK_MONOTONIC, compared with each other and with now. Code above base reads the clock only through this
- * header. Threads: any.
+ * Compares times of CLOCK_MONOTONIC with each other and with now. Code above base reads the clock
+ * only through this header. Threads: any.
  */
 #ifndef BASE_WHEN_H
 #define BASE_WHEN_H
@@ -22,7 +22,7 @@ static inline long long when_ms(void)
     return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-/* The time of day, which may be set back: only for display. */
+/* Return the time of day, which may be set back: only for display. */
 static inline struct timespec when_date(void)
 {
     struct timespec t;
@@ -41,7 +41,7 @@ static inline bool when_before(const struct timespec *a, const struct timespec *
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* This many milliseconds later. */
+/* Return the time this many milliseconds later. */
 static inline struct timespec when_later(const struct timespec *t, unsigned ms)
 {
     const long long ns = t->tv_nsec + ms % 1000 * 1000000LL;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model as a safetensors file, as the official reader takes it:
+ * Shows the model as a safetensors file that the official reader accepts:
  *
  *     u64       length of the header, at most SAFETENSORS_HEADER_MOST
  *     header    {"__metadata__": {text: text, ...}, NAME: {"dtype", "shape", "data_offsets"}, ...},
  *               then spaces up to a multiple of 4096 of the file
  *     data      tensors without gaps, the largest element types first, so that each is aligned
  *
- * Names that are not UTF-8 have %XX for the offending bytes. Tensors without values, a tensor named "__metadata__",
- * and all but the first whose names come out the same are left out, and listed in the metadata under "ggufs.omitted"
- * (a JSON array). If names of keys come out the same (U+FFFD for bytes that are not UTF-8), the first key is shown.
- * If keys make the header too long, the longest are left out.
+ * Names that are not UTF-8 have %XX for the offending bytes. Tensors without values, a tensor named
+ * "__metadata__", and all but the first of those whose names become equal are omitted, and listed
+ * in the metadata under "ggufs.omitted" (a JSON array). If names of keys become equal (U+FFFD for
+ * bytes that are not UTF-8), the first key is shown. If keys make the header too long, the longest
+ * are omitted.
  *
- * Threads: any. Results are kept with the snapshot: the size once it is first requested, the image once the file is
- * first opened.
+ * Threads: any. Results are kept with the snapshot: the size after it is first requested, the image
+ * after the file is first opened.
  */
 #ifndef DERIVE_SAFETENSORS_H
 #define DERIVE_SAFETENSORS_H
@@ -23,15 +24,16 @@
 #define SAFETENSORS_HEADER_MOST ((uint64_t)100000000)
 
 enum safetensors_as {
-    SAFETENSORS_OWN, /* floats and integers as they are stored, everything else as F32 */
-    SAFETENSORS_F32, /* all but integers in one type */
+    SAFETENSORS_OWN, /* floats and integers as stored, all other types as F32 */
+    SAFETENSORS_F32, /* all values except integers in one type */
     SAFETENSORS_F16,
     SAFETENSORS_BF16,
 };
 
-/* Bytes of the file. 0, -EFBIG (impossible: the header is too long even without keys), -ENOMEM. */
+/* Compute the size of the file. Returns 0, -EFBIG (the header is too long even without keys) or
+ * -ENOMEM. */
 int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret);
-/* A reference to the file. 0, -EFBIG, -ENOMEM. */
+/* Get a reference to the file. Returns 0, -EFBIG or -ENOMEM. */
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics of values: see stats.h. */
+/* Computes statistics of values: see stats.h. */
 #include "derive/stats.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include "quant/quant.h"
 #include "text/number.h"
 
-/* Move the finite values to the front, count the others. Returns how many are left. */
+/* Move the finite values to the front, and count the others. Returns the number of finite
+ * values. */
 static size_t leave_finite(struct moments *m, float *x, size_t n)
 {
     size_t left = 0;
@@ -40,7 +41,8 @@ void moments_add(struct moments *m, float *x, size_t n)
     own.n = n;
     if (n > 0) {
         struct quant_extremes e = quant_extremes(x, n);
-        own.min = e.min + 0.0f; /* -0 becomes 0: it must not matter which zero comes first */
+        /* -0 becomes 0, because it must not matter which zero comes first. */
+        own.min = e.min + 0.0f;
         own.max = e.max + 0.0f;
         own.zeros = e.zeros;
         own.mean = quant_sum(x, n) / (double)n;
@@ -109,7 +111,8 @@ static uint64_t dead(const atomic_uint *word, uint64_t n)
     return ret;
 }
 
-/* n values of a row, from column `at` of all matrices on. Words whose bits are all set are skipped. */
+/* Mark the columns of n values of a row, from column `at` of all matrices on. Words whose bits are
+ * all set are skipped. */
 static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t n)
 {
     for (size_t i = 0, some; i < n; i += some) {
@@ -125,7 +128,7 @@ static void mark_columns(atomic_uint *word, uint64_t at, const float *x, size_t 
     }
 }
 
-/* n values, starting with number `at`. */
+/* Mark the rows and columns of n values, starting with number `at`. */
 static void mark_alive(struct alive *a, const float *x, uint64_t at, size_t n)
 {
     uint64_t row = at / a->columns, column = at % a->columns;
@@ -170,22 +173,23 @@ void spread_join(struct spread *s, const struct spread *next)
 
 /* ---- as text ---- */
 
-/* Columns. A double takes at most 24 ("-2.2250738585072014e-308"), a float 15, a count 20. */
+/* Widths of columns. A double takes at most 24 characters ("-2.2250738585072014e-308"), a float 15,
+ * a count 20. */
 enum { NAME = 14, VALUE = 28, DOUBLE = 24, COUNT = 20, BAR = 40, FLOAT = 15 };
-/* The histogram: below -4 deviations, quarters, above. */
+/* Lines of the histogram: below -4 deviations, quarters, above. */
 enum { LINES = 1 + 32 + 1 };
 
 _Static_assert(15 * (NAME + VALUE + 1) + LINES * (DOUBLE + 1 + COUNT + 1 + BAR + 1) == STATS_TEXT,
                "the size of `stats`");
 
-/* Spaces until `width` bytes have been written since `from`, or memory is short. */
+/* Append spaces until `width` bytes have been written since `from`, or memory is short. */
 static void pad(struct buf *out, size_t from, size_t width)
 {
     while (!out->err && out->len - from < width)
         buf_char(out, ' ');
 }
 
-/* single: print as the shortest float. */
+/* Write a line. single: print the shortest float. */
 static void value_line(struct buf *out, const char *name, double v, bool single)
 {
     size_t from = out->len;
@@ -203,7 +207,7 @@ static void count_line(struct buf *out, const char *name, uint64_t n)
     buf_printf(out, "%-*s%-*" PRIu64 "\n", NAME, name, VALUE, n);
 }
 
-/* NumPy's index of value i, according to `shape`; "-" if it has too many numbers. */
+/* Write NumPy's index of value i, according to `shape`, or "-" if it has too many numbers. */
 static void index_line(struct buf *out, const char *name, const struct gguf *g,
                        const struct gguf_tensor *t, uint64_t i, bool any)
 {
@@ -271,7 +275,7 @@ void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct 
     index_line(out, "absmax_at", g, t, s->first - 1, s->first > 0);
     count_line(out, "beyond_6_std", s->count[0] + s->count[QUANT_BINS - 1]);
     count_line(out, "zeros", m->zeros);
-    /* In a single row or column, rows and columns swap roles. */
+    /* For a single row or column, rows and columns swap roles. */
     count_line(out, "zero_rows",
                a->row            ? dead(a->row, a->matrices * a->rows)
                : a->columns == 1 ? m->zeros
@@ -292,7 +296,8 @@ void stats_head(struct buf *out)
     buf_str(out, "name\ttype\telements\tshape\tmin\tmax\tmean\tstd\tabsmax\tzeros\tnan\tinf\n");
 }
 
-/* The most that min, max, mean, std, absmax, zeros, nan and inf take, each after a tab. */
+/* Return the maximum length of min, max, mean, std, absmax, zeros, nan and inf, each after a
+ * tab. */
 static size_t fields_most(const struct gguf_tensor *t)
 {
     return 3 * (1 + FLOAT) + 2 * (1 + DOUBLE) + 3 * (1 + digits_u64(t->n_elem));

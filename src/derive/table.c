@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines of tensors: see table.h. */
+/* Writes lines about tensors: see table.h. */
 #include "derive/table.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "model/facts.h"
 #include "text/table.h"
 
-/* A role: tensors of all blocks with the same name apart from the block's number. */
+/* A role: the tensors of all blocks that have the same name apart from the block's number. */
 enum { ROLES_MOST = 256, TYPES_MOST = 8, ROLE_LEN = 64 };
 
 struct role {
@@ -29,7 +29,7 @@ static void share(uint64_t bytes, double all, struct buf *out)
     buf_printf(out, "%.2f%%", all > 0 ? 100 * (double)bytes / all : 0);
 }
 
-/* "blk.7.attn_q.weight" is "attn_q". */
+/* Write "attn_q" for "blk.7.attn_q.weight". */
 static void role_name(const struct gguf *g, const struct gguf_tensor *t, char dst[ROLE_LEN])
 {
     static const char weight[] = ".weight";
@@ -50,7 +50,7 @@ static void role_name(const struct gguf *g, const struct gguf_tensor *t, char ds
     }
 }
 
-/* Counts a tensor. Roles that do not fit are counted with the last. */
+/* Count a tensor. Roles that do not fit are counted with the last. */
 static void add_role(struct role *role, size_t *n, const struct gguf *g,
                      const struct gguf_tensor *t)
 {
@@ -71,7 +71,7 @@ static void add_role(struct role *role, size_t *n, const struct gguf *g,
     role[i].bytes += t->nbytes;
 }
 
-/* "ffn_down  16 x Q6_K, 16 x Q4_K  26.10%" */
+/* Write "ffn_down  16 x Q6_K, 16 x Q4_K  26.10%". */
 static void add_roles(const struct gguf *g, double all, struct buf *out)
 {
     CLEANUP(buf_free) struct buf lines = BUF_INIT, room = BUF_INIT;
@@ -132,7 +132,7 @@ void table_text(const struct snapshot *g, struct buf *out)
     add_roles(g->gguf, all, out);
 }
 
-/* ---- where lines end ---- */
+/* ---- ends of lines ---- */
 
 void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out)
 {
@@ -191,7 +191,7 @@ uint64_t lines_size(const struct lines *l, const struct snapshot *g)
     return g->gguf->n_tensors ? l->end[g->gguf->n_tensors - 1] : l->head;
 }
 
-/* The first tensor whose line ends after `off`. */
+/* Return the first tensor whose line ends after `off`. */
 static uint32_t line_at(const struct lines *l, uint32_t n, uint64_t off)
 {
     return (uint32_t)upto_u64(l->end, 0, sizeof(l->end[0]), n, off);

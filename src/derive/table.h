@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files with one line per tensor: a table for people, with aligned columns; and where each line ends in files whose
- * length is known before their content. Made on first use and kept with the snapshot.
+ * Writes files with one line per tensor: a table for people, with aligned columns; and computes the
+ * end of each line in files whose length is known before their content. The results are made on
+ * first use and kept with the snapshot.
  *
  * Threads: pure functions of an immutable model; any.
  */
@@ -12,46 +13,47 @@
 #include "model/snapshot.h"
 
 /*
- * NAME, TYPE, SHAPE (in NumPy's order), BYTES, SHARE, and for a split model the number of the SHARD: nothing that
- * depends on another tensor's size, so that two models can be compared. Then a line for each role: tensors that have
- * the same name in all blocks. Names are made safe to print. A name longer than TABLE_NAME_MOST pushes the rest of
- * its line to the right.
+ * Write NAME, TYPE, SHAPE (in NumPy's order), BYTES, SHARE, and for a split model the number of the
+ * SHARD. No column depends on another tensor's size, so that two models can be compared. Then
+ * follows a line for each role: tensors that have the same name in all blocks. Names are made safe
+ * to print. A name longer than TABLE_NAME_MOST pushes the rest of its line to the right.
  */
 #define TABLE_NAME_MOST 64
 void table_text(const struct snapshot *g, struct buf *out);
 
-/* ---- where lines end ---- */
+/* ---- ends of lines ---- */
 
-/* A snapshot's parts with these numbers hold the lines of DERIVED_SHA256 and of DERIVED_MOMENTS. */
+/* Numbers of a snapshot's parts for the lines of DERIVED_SHA256 and of DERIVED_MOMENTS. */
 enum { LINES_SLOTS = 2 };
 
 struct lines {
-    struct snapshot_part part; /* of the snapshot, which owns this */
+    struct snapshot_part part; /* part of the snapshot, which owns this */
     uint64_t head;             /* bytes before the first line */
-    uint64_t end[];            /* where each tensor's line ends */
+    uint64_t end[];            /* end of each tensor's line */
 };
 
-/* NULL: no memory. */
+/* Return the lines, or NULL without memory. */
 const struct lines *lines_get(struct snapshot *g, enum derived what);
 
 uint64_t lines_size(const struct lines *l, const struct snapshot *g);
 /*
- * The tensors whose lines overlap bytes [off, end), off below the size: from *first to before *last; none if only the
- * head does.
+ * Find the tensors whose lines overlap bytes [off, end), with off below the size: from *first to
+ * before *last, or none if only the head does.
  */
 void lines_range(const struct lines *l, const struct snapshot *g, uint64_t off, uint64_t end,
                  uint32_t *first, uint32_t *last);
-/* Where the line of tensor i begins. */
+/* Return where the line of tensor i begins. */
 static inline uint64_t lines_begin(const struct lines *l, uint32_t i)
 {
     return i ? l->end[i - 1] : l->head;
 }
 
-#define HASH_HEX 64 /* digits */
+#define HASH_HEX 64 /* number of digits */
 
 /*
- * A line of `hashes` as gguf-hash writes and checks it: "sha256 HASH FILE:TENSOR\n", names made safe to print. FILE
- * is the name of the model's file; for a split model, of the file that holds the tensor.
+ * Write a line of `hashes` in the format of gguf-hash: "sha256 HASH FILE:TENSOR
+ * ", with names made safe to print. FILE is the name of the model's file, or for a split model of
+ * the file that holds the tensor.
  */
 void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out);
 

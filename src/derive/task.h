@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The computation of one result of one tensor, in units of some milliseconds: hashes unit by unit, everything else on
- * several processors (base/pool.h).
+ * Computes one result of one tensor, in units of some milliseconds: hashes unit by unit, all other
+ * results on several processors (base/pool.h).
  *
  * Threads: any; pure, except for reading the model's files.
  */
@@ -12,20 +12,21 @@
 #include "derive/stats.h"
 #include "model/snapshot.h"
 
-/* "OpenSSL 3.0.19 ..."; NULL: there is no SHA-256 in this build. */
+/* Return "OpenSSL 3.0.19 ...", or NULL if this build has no SHA-256. */
 const char *task_hash_library(void);
 
 struct task {
     struct view view; /* references */
     uint32_t tensor;
     enum derived what;
-    const atomic_bool *stop; /* true: end early. May be NULL. */
+    const atomic_bool *stop; /* true: end early; may be NULL */
     struct moments moments;  /* for MOMENTS and STATS */
     bool measured;           /* `moments` are already known */
     struct buf bytes;        /* owned: the result */
 };
 
-/* 0, -EIO (data is missing, or the file was cut), -EINTR (stopped), -ENOMEM. */
+/* Run the task. Returns 0, -EIO (data is missing, or the file was truncated), -EINTR (stopped) or
+ * -ENOMEM. */
 int task_run(struct task *t);
 
 #endif

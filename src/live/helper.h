@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Classifies names in metadata/: a key, or one of the files that editors and other tools make beside the one they
- * edit. Also names of types. Any thread.
+ * Classifies names in metadata/: a key, or one of the files that editors and other tools create
+ * beside the edited file. Also parses names of types. Any thread.
  */
 #ifndef LIVE_HELPER_H
 #define LIVE_HELPER_H
@@ -13,33 +13,33 @@
 #include "text/name.h"
 #include "text/type_name.h"
 
-/* ---- the type that a value is to have, where that is known before there is a value ---- */
+/* ---- the future type of a value, if known before there is a value ---- */
 
 struct typed {
     bool set;
     uint32_t type, elem;
-    /* the list of types of inner arrays (type_name.h), constant; NULL: unknown */
+    /* The list of types of inner arrays (type_name.h), constant, or NULL if unknown. */
     const char *inner;
 };
 
 /*
- * A type by name: "u32", "array[string]", "array[array[u8]]". False: no such type, or too many lists of inner types
- * in this process.
+ * Parse the name of a type: "u32", "array[string]", "array[array[u8]]". Returns false if there is
+ * no such type, or there are too many lists of inner types in this process.
  */
 bool type_by_name(const char *name, size_t n, struct typed *ret);
-/* The type of a value, including those of inner arrays. */
+/* Return the type of a value, including those of inner arrays. */
 struct typed type_of_value(const struct gguf_value *v);
 
-/* The same in the form for text_parse_as(). */
+/* Return the type in the form for text_parse_as(). */
 struct type_name type_to_parse(const struct typed *t);
-/* Its name. */
+/* Append the name of the type. */
 void type_put(const struct typed *t, struct buf *out);
 
 /* ---- names ---- */
 
 enum name_class {
     NAME_KEY,     /* may be a key: it follows the specification's syntax */
-    NAME_HELPER,  /* a known pattern: lives in memory, never becomes a key */
+    NAME_HELPER,  /* matches a known pattern: lives in memory, never becomes a key */
     NAME_STRAY,   /* has no dot, so it is not a key, and matches no known pattern */
     NAME_INVALID, /* neither */
 };
@@ -53,7 +53,7 @@ typedef bool key_known_fn(void *ctx, const char *file, size_t n);
  */
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
 
-/* Take "KEY:TYPE" apart, where TYPE names a value type. False for other names. */
+/* Parse "KEY:TYPE", where TYPE names a value type. Returns false for other names. */
 bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 
 #endif

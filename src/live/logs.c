@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The log of a model: see logs.h. */
+/* Keeps the log of a model: see logs.h. */
 #include "live/logs.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 /* A log with this many bytes is not extended any more. */
 #define LARGE ((uint64_t)1 << 30)
-/* The same for its length including holes: file systems allow files of 16 TiB and more. */
+/* Limit of a log's length including holes: file systems allow files of 16 TiB and more. */
 #define LONG ((uint64_t)1 << 36)
 
 void logs_init(struct logs *s, const struct edit_file *f)
@@ -46,7 +46,7 @@ static int make(struct logs *s, struct err *e)
     return r;
 }
 
-/* True if nothing refers to it. Under the lock no new references are made. */
+/* True if nothing refers to the log. Under the lock no new references are made. */
 static bool is_unused(const struct log *log)
 {
     return atomic_load(&log->refs) == 1;
@@ -108,7 +108,7 @@ void logs_rest(struct logs *s)
     lock_drop(&s->lock);
 }
 
-/* ---- what was written to a view ---- */
+/* ---- bytes written to a view ---- */
 
 static void unref(struct extent *x)
 {
@@ -128,14 +128,14 @@ static uint64_t end_of(const struct extent *x)
     return x->at + x->len;
 }
 
-/* The first that ends after `off`, or their number. */
+/* Return the first extent that ends after `off`, or their number. */
 static size_t find(const struct extents *s, uint64_t off)
 {
     const size_t i = UPTO(s->of, at, s->n, off);
     return i && end_of(&s->of[i - 1]) > off ? i - 1 : i;
 }
 
-/* Bytes [lo, hi) of an extent, with a reference. */
+/* Return bytes [lo, hi) of an extent, with a reference. */
 static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
 {
     struct extent ret = *x;
@@ -160,7 +160,8 @@ static void join(struct extents *s, size_t i)
     s->n--;
 }
 
-/* Replace [lo, hi) with these, taking over their references. The list has room for two more. */
+/* Replace [lo, hi) with these extents, taking over their references. The list has room for two
+ * more. */
 static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
                     size_t n)
 {

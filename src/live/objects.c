@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors as objects: see objects.h. */
+/* Keeps the states of tensors: see objects.h. */
 #include "live/objects.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 
 #include "base/when.h"
 
-/* ---- found, made, named ---- */
+/* ---- finding, making, naming ---- */
 
 static void object_free(struct object *o)
 {
@@ -113,7 +113,7 @@ void object_clear_name(struct objects *s, struct object *o)
 
 /* ---- states ---- */
 
-/* An event that cannot happen in this state. */
+/* Marks an event that cannot happen in a state. */
 #define NEVER OBJECT_STATES
 
 // clang-format off
@@ -199,7 +199,7 @@ bool objects_due(const struct objects *s)
     return s->doomed.n > 0 && (s->now || when_past(&s->removal, 0));
 }
 
-/* ---- views that were unlinked ---- */
+/* ---- unlinked views ---- */
 
 uint32_t object_hidden(struct object *o)
 {

@@ -22,7 +22,7 @@
 #include "live/draft.h"
 #include "quant/encode.h"
 
-/* Values per unit of work: whole blocks of any type. */
+/* Number of values per unit of work: whole blocks of any type. */
 #define TENSOR_STRETCH 65536
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests that wait: see waits.h. */
+/* Keeps waiting requests: see waits.h. */
 #include "live/waits.h"
 
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "live/views.h"
 #include "live/writer.h"
 
-/* Milliseconds between two checks for signals to waiting programs. */
+/* Interval between two checks for signals to waiting programs, in milliseconds. */
 #define WATCH_MS 200
-/* For up to this many values of a tensor, judging is a single unit of work. */
+/* For up to this many values of a tensor, a judgement is a single unit of work. */
 #define FEW TENSOR_STRETCH
 
 /* ---- the list ---- */
@@ -38,7 +38,7 @@ static void leave(struct waits *s, const struct live_wait *w)
     take_out(s, at)->begun = false;
 }
 
-/* Add an entry: its program is watched for signals. */
+/* Add an entry, whose program is watched for signals. */
 static void add(struct live *l, struct live_wait *w, enum live_needs needs)
 {
     struct waits *s = &l->waits;
@@ -54,7 +54,7 @@ static void add(struct live *l, struct live_wait *w, enum live_needs needs)
     pool_call_at(&s->watch, &first);
 }
 
-/* Let it wait from now on, or, after a judgement, continue to wait. */
+/* Let the entry wait from now on or, after a judgement, continue to wait. */
 static int park(struct live *l, struct live_wait *w, enum live_needs needs)
 {
     if (!w->begun)
@@ -88,8 +88,8 @@ static bool is_stopped(struct live_wait *w, const void *arg)
 }
 
 /*
- * Stop the entries that `pick` picks: if one is being judged, that ends, and its judge answers it; the others are
- * taken out.
+ * Stop the entries that `pick` selects: if one is being judged, the judgement ends, and its judge
+ * answers it; the others are taken out.
  */
 static struct live_wait *stop(struct waits *s, bool (*pick)(struct live_wait *, const void *),
                               const void *arg)
@@ -125,7 +125,7 @@ void live_interrupt(struct live *l, const void *request)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, waits.watch)))
 
-/* The kernel reports only the first signal to a waiting program, so later ones are looked for here. */
+/* Look for later signals: the kernel reports only the first signal to a waiting program. */
 static bool watch(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
@@ -211,14 +211,14 @@ struct live_wait *waits_end(struct live *l, uint64_t batch, int r, bool lost)
     return out;
 }
 
-/* ---- to be judged ---- */
+/* ---- requests to be judged ---- */
 
 static bool is_to_judge(const struct live_wait *w, const struct draft *d)
 {
     return w->needs == LIVE_JUDGED && !w->begun && w->view->d == d;
 }
 
-/* The first entry that waits for a draft. With the lock. */
+/* Return the first entry that waits for a draft. With the lock. */
 static struct live_wait **first_of(struct live *l, const struct draft *d)
 {
     struct live_wait **at = &l->waits.first;
@@ -237,7 +237,7 @@ bool waits_judged_by(const struct live *l, const struct draft *d,
     return w;
 }
 
-/* Whether there is something to judge. With the lock. */
+/* True if the entry has something to judge. With the lock. */
 static bool is_due(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
@@ -257,7 +257,8 @@ static bool is_quick(const struct live_view *h, const struct live_wait *w)
            (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
-/* Nothing waits for a draft any more. Returns it if nothing needs it: for view_drafts_end(). With the lock. */
+/* Return a draft that no entry waits for any more, if nothing else needs it, for view_drafts_end().
+ * With the lock. */
 static struct draft *rest(struct live *l, struct draft *d)
 {
     d->asked = false;
@@ -270,7 +271,8 @@ static struct draft *rest(struct live *l, struct draft *d)
 
 static bool turn(struct pool_job *j, struct timespec *again);
 
-/* Its judgement begins. If no thread waits for it, its `ask` may free it. With the lock. */
+/* Begin the judgement of an entry. If no thread waits for it, its `ask` may free it. With the
+ * lock. */
 static void begin(struct waits *s, struct live_wait **at)
 {
     struct live_wait *w = *at;
@@ -279,7 +281,8 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* A draft is idle again, and everything that waited for it is answered: the end of the mount waits for that. */
+/* Note that a draft is idle again, and everything that waited for it is answered: the end of the
+ * mount waits for that. */
 static void end_serving(struct live *l)
 {
     lock_take(&l->lock);
@@ -288,14 +291,16 @@ static void end_serving(struct live *l)
     lock_drop(&l->lock);
 }
 
-/* Leave a draft to the pool, which has a thread as long as the live state has jobs of it. With the lock. */
+/* Leave a draft to the pool, which has a thread as long as the live state has jobs in it. With the
+ * lock. */
 static bool send(const struct live *l, struct draft *d)
 {
     return l->writer.started && pool_do_beside(&d->job, turn) == 0;
 }
 
-/* What waits for a draft next; NULL: nothing does, and *rests: end_serving() remains to be called. over: the entry that
- * was just judged and must be answered, or NULL. here: leave slow ones to the pool. */
+/* Take the next entry that waits for a draft. Returns NULL if there is none, and then sets *rests
+ * if end_serving() must still be called. over: the entry that was just judged and must be answered,
+ * or NULL. here: leave slow entries to the pool. */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
 {
@@ -314,8 +319,8 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
 }
 
 /*
- * Serve an entry that has begun, and everything waiting behind it. The last one is answered when the draft is idle
- * again: what its program does next then starts at once.
+ * Serve an entry that has begun, and all entries waiting behind it. The last one is answered when
+ * the draft is idle again, so that the program's next call starts at once.
  */
 static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here, bool rests)
 {
@@ -372,7 +377,7 @@ int waits_judge(struct live *l, struct live_view *h,
     const bool over = waits && r != LIVE_PARKED;
     bool rests;
     struct live_wait *next = take_next(l, d, over ? w : NULL, true, &rests);
-    if (next && over) { /* it does not wait for those behind it */
+    if (next && over) { /* the entry does not wait for those behind it */
         w->done(w, r);
         r = LIVE_PARKED;
     }
@@ -380,7 +385,7 @@ int waits_judge(struct live *l, struct live_view *h,
     return r;
 }
 
-/* ---- begin and end ---- */
+/* ---- beginning and end ---- */
 
 void waits_init(struct waits *s)
 {

@@ -49,7 +49,7 @@ void writer_converts(struct live *l, bool begin);
 
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l);
-/* True if something has to be written. */
+/* True if an edit is waiting to be written. */
 bool writer_has_work(const struct live *l);
 
 /* Start its turns. 0, -errno. Without the lock. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Facts from a model's keys and tensors: single values by key, the number of parameters, the mix of
- * types. Nothing is trusted: a key of an unexpected type counts as missing.
+ * Reads facts from a model's keys and tensors: single values by key, the number of parameters, the
+ * mix of types. A key of an unexpected type counts as missing.
  *
  * Threads: pure functions of an immutable model.
  */
@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "gguf/gguf.h"
 
-/* Bytes in the model's header. */
+/* A range of bytes in the model's header. */
 struct text {
     const char *at;
     size_t len;
@@ -29,75 +29,78 @@ static inline bool text_begins(struct text t, const char *word)
     return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
 }
 
-/* Only if something precedes the tail. */
+/* True only if other bytes precede the tail. */
 static inline bool text_ends(struct text t, const char *tail)
 {
     return t.len > strlen(tail) && memcmp(t.at + t.len - strlen(tail), tail, strlen(tail)) == 0;
 }
 
-/* The value of a key; false if the key does not exist. */
+/* Get the value of a key. Returns false if the key does not exist. */
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);
-/* The text of a string key; at is NULL if no such key exists. */
+/* Return the text of a string key; at is NULL if no such key exists. */
 struct text fact_text(const struct gguf *g, const char *key);
-/* The number of a key with an integer type; false if it is missing or negative. */
+/* Get the number of a key with an integer type. Returns false if it is missing or negative. */
 bool fact_uint(const struct gguf *g, const char *key, uint64_t *ret);
 bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 
 /*
- * The number of the key `name` under the model's architecture ("llama.block_count" for "block_count"), UINT32_MAX if
- * it does not exist; and its value, as above.
+ * Return the number of the key `name` under the model's architecture ("llama.block_count" for
+ * "block_count"), or UINT32_MAX if it does not exist. The second function gets its value, like
+ * fact_uint().
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
 /*
- * The value for a layer of a key, given by number, that has one value for all layers or an array with one each; bools
- * count as 0 and 1.
+ * Get the value for a layer of a key, given by number, that has one value for all layers or an
+ * array with one each. Bools count as 0 and 1.
  */
 bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
-/* Tokens in the vocabulary: from tokenizer.ggml.tokens, else [arch].vocab_size. False: unknown. */
+/* Get the number of tokens in the vocabulary: from tokenizer.ggml.tokens, else from
+ * [arch].vocab_size. Returns false if unknown. */
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
 
-/* True for any shard of a split model but the first: these lack the model's keys. */
+/* True for any shard of a split model except the first: these lack the model's keys. */
 bool fact_later_shard(const struct gguf *g);
 /* True for a shard of a split model. */
 bool fact_shard(const struct gguf *g);
 /* True if general.type is "model" or missing. */
 bool fact_is_model(const struct gguf *g);
 
-/* Elements of all tensors: with all experts, and with one of them. */
+/* Number of elements of all tensors: with all experts, and with one of them. */
 struct params {
     uint64_t total;
     uint64_t one;     /* for a model without experts: total */
-    uint64_t experts; /* 0: none */
+    uint64_t experts; /* 0: no experts */
 };
 struct params fact_params(const struct gguf *g);
 
-/* "7.2B", "8x7.2B": at least two digits, in thousands, millions ... */
+/* Length of "7.2B" or "8x7.2B": at least two digits, in thousands, millions ... */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
-/* "7.2B" */
+/* Write "7.2B". */
 void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);
 
-/* The tensors of each type, those with the most bytes first. */
+/* Statistics of the tensors of each type, types with the most bytes first. */
 struct share {
-    uint32_t id; /* of the type, as stored */
+    uint32_t id; /* id of the type, as stored */
     uint64_t tensors;
     uint64_t bytes;
     uint64_t elements;
     const struct gguf_tensor *first;
 };
-/* Real models have few types; more than this are left out. */
+/* Real models have few types; more than this are omitted. */
 #define SHARES_MAX 64
 size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 
-/* "Q4_K_M" for general.file_type 15; NULL if missing or unknown. */
+/* Return "Q4_K_M" for general.file_type 15, or NULL if missing or unknown. */
 const char *fact_file_type(const struct gguf *g);
 
-/* "Q4_K", or "unknown:NNN" for retired and unknown ids. */
+/* Write "Q4_K", or "unknown:NNN" for retired and unknown ids. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 
-/* The shape in NumPy's order, the reverse of the stored one, with `between` separating the dimensions. */
+/* Write the shape in NumPy's order, the reverse of the stored one, with `between` separating the
+ * dimensions. */
 void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
                 struct buf *out);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An importance matrix: how much each column of a model's tensors matters to what the model computes. llama.cpp
- * writes one from a run of the model, as a GGUF file or, before 2025, in a format of its own (.dat). docs/format.md
- * describes both.
+ * Reads an importance matrix, which says how much each column of a model's tensors matters to the
+ * model's output. llama.cpp writes it after a run of the model, as a GGUF file or, before 2025, in
+ * its own format (.dat). docs/format.md describes both.
  *
- * Nothing in the file is trusted. All importances are finite and not negative.
+ * The parser trusts nothing in the file. All importances are finite and not negative.
  *
- * Threads: immutable once it is open; any.
+ * Threads: any; immutable once open.
  */
 #ifndef MODEL_IMATRIX_H
 #define MODEL_IMATRIX_H
@@ -27,20 +27,21 @@ struct imatrix {
     struct imatrix_row *row;
     size_t n, cap;
     struct index names;
-    uint64_t chunks; /* chunks of text it was made from; 0: unknown */
+    uint64_t chunks; /* number of chunks of text that it was made from; 0: unknown */
 };
 
-/* 0, -EBADMSG (not an importance matrix, damaged, or impossible values), -ENOMEM, -errno; fills in *e. */
+/* Open a file. Returns 0, -EBADMSG (not an importance matrix, damaged, or impossible values),
+ * -ENOMEM or -errno, with a message in *e. */
 int imatrix_open(const char *path, struct imatrix **ret, struct err *e);
-/* The same for bytes from memory or a file; error lines call them `path`. */
+/* Parse bytes from memory or a file; error messages call them `path`. */
 int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret, struct err *e);
-void imatrix_free(struct imatrix *m); /* may be NULL */
+void imatrix_free(struct imatrix *m); /* m may be NULL */
 
-/* The row for a tensor; NULL: there is none. m may be NULL. */
+/* Return the row of a tensor, or NULL if there is none. m may be NULL. */
 const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name, size_t n);
 /*
- * A row as the importances of a tensor with these dimensions (none: a single 1). 0, or -EINVAL with a line if it has
- * another size.
+ * Check that a row fits a tensor with these dimensions (none: a single 1), and return its
+ * importances. Returns 0, or -EINVAL with a message if it has another size.
  */
 int imatrix_fit(const struct imatrix_row *r, uint32_t n_dims, const uint64_t *dims,
                 struct quant_importances *ret, struct err *e);

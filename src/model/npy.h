@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header of NumPy's file format: magic, version, the length of what follows, and a Python dict
- * padded with spaces and ended by a newline, so that the data begins at a multiple of 64.
+ * Reads and writes the header of NumPy's file format: magic, version, the length of the rest, and a
+ * Python dict padded with spaces and ended by a newline, so that the data begins at a multiple of
+ * 64.
  *
- * Writes format 1.0. Reads 1.0, 2.0 and 3.0, as NumPy and others write them.
+ * The module writes format 1.0, and reads 1.0, 2.0 and 3.0 from NumPy and other writers.
  *
  * Pure. Threads: any.
  */
@@ -14,27 +15,27 @@
 #include "base/err.h"
 
 enum {
-    NPY_MAX_DIMS = 4,       /* for arrays that become tensors: ggml's limit */
-    NPY_MAX_HEADER = 65536, /* the longest header accepted; NumPy's has 128 bytes */
+    NPY_MAX_DIMS = 4,       /* ggml's limit, for arrays that become tensors */
+    NPY_MAX_HEADER = 65536, /* the longest accepted header; NumPy's has 128 bytes */
 };
 
 struct npy {
-    uint32_t header;             /* bytes of the header: the data starts there */
-    uint32_t width;              /* of a value: 4 (`<f4`) or 2 (`<f2`) */
+    uint32_t header;             /* size of the header in bytes; the data starts there */
+    uint32_t width;              /* bytes of a value: 4 (`<f4`) or 2 (`<f2`) */
     uint32_t n_dims;             /* 1 to NPY_MAX_DIMS */
     uint64_t dims[NPY_MAX_DIMS]; /* the first varies fastest: the reverse of NumPy's shape */
     uint64_t n_elem;
 };
 
-/* Append the header for an array of this type; dims as above. Returns its length. */
+/* Append the header for an array of this type, with dims as above. Returns its length. */
 size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uint64_t *dims);
 
 /* Returned by npy_parse() if more bytes could complete the header. */
 #define NPY_MORE 1
 /*
- * Parse the header at the start of n bytes. 0; NPY_MORE; -EINVAL: not a header, or the array is not in C order, its
- * type is not `<f4` or `<f2`, it has more than 4 dimensions or one that is 0, or more than GGUF_MAX_ELEMENTS
- * elements. Rank 0 becomes one dimension of 1.
+ * Parse the header at the start of n bytes. Returns 0, NPY_MORE, or -EINVAL if it is not a header,
+ * or the array is not in C order, its type is not `<f4` or `<f2`, it has more than 4 dimensions or
+ * a dimension of 0, or more than GGUF_MAX_ELEMENTS elements. Rank 0 becomes one dimension of 1.
  */
 int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e);
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Daemons of ggufs, as other processes see them: by their control sockets (control.h), which the kernel lists.
+ * Finds daemons of ggufs by their control sockets (control.h), which the kernel lists, and queries
+ * them.
  *
  *     r = daemons_find(&ds, NULL);
  *     d = daemons_of(&ds, mount);
  *     r = daemon_ask(d, "sync", &said, say_that_it_waits, arg, &e);
- *     while (daemon_hear(d, 100)) ...                    until the model is closed daemons_free(&ds);
+ *     while (daemon_hear(d, 100)) ...                    until the model is closed
+ *     daemons_free(&ds);
  *
- * Only daemons of this user are visible, to root all of them; those in another pid or network
- * namespace are not.
+ * Only daemons of this user are visible; root sees all. Daemons in another pid or network namespace
+ * are not visible.
  *
  * Threads: any; no state.
  */
@@ -22,7 +24,8 @@
 #include "mount/processes.h"
 #include "shelf/mounts.h"
 
-/* In the order in which a daemon passes through them, except for one that does not answer. */
+/* In the order in which a daemon passes through these states, except for the state of a daemon that
+ * does not answer. */
 enum daemon_state {
     DAEMON_SILENT = -1,
     DAEMON_STARTING,
@@ -33,27 +36,27 @@ enum daemon_state {
     DAEMON_CLOSED
 };
 
-/* The status as received. Do not trust it, and escape it before printing. */
+/* The status as received. It is not trusted, and must be escaped before printing. */
 struct daemon_status {
     enum daemon_state state;
-    bool holds;      /* it has locked the file in question */
-    bool held, free; /* gone: files are open for writing; nothing is locked any more */
+    bool holds;      /* the daemon has locked the file in question */
+    bool held, free; /* GONE: files are open for writing; no file is locked any more */
     dev_t dev;       /* 0: unknown */
-    char *at;        /* the mount point; these are owned and may be NULL */
+    char *at;        /* mount point; this and the next members are owned and may be NULL */
     char *model;     /* */
-    char *read_only; /* why */
-    char *failed;    /* from DAEMON_ENDED on: why it failed; NULL: it succeeded */
-    struct buf lost; /* from DAEMON_ENDED on: lines */
+    char *read_only; /* the reason */
+    char *failed;    /* from DAEMON_ENDED on: reason of the failure; NULL: success */
+    struct buf lost; /* from DAEMON_ENDED on: lines about lost edits */
     struct buf backups;
 };
 
 struct daemon {
     long pid;
     uid_t uid;
-    char name[64];   /* of its socket */
-    int fd;          /* owned: its status arrives here */
-    bool now;        /* what was known at the time of the request has arrived */
-    size_t heard;    /* bytes */
+    char name[64];   /* name of its socket */
+    int fd;          /* owned: socket on which its status arrives */
+    bool now;        /* the state at the time of the request has arrived */
+    size_t heard;    /* number of bytes received */
     struct buf part; /* an incomplete line */
     struct daemon_status status;
 };
@@ -63,39 +66,41 @@ struct daemons {
     size_t n, cap;
 };
 
-/* ---- all of them ---- */
+/* ---- all daemons ---- */
 
 /*
- * All daemons that can be seen, except this process; *locked: a file they may have locked, or NULL. 0, -errno. Free
- * in both cases.
+ * Find all visible daemons, except this process. *locked: a file that they may have locked, or
+ * NULL. Returns 0 or -errno. Free ds in both cases.
  */
 int daemons_find(struct daemons *ds, const struct file_id *locked);
 void daemons_free(struct daemons *ds);
 /*
- * The daemon that serves a mount; NULL: not visible. A process that claims to serve it must belong
- * to the mount's owner, or to root. One that is starting is waited for.
+ * Return the daemon that serves a mount, or NULL if it is not visible. A process that claims to
+ * serve the mount must belong to the mount's owner, or to root. Waits for a daemon that is
+ * starting.
  */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
-/* A silent daemon that seems to serve a mount, by the name of its socket. */
+/* Return a silent daemon that seems to serve a mount, by the name of its socket. */
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
-/* Report that. -ETIMEDOUT. */
+/* Set e to a message that the daemon does not answer. Returns -ETIMEDOUT. */
 int daemon_no_answer(const struct daemon *d, struct err *e);
-/* The daemon's mount; NULL: not in this list. */
+/* Return the daemon's mount, or NULL if this list lacks it. */
 const struct mount *daemon_mount(const struct mounts *ms, const struct daemon *d);
-/* Wait up to `ms` milliseconds for more of its status. False: no more will come. */
+/* Wait up to `ms` milliseconds for more of its status. Returns false if no more will come. */
 bool daemon_hear(struct daemon *d, int ms);
 /*
- * Send it a request; its answer goes to `said`. `wait` is called ten times a second meanwhile. 0;
- * -errno with a line of the daemon's, which is safe to print; -ETIMEDOUT: it is stopped; -EPIPE: it
- * has ended.
+ * Send a request to the daemon, and add its answer to `said`. `wait` is called ten times a second
+ * meanwhile. Returns 0; -errno with a line of the daemon's, which is safe to print; -ETIMEDOUT if
+ * it is stopped; -EPIPE if it has ended.
  */
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
 
-/* Take in lines "WORD VALUE\n" as a daemon writes them: all complete lines of d->part. */
+/* Process all complete lines "WORD VALUE
+ * " of d->part, as a daemon writes them. */
 void daemon_take(struct daemon *d);
 
-/* ---- that of a model ---- */
+/* ---- the daemon of a model ---- */
 
 /*
  *     r = channel_open("m.gguf", &c, &e);          c.daemon NULL: it is not mounted read-write
@@ -105,18 +110,19 @@ void daemon_take(struct daemon *d);
 struct channel {
     struct daemons daemons;
     const struct daemon *daemon;
-    char *place; /* owned: from shelf_ask() */
+    char *place; /* owned: result of shelf_ask() */
 };
 
 /*
  * Find the daemon of a model, given its file or one of its shards, or a link to one; a mount point;
- * or the model's directory in a mount. 0, with c->daemon NULL if no daemon that is visible and
- * answers has mounted the file read-write, or edits it in a mount of a directory of models; -EINVAL
- * (the directory is not a mount of a model), -ETIMEDOUT (the daemon of the mount is stopped),
- * -errno. Always call channel_close().
+ * or the model's directory in a mount. Returns 0, with c->daemon NULL if no daemon that is visible
+ * and answers has mounted the file read-write, or edits it in a mount of a directory of models;
+ * -EINVAL (the directory is not a mount of a model), -ETIMEDOUT (the daemon of the mount is
+ * stopped), or -errno. Always call channel_close().
  */
 int channel_open(const char *operand, struct channel *c, struct err *e);
-/* Send it a request about the model ("undo 12", control.h); its answer is added to `said`. 0, -errno. */
+/* Send the daemon a request about the model ("undo 12", control.h), and add its answer to `said`.
+ * Returns 0 or -errno. */
 int channel_ask(const struct channel *c, const char *verb, struct buf *said, struct err *e);
 void channel_close(struct channel *c);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The log: see log.h. */
+/* Writes the log: see log.h. */
 #include "mount/log.h"
 
 #define FUSE_USE_VERSION 312
@@ -16,15 +16,15 @@
 
 #include "base/err.h"
 
-#define LOG_LINE_MAX 1024 /* bytes; every syslogd accepts this many */
+#define LOG_LINE_MAX 1024 /* in bytes; every syslogd accepts this many */
 
 static atomic_bool daemonized;
 
 void log_plain(int priority, const char *line)
 {
     /*
-     * Names in the line are already safe to print; libfuse's text, and a character cut off at the end of the line,
-     * are made safe here.
+     * Names in the line are already safe to print; libfuse's text, and a character truncated at the
+     * end of the line, are made safe here.
      */
     char safe[LOG_LINE_MAX];
     (void)show_in(safe, sizeof(safe), line, strlen(line));
@@ -81,7 +81,7 @@ struct caught catch_begin(void)
     return c;
 }
 
-/* The last line of a text, without the "fuse: " before it. */
+/* Return the last line of a text, without the "fuse: " before it. */
 static const char *last_line(char *all)
 {
     static const char *const writers[] = {"ggufs: ", "fuse: ", "fusermount3: "};

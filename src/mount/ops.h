@@ -17,9 +17,9 @@
 #include "mount/handle.h"
 
 /*
- * How many requests a mount of a directory handles at a time: threads, and background requests of
- * the kernel. A request for a hanging disk keeps its place, and must not block others. (libfuse's
- * 10 threads and the kernel's 12 requests are soon used up.)
+ * Number of requests that a mount of a directory handles at a time: threads, and background
+ * requests of the kernel. A request for a hanging disk keeps its place, and must not block others.
+ * (libfuse's 10 threads and the kernel's 12 requests are soon used up.)
  */
 #define MNT_FOLDER_REQUESTS 1000
 
@@ -28,8 +28,8 @@ struct mnt {
     struct handles handles;
     struct control *control;
     struct fuse_session *session; /* once it is mounted */
-    atomic_bool checks;           /* at each open: rights have changed */
-    int dead;                     /* replaces the session's descriptor: session.h */
+    atomic_bool checks;           /* rights have changed, so each open is checked */
+    int dead;                     /* replacement for the session's descriptor: session.h */
 };
 
 extern const struct fuse_lowlevel_ops mnt_ops;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Signals that end a session: see signals.h. */
+/* Handles signals that end a session: see signals.h. */
 #include "mount/signals.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 #define ENDING (sizeof(ending) / sizeof(ending[0]))
 
-/* The one session of the process: a handler has no argument. */
+/* The one session of the process, because a handler has no argument. */
 static struct {
     struct fuse_session *_Atomic se;
     atomic_int came; /* the signal; 0: no signal yet */
@@ -38,7 +38,7 @@ static void on_signal(int number)
     (void)atomic_compare_exchange_strong(&s.came, &none, number);
     if (se)
         fuse_session_exit(se);
-    if (none == 0) /* the first: the other thread continues until the loop has returned */
+    if (none == 0) /* the first signal: the other thread continues until the loop has returned */
         wake();
     errno = saved;
 }
@@ -52,14 +52,14 @@ bool signals_kick(void)
     return true;
 }
 
-/* `flags`: what happens to a call that a signal interrupts. */
+/* `flags`: effect on a call that a signal interrupts. */
 static void handle(int flags)
 {
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = flags};
     (void)sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < ENDING; i++) {
         struct sigaction was;
-        /* as under nohup(1) */
+        /* under nohup(1) it is ignored */
         if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
             (void)sigaction(ending[i], &act, NULL);
     }
@@ -73,7 +73,7 @@ void signals_begin(struct fuse_session *se)
     /* libfuse treats a helper that it cannot wait for as a failed mount. */
     handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
-    /* Exceeding the file size limit should be an error (EFBIG), not end the process. */
+    /* Exceeding the file size limit should be an error (EFBIG), and not end the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are blobs/sha256-<hex>
- * (formerly sha256:<hex>). See place.h.
+ * Reads an ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are
+ * blobs/sha256-<hex> (formerly sha256:<hex>). See place.h.
  *
- * Threads: any; no state. Do not trust the bytes of a manifest.
+ * Threads: any; no state. The bytes of a manifest are not trusted.
  */
 #ifndef SHELF_OLLAMA_H
 #define SHELF_OLLAMA_H
@@ -12,7 +12,7 @@
 
 /* True if a directory with these names is a store. */
 bool ollama_is(struct reach *r, const struct found *dir, const struct names *names);
-/* List a store or a place in one. */
+/* List a store, or a place in a store. */
 int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret);
 /* REF_OLLAMA, REF_LAYER, REF_TEXT. */
@@ -21,27 +21,28 @@ int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
 
 /* ---- a manifest: the layers of a model ---- */
 
-/* More than any manifest needs: ollama's have a dozen layers in a thousand bytes. */
+/* Maximum size of a manifest, more than any needs: ollama's have a dozen layers in a thousand
+ * bytes. */
 #define MANIFEST_MAX ((size_t)1 << 20)
 #define MANIFEST_LAYERS_MAX 4096
 
 #define DIGEST_DIGITS 64
 
-/* A layer that is shown. */
+/* A layer that the mount shows. */
 struct layer {
     const char *name;               /* "model", "template", ... */
-    bool model;                     /* else a text */
+    bool model;                     /* a model; else a text */
     char digest[DIGEST_DIGITS + 1]; /* SHA-256, in hexadecimal digits */
 };
 
 struct manifest {
-    struct layer *layer; /* owned; models first; those of one name are adjacent */
+    struct layer *layer; /* owned; models first; layers of the same name are adjacent */
     size_t n;
-    size_t models;  /* how many of them are models */
-    size_t tensors; /* layers that are single tensors; not shown */
+    size_t models;  /* number of layers that are models */
+    size_t tensors; /* number of layers that are single tensors, which are not shown */
 };
 
-/* 0, or -EBADMSG, -EFBIG, -ENOMEM with a line. */
+/* Parse a manifest. Returns 0, or -EBADMSG, -EFBIG or -ENOMEM with a message. */
 int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e);
 void manifest_free(struct manifest *m);
 

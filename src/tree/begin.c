@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a model can be edited, and how editing begins with the first edit. See begin.h. */
+/* Decides whether a model can be edited, and begins editing with the first edit: see begin.h. */
 #include "tree/begin.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include "check/filename.h"
 #include "edit/commit.h"
 
-/* Why a file of the model must not be edited, as far as is known before it is opened; NULL: it may be. */
+/* Return the reason why a file of the model must not be edited, as far as known before it is
+ * opened, or NULL if it may be. */
 static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)
@@ -48,7 +49,8 @@ static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
-/* What every edit except one in place needs, tried before the file is opened for writing. */
+/* Try the features that every edit needs, except one in place, before the file is opened for
+ * writing. */
 static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
     struct edit_file f = {.fd = -1};
@@ -59,7 +61,7 @@ static int try_attributes(const struct tree *t, const struct model_file *m, stru
     return r;
 }
 
-/* Finish or undo what a crash interrupted. */
+/* Finish or undo an edit that a crash interrupted. */
 static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 {
     struct edit_recovered found;
@@ -72,13 +74,14 @@ static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 }
 
 /*
- * Open the file for writing, with the lock, if everything that edits need is there; otherwise f stays closed. of: the
- * file that it must be; NULL: any. A recovery changes the file, even if a later step fails: its id is updated.
+ * Open the file for writing, with the lock, if the file system has everything that edits need;
+ * otherwise f stays closed. of: the file that it must be; NULL: any. A recovery changes the file,
+ * even if a later step fails, so its id is updated.
  */
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
 {
-    /* the lock of another file does not concern this tree */
+    /* The lock of another file does not concern this tree. */
     int r = of ? edit_file_fresh(of, e) : 0;
     if (r == 0)
         r = try_attributes(t, m, e);
@@ -132,7 +135,7 @@ int begin_open(struct tree *t, struct err *e)
 
 /* ---- the other files of a split model ---- */
 
-/* Keep nothing about it but what it was when opened, and its directory. */
+/* Keep only the shard's identity at the open, and its directory. */
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
     struct tree *t = arg;
@@ -161,10 +164,10 @@ void begin_close(struct tree *t)
 
 /* ---- changes by other programs ---- */
 
-/* Files that one call checks, beside the first. */
+/* Number of files that one call checks, besides the first. */
 #define LOOK_MOST ((size_t)64)
 
-/* The state of a file when it was opened. */
+/* Return the state of a file when it was opened. */
 static struct edit_file opened(struct tree *t, size_t i)
 {
     lock_take(&t->newest.lock);
@@ -173,7 +176,8 @@ static struct edit_file opened(struct tree *t, size_t i)
     return f;
 }
 
-/* Not if the change may come from this tree itself, where editing has begun, or begins meanwhile. */
+/* A change that may come from this tree itself does not count, if editing has begun or begins
+ * meanwhile. */
 static bool is_stale(struct tree *t, size_t i)
 {
     const unsigned begun = atomic_load(&t->begun);
@@ -195,7 +199,7 @@ bool begin_is_changed(struct tree *t)
     return stale;
 }
 
-/* ---- editing begins ---- */
+/* ---- the beginning of editing ---- */
 
 void begin_parsed(struct tree *t)
 {

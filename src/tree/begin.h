@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a model can be edited, and how editing begins with the first edit. Private to this layer.
+ * Decides whether a model can be edited, and begins editing with the first edit. Private to this
+ * layer.
  */
 #ifndef TREE_BEGIN_H
 #define TREE_BEGIN_H
@@ -13,13 +14,14 @@ int begin_open(struct tree *t, struct err *e);
 int begin_shards(struct tree *t, struct gguf *g, unsigned flags, struct err *e);
 void begin_close(struct tree *t);
 /*
- * True if another program changed a file of the model, among those that are not edited. Accesses the disk; if the
- * model has very many files, checks some of them, in turn.
+ * True if another program changed a file of the model, among those that are not edited. Accesses
+ * the disk; if the model has very many files, each call checks only some of them, in turn.
  */
 bool begin_is_changed(struct tree *t);
-/* Called once the model is parsed: it may turn out that it cannot be edited. */
+/* Call this when the model is parsed: it may turn out that it cannot be edited. */
 void begin_parsed(struct tree *t);
-/* Call before each edit of t->meta. -EROFS, -EBUSY (another process has the lock), -errno. */
+/* Call this before each edit of t->meta. Returns -EROFS, -EBUSY (another process has the lock) or
+ * -errno. */
 int begin_editing(struct tree *t);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one table of virtual files: those at the root and in each tensor's directory.
+ * The table of virtual files at the root and in each tensor's directory.
  *
- * A row is either rendered (`text` writes the whole file; it is written at open) or answered piecewise (`size` and
- * `read`, for contents that may be large). Node number, lookup, listing and attributes follow from the row: to add a
- * file, add a row here; nothing above this layer changes. Rows are numbered by their place in their table, which must
- * not change: node numbers contain it.
+ * A row is either rendered (`text` writes the whole file; it is written at open) or answered
+ * piecewise (`size` and `read`, for contents that may be large). Node number, lookup, listing and
+ * attributes follow from the row: to add a file, add a row here; nothing above this layer changes.
+ * Rows are numbered by their place in their table, which must not change, because node numbers
+ * contain it.
  *
- * Threads: rows are constant, their functions may run in any thread.
+ * Threads: rows are constant, and their functions may run in any thread.
  */
 #ifndef TREE_FILES_H
 #define TREE_FILES_H
@@ -19,15 +20,15 @@
 #include "model/snapshot.h"
 #include "model/store.h"
 
-/* The answer to a read: its bytes, or where they are. It belongs to one thread. */
+/* The answer to a read: its bytes, or their place. It belongs to one thread. */
 struct reply {
     const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
     size_t len;
-    uint8_t *scratch;       /* from the caller: room for as many bytes as were requested */
+    uint8_t *scratch;       /* from the caller: room for as many bytes as requested */
     struct mapped *mapped;  /* owned reference; NULL if the bytes are elsewhere */
-    uint64_t end;           /* where the bytes in `mapped` end */
+    uint64_t end;           /* end of the bytes in `mapped` */
     struct work *work;      /* from the tree: results computed for the model */
-    struct live_wait *wait; /* from the caller: a read may wait until what it shows is computed */
+    struct live_wait *wait; /* from the caller: a read may wait until its results are computed */
 };
 
 /* Append a copy of n bytes. */
@@ -39,7 +40,7 @@ enum {
     ROW_DIR = 1 << 0,    /* a directory */
     ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each snapshot */
     ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
-    ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
+    ROW_HIDDEN = 1 << 3, /* can be opened by name; listed only with views=all */
     ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_EXTRA = 1 << 7,  /* repeats bytes that other files show: not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's directory, but may differ between snapshots */
@@ -48,7 +49,7 @@ enum {
     ROW_SAFETENSORS = 1 << 9,
 };
 
-/* What directories list. Every file opens by name, listed or not. */
+/* The files that directories list. Every file can be opened by name, listed or not. */
 enum files_views {
     FILES_STD, /* everything except ROW_HIDDEN */
     FILES_RAW, /* each byte of the model once: neither ROW_HIDDEN nor ROW_EXTRA */
@@ -57,7 +58,7 @@ enum files_views {
 
 struct row;
 
-/* What a row's functions are called for. */
+/* The subject of a call of a row's functions. */
 struct about {
     const struct view *v;
     const struct row *row;
@@ -67,23 +68,25 @@ struct about {
 struct row {
     const char *name;
     unsigned flags;
-    const char *(*library)(void); /* required: without it the file does not exist; or NULL */
-    const struct form *form;      /* for value views; NULL: bytes as stored */
-    enum derived what;            /* for computed files */
-    enum safetensors_as as;       /* for ROW_SAFETENSORS */
-    /* The whole file; piecewise, its beginning, which `size` includes and after which `read` begins. May be NULL. */
+    /* The required library, without which the file does not exist; or NULL. */
+    const char *(*library)(void);
+    const struct form *form; /* for value views; NULL: bytes as stored */
+    enum derived what;       /* for computed files */
+    enum safetensors_as as;  /* for ROW_SAFETENSORS */
+    /* Writes the whole file or, for a piecewise file, its beginning, which `size` includes and
+     * after which `read` begins. May be NULL. */
     void (*text)(const struct about *a, struct buf *out);
     /*
-     * Piecewise: the size in bytes (UINT64_MAX: no memory to measure it), and reading bytes [off, off + n), within
-     * the size, into the reply.
+     * Piecewise: the size in bytes (UINT64_MAX: no memory to measure it). `read` reads bytes [off,
+     * off + n), within the size, into the reply.
      */
     uint64_t (*size)(const struct about *a);
     int (*read)(const struct about *a, uint64_t off, size_t n, struct reply *r);
-    /* Piecewise, from an image: it is made at open, and is the `file` of the view being read. */
+    /* Piecewise, from an image, which is made at open and is the `file` of the view being read. */
     int (*image)(const struct about *a, struct image **ret);
     /*
-     * Piecewise, computed: the tensors [first, last) whose results [off, off + n) needs. Until those are kept, `read`
-     * returns -EAGAIN.
+     * Piecewise, computed: the tensors [first, last) whose results [off, off + n) needs. Until
+     * these are kept, `read` returns -EAGAIN.
      */
     void (*need)(const struct about *a, uint64_t off, size_t n, uint32_t *first, uint32_t *last);
 };
@@ -97,15 +100,16 @@ static inline const struct row *files_row(enum files_where where, size_t i)
     return where == FILES_ROOT ? &files_root[i] : &files_tensor[i];
 }
 
-/* The text of a row, except for the state of the mount, which follows it in some. */
+/* Write the text of a row, except for the state of the mount, which follows it in some rows. */
 void files_text(const struct about *a, struct buf *out);
-/* True if it is read piecewise, and decoded from tensor values. */
+/* True if the row is read piecewise, and decoded from tensor values. */
 bool files_decodes(const struct about *a);
-/* The number of the row with this name, or -1; and if it exists for t. */
+/* Return the number of the row with this name, or -1. The second function says whether it exists
+ * for t. */
 int files_named(enum files_where where, const char *name);
 int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name);
-/* True if the row exists for this tensor. At the root it must also be possible. */
+/* True if the row exists for this tensor. A row at the root must also be possible. */
 bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
 /* True if the directory lists it. */
 bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Node numbers, by which the kernel names files. They are arithmetic, with no table behind them:
+ * Node numbers, by which the kernel names files. They are computed, not stored in a table:
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
- * The slot is that of the model in a mount of many; a tree has one model and leaves it 0. Row 0 is
- * the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
+ * The slot is that of the model in a mount of many models; a tree has one model, and slot 0. Row 0
+ * is the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
  *
  *     0   a state of the model: a view of the model has a node for each (number of the snapshot).
  *         `info`, which also shows the state of the mount (history.h), counts its own numbers.
@@ -13,13 +13,14 @@
  *     2   a tensor: its directory
  *     3   a metadata key: its file
  *
- * Object numbers are never reused during the life of a mount; slot numbers are reused once all have been used and the
- * kernel has forgotten the first.
+ * Object numbers are never reused during the life of a mount; slot numbers are reused once all have
+ * been used and the kernel has forgotten the first.
  *
- * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for views of the whole:
- * theirs is that of a directory at the root with their row, the same in each state. To the kernel they are new files
- * (so that pages and attributes of one node never change), to people the same one. It stays below 2^32 in a mount of
- * one model with fewer than 2^25 tensors and keys, for programs whose ino_t has 32 bits.
+ * st_ino is the node number (in a mount of many models a hash of it, shelf/slots.h), except for
+ * views of the whole: theirs is that of a directory at the root with their row, the same in each
+ * state. To the kernel they are new files (so that pages and attributes of one node never change),
+ * to people the same one. It stays below 2^32 in a mount of one model with fewer than 2^25 tensors
+ * and keys, for programs whose ino_t has 32 bits.
  */
 #ifndef TREE_INO_H
 #define TREE_INO_H
@@ -27,7 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A kind of number times 2, plus 1 if it has a row. */
+/* Each kind is a number times 2, plus 1 if it has a row. */
 enum node_kind {
     NODE_NONE = 0,
     NODE_WHOLE = 1,
@@ -40,8 +41,8 @@ enum node_kind {
 
 struct node {
     enum node_kind kind;
-    uint32_t row;    /* in its table; meaningless for an even kind */
-    uint32_t number; /* of the tensor or key; NODE_WHOLE: of the snapshot or state */
+    uint32_t row;    /* row in its table; meaningless for an even kind */
+    uint32_t number; /* number of the tensor or key; NODE_WHOLE: number of the snapshot or state */
 };
 
 enum {
@@ -49,7 +50,7 @@ enum {
     INO_ROW_BITS = 5,
     INO_OBJECT_BITS = 32,
     INO_LOCAL_BITS = INO_OBJECT_BITS + INO_ROW_BITS + INO_KIND_BITS,
-    INO_SLOT_BITS = 63 - INO_LOCAL_BITS, /* positive even where a program treats it as signed */
+    INO_SLOT_BITS = 63 - INO_LOCAL_BITS, /* positive even if a program treats it as signed */
     INO_MAX_ROWS = (1 << INO_ROW_BITS) - 1,
     INO_ROOT = 1
 };
@@ -87,7 +88,7 @@ static inline uint64_t ino_whole(uint32_t number, uint32_t row)
     return ino_make(INO_WHOLE, number, 1 + row);
 }
 
-/* A number in the mount from slot and local number, and the reverse. */
+/* Make a number in the mount from slot and local number. The other functions do the reverse. */
 static inline uint64_t ino_in_slot(uint32_t slot, uint64_t local)
 {
     return (uint64_t)slot << INO_LOCAL_BITS | local;
