@@ -30,9 +30,12 @@ static unsigned names_in(const char *sub)
 bool ollama_is(struct reach *r, const struct found *dir, const struct names *names)
 {
     const uint8_t manifests = names_type(names, "manifests"), blobs = names_type(names, "blobs");
-    return (blobs == DT_DIR || blobs == DT_LNK) && /* often on another disk */
-           (manifests == DT_DIR ||
-            (manifests == DT_LNK && has_folder(r, dir, "manifests", REACH_LINKS)));
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    if (blobs != DT_DIR && blobs != DT_LNK) /* often on another disk */
+        return false;
+    return manifests == DT_DIR ||
+           (manifests == DT_LNK && reach_open(r, dir, "manifests", REACH_LINKS, &f) == 0 &&
+            S_ISDIR(f.st.st_mode));
 }
 
 /* Open a path below manifests/, which itself may be a link. */

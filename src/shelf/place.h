@@ -91,11 +91,10 @@ struct listing {
     struct entry *entry; /* owned; sorted by name, byte by byte */
     size_t n, cap;
     struct buf texts;
-    struct index index; /* by name, while entries are added */
-    size_t room;        /* of that */
-    bool wide;          /* it does not follow from the names of the place's directory alone */
-    bool store;         /* as of the place */
-    struct names_listing made;
+    struct index index;     /* by name, while entries are added */
+    size_t room;            /* of that */
+    bool wide;              /* it does not follow from the names of the place's directory alone */
+    bool store;             /* as of the place */
     const struct names *of; /* a reference: it is theirs; or NULL */
 };
 
@@ -154,38 +153,19 @@ static inline bool entry_is_folder(const struct entry *e)
 }
 void listing_free(struct listing *l);
 
-/* ---- for the kinds of stores: folder.h, ollama.h ---- */
+/* ---- for stores: ollama.h ---- */
 
 /* Add an entry; its shown name is the encoding of `name`, with ~2, ~3 if that is taken. 0, -errno. */
 int listing_add(struct listing *l, const char *name, const struct ref *ref);
-/* True if this name, before encoding, is shown. */
-bool listing_has(const struct listing *l, const char *name);
-
-/* Get the listing that is kept with the names of a place's directory. False: there is none. */
-bool listing_kept(const struct names *names, const struct place *p, struct listing *ret);
-/* Keep a whole one there; without memory it is not. */
-void listing_keep(const struct names *names, const struct place *p, struct listing *l);
-
 /* A place below p, perhaps by a link; its path is p's if `path` is NULL. 0, -ENOMEM. */
 int place_make(const struct place *p, enum place_kind kind, const char *path, const char *sub,
                bool linked, struct place *ret);
-/*
- * True if a link in p to this real path must not be followed: a directory already on the way would
- * be shown inside itself, endlessly.
- */
-bool place_goes_round(const struct reach *r, const struct place *p, const char *path);
 /*
  * Make an item for a directory in p, with this place: closes `f` and takes its path. 0, -ENOMEM. Takes over the place
  * even if it fails.
  */
 int item_folder(const struct reach *r, const struct place *p, struct found *f, struct place *place,
                 struct item *ret);
-/*
- * The same for any directory that a link in p may lead to; `store`: it is in a store. -ENOENT: it must not be
- * followed. Takes over f in any case.
- */
-int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
-               bool store, struct item *ret);
 /* An item for the file `name` in the directory `dir`: a model, or a text. It need not exist. */
 int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
               enum item_kind kind, struct item *ret);
@@ -214,7 +194,13 @@ int item_stamp(struct reach *r, const struct item *i, uint64_t *ret);
  * the value of tree_identity() for a tree with these files open.
  */
 int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
-/* True if neither the file nor its attributes have changed. */
-bool same_file(const struct stat *a, const struct stat *b);
+/* ---- names in a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH} ---- */
+
+/* Split "models--org--name" into its two parts; without an organisation org is "". False: another kind of name. */
+bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
+/* A commit: 40 hexadecimal digits. */
+#define COMMIT_DIGITS 40
+/* The commit in a file of refs/, with white space around it; false: not a commit. */
+bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
 
 #endif

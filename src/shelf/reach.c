@@ -21,6 +21,7 @@
 #include "base/lock.h"
 #include "base/path.h"
 #include "base/when.h"
+#include "shelf/place.h"
 
 /* The kernel's own limit. */
 #define LINKS_MAX 40
@@ -29,24 +30,22 @@
 
 /* ---- other mounts ---- */
 
-/* If the list cannot be read, the old one is kept, but not trusted until it can be. */
-static int look_at_mounts(struct reach *r)
+/*
+ * Read the list of mounts if it may have changed. If it cannot be read, the old one is kept, but not trusted until it
+ * can be. Under the lock.
+ */
+static int see_mounts(struct reach *r)
 {
+    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
     struct mounts now;
+    if (r->mounts >= 0 && !r->stale && poll(&p, 1, 0) == 0)
+        return 0;
     int e = mounts_load(&now, 0);
     r->stale = e < 0;
     mounts_free(e < 0 ? &now : &r->seen);
     if (e == 0)
         r->seen = now;
     return e;
-}
-
-/* Read the list of mounts if it may have changed. Under the lock. */
-static int see_mounts(struct reach *r)
-{
-    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
-    bool changed = r->mounts < 0 || r->stale || poll(&p, 1, 0) != 0;
-    return changed ? look_at_mounts(r) : 0;
 }
 
 static bool is_ours(const struct reach *r, const struct mount *m)
@@ -400,7 +399,7 @@ void reach_close(struct found *f)
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
 {
     struct stat st;
-    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
+    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1, .stale = true};
     lock_init(&r->lock);
     r->path = realpath(path, NULL);
     if (!r->path)
@@ -411,7 +410,7 @@ int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
     if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
         return err_set(e, -errno, "cannot read the directory: %s", strerror(errno));
     r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    return look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
+    return see_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
 }
 
 void reach_end(struct reach *r)
@@ -423,7 +422,7 @@ void reach_end(struct reach *r)
     free(r->path);
     mounts_free(&r->seen);
     for (size_t i = 0; i < KEPT_MAX; i++)
-        names_free(&(const struct names *){r->kept[i].names});
+        names_free(&(const struct names *){r->kept[i]});
     lock_destroy(&r->lock);
 }
 
@@ -439,15 +438,6 @@ static int by_bytes(const void *a, const void *b, void *texts)
 {
     const struct name *x = a, *y = b;
     return strcmp((const char *)texts + x->text, (const char *)texts + y->text);
-}
-
-/* The type of a name whose type the directory does not give. */
-static uint8_t look_up_type(struct reach *r, const struct found *dir, const char *name)
-{
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
-    uint8_t type = e == -ELOOP ? DT_LNK : e < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
-    return type;
 }
 
 size_t names_from(const struct names *n, const char *text)
@@ -490,8 +480,13 @@ static void bar_mounts(const struct buf *mounts, struct names *n)
 static int add_name(struct reach *r, const struct found *dir, const struct dirent *d,
                     struct names *n)
 {
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
     size_t len = strlen(d->d_name) + 1;
-    uint8_t type = d->d_type == DT_UNKNOWN ? look_up_type(r, dir, d->d_name) : d->d_type;
+    uint8_t type = d->d_type;
+    if (type == DT_UNKNOWN) { /* the directory does not give it */
+        int found = reach_open(r, dir, d->d_name, REACH_NO_LINKS, &f);
+        type = found == -ELOOP ? DT_LNK : found < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
+    }
     if (is_hidden(d->d_name) && type != DT_DIR && type != DT_LNK)
         return 0;
     int e = array_grow(&n->name, &n->cap, n->n, sizeof(*n->name));
@@ -535,8 +530,10 @@ static void names_unref(struct names *n)
 {
     if (!n || --n->refs)
         return;
-    if (n->made)
-        atomic_load(&n->made)->free(n->made);
+    struct listing *made = atomic_load(&n->made);
+    if (made)
+        listing_free(made);
+    free(made);
     free(n->name);
     buf_free(&n->texts);
     free(n);
@@ -557,96 +554,75 @@ void names_free(const struct names *const *n)
     names_unref((struct names *)*n);
 }
 
-/* A reference to the cached names of a directory, if they are current. `mounts`: a hash of the mount points in it. */
+/*
+ * A reference to the cached names of a directory if they are current, which become the most recently used ones.
+ * `mounts`: a hash of the mount points in it.
+ */
 static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
-    struct names *found = NULL;
-    lock_take(&r->lock);
-    for (size_t i = 0; i < KEPT_MAX && !found; i++) {
-        struct kept_names *k = &r->kept[i];
-        if (!k->names || k->dev != st->st_dev || k->ino != st->st_ino || k->mounts != mounts ||
-            !same_time(k->mtime, st->st_mtim) || !same_time(k->ctime, st->st_ctim) ||
-            (k->far && when_past(&k->read, 1)))
+    LOCKED(&r->lock);
+    for (size_t i = 0; i < KEPT_MAX && r->kept[i]; i++) {
+        struct names *n = r->kept[i];
+        if (n->dev != st->st_dev || n->ino != st->st_ino || n->mounts != mounts ||
+            !same_time(n->mtime, st->st_mtim) || !same_time(n->ctime, st->st_ctim) ||
+            (n->far && when_past(&n->read, 1)))
             continue;
-        found = k->names;
-        found->refs++;
-        k->used = ++r->uses;
+        memmove(&r->kept[1], &r->kept[0], i * sizeof(r->kept[0]));
+        r->kept[0] = n;
+        n->refs++;
+        return n;
     }
-    lock_drop(&r->lock);
-    return found;
+    return NULL;
 }
 
-/* Drop the least recently used entry when there is no room for one more. Under the lock. */
-static struct kept_names *make_room(struct reach *r, const struct stat *st, size_t bytes)
+/* Cache names as the most recently used ones, instead of earlier ones of their directory and of those beyond the limits. */
+static void keep(struct reach *r, struct names *n)
 {
-    for (;;) {
-        struct kept_names *oldest = NULL, *room = NULL;
-        size_t total = bytes;
-        for (struct kept_names *k = r->kept; k < r->kept + KEPT_MAX; k++) {
-            if (k->names && k->dev == st->st_dev && k->ino == st->st_ino) {
-                names_unref(k->names);
-                k->names = NULL;
-            }
-            if (!k->names)
-                room = k;
-            else if (!oldest || k->used < oldest->used)
-                oldest = k;
-            total += k->names ? k->names->texts.cap : 0;
+    struct names *before[KEPT_MAX];
+    size_t kept = 1, bytes = n->texts.cap;
+    if (bytes > KEPT_BYTES)
+        return;
+    LOCKED(&r->lock);
+    memcpy(before, r->kept, sizeof(before));
+    memset(r->kept, 0, sizeof(r->kept));
+    r->kept[0] = n;
+    n->refs++;
+    for (size_t i = 0; i < KEPT_MAX && before[i]; i++) {
+        struct names *old = before[i];
+        if (kept == KEPT_MAX || bytes + old->texts.cap > KEPT_BYTES ||
+            (old->dev == n->dev && old->ino == n->ino)) {
+            names_unref(old);
+            continue;
         }
-        if (room && total <= KEPT_BYTES)
-            return room;
-        if (!oldest)
-            return NULL;
-        names_unref(oldest->names);
-        oldest->names = NULL;
+        r->kept[kept++] = old;
+        bytes += old->texts.cap;
     }
-}
-
-/*
- * True if a directory's times will reveal any change from now on. Those of a remote disk, or of a
- * file system that is a program, may never change, or be late.
- */
-static bool is_settled(const struct stat *st)
-{
-    struct timespec now = when_date();
-    return st->st_ctim.tv_sec <= now.tv_sec - SETTLED && st->st_mtim.tv_sec <= now.tv_sec - SETTLED;
-}
-
-static void keep(struct reach *r, const struct kept_names *kept)
-{
-    lock_take(&r->lock);
-    const struct stat st = {.st_dev = kept->dev, .st_ino = kept->ino};
-    struct kept_names *k = make_room(r, &st, kept->names->texts.cap);
-    if (k) {
-        *k = *kept;
-        k->names->refs++;
-        k->used = ++r->uses;
-    }
-    lock_drop(&r->lock);
 }
 
 /* `mounts`: from reach_mounts_in(). */
 static int load(struct reach *r, const struct found *dir, const struct buf *mounts, struct names *n)
 {
     const struct stat *st = &dir->st;
+    const struct timespec now = when_date();
+    /* The times will reveal any change from now on. They must be checked before reading. */
+    const bool settled =
+        st->st_ctim.tv_sec <= now.tv_sec - SETTLED && st->st_mtim.tv_sec <= now.tv_sec - SETTLED;
     int fd = reach_read(dir);
     if (fd < 0)
         return fd;
-    struct kept_names k = {.names = n,
-                           .dev = st->st_dev,
-                           .ino = st->st_ino,
-                           .mtime = st->st_mtim,
-                           .ctime = st->st_ctim,
-                           .mounts = hash_name(mounts->data, mounts->len),
-                           .far = far_file(fd),
-                           .read = when_now()};
-    bool settled = is_settled(st); /* must be checked before reading */
+    n->dev = st->st_dev;
+    n->ino = st->st_ino;
+    n->mtime = st->st_mtim;
+    n->ctime = st->st_ctim;
+    n->mounts = hash_name(mounts->data, mounts->len);
+    n->far = far_file(fd);
+    n->read = when_now();
     int e = read_names(r, dir, fd, n);
     if (e < 0)
         return e;
     bar_mounts(mounts, n);
-    if (settled || k.far)
-        keep(r, &k);
+    if (settled || n->far)
+        keep(r, n);
     return 0;
 }
 
@@ -672,13 +648,6 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
 }
 
 /* ---- single files ---- */
-
-bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags)
-{
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    bool is = reach_open(r, dir, name, flags, &f) == 0 && S_ISDIR(f.st.st_mode);
-    return is;
-}
 
 bool is_shortage(int e)
 {

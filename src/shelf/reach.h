@@ -34,16 +34,7 @@
 #define KEPT_BYTES ((size_t)64 << 20)
 
 struct names;
-struct kept_names {
-    struct names *names; /* a reference; NULL: unused */
-    dev_t dev;
-    ino_t ino;
-    struct timespec mtime, ctime;
-    uint64_t mounts;      /* a hash of the mount points in the directory */
-    unsigned used;        /* time of the last use */
-    bool far;             /* on another machine: the times are not reliable */
-    struct timespec read; /* when they were read */
-};
+struct listing;
 
 struct reach {
     int fd;      /* owned; O_PATH */
@@ -54,8 +45,7 @@ struct reach {
     int mounts;         /* owned; /proc/self/mountinfo, which reports changes to poll(2); or -1 */
     struct mounts seen; /* at the last check; protected by lock */
     bool stale;         /* the last check failed; protected by lock */
-    struct kept_names kept[KEPT_MAX]; /* protected by lock */
-    unsigned uses;
+    struct names *kept[KEPT_MAX]; /* references, the latest used first; protected by lock */
 };
 
 /* A file that was found. */
@@ -109,13 +99,17 @@ struct names {
         uint8_t type;
     } * name; /* owned; sorted */
     size_t n, cap;
+    /* Of the directory, when they were read: */
+    dev_t dev;
+    ino_t ino;
+    struct timespec mtime, ctime;
+    uint64_t mounts;      /* a hash of the mount points in it */
+    bool far;             /* it is on another machine, and its times are not reliable */
+    struct timespec read; /* when that was */
     struct reach *reach;
     unsigned refs; /* protected by the reach's lock */
-    _Atomic(struct names_listing *)
-        made; /* owned: the listing that is made of them alone; or NULL */
-};
-struct names_listing {
-    void (*free)(struct names_listing *made);
+    /* owned: the listing that follows from them alone (place.h); or NULL */
+    _Atomic(struct listing *) made;
 };
 
 /*
@@ -144,8 +138,6 @@ static inline bool name_begins(const struct names *n, size_t i, const char *star
 /* The type of a name; DT_UNKNOWN: not found. */
 uint8_t names_type(const struct names *n, const char *text);
 
-/* True if `name` in a directory is a directory; with links also a link to one. */
-bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags);
 /* The whole content of a small file in a store. 0, -EFBIG, -EINVAL (not a regular file), -errno. */
 int read_small(const struct found *f, size_t most, struct buf *ret);
 /*

@@ -236,7 +236,6 @@ static void add_layer(struct buf *b, const char *word, const char *digest)
                b->len ? "," : "", word, digest);
 }
 
-/* A store with only this manifest, and the place of its model. */
 /* Take the place of an item. */
 static void place_take(struct item *i, struct place *ret)
 {
@@ -244,6 +243,7 @@ static void place_take(struct item *i, struct place *ret)
     i->place = (struct place){0};
 }
 
+/* A store with only this manifest, and the place of its model. */
 static void begin_model(const struct buf *layers, struct reach *r, struct place *ret)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
