@@ -163,7 +163,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
     look_at_rights(mnt_of(req), parent);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
-    if (r == -ENOENT && shelf_never(shelf_of(req), parent)) /* a read-only tree gets no new names */
+    const bool model = !shelf_is_folder(shelf_of(req));
+    if (r == -ENOENT && model && !shelf_writable(shelf_of(req))) /* it gets no new names */
         (void)fuse_reply_entry(req, &none);
     else
         reply_entry(req, r, &e);

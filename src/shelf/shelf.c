@@ -137,7 +137,7 @@ int shelf_open(const char *path, const struct shelf_options *o, struct shelf **r
     if (!s)
         return err_set(e, -ENOMEM, "no memory");
     s->opt = *o;
-    s->reach = (struct reach){.fd = -1, .mounts = -1};
+    s->reach = (struct reach){.fd = -1, .mounts = -1, .lock = LOCK_INIT};
     slots_init(&s->slots, &s->reach, &s->opt);
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
@@ -262,13 +262,13 @@ int shelf_retire(struct shelf *s)
     return each_model(s, tree_retire);
 }
 
-static void stop(const struct use *u, void *arg)
+static void stop_use(const struct use *u, void *arg)
 {
     (void)arg;
     tree_stop(u->tree);
 }
 
-static void abandon(const struct use *u, void *arg)
+static void abandon_use(const struct use *u, void *arg)
 {
     (void)arg;
     tree_abandon(u->tree);
@@ -276,12 +276,12 @@ static void abandon(const struct use *u, void *arg)
 
 void shelf_stop(struct shelf *s)
 {
-    (void)each_use(s, stop, NULL);
+    (void)each_use(s, stop_use, NULL);
 }
 
 void shelf_abandon(struct shelf *s)
 {
-    (void)each_use(s, abandon, NULL);
+    (void)each_use(s, abandon_use, NULL);
 }
 
 void shelf_unsaved(struct shelf *s, struct buf *out)
@@ -594,12 +594,6 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     if (r < 0) /* a model that cannot be opened has no other names */
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
     return shelf_given(&at.use, tree_lookup(at.use.tree, at.local, name, ret), ret);
-}
-
-bool shelf_never(const struct shelf *s, uint64_t parent)
-{
-    (void)parent;
-    return s->one && !tree_writable(s->one);
 }
 
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
@@ -976,15 +970,12 @@ int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t ne
     return r < 0 ? r : tree_rename(at.use.tree, at.local, name, to.local, new_name, flags, w);
 }
 
-static void interrupt(const struct use *u, void *request)
+static void interrupt_use(const struct use *u, void *request)
 {
     tree_interrupt(u->tree, request);
 }
 
 void shelf_interrupt(struct shelf *s, const void *request)
 {
-    if (s->one)
-        tree_interrupt(s->one, request);
-    else
-        (void)slots_each(&s->slots, interrupt, (void *)request);
+    (void)each_use(s, interrupt_use, (void *)request);
 }

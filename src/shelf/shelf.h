@@ -98,9 +98,6 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out);
 int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out);
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out);
 
-/* True if a name that does not exist in this directory will never exist. */
-bool shelf_never(const struct shelf *s, uint64_t parent);
-
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret);
 void shelf_closedir(struct shelf_dir *d);
 bool shelf_dir_cacheable(const struct shelf_dir *d);

@@ -203,56 +203,45 @@ static void drop_older_notes(struct slots *s, const struct slot *slot)
     }
 }
 
-/* Close a tree that was taken out of its slot, which stays meanwhile. Without the lock. */
-static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
+/* Close the model of a slot marked busy for that, if its tree, queried without the lock, allows it. */
+static void close_slot(struct slots *s, struct slot *slot)
 {
     struct buf notes = BUF_INIT;
-    int e = tree_finish(t);
-    tree_notes(t, &notes);
-    lock_take(&s->lock);
-    s->failed = s->failed ? s->failed : e;
-    slot->notes = notes;
-    if (notes.len)
-        drop_older_notes(s, slot);
-    lock_drop(&s->lock);
-    tree_close(t);
-}
-
-/* Take the tree out of a slot. The next one continues with the same numbers. */
-static struct tree *take_out(const struct slots *s, struct slot *slot)
-{
-    struct tree *t = slot->tree;
-    if (!s->stop) {
+    lock_take(&s->reach->lock);
+    const bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
+    lock_drop(&s->reach->lock);
+    const bool idle =
+        tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
+    lock_take(&s->reach->lock);
+    struct tree *t =
+        s->stop || (idle && slot->uses == 0) ? slot->tree : NULL; /* not used meanwhile */
+    if (t && !s->stop) { /* the next tree continues with the same numbers */
         ids_unref(slot->left.ids);
         tree_leave(t, &slot->left);
         slot->stamp = slot->left.identity;
         slot->spent |= tree_is_full(&slot->left);
     }
-    slot->tree = NULL;
-    return t;
-}
-
-/* Close the model of a slot marked busy for that, if its tree, queried without the lock, allows it. */
-static void close_slot(struct slots *s, struct slot *slot)
-{
-    lock_take(&s->lock);
-    bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
-    lock_drop(&s->lock);
-    bool idle = tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
-    lock_take(&s->lock);
-    bool closed = s->stop || (idle && slot->uses == 0); /* not used meanwhile */
-    struct tree *t = closed ? take_out(s, slot) : NULL;
-    lock_drop(&s->lock);
-    if (t)
-        close_tree(s, slot, t);
-    lock_take(&s->lock);
+    if (t) {
+        slot->tree = NULL;
+        lock_drop(&s->reach->lock);
+        int e = tree_finish(t);
+        tree_notes(t, &notes);
+        lock_take(&s->reach->lock);
+        s->failed = s->failed ? s->failed : e;
+        slot->notes = notes;
+        if (notes.len)
+            drop_older_notes(s, slot);
+        lock_drop(&s->reach->lock);
+        tree_close(t);
+        lock_take(&s->reach->lock);
+    }
     slot->busy = false;
     unlist(s, slot);
     if (!t)
         enlist(s, slot); /* the others come first at the next sweep */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
 }
 
 static bool closing_turn(struct pool_job *j, struct timespec *again)
@@ -291,7 +280,7 @@ static void close_idle(struct slots *s)
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
-    LOCKED(&s->lock);
+    LOCKED(&s->reach->lock);
     if (s->stop)
         return false;
     close_idle(s);
@@ -334,7 +323,7 @@ void slot_leave(struct use *u)
     if (!slot)
         return;
     struct slots *s = slot->slots;
-    LOCKED(&s->lock);
+    LOCKED(&s->reach->lock);
     slot->used = slots_now();
     if (slot->tree) {
         unlist(s, slot);
@@ -349,17 +338,17 @@ void slot_leave(struct use *u)
 static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key)
 {
     struct use u = {0};
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     struct slot *slot = find(s, i, key, NULL);
     if (slot)
         slot_begin(slot, slot->tree, &u);
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     if (!slot)
         return false;
     const bool same = !tree_changed(u.tree);
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     slot->spent |= !same;
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     slot_leave(&u);
     return same;
 }
@@ -386,7 +375,7 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret)
     if (e < 0 || (i->error.code && !why))
         return e < 0 ? e : -ENOMEM;
     const bool same = changed_by_edits(s, i, key);
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     struct slot *slot = same ? find(s, i, key, NULL) : NULL;
     if (!slot)
         slot = find(s, i, key, &stamp);
@@ -406,14 +395,14 @@ int slot_of(struct slots *s, struct item *i, uint64_t *ret)
         }
         *ret = slot->node;
     }
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     free(why);
     return slot ? 0 : -ENOMEM;
 }
 
 bool slot_look(struct slot *slot, uint64_t rights)
 {
-    LOCKED(&slot->slots->lock);
+    LOCKED(&slot->slots->reach->lock);
     bool changed = slot->rights && slot->rights != rights;
     slot->rights = rights;
     slot->told &= !changed;
@@ -422,7 +411,7 @@ bool slot_look(struct slot *slot, uint64_t rights)
 
 bool slot_tell(struct slot *slot)
 {
-    LOCKED(&slot->slots->lock);
+    LOCKED(&slot->slots->reach->lock);
     bool tell = slot->rights && !slot->told;
     slot->told = true;
     return tell;
@@ -432,47 +421,47 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g)
 {
     struct slots *s = slot->slots;
     CLEANUP(reach_close) struct found f = FOUND_NONE;
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     bool due = when_past(&slot->looked, LOOK_AGAIN);
     if (due)
         slot->looked = when_now();
     *st = slot->st;
     *g = slot->grant;
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     const bool same = due && slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
                       f.st.st_dev == st->st_dev && f.st.st_ino == st->st_ino;
     if (!same) /* the file is gone or replaced: keep the previous ones */
         return;
     *g = found_grant(s->reach, &f, slot->above);
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     slot->grant = *g;
     if (slot->kind != ITEM_MODEL) /* a model's depend on its state */
         slot->st = *st = f.st;
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
 }
 
 void slot_known(struct slot *slot)
 {
-    LOCKED(&slot->slots->lock);
+    LOCKED(&slot->slots->reach->lock);
     slot->lookups++;
 }
 
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 {
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     struct slot *slot = slots_at(s, node);
     if (slot)
         slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     if (t)
         tree_forget(t, local, n); /* may close a file */
     if (!slot)
         return;
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     slot->lookups -= n < slot->lookups ? n : slot->lookups;
     slot_let_go(s, slot);
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
 }
 
 /*
@@ -489,7 +478,7 @@ static void wait_for_room(struct slots *s)
         until = when_now();
         until.tv_sec += SLOT_PATIENCE / 1000;
         while (o.closing && o.closing >= closing && o.files > s->files_most &&
-               lock_wait(&s->lock, &s->done, &until))
+               lock_wait(&s->reach->lock, &s->done, &until))
             o = slots_opened(s);
     } while (o.closing < closing);
 }
@@ -506,7 +495,7 @@ static bool make_room(struct slots *s)
     struct opened o = before;
     if (o.oldest)
         o.closing += begin_to_close(o.oldest);
-    while (o.closing && o.n >= before.n && lock_wait(&s->lock, &s->done, &until))
+    while (o.closing && o.n >= before.n && lock_wait(&s->reach->lock, &s->done, &until))
         o = slots_opened(s);
     return o.n < before.n;
 }
@@ -532,21 +521,21 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
     struct timespec until = when_now();
     bool early = true, found = false, waited = false, tried = false;
     until.tv_sec += SLOT_PATIENCE / 1000;
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     while (((slot = editor_of(s, dev, ino)) || slots_opened(s).closing) && early) {
         bool rests = slot && slot_rests(slot);
         if (rests && (tried || !begin_to_close(slot)))
             break; /* something in it is not written */
         tried |= rests;
         found |= slot != NULL;
-        waited = early = lock_wait(&s->lock, &s->done, &until);
+        waited = early = lock_wait(&s->reach->lock, &s->done, &until);
     }
     if (slot) {
         char shown[SHOW_MAX];
         (void)show(shown, slot->path, strlen(slot->path));
         (void)err_set(why, -EWOULDBLOCK, "the file is edited in this mount as %s", shown);
     }
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     return !slot && (found || waited);
 }
 
@@ -606,9 +595,9 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     slot->busy = true;
     wait_for_room(s);
     do {
-        lock_drop(&s->lock);
+        lock_drop(&s->reach->lock);
         r = open_tree(s, slot, &t, &why);
-        lock_take(&s->lock);
+        lock_take(&s->reach->lock);
     } while ((r == -EMFILE || r == -ENFILE) && make_room(s));
     slot->busy = false;
     cond_broadcast(&s->done);
@@ -640,11 +629,11 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 
 int slot_hold(struct slots *s, uint64_t node, struct use *ret)
 {
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     struct slot *slot = slots_at(s, node);
     if (slot)
         slot_begin(slot, NULL, ret);
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     return slot ? 0 : -ESTALE;
 }
 
@@ -661,9 +650,9 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     if (r < 0)
         return r;
     struct slot *slot = ret->slot;
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     while (slot->busy)
-        (void)lock_wait(&s->lock, &s->done, NULL);
+        (void)lock_wait(&s->reach->lock, &s->done, NULL);
     bool closed = !slot->tree;
     if (closed)
         r = slot->spent ? -ESTALE : known_fault(slot, e);
@@ -672,7 +661,7 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     ret->tree = slot->tree;
     if (r == 0 && closed)
         close_idle(s);
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     if (r < 0)
         slot_leave(ret);
     return r;
@@ -683,7 +672,6 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 {
     *s = (struct slots){.reach = r, .opt = o};
-    lock_init(&s->lock);
     cond_init(&s->done);
     struct rlimit files;
     s->files_most = SLOTS_FILES_MOST;
@@ -693,7 +681,7 @@ void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     unsigned n = 0;
     struct use *u = calloc(slots_opened(s).n + 1, sizeof(*u));
     for (struct slot *slot = s->first; u && slot; slot = slot->next)
@@ -701,12 +689,12 @@ int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), vo
             slot->uses++;
             u[n++] = (struct use){slot, slot->tree};
         }
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     for (unsigned i = 0; i < n; i++) {
         call(&u[i], arg);
-        lock_take(&s->lock);
+        lock_take(&s->reach->lock);
         slot_let_go(s, u[i].slot);
-        lock_drop(&s->lock);
+        lock_drop(&s->reach->lock);
     }
     bool all = u != NULL;
     free(u);
@@ -737,12 +725,12 @@ static void add_closed(const struct slots *s, struct buf *out)
 void slots_unsaved(struct slots *s, struct buf *out)
 {
     struct telling t = {s, out};
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     const bool finished = s->finished;
     buf_add(out, s->unsaved.data, s->unsaved.len);
     if (!finished)
         add_closed(s, out);
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     if (!finished)
         (void)slots_each(s, tell_open, &t);
 }
@@ -753,13 +741,13 @@ void slots_unsaved(struct slots *s, struct buf *out)
  */
 int slots_finish(struct slots *s)
 {
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     s->stop = true;
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     if (s->sweeps)
         pool_leave(&s->sweep);
     s->sweeps = false;
-    lock_take(&s->lock);
+    lock_take(&s->reach->lock);
     for (struct slot *slot = s->first; slot; slot = slot->next) {
         if (slot->tree)
             tree_hurry(slot->tree); /* one after the other, except for those that take long */
@@ -767,18 +755,18 @@ int slots_finish(struct slots *s)
             (void)begin_to_close(slot);
     }
     while (slots_opened(s).closing)
-        (void)lock_wait(&s->lock, &s->done, NULL);
+        (void)lock_wait(&s->reach->lock, &s->done, NULL);
     for (struct slot *slot; (slot = s->first);) {
         slot->busy = true;
-        lock_drop(&s->lock);
+        lock_drop(&s->reach->lock);
         close_slot(s, slot);
-        lock_take(&s->lock);
+        lock_take(&s->reach->lock);
     }
     if (!s->finished)
         add_closed(s, &s->unsaved);
     s->finished = true;
     int failed = s->failed;
-    lock_drop(&s->lock);
+    lock_drop(&s->reach->lock);
     return failed;
 }
 
@@ -792,6 +780,5 @@ void slots_free(struct slots *s)
     table_free(&s->by_node);
     table_free(&s->by_key);
     buf_free(&s->unsaved);
-    lock_destroy(&s->lock);
     cond_destroy(&s->done);
 }

@@ -10,7 +10,7 @@
  * a directory or text never; st_ino depends on the location and the state of the file, and is never
  * another one's.
  *
- * Threads: members marked so are protected by the lock of the slots; all others are constant.
+ * Threads: members marked so are protected by the lock of the reach; all others are constant.
  */
 #ifndef SHELF_SLOTS_H
 #define SHELF_SLOTS_H
@@ -75,7 +75,6 @@ struct slot {
 struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
-    struct lock lock;
     struct cond done;             /* busy has ended, or so has the last use */
     struct table by_node, by_key; /* a path has a slot for each state of its file */
     uint32_t last;                /* the slot last given to a model */

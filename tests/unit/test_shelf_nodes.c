@@ -74,11 +74,11 @@ static mode_t of_others(const struct tree_entry *e)
 /* Let the cached rights of a model or directory expire. */
 static void a_second_later(const struct tree_entry *e)
 {
-    lock_take(&shelf->slots.lock);
+    lock_take(&shelf->reach.lock);
     struct slot *slot = slots_at(&shelf->slots, e->node);
     if (slot)
         slot->looked = (struct timespec){0};
-    lock_drop(&shelf->slots.lock);
+    lock_drop(&shelf->reach.lock);
 }
 
 static void test_folders(void)
