@@ -26,7 +26,7 @@
 #include "mount/log.h"
 #include "mount/processes.h"
 #include "mount/signals.h"
-#include "mount/spot.h"
+#include "mount/unmount.h"
 #include "shelf/mounts.h"
 #include "tree/history.h"
 
@@ -45,6 +45,7 @@
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
 
 struct peer {
+    struct control *control;
     int fd;
     enum peer_state state;
     struct buf in, out;
@@ -54,18 +55,19 @@ struct peer {
 struct control {
     int socket; /* -1: none */
     int wake;   /* an eventfd */
+    int mounts; /* the list of mounts, whose changes poll(2) reports; -1: not available */
     struct thread thread;
-    struct lock lock;    /* protects the rest */
-    struct shelf *shelf; /* borrowed; NULL: not being served */
-    struct cond rested;  /* no task is running */
-    struct peer *peer[PEERS_MOST];
-    size_t n;
+    struct handles
+        *handles; /* borrowed; its lock protects the rest, and is not held while /proc is read */
+    struct shelf *shelf; /* borrowed */
+    bool serves;
+    struct cond rested; /* no task is running */
     unsigned works;
-    struct handles *handles; /* set together with the shelf */
+    struct peer *peer[PEERS_MOST]; /* added and dropped by the thread alone */
+    size_t n;
     struct control_facts facts;
     struct timespec looked; /* when it was last seen in use */
     unsigned long changes;  /* of the handles, at that time */
-    int mounts; /* the list of mounts, whose changes poll(2) reports; -1: not available */
     enum { MOUNTED, GONE, HELD, FREE } mounted;
     bool leaves; /* a thread is working on it */
     int lost;    /* why an edit was lost then; otherwise 0 */
@@ -99,10 +101,10 @@ static void add(struct control *c, const void *lines, size_t n)
 /* The same; uses up the lines. */
 static void append(struct control *c, struct buf *lines)
 {
-    lock_take(&c->lock);
+    lock_take(&c->handles->lock);
     if (!buf_error(lines))
         add(c, lines->data, lines->len);
-    lock_drop(&c->lock);
+    lock_drop(&c->handles->lock);
     buf_free(lines);
     wake(c);
 }
@@ -135,81 +137,47 @@ static void add_lines(struct buf *b, const char *word, const struct buf *text)
 
 /* ---- requests ---- */
 
-struct task {
-    struct pool_job job; /* first */
-    struct control *control;
-    struct shelf *shelf;
-    struct peer *peer; /* whose request it is */
-    void (*run)(const struct task *t);
-    void (*fn)(void *arg); /* called by control_do() */
-    void *arg;
-};
+/* "VERB PLACE", except "undo NUMBER PLACE". */
+enum verb { HAS, HISTORY, CLEAR, UNDO, VERBS };
+static const char *const verbs[] = {"has ", "history ", "clear ", "undo "};
 
 struct wish {
+    enum verb verb;
     uint64_t number;
     struct buf *out;
     struct err *e;
 };
 
-static int do_nothing(struct tree *t, void *arg)
-{
-    (void)t;
-    (void)arg;
-    return 0;
-}
-
-static int do_undo(struct tree *t, void *arg)
+static int carry_out(struct tree *t, void *arg)
 {
     const struct wish *w = arg;
-    return tree_undo(t, w->number, w->out, w->e);
-}
-
-static int do_history(struct tree *t, void *arg)
-{
-    const struct wish *w = arg;
-    return tree_states(t, w->out, w->e);
-}
-
-static int do_clear(struct tree *t, void *arg)
-{
-    (void)arg;
-    return tree_forget_states(t);
-}
-
-/* "VERB PLACE", except "undo NUMBER PLACE"; edits: the request is an edit. */
-static const struct verb {
-    const char *name;
-    int (*fn)(struct tree *t, void *arg);
-    bool edits;
-} verbs[] = {{"has ", do_nothing, false},
-             {"history ", do_history, false},
-             {"clear ", do_clear, false},
-             {"undo ", do_undo, true}};
-
-static int do_verb(const struct task *t, const struct verb *v, char *place, struct buf *out,
-                   struct err *e)
-{
-    struct wish w = {.out = out, .e = e};
-    if (v->fn == do_undo)
-        w.number = strtoull(place, &place, 10);
-    place += strspn(place, " ");
-    path_unescape(place);
-    if (v->edits && !handles_edit(t->control->handles))
-        return err_set(e, -EROFS, LEFT_ALONE);
-    int r = shelf_ask(t->shelf, place, v->fn, &w, e);
-    if (v->edits)
-        handles_edited(t->control->handles);
-    return r;
+    return w->verb == UNDO      ? tree_undo(t, w->number, w->out, w->e)
+           : w->verb == HISTORY ? tree_states(t, w->out, w->e)
+           : w->verb == CLEAR   ? tree_forget_states(t)
+                                : 0;
 }
 
 /* Requests that may take long. 0, or -errno, with a line about it if `e` has one. */
-static int work(const struct task *t, char *request, struct buf *out, struct err *e)
+static int work(const struct control *c, char *request, struct buf *out, struct err *e)
 {
-    for (size_t i = 0; i < COUNT(verbs); i++)
-        if (strncmp(request, verbs[i].name, strlen(verbs[i].name)) == 0)
-            return do_verb(t, &verbs[i], request + strlen(verbs[i].name), out, e);
-    return strcmp(request, "sync") == 0 ? shelf_sync(t->shelf)
-                                        : err_set(e, -EINVAL, "an unknown request");
+    struct wish w = {.out = out, .e = e};
+    if (strcmp(request, "sync") == 0)
+        return shelf_sync(c->shelf);
+    while (w.verb < VERBS && strncmp(request, verbs[w.verb], strlen(verbs[w.verb])) != 0)
+        w.verb++;
+    if (w.verb == VERBS)
+        return err_set(e, -EINVAL, "an unknown request");
+    char *place = request + strlen(verbs[w.verb]);
+    if (w.verb == UNDO)
+        w.number = strtoull(place, &place, 10);
+    place += strspn(place, " ");
+    path_unescape(place);
+    if (w.verb == UNDO && !handles_edit(c->handles))
+        return err_set(e, -EROFS, LEFT_ALONE);
+    int r = shelf_ask(c->shelf, place, carry_out, &w, e);
+    if (w.verb == UNDO)
+        handles_edited(c->handles);
+    return r;
 }
 
 static void add_end(struct buf *out, int r, const struct err *e)
@@ -221,59 +189,49 @@ static void add_end(struct buf *out, int r, const struct err *e)
     buf_char(out, '\n');
 }
 
-static void run_request(const struct task *t)
+static void run_request(void *arg)
 {
     struct err e = {0};
-    struct control *c = t->control;
-    int r = work(t, (char *)t->peer->in.data, &t->peer->out, &e);
-    add_end(&t->peer->out, r, &e);
-    LOCKED(&c->lock);
-    t->peer->state = ANSWERS;
-    wake(c);
+    struct peer *p = arg;
+    int r = work(p->control, (char *)p->in.data, &p->out, &e);
+    add_end(&p->out, r, &e);
+    LOCKED(&p->control->handles->lock);
+    p->state = ANSWERS;
+    wake(p->control);
 }
+
+struct task {
+    struct pool_job job; /* first */
+    struct control *control;
+    void (*fn)(void *arg);
+    void *arg;
+};
 
 static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct task t = *(struct task *)j;
     (void)again;
     free(j);
-    t.run(&t);
-    LOCKED(&t.control->lock);
+    t.fn(t.arg);
+    LOCKED(&t.control->handles->lock);
     t.control->works--;
     cond_broadcast(&t.control->rested);
     return false;
 }
 
-/* Start a task in another thread. False: no thread can, or nothing is served. Under the lock. */
-static bool begin(struct control *c, struct task what)
+/* Call fn in another thread. False: no thread can, or nothing is served. Under the lock. */
+static bool begin(struct control *c, void (*fn)(void *arg), void *arg)
 {
-    struct task *t = c->shelf ? malloc(sizeof(*t)) : NULL;
+    struct task *t = c->serves ? malloc(sizeof(*t)) : NULL;
     if (!t)
         return false;
-    *t = what;
-    t->control = c;
-    t->shelf = c->shelf;
+    *t = (struct task){.control = c, .fn = fn, .arg = arg};
     c->works++;
     if (pool_do_beside(&t->job, turn) == 0)
         return true;
     c->works--;
     free(t);
     return false;
-}
-
-static void begin_work(struct control *c, struct peer *p)
-{
-    p->state = WORKS;
-    if (begin(c, (struct task){.run = run_request, .peer = p}))
-        return;
-    p->state = ANSWERS;
-    add_end(&p->out, c->shelf ? -ENOMEM : -ESHUTDOWN,
-            &(struct err){.msg = "it is not served at the moment"});
-}
-
-static void run_fn(const struct task *t)
-{
-    t->fn(t->arg);
 }
 
 /* ---- a mount that has left this namespace ---- */
@@ -284,23 +242,23 @@ static void add_outcome(struct buf *b, const struct buf *lost, const struct buf 
     add_lines(b, "backup", backups);
 }
 
-static void run_leave(const struct task *t)
+static void run_leave(void *arg)
 {
     CLEANUP(buf_free) struct buf unsaved = BUF_INIT, backups = BUF_INIT;
-    struct control *c = t->control;
+    struct control *c = arg;
     struct buf b = BUF_INIT;
-    int lost = shelf_sync(t->shelf); /* edits that cannot be written are logged */
+    int lost = shelf_sync(c->shelf); /* edits that cannot be written are logged */
     bool free_now = handles_no_edits(c->handles);
-    int last = free_now ? shelf_retire(t->shelf) : 0;
+    int last = free_now ? shelf_retire(c->shelf) : 0;
     if (free_now) {
-        shelf_unsaved(t->shelf, &unsaved);
-        shelf_backups(t->shelf, &backups);
+        shelf_unsaved(c->shelf, &unsaved);
+        shelf_backups(c->shelf, &backups);
         add_outcome(&b, &unsaved, &backups);
         buf_str(&b, "read-only " LEFT_ALONE "\nfree\n");
     } else if (c->mounted == GONE)
         buf_str(&b, "held\n");
     append(c, &b);
-    LOCKED(&c->lock);
+    LOCKED(&c->handles->lock);
     c->mounted = free_now ? FREE : HELD;
     c->lost = lost < 0 ? lost : last < 0 ? last : c->lost;
     c->leaves = false;
@@ -309,23 +267,29 @@ static void run_leave(const struct task *t)
 /* Under the lock. */
 static void look_at_mounts(struct control *c, bool changed)
 {
-    if (!c->shelf || !c->facts.dev || c->leaves || c->mounted == FREE)
+    if (!c->serves || !c->facts.dev || c->leaves || c->mounted == FREE)
         return;
     if (c->mounted == MOUNTED) {
-        if (!changed || mount_is_there(c->facts.dev))
+        const dev_t dev = c->facts.dev;
+        if (!changed)
+            return;
+        lock_drop(&c->handles->lock);
+        const bool there = mount_is_there(dev);
+        lock_take(&c->handles->lock);
+        if (there || !c->serves)
             return;
         c->mounted = GONE;
         add(c, "gone\n", 5);
     }
-    c->leaves = begin(c, (struct task){.run = run_leave}); /* or later */
+    c->leaves = begin(c, run_leave, c); /* or later */
 }
 
 /* ---- an unused mount ---- */
 
 /* Another file system may have been mounted over this one meanwhile. */
-static void run_idle(const struct task *t)
+static void run_idle(void *arg)
 {
-    const struct control *c = t->control;
+    const struct control *c = arg;
     CLEANUP(mounts_free) struct mounts ms;
     const struct mount *m =
         mounts_load(&ms, 0) == 0 ? mounts_of(&ms, c->facts.dev, c->facts.at, NULL) : NULL;
@@ -336,13 +300,13 @@ static void run_idle(const struct task *t)
 /* Check whether it is idle, if it is time. Returns milliseconds until the next check; -1: none. Under the lock. */
 static int look_if_idle(struct control *c)
 {
-    if (!c->facts.idle || !c->shelf)
+    if (!c->facts.idle || !c->serves)
         return -1;
     struct timespec now = when_now();
     if (when_past(&c->looked, (time_t)c->facts.idle)) {
         c->looked = now;
         if (handles_idle(c->handles, &c->changes))
-            (void)begin(c, (struct task){.run = run_idle});
+            (void)begin(c, run_idle, c);
     }
     time_t left = c->looked.tv_sec + (time_t)c->facts.idle - now.tv_sec;
     return (left < IDLE_MOST ? (int)left + 1 : IDLE_MOST) * 1000;
@@ -352,8 +316,10 @@ static void watch(struct control *c, struct peer *p, const char *file)
 {
     struct file_id id;
     char end;
+    lock_drop(&c->handles->lock);
     bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
                  file_is_locked_here(&id);
+    lock_take(&c->handles->lock);
     look_at_mounts(c, true); /* what was unmounted before the request is known */
     buf_add(&p->out, c->status.data, c->status.len);
     buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
@@ -364,25 +330,27 @@ static void watch(struct control *c, struct peer *p, const char *file)
 static void answer(struct control *c, struct peer *p)
 {
     const char *line = buf_text(&p->in);
-    if (strncmp(line, "watch", 5) == 0 && (line[5] == '\0' || line[5] == ' '))
+    if (strncmp(line, "watch", 5) == 0 && (line[5] == '\0' || line[5] == ' ')) {
         watch(c, p, line + 5);
-    else
-        begin_work(c, p);
+        return;
+    }
+    p->state = WORKS;
+    if (begin(c, run_request, p))
+        return;
+    p->state = ANSWERS;
+    add_end(&p->out, c->serves ? -ENOMEM : -ESHUTDOWN,
+            &(struct err){.msg = "it is not served at the moment"});
 }
 
 /* ---- clients ---- */
 
-static void peer_free(struct peer *p)
+static void drop(struct control *c, size_t i)
 {
+    struct peer *p = c->peer[i];
     (void)close(p->fd);
     buf_free(&p->in);
     buf_free(&p->out);
     free(p);
-}
-
-static void drop(struct control *c, size_t i)
-{
-    peer_free(c->peer[i]);
     memmove(&c->peer[i], &c->peer[i + 1], (c->n - i - 1) * sizeof(struct peer *));
     c->n--;
 }
@@ -415,6 +383,7 @@ static void take_client(struct control *c)
         free(p);
         return;
     }
+    p->control = c;
     p->fd = fd;
     c->peer[c->n++] = p;
 }
@@ -471,7 +440,7 @@ static nfds_t gather(const struct control *c, struct pollfd *of)
 {
     of[AT_WAKE] = (struct pollfd){.fd = c->wake, .events = POLLIN};
     of[AT_SOCKET] = (struct pollfd){.fd = c->rests ? -1 : c->socket, .events = POLLIN};
-    of[AT_MOUNTS] = (struct pollfd){.fd = c->shelf && c->mounted == MOUNTED ? c->mounts : -1,
+    of[AT_MOUNTS] = (struct pollfd){.fd = c->serves && c->mounted == MOUNTED ? c->mounts : -1,
                                     .events = POLLPRI};
     for (size_t i = 0; i < c->n; i++) {
         const struct peer *p = c->peer[i];
@@ -487,17 +456,17 @@ static void *run(void *arg)
     struct pollfd of[AT_PEERS + PEERS_MOST];
     uint64_t woken;
     thread_name("control");
-    lock_take(&c->lock);
+    lock_take(&c->handles->lock);
     for (bool last = false; !last;) {
         last = c->stop;
         nfds_t n = gather(c, of);
-        bool waits = c->rests || (c->shelf && (c->mounted == GONE || c->mounted == HELD));
+        bool waits = c->rests || (c->serves && (c->mounted == GONE || c->mounted == HELD));
         int idle = look_if_idle(c), limit = last ? 0 : waits ? LOOK_AGAIN : idle;
         if (!last && signals_kick())
             limit = KICK_AGAIN;
-        lock_drop(&c->lock);
+        lock_drop(&c->handles->lock);
         int ready = poll(of, n, limit);
-        lock_take(&c->lock);
+        lock_take(&c->handles->lock);
         c->rests = false;
         if (ready >= 0)
             look_at_mounts(c, of[AT_MOUNTS].revents != 0);
@@ -509,7 +478,7 @@ static void *run(void *arg)
         if (ready >= 0 && of[AT_SOCKET].revents)
             take_client(c);
     }
-    lock_drop(&c->lock);
+    lock_drop(&c->handles->lock);
     return NULL;
 }
 
@@ -545,16 +514,15 @@ static void control_free(struct control *c)
         (void)close(c->mounts);
     buf_free(&c->status);
     cond_destroy(&c->rested);
-    lock_destroy(&c->lock);
     free(c);
 }
 
-int control_begin(const char *mountpoint, struct control **ret, struct err *e)
+int control_begin(const char *mountpoint, struct handles *h, struct control **ret, struct err *e)
 {
     struct control *c = calloc(1, sizeof(*c));
     if (!c)
         return err_set(e, -ENOMEM, "no memory");
-    lock_init(&c->lock);
+    c->handles = h;
     cond_init(&c->rested);
     path_line(&c->status, "at", mountpoint);
     c->socket = make_socket(mountpoint);
@@ -575,8 +543,7 @@ int control_begin(const char *mountpoint, struct control **ret, struct err *e)
     return 0;
 }
 
-void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s,
-                   struct handles *h)
+void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s)
 {
     struct buf b = BUF_INIT;
     path_line(&b, "at", facts->at);
@@ -584,12 +551,12 @@ void control_serve(struct control *c, const struct control_facts *facts, struct 
     if (facts->read_only)
         path_line(&b, "read-only", facts->read_only);
     buf_printf(&b, "device %u:%u\nserving\n", major(facts->dev), minor(facts->dev));
-    lock_take(&c->lock);
+    lock_take(&c->handles->lock);
     c->shelf = s;
-    c->handles = h;
+    c->serves = s != NULL;
     c->facts = *facts;
     c->looked = when_now();
-    lock_drop(&c->lock);
+    lock_drop(&c->handles->lock);
     append(c, &b);
 }
 
@@ -600,19 +567,18 @@ int control_wake_fd(const struct control *c)
 
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg)
 {
-    LOCKED(&c->lock);
-    return begin(c, (struct task){.run = run_fn, .fn = fn, .arg = arg});
+    LOCKED(&c->handles->lock);
+    return begin(c, fn, arg);
 }
 
 int control_leave(struct control *c)
 {
-    struct buf b = BUF_INIT;
-    buf_str(&b, "leaving\n");
-    append(c, &b);
-    LOCKED(&c->lock);
-    c->shelf = NULL;
+    LOCKED(&c->handles->lock);
+    add(c, "leaving\n", 8);
+    wake(c);
+    c->serves = false;
     while (c->works)
-        (void)lock_wait(&c->lock, &c->rested, NULL);
+        (void)lock_wait(&c->handles->lock, &c->rested, NULL);
     return c->lost;
 }
 
@@ -630,14 +596,12 @@ void control_end(struct control *c, const struct err *e, const struct buf *lost,
 
 void control_close(struct control *c)
 {
-    struct buf b = BUF_INIT;
     if (!c)
         return;
-    buf_str(&b, "closed\n");
-    append(c, &b);
-    lock_take(&c->lock);
+    lock_take(&c->handles->lock);
+    add(c, "closed\n", 7);
     c->stop = true;
-    lock_drop(&c->lock);
+    lock_drop(&c->handles->lock);
     wake(c);
     thread_join(&c->thread);
     control_free(c);

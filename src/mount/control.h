@@ -3,11 +3,11 @@
  * A daemon's control socket: through it other processes of ggufs read its status and send it
  * requests.
  *
- *     r = control_begin(mountpoint, &c, &e);   before the model is locked, in the process that serves
- *     control_serve(c, &facts, shelf);         it is mounted
- *     control_leave(c);                        the session has ended
- *     control_end(c, &e, lost, backups);       everything is written, or has failed
- *     control_close(c);                        the model is closed, and its lock free
+ *     r = control_begin(mountpoint, &handles, &c, &e);   before the model is locked, in the process that serves
+ *     control_serve(c, &facts, shelf);                  it is mounted
+ *     control_leave(c);                                 the session has ended
+ *     control_end(c, &e, lost, backups);                everything is written, or has failed
+ *     control_close(c);                                 the model is closed, and its lock free
  *
  * The socket's name is abstract: it disappears with the process, depends on no directory, and can
  * be reached from each mount namespace. It consists of CONTROL_PREFIX, a hash of the mount point
@@ -61,12 +61,11 @@ struct control_facts {
 };
 
 /*
- * If no socket can be made, the log says so: commands do not find the daemon, everything else
- * works. 0, -ENOMEM, -EAGAIN.
+ * The handles are those of the mount, and their lock is the control's, too. If no socket can be made, the log says so:
+ * commands do not find the daemon, everything else works. 0, -ENOMEM, -EAGAIN.
  */
-int control_begin(const char *mountpoint, struct control **ret, struct err *e);
-void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s,
-                   struct handles *h);
+int control_begin(const char *mountpoint, struct handles *h, struct control **ret, struct err *e);
+void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s);
 /* An eventfd that wakes its thread, which then calls signals_kick(). */
 int control_wake_fd(const struct control *c);
 /* Call fn in another thread. control_leave() waits for it. False: no thread can, or nothing is served. Any thread. */

@@ -430,7 +430,6 @@ struct shelf_dir *handle_dir(const struct handle *h)
 
 bool handles_idle(struct handles *l, unsigned long *seen)
 {
-    LOCKED(&l->lock);
     bool idle = !l->first && l->changes == *seen;
     *seen = l->changes;
     return idle;

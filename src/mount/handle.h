@@ -58,7 +58,7 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
 
 /*
  * True if nothing is open, and nothing was opened or closed since *seen, which becomes the current
- * count (0: since the beginning).
+ * count (0: since the beginning). Under the lock.
  */
 bool handles_idle(struct handles *l, unsigned long *seen);
 /* An edit begins: false if no more edits may begin. It ends, or passes to a handle. */

@@ -19,11 +19,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/path.h"
 #include "shelf/mounts.h"
 
-/* Call fn for each number in a directory of /proc until it returns false. True if it did. */
-static bool each_number(const char *folder, bool (*fn)(void *arg, long number), void *arg)
+bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
     DIR *d = opendir(folder);
     bool more = true;
@@ -90,12 +88,9 @@ const char *user_name(char dst[PROCESS_NAME_MAX], long uid)
 
 /* ---- locks ---- */
 
-/* Long enough for a dozen locks. */
-#define INFO_MAX 2048
-
 bool file_id_of(int fd, struct file_id *ret)
 {
-    char path[64], info[INFO_MAX];
+    char path[64], info[PROC_INFO_MAX];
     struct stat st;
     struct mounts ms;
     if (fstat(fd, &st) < 0)
@@ -134,7 +129,7 @@ static long lock_in(const char *text, const struct file_id *id)
 static bool is_unlocked(void *arg, long number)
 {
     static const char label[] = "\nlock:";
-    char path[64], info[INFO_MAX];
+    char path[64], info[PROC_INFO_MAX];
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%ld", number);
     (void)proc_read(path, info, sizeof(info));
     for (const char *p = info; (p = strstr(p, label)); p++)
@@ -146,7 +141,7 @@ static bool is_unlocked(void *arg, long number)
 bool file_is_locked_here(const struct file_id *id)
 {
     struct file_id of = *id;
-    return each_number("/proc/self/fdinfo", is_unlocked, &of);
+    return proc_each("/proc/self/fdinfo", is_unlocked, &of);
 }
 
 long file_locked_by(const struct file_id *id)
@@ -200,163 +195,4 @@ bool stops_thread(pid_t thread)
     (void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)thread);
     (void)proc_read(path, status, sizeof(status));
     return stops_by_status(status);
-}
-
-/* ---- uses of a mount ---- */
-
-/* /proc/PID/comm of a ggufs process. */
-#define OUR_NAME "ggufs"
-
-/* The maximum number of users to name. */
-#define NAMED_MAX 8
-
-/* In a device number within the kernel. */
-#define KERNEL_MINOR_BITS 20
-
-struct users {
-    const struct mount *m;
-    struct buf *out;
-    unsigned n;
-    long pid;    /* the process being checked */
-    bool others; /* used by anything but this program */
-};
-
-static bool link_is_below(const struct users *u, const char *name)
-{
-    char path[64], target[PATH_MAX];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/%s", u->pid, name);
-    ssize_t n = readlink(path, target, sizeof(target) - 1);
-    target[n > 0 ? n : 0] = '\0';
-    return n > 0 && path_below(target, u->m->at);
-}
-
-/* Checks the mount through which a file was opened. */
-static bool try_file(void *arg, long number)
-{
-    const struct users *u = arg;
-    static const char label[] = "\nmnt_id:";
-    char path[64], info[INFO_MAX];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%ld", u->pid, number);
-    (void)proc_read(path, info, sizeof(info));
-    const char *at = strstr(info, label);
-    long id = at ? strtol(at + sizeof(label) - 1, NULL, 10) : -1;
-    return id != u->m->id;
-}
-
-/* "START-END rwxp OFFSET 00:4d INODE PATH": a mapping keeps its mount busy, too. */
-static bool has_mapping(const struct users *u)
-{
-    char path[64], dev[32], want[32], *line = NULL;
-    size_t room = 0;
-    bool found = false;
-    (void)snprintf(want, sizeof(want), "%02x:%02x", major(u->m->dev), minor(u->m->dev));
-    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", u->pid);
-    FILE *f = fopen(path, "re");
-    while (f && !found && getline(&line, &room, f) > 0)
-        found = sscanf(line, "%*s %*s %*s %31s", dev) == 1 && strcmp(dev, want) == 0;
-    if (f)
-        (void)fclose(f);
-    free(line);
-    return found;
-}
-
-/* A copy of the mount in another mount namespace keeps nothing busy here. */
-static bool is_elsewhere(const struct users *u)
-{
-    char path[64], here[64] = "", there[64] = "";
-    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/mnt", u->pid);
-    return readlink(path, there, sizeof(there) - 1) > 0 &&
-           readlink("/proc/self/ns/mnt", here, sizeof(here) - 1) > 0 && strcmp(here, there) != 0;
-}
-
-static bool uses(struct users *u)
-{
-    char folder[64];
-    if (is_elsewhere(u))
-        return false;
-    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", u->pid);
-    return link_is_below(u, "cwd") || link_is_below(u, "root") || link_is_below(u, "exe") ||
-           each_number(folder, try_file, u) || has_mapping(u);
-}
-
-static void add(struct users *u, const char *text)
-{
-    if (u->n < NAMED_MAX) {
-        buf_str(u->out, u->n ? ", " : "");
-        buf_str(u->out, text);
-    }
-    u->n++;
-}
-
-static void add_process(struct users *u)
-{
-    char name[PROCESS_NAME_MAX], text[PROCESS_NAME_MAX + 64];
-    (void)snprintf(text, sizeof(text), "process %ld (%s)", u->pid, process_name(name, u->pid));
-    add(u, text);
-    u->others |= strcmp(name, OUR_NAME) != 0;
-}
-
-static void add_more(const struct users *u)
-{
-    if (u->n > NAMED_MAX)
-        buf_printf(u->out, " and %u more", u->n - NAMED_MAX);
-}
-
-static bool try_process(void *arg, long pid)
-{
-    struct users *u = arg;
-    u->pid = pid;
-    if (pid != getpid() && uses(u))
-        add_process(u);
-    return true;
-}
-
-/* ---- other mount namespaces ---- */
-
-static bool try_namespace(void *arg, long pid)
-{
-    CLEANUP(mounts_free) struct mounts ms = {0};
-    struct users *u = arg;
-    bool found = false;
-    u->pid = pid;
-    if (!is_elsewhere(u) || mounts_load(&ms, pid) < 0)
-        return true;
-    for (size_t i = 0; i < ms.n && !found; i++)
-        found = mount_is_of(&ms.mount[i], u->m->dev, NULL, u->m->source);
-    if (found)
-        add_process(u);
-    return true;
-}
-
-/* A directory that the kernel makes for each connection, named by the device number in kernel format. */
-static bool is_connected(dev_t dev)
-{
-    char path[64];
-    unsigned number = major(dev) << KERNEL_MINOR_BITS | minor(dev);
-    (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", number);
-    return access(path, F_OK) == 0;
-}
-
-bool mount_lives_on(const struct mount *gone, bool again, struct buf *out)
-{
-    struct users u = {.m = gone, .out = out};
-    (void)each_number("/proc", try_namespace, &u);
-    add_more(&u);
-    return u.n > 0 || (again && is_connected(gone->dev));
-}
-
-bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
-{
-    struct users u = {.m = m, .out = out};
-    for (size_t i = 0; i < ms->n; i++)
-        if (ms->mount[i].parent == m->id) {
-            char at[SHOW_MAX], text[SHOW_MAX + 32];
-            (void)snprintf(text, sizeof(text), "the mount on %s",
-                           show(at, ms->mount[i].at, strlen(ms->mount[i].at)));
-            add(&u, text);
-            u.others = true;
-        }
-    (void)each_number("/proc", try_process, &u);
-    add_more(&u);
-    return u.others;
 }

@@ -14,10 +14,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "shelf/mounts.h"
-
 /* Read the beginning of a short file of /proc as text. Returns its length; 0: it cannot be read. */
 size_t proc_read(const char *path, char *dst, size_t size);
+
+/* Bytes of /proc/PID/fdinfo/N: long enough for a dozen locks. */
+#define PROC_INFO_MAX 2048
+
+/* Call fn for each number in a directory of /proc until it returns false. True if it did. */
+bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
 
 /* Wait until a process has ended, at most some milliseconds; -1: forever. True: it has. */
 bool process_wait(long pid, int ms);
@@ -58,26 +62,5 @@ long file_locked_by(const struct file_id *id);
 bool stops_thread(pid_t thread);
 /* The same for the content of /proc/TID/status, NUL-terminated. */
 bool stops_by_status(const char *status);
-
-/* ---- uses of a mount ---- */
-
-/* Finds the processes that use a mount, without accessing the mount. */
-
-/*
- * Append "process 12 (bash), process 34 (vim) and 5 more", safe to print: processes with an open
- * file, a mapping, a working directory or a program there, if this process may see them; and mounts
- * inside it. Appends nothing if it is not in use. Errors stay in the buf. Returns true if it is
- * used by anything but another process of this program: an --unmount has the mount open for a
- * moment.
- */
-bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
-
-/*
- * The same for other mount namespaces that still contain a mount that has gone from this one: the
- * visible processes in them. True if there are any. `again`: its daemon still serves, some time
- * after the first check; then also true if the kernel still knows the device, whose number may
- * belong to another mount if this one has really ended.
- */
-bool mount_lives_on(const struct mount *gone, bool again, struct buf *out);
 
 #endif

@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -25,7 +27,326 @@
 #include "shelf/mounts.h"
 #include "mount/ops.h"
 #include "mount/signals.h"
-#include "mount/spot.h"
+#include "mount/unmount.h"
+
+/*
+ * How often a mount point is checked: dead mounts may be stacked, and one that is being removed
+ * disappears on its own. Between two checks of such a mount there are some milliseconds.
+ */
+#define LOOKS_MAX 100
+#define LOOK_AGAIN 50
+
+/* In a device number within the kernel. */
+#define KERNEL_MINOR_BITS 20
+
+/*
+ * For the unmounting process: its name in lists of processes, and its only descriptor besides 0 to
+ * 2, which are /dev/null.
+ */
+#define GUARD_NAME "auto_unmount"
+#define GUARD_FD 3
+
+/* ---- a new mount ---- */
+
+/* True for a mount of ggufs. */
+static bool is_ours(const struct mount *m, const struct daemon *d)
+{
+    return mount_is_ggufs(m) || (mount_is_fuse(m) && d);
+}
+
+/* A mount of ggufs is on the mount point: refuse, or remove it. */
+static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
+{
+    char model[SHOW_MAX], pid[64] = "";
+    if (d && d->status.state >= DAEMON_LEAVING) { /* it is removing its mount */
+        (void)poll(NULL, 0, LOOK_AGAIN);
+        return 0;
+    }
+    if (mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD) {
+        int r = mount_take_down(m->at, true, e);
+        if (r < 0 && r != -EINVAL) /* EINVAL: another process did it */
+            return err_prefix(e, r, "%s: has a dead mount", shown);
+        *e = (struct err){0};
+        log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
+        return 0;
+    }
+    if (d)
+        (void)snprintf(pid, sizeof(pid), ", process %ld", d->pid);
+    return err_set(
+        e, -EBUSY,
+        "%s: a ggufs is already mounted there (%s%s); unmount it first: ggufs --unmount %s", shown,
+        show(model, m->source, strlen(m->source)), pid, shown);
+}
+
+static int inside(const struct mount *m, const char *shown, struct err *e)
+{
+    char at[SHOW_MAX];
+    return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
+                   show(at, m->at, strlen(m->at)));
+}
+
+/* Check the list of mounts once. 1: a dead mount was removed, check again; 0, -errno. */
+static int look(const char *path, const char *shown, struct err *e)
+{
+    CLEANUP(mounts_free) struct mounts ms;
+    CLEANUP(daemons_free) struct daemons ds = {0};
+    int r = mounts_load(&ms, 0);
+    const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
+    if (m && mount_is_fuse(m))
+        (void)daemons_find(&ds, NULL);
+    const struct daemon *d = m ? daemons_of(&ds, m) : NULL;
+    if (!m || !is_ours(m, d))
+        return 0;
+    if (strcmp(m->at, path) != 0)
+        return inside(m, shown, e);
+    r = occupied(m, d ? d : daemons_silent(&ds, m), shown, e);
+    return r < 0 ? r : 1;
+}
+
+/* The path is not accessible. */
+static int no_path(const char *path, int why, const char *shown, struct err *e)
+{
+    CLEANUP(mounts_free) struct mounts ms;
+    char at[SHOW_MAX];
+    const struct mount *m =
+        mounts_load(&ms, 0) == 0 && why == ENOTCONN ? mounts_typed(&ms, path) : NULL;
+    if (m)
+        return err_set(e, -why, "%s: is inside the dead mount on %s", shown,
+                       show(at, m->at, strlen(m->at)));
+    return err_set(e, -why, "%s: %s", shown, strerror(why));
+}
+
+/* A path into a mount of ggufs is refused before it is resolved. */
+static int check_typed(const char *path, const char *shown, struct err *e)
+{
+    CLEANUP(mounts_free) struct mounts ms;
+    const struct mount *m =
+        mounts_load(&ms, 0) == 0 && !strstr(path, "..") ? mounts_typed(&ms, path) : NULL;
+    return m && mount_is_ggufs(m) && mount_life(m->at, MOUNT_ANSWER_MS) != MOUNT_DEAD
+               ? inside(m, shown, e)
+               : 0;
+}
+
+static bool is_opened_already(const char *mountpoint)
+{
+    return strncmp(mountpoint, "/dev/fd/", 8) == 0;
+}
+
+/* From a new kernel's description of a connection; 0: not available. */
+static dev_t device_of_connection(int fd)
+{
+    static const char label[] = "\nfuse_connection:";
+    char path[64], text[512];
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    (void)proc_read(path, text, sizeof(text));
+    const char *at = strstr(text, label);
+    unsigned number = at ? (unsigned)strtoul(at + sizeof(label) - 1, NULL, 10) : 0;
+    return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
+}
+
+/* Where the file system is mounted; NULL: not in this list, or no memory. free() it. */
+static char *place_of(dev_t dev)
+{
+    CLEANUP(mounts_free) struct mounts ms;
+    if (mounts_load(&ms, 0) == 0)
+        for (size_t i = ms.n; dev && i-- > 0;)
+            if (ms.mount[i].dev == dev)
+                return strdup(ms.mount[i].at);
+    return NULL;
+}
+
+static dev_t device_at(const char *mountpoint)
+{
+    struct statx st;
+    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0)
+        return 0;
+    return makedev(st.stx_dev_major, st.stx_dev_minor);
+}
+
+/*
+ * The device of the mounted file system, found without accessing it, since this process would have
+ * to reply and does not serve yet. `fd`: the session's descriptor. *mountpoint is replaced by the
+ * real path if mount(8) has mounted it. 0: unknown. Call it before other programs can see the
+ * mount, because the call keeps it busy for a moment.
+ */
+static dev_t spot_device(char **mountpoint, int fd)
+{
+    if (!is_opened_already(*mountpoint))
+        return device_at(*mountpoint);
+    dev_t dev = device_of_connection(fd);
+    char *at = place_of(dev);
+    if (at) {
+        free(*mountpoint);
+        *mountpoint = at;
+    }
+    return dev;
+}
+
+/*
+ * A claim, held while the file system is being mounted: if several processes mount on one directory
+ * at the same time, the others wait, and then see the mount of the first. Close *claim; -1: no
+ * claim could be made. 0, or -errno with a line: a ggufs is mounted there now.
+ */
+static int spot_claim(const char *mountpoint, int *claim, struct err *e)
+{
+    char shown[SHOW_MAX];
+    *claim = -1;
+    if (is_opened_already(mountpoint))
+        return 0;
+    int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < LOOKS_MAX && flock(fd, LOCK_EX | LOCK_NB) < 0; i++)
+        (void)poll(NULL, 0, LOOK_AGAIN);
+    int r = look(mountpoint, show(shown, mountpoint, strlen(mountpoint)), e);
+    if (r >= 0)
+        *claim = fd;
+    else if (fd >= 0)
+        (void)close(fd);
+    return r < 0 ? r : 0;
+}
+
+/*
+ * Make *mountpoint (owned, replaced) a real path and check that a model can be mounted there: an
+ * existing directory, neither with a ggufs on it nor inside one. A dead mount of ggufs on it is
+ * removed first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) is
+ * accepted. 0, -errno with a line. Call before threads are started.
+ */
+static int spot_prepare(char **mountpoint, struct err *e)
+{
+    char shown[SHOW_MAX];
+    struct stat st;
+    if (is_opened_already(*mountpoint))
+        return 0;
+    (void)show(shown, *mountpoint, strlen(*mountpoint));
+    int r = check_typed(*mountpoint, shown, e);
+    if (r < 0)
+        return r;
+    char *path = mounts_path(*mountpoint);
+    if (!path)
+        return no_path(*mountpoint, errno, shown, e);
+    r = 1;
+    for (int i = 0; i < LOOKS_MAX && r > 0; i++)
+        r = look(path, shown, e);
+    free(*mountpoint);
+    *mountpoint = path;
+    if (r > 0)
+        r = err_set(e, -EBUSY, "%s: is still mounted", shown);
+    if (r < 0)
+        return r;
+    if (stat(path, &st) < 0)
+        return no_path(path, errno, shown, e);
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a directory", shown);
+}
+
+/* ---- a process that unmounts after the daemon has ended ---- */
+
+/*
+ * The last space before field `n` of /proc/PID/stat; NULL: fewer fields. The process name before it
+ * may contain spaces and brackets.
+ */
+static const char *stat_field(const char *text, int n)
+{
+    const char *at = strrchr(text, ')');
+    for (int field = 2; field < n && at; field++)
+        at = strchr(at + 1, ' ');
+    return at;
+}
+
+/*
+ * With another name and no arguments, the guard survives programs that look for the daemon by these (pidof, pkill -f)
+ * and kill it. Fields 48 and 49 are the addresses of the arguments.
+ */
+static void take_name(void)
+{
+    char text[1024] = "";
+    unsigned long from = 0, to = 0;
+    (void)prctl(PR_SET_NAME, GUARD_NAME);
+    (void)proc_read("/proc/self/stat", text, sizeof(text));
+    const char *at = stat_field(text, 48);
+    if (!at || sscanf(at, "%lu %lu", &from, &to) != 2 || from == 0 || from >= to)
+        return;
+    char *args = (char *)(uintptr_t)from; /* this process's own */
+    memset(args, 0, to - from);
+    memcpy(args, GUARD_NAME,
+           to - from <= sizeof(GUARD_NAME) ? to - from - 1 : sizeof(GUARD_NAME) - 1);
+}
+
+/*
+ * Drop everything shared with the daemon: its terminal, its directory, and above all its open
+ * files. An open /dev/fuse in the guard would keep the connection alive, an open model its lock.
+ * Signals are for the daemon; the guard ends after it.
+ */
+static void guard_detach(int from)
+{
+    sigset_t all;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    (void)setsid();
+    take_name();
+    if (chdir("/") < 0 || dup2(from, GUARD_FD) < 0)
+        _exit(1);
+    (void)close_range(GUARD_FD + 1, ~0U, 0);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < GUARD_FD && null >= 0; fd++)
+        (void)dup2(null, fd);
+    if (null > GUARD_FD)
+        (void)close(null);
+}
+
+/* Report that guard_detach() is done, then wait: read(2) returns when the last other end is closed. */
+static void wait_for_end(void)
+{
+    char byte = 0;
+    if (write(GUARD_FD, &byte, 1) < 0)
+        _exit(1);
+    while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR)
+        ;
+}
+
+static void guard(int from, const char *mountpoint)
+{
+    guard_detach(from);
+    wait_for_end();
+    if (mount_ask(mountpoint) == MOUNT_DEAD)
+        (void)mount_take_down(mountpoint, true, NULL);
+    _exit(0);
+}
+
+/* Wait until guard_detach() is done: from then on nothing that ends this process ends the guard. */
+static int wait_for_guard(int fd, struct err *e)
+{
+    char byte;
+    ssize_t n;
+    do
+        n = read(fd, &byte, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1 ? 0 : err_set(e, -ECHILD, "the process for unmounting has ended");
+}
+
+/*
+ * -o auto_unmount: a small process that outlives the daemon and removes the dead mount if the
+ * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
+ * of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the daemon's end. When
+ * that end is closed, however the daemon ends, the process checks the mount point, an absolute
+ * path. Call this before any thread is started and much memory is allocated. 0, -errno.
+ */
+static int guard_begin(const char *mountpoint, int *ret, struct err *e)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return err_set(e, -errno, "cannot make a socket: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0)
+        guard(ends[0], mountpoint);
+    int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
+    (void)close(ends[0]);
+    if (r == 0)
+        r = wait_for_guard(ends[1], e);
+    if (r < 0)
+        (void)close(ends[1]);
+    else
+        *ret = ends[1];
+    return r;
+}
 
 /* ---- the connection to the kernel ---- */
 
@@ -207,7 +528,7 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
         .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
         .dev = dev,
         .idle = o->idle};
-    control_serve(m->control, &facts, m->shelf, &m->handles);
+    control_serve(m->control, &facts, m->shelf);
     if (!o->cmd.foreground) {
         log_to_syslog();
         say_read_only(o, m->shelf); /* there, too */
@@ -440,65 +761,55 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     return r;
 }
 
-static int run_shelf(struct mnt_options *o, struct shelf *t, struct control *c, int ready,
-                     struct err *e)
+static int run_shelf(struct mnt_options *o, struct mnt *m, int ready, struct err *e)
 {
-    struct mnt m = {.shelf = t, .handles = HANDLES_INIT, .control = c};
-    int r = mnt_options_finish(o, t);
+    int r = mnt_options_finish(o, m->shelf);
     if (r < 0)
         return err_set(e, r, "no memory");
-    r = connection_reserve(&m.dead, e);
+    r = connection_reserve(&m->dead, e);
     thread_load_cancel(); /* libfuse calls that at the end */
-    struct fuse_session *se = r == 0 ? mount_session(o, &m, e) : NULL;
+    struct fuse_session *se = r == 0 ? mount_session(o, m, e) : NULL;
     if (!se)
         return e->code;
-    m.session = se;
+    m->session = se;
     dev_t dev = spot_device(&o->mountpoint, fuse_session_fd(se));
-    say_read_only(o, t);
-    r = serve(se, o, &m, dev, ready, e);
+    say_read_only(o, m->shelf);
+    r = serve(se, o, m, dev, ready, e);
     connection_end(se);
     return r;
 }
 
-/* A mount on the directory that it shows, or above it, would hide the files from other programs. */
-static int check_spot(const struct mnt_options *o, struct shelf *t, struct err *e)
-{
-    if (!shelf_is_folder(t) || !path_below(shelf_path(t), o->mountpoint))
-        return 0;
-    return err_set(e, -EINVAL, "the mount would cover the directory; mount it elsewhere, or in it");
-}
-
 int mnt_run(struct mnt_options *o, struct err *e)
 {
-    struct shelf *t = NULL;
-    struct control *control = NULL;
-    int ready = -1;
+    struct mnt m = {.handles = HANDLES_INIT};
+    int guard = -1, ready = -1;
     char path[SHOW_MAX];
     log_take_libfuse();
     o->tree.log.line = log_plain;
     o->tree.wait = holder_wait;
     o->tree.wait_arg = o->model;
-    int guard = -1, r = spot_prepare(&o->mountpoint, e);
+    int r = spot_prepare(&o->mountpoint, e);
     if (r == 0)
         r = begin_daemon(o, &ready, e);
     if (r == 0 && o->given[MOUNT_AUTO_UNMOUNT])
         r = guard_begin(o->mountpoint, &guard, e);
     if (r == 0)
-        r = control_begin(o->mountpoint, &control, e);
+        r = control_begin(o->mountpoint, &m.handles, &m.control, e);
     if (r < 0)
         return r;
     const struct shelf_options options = {.tree = o->tree,
                                           .strict = o->given[MOUNT_ALLOW_OTHER] != NULL};
-    r = shelf_open(o->model, &options, &t, e);
-    if (r == 0)
-        r = check_spot(o, t, e);
+    r = shelf_open(o->model, &options, &m.shelf, e);
+    if (r == 0 && shelf_is_folder(m.shelf) && path_below(shelf_path(m.shelf), o->mountpoint))
+        r = err_set(e, -EINVAL,
+                    "the mount would cover the directory; mount it elsewhere, or in it");
     if (r < 0)
         (void)err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
     else
-        r = run_shelf(o, t, control, ready, e);
+        r = run_shelf(o, &m, ready, e);
     if (guard >= 0)
         (void)close(guard);
-    shelf_close(t);
-    control_close(control);
+    shelf_close(m.shelf);
+    control_close(m.control);
     return r;
 }

@@ -4,23 +4,31 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "base/when.h"
 #include "mount/daemon.h"
 #include "mount/log.h"
 #include "mount/processes.h"
-#include "mount/spot.h"
 #include "shelf/mounts.h"
 #include "text/json.h"
 
-/* Milliseconds for probing one mount, and for a whole list. */
-#define ANSWER_MS 2000
 /* After this many seconds a line reports the wait. */
 #define LINE_AFTER 1
 /* How often a busy mount is retried if no process is seen to use it. */
@@ -30,6 +38,258 @@
 #define LOOK_AGAIN 100
 /* Bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
+
+extern char **environ;
+
+/* ---- one mount ---- */
+
+/* statfs(2) always asks the daemon. For other users the kernel itself replies, with zeros. */
+enum mount_life mount_ask(const char *at)
+{
+    struct statfs fs;
+    if (statfs(at, &fs) == 0)
+        return fs.f_bsize ? MOUNT_ALIVE : MOUNT_UNKNOWN;
+    return errno == ENOTCONN || errno == ECONNABORTED ? MOUNT_DEAD : MOUNT_UNKNOWN;
+}
+
+enum mount_life mount_life(const char *at, int ms)
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0) { /* a reader of the command's output does not wait for a hanging process */
+        (void)close_range(STDIN_FILENO, ~0U, 0);
+        _exit(mount_ask(at));
+    }
+    bool ended = pid > 0 && process_wait(pid, ms);
+    if (pid > 0 && !ended) /* it may outlive the daemon, so do not wait for it */
+        (void)kill(pid, SIGKILL);
+    bool known = pid > 0 && waitpid(pid, &status, ended ? 0 : WNOHANG) == pid && WIFEXITED(status);
+    return known ? (enum mount_life)WEXITSTATUS(status) : MOUNT_UNKNOWN;
+}
+
+bool mount_is_there(dev_t dev)
+{
+    CLEANUP(mounts_free) struct mounts ms;
+    bool there = mounts_load(&ms, 0) < 0;
+    for (size_t i = 0; i < ms.n && !there; i++)
+        there = ms.mount[i].dev == dev;
+    return there;
+}
+
+/* Start it, with its standard error in `said`; -1: standard error is unchanged. 0, -errno. */
+static int spawn_fusermount(const char *at, bool lazy, int said, pid_t *pid)
+{
+    char name[] = "fusermount3", now[] = "-u", later[] = "-uz", last[] = "--";
+    char *const argv[] = {name, lazy ? later : now, last, (char *)(uintptr_t)at, NULL};
+    posix_spawn_file_actions_t actions;
+    int r = posix_spawn_file_actions_init(&actions);
+    if (r != 0)
+        return -r;
+    if (said >= 0)
+        r = posix_spawn_file_actions_adddup2(&actions, said, STDERR_FILENO);
+    if (r == 0)
+        r = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return -r;
+}
+
+static int run_fusermount(const char *at, bool lazy, struct err *e)
+{
+    char said[256] = "";
+    int status = 0, file = memfd_create("ggufs-stderr", MFD_CLOEXEC);
+    pid_t pid;
+    int r = spawn_fusermount(at, lazy, file, &pid);
+    while (r == 0 && waitpid(pid, &status, 0) < 0)
+        r = errno == EINTR ? 0 : -errno;
+    catch_last(file, said, sizeof(said));
+    if (file >= 0)
+        (void)close(file);
+    if (r < 0)
+        return err_set(e, r, "cannot run fusermount3: %s", strerror(-r));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    r = strstr(said, strerror(EBUSY)) ? -EBUSY : -EPERM;
+    return err_set(e, r, "fusermount3 -u failed%s%s", said[0] ? ": " : "", said);
+}
+
+int mount_take_down(const char *at, bool lazy, struct err *e)
+{
+    if (umount2(at, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+        return 0;
+    if (errno == EPERM)
+        return run_fusermount(at, lazy, e);
+    return err_set(e, -errno, "cannot unmount: %s", strerror(errno));
+}
+
+/* ---- uses of a mount, found without accessing it ---- */
+
+/* /proc/PID/comm of a ggufs process. */
+#define OUR_NAME "ggufs"
+
+/* The maximum number of users to name. */
+#define NAMED_MAX 8
+
+/* In a device number within the kernel. */
+#define KERNEL_MINOR_BITS 20
+
+struct users {
+    const struct mount *m;
+    struct buf *out;
+    unsigned n;
+    long pid;    /* the process being checked */
+    bool others; /* used by anything but this program */
+};
+
+static bool link_is_below(const struct users *u, const char *name)
+{
+    char path[64], target[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/%s", u->pid, name);
+    ssize_t n = readlink(path, target, sizeof(target) - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return n > 0 && path_below(target, u->m->at);
+}
+
+/* Checks the mount through which a file was opened. */
+static bool try_file(void *arg, long number)
+{
+    const struct users *u = arg;
+    static const char label[] = "\nmnt_id:";
+    char path[64], info[PROC_INFO_MAX];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%ld", u->pid, number);
+    (void)proc_read(path, info, sizeof(info));
+    const char *at = strstr(info, label);
+    long id = at ? strtol(at + sizeof(label) - 1, NULL, 10) : -1;
+    return id != u->m->id;
+}
+
+/* "START-END rwxp OFFSET 00:4d INODE PATH": a mapping keeps its mount busy, too. */
+static bool has_mapping(const struct users *u)
+{
+    char path[64], dev[32], want[32], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    (void)snprintf(want, sizeof(want), "%02x:%02x", major(u->m->dev), minor(u->m->dev));
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", u->pid);
+    FILE *f = fopen(path, "re");
+    while (f && !found && getline(&line, &room, f) > 0)
+        found = sscanf(line, "%*s %*s %*s %31s", dev) == 1 && strcmp(dev, want) == 0;
+    if (f)
+        (void)fclose(f);
+    free(line);
+    return found;
+}
+
+/* A copy of the mount in another mount namespace keeps nothing busy here. */
+static bool is_elsewhere(const struct users *u)
+{
+    char path[64], here[64] = "", there[64] = "";
+    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/mnt", u->pid);
+    return readlink(path, there, sizeof(there) - 1) > 0 &&
+           readlink("/proc/self/ns/mnt", here, sizeof(here) - 1) > 0 && strcmp(here, there) != 0;
+}
+
+static bool uses(struct users *u)
+{
+    char folder[64];
+    if (is_elsewhere(u))
+        return false;
+    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", u->pid);
+    return link_is_below(u, "cwd") || link_is_below(u, "root") || link_is_below(u, "exe") ||
+           proc_each(folder, try_file, u) || has_mapping(u);
+}
+
+static void add(struct users *u, const char *text)
+{
+    if (u->n < NAMED_MAX) {
+        buf_str(u->out, u->n ? ", " : "");
+        buf_str(u->out, text);
+    }
+    u->n++;
+}
+
+static void add_process(struct users *u)
+{
+    char name[PROCESS_NAME_MAX], text[PROCESS_NAME_MAX + 64];
+    (void)snprintf(text, sizeof(text), "process %ld (%s)", u->pid, process_name(name, u->pid));
+    add(u, text);
+    u->others |= strcmp(name, OUR_NAME) != 0;
+}
+
+static void add_more(const struct users *u)
+{
+    if (u->n > NAMED_MAX)
+        buf_printf(u->out, " and %u more", u->n - NAMED_MAX);
+}
+
+static bool try_process(void *arg, long pid)
+{
+    struct users *u = arg;
+    u->pid = pid;
+    if (pid != getpid() && uses(u))
+        add_process(u);
+    return true;
+}
+
+/*
+ * Append "process 12 (bash), process 34 (vim) and 5 more", safe to print: processes with an open file, a mapping, a
+ * working directory or a program there, if this process may see them; and mounts inside it. Appends nothing if it is
+ * not in use. Returns true if it is used by anything but another process of this program: an --unmount has the mount
+ * open for a moment.
+ */
+static bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
+{
+    struct users u = {.m = m, .out = out};
+    for (size_t i = 0; i < ms->n; i++)
+        if (ms->mount[i].parent == m->id) {
+            char at[SHOW_MAX], text[SHOW_MAX + 32];
+            (void)snprintf(text, sizeof(text), "the mount on %s",
+                           show(at, ms->mount[i].at, strlen(ms->mount[i].at)));
+            add(&u, text);
+            u.others = true;
+        }
+    (void)proc_each("/proc", try_process, &u);
+    add_more(&u);
+    return u.others;
+}
+
+/* ---- other mount namespaces ---- */
+
+static bool try_namespace(void *arg, long pid)
+{
+    CLEANUP(mounts_free) struct mounts ms = {0};
+    struct users *u = arg;
+    bool found = false;
+    u->pid = pid;
+    if (!is_elsewhere(u) || mounts_load(&ms, pid) < 0)
+        return true;
+    for (size_t i = 0; i < ms.n && !found; i++)
+        found = mount_is_of(&ms.mount[i], u->m->dev, NULL, u->m->source);
+    if (found)
+        add_process(u);
+    return true;
+}
+
+/* A directory that the kernel makes for each connection, named by the device number in kernel format. */
+static bool is_connected(dev_t dev)
+{
+    char path[64];
+    unsigned number = major(dev) << KERNEL_MINOR_BITS | minor(dev);
+    (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", number);
+    return access(path, F_OK) == 0;
+}
+
+/*
+ * The same for other mount namespaces that still contain a mount that has gone from this one: the visible processes in
+ * them. True if there are any. `again`: its daemon still serves, some time after the first check; then also true if the
+ * kernel still knows the device, whose number may belong to another mount if this one has really ended.
+ */
+static bool mount_lives_on(const struct mount *gone, bool again, struct buf *out)
+{
+    struct users u = {.m = gone, .out = out};
+    (void)proc_each("/proc", try_namespace, &u);
+    add_more(&u);
+    return u.n > 0 || (again && is_connected(gone->dev));
+}
 
 /* ---- --list ---- */
 
@@ -129,7 +389,7 @@ static void add_entry(struct json *j, const struct mount *m, const struct daemon
 
 static void add_all(const struct mounts *ms, struct daemons *ds, struct json *j)
 {
-    long long until = when_ms() + ANSWER_MS;
+    long long until = when_ms() + MOUNT_ANSWER_MS;
     for (size_t i = 0; i < ms->n; i++) {
         const struct mount *m = &ms->mount[i];
         const struct daemon *d = mount_is_fuse(m) ? daemons_of(ds, m) : NULL;
@@ -216,7 +476,7 @@ static int without_daemon(const struct mount *m, struct err *e)
         return err_set(e, -EPERM,
                        "is a mount of user %s, which only that user and root can unmount",
                        user_name(name, user));
-    if (mount_life(m->at, ANSWER_MS) == MOUNT_DEAD)
+    if (mount_life(m->at, MOUNT_ANSWER_MS) == MOUNT_DEAD)
         return 0;
     return err_set(
         e, -ESRCH,

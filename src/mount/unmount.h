@@ -1,12 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* Listing and unmounting the mounts of ggufs on this machine: --list, --unmount. Call before threads are started. */
+/*
+ * Mounts of ggufs on this machine: whether the daemon of one lives, how it is removed; --list and --unmount.
+ *
+ * Threads: any; mnt_list() and mnt_unmount() before threads are started.
+ */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+
+enum mount_life {
+    MOUNT_ALIVE,
+    MOUNT_DEAD,    /* its daemon has ended: all calls fail with ENOTCONN */
+    MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
+};
+
+/* Milliseconds for probing one mount, or a whole list. */
+#define MOUNT_ANSWER_MS 2000
+
+/*
+ * Probe the file system at `at`, for at most some milliseconds. A separate process makes the call,
+ * since it cannot be abandoned if a daemon hangs.
+ */
+enum mount_life mount_life(const char *at, int ms);
+/* The same in this process, which waits for as long as it takes. */
+enum mount_life mount_ask(const char *at);
+
+/* True if the list of mounts has this device, or cannot be read. */
+bool mount_is_there(dev_t dev);
+
+/*
+ * Unmount the mount at `at`, a real path: directly as root, else with fusermount3. lazy: even if it is in use. 0,
+ * -EBUSY, -errno.
+ */
+int mount_take_down(const char *at, bool lazy, struct err *e);
 
 /*
  * Append a line for each mount, "MODEL on MOUNTPOINT, read-write, process 12", safe to print; or
@@ -23,7 +54,7 @@
  *                         "unknown": no answer in time, or another user's
  *
  * A mount is probed only if its daemon cannot be seen, and all of them together for at most
- * ANSWER_MS milliseconds. 0, -errno.
+ * MOUNT_ANSWER_MS milliseconds. 0, -errno.
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 

@@ -51,12 +51,13 @@ static void live(const char *at, int from, int to)
                                         .read_only = "its name\nis odd",
                                         .dev = makedev(0, 77)};
     struct buf lost = BUF_INIT, backups = BUF_INIT;
+    struct handles handles = HANDLES_INIT;
     struct control *c = NULL;
     struct err e = {0};
-    if (control_begin(at, &c, &e) < 0)
+    if (control_begin(at, &handles, &c, &e) < 0)
         _exit(1);
     stop_here(from, to);
-    control_serve(c, &facts, NULL, NULL);
+    control_serve(c, &facts, NULL);
     stop_here(from, to);
     (void)control_leave(c);
     stop_here(from, to);
