@@ -25,17 +25,14 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 
 int err_sys(struct err *e, int r, const char *fmt, ...)
 {
+    char what[sizeof(e->msg)];
     if (r >= 0 || !e)
         return r;
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    (void)vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    e->code = r;
-    e->where = 0;
-    if (n >= 0 && (size_t)n < sizeof(e->msg))
-        (void)snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s", strerror(-r));
-    return r;
+    return err_set(e, r, "%s: %s", what, strerror(-r));
 }
 
 int err_prefix(struct err *e, int code, const char *fmt, ...)
@@ -102,4 +99,19 @@ void show_all(struct buf *out, const void *bytes, size_t n)
         buf_printf(out, "\\x%02x", p[run]);
         len++;
     }
+}
+
+void logger_log(const struct logger *l, int priority, const char *fmt, ...)
+{
+    char line[1024];
+    const char *label = l->label ? l->label : "";
+    va_list ap;
+    if (!l->line)
+        return;
+    int n = snprintf(line, sizeof(line) / 2, "%s%s", label, l->label ? ": " : "");
+    size_t at = n < 0 ? 0 : (size_t)n < sizeof(line) / 2 ? (size_t)n : sizeof(line) / 2 - 1;
+    va_start(ap, fmt);
+    (void)vsnprintf(line + at, sizeof(line) - at, fmt, ap);
+    va_end(ap);
+    l->line(priority, line);
 }

@@ -47,4 +47,16 @@ const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
 struct buf;
 void show_all(struct buf *out, const void *bytes, size_t n);
 
+/*
+ * Where a library's log lines go: to a function of the caller, which any thread may call, each line prefixed with a
+ * label that names the model.
+ */
+struct logger {
+    void (*line)(int priority, const char *line); /* syslog(3)'s levels. NULL: lines are dropped */
+    const char *label; /* not owned; "LABEL: " comes first. May be NULL */
+};
+
+void logger_log(const struct logger *l, int priority, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #endif

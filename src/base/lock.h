@@ -103,15 +103,6 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* False: another thread holds it. */
-static inline bool lock_try(struct lock *l)
-{
-    if (pthread_mutex_trylock(&l->mutex) != 0)
-        return false;
-    lock_mark(l);
-    return true;
-}
-
 /* What threads wait for, under a lock. Times are CLOCK_MONOTONIC (when.h). */
 struct cond {
     pthread_cond_t cond;

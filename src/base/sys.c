@@ -6,12 +6,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "base/pool.h"
 
 static int result(int r)
 {
@@ -23,57 +27,50 @@ static ssize_t result_n(ssize_t n)
     return n < 0 ? -errno : n;
 }
 
-static int do_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
+#define SELF __attribute__((unused)) const struct sys *s
+
+static int do_openat(SELF, int dir, const char *name, int flags, mode_t mode)
 {
-    (void)s;
     return result(openat(dir, name, flags, mode));
 }
 
-static int do_close(const struct sys *s, int fd)
+static int do_close(SELF, int fd)
 {
-    (void)s;
     return result(close(fd));
 }
 
-static ssize_t do_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
+static ssize_t do_pread(SELF, int fd, void *dst, size_t n, uint64_t off)
 {
-    (void)s;
     return result_n(pread(fd, dst, n, (off_t)off));
 }
 
-static ssize_t do_pwrite(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
+static ssize_t do_pwrite(SELF, int fd, const void *src, size_t n, uint64_t off)
 {
-    (void)s;
     return result_n(pwrite(fd, src, n, (off_t)off));
 }
 
-static int do_ftruncate(const struct sys *s, int fd, uint64_t size)
+static int do_ftruncate(SELF, int fd, uint64_t size)
 {
-    (void)s;
     return result(ftruncate(fd, (off_t)size));
 }
 
-static int do_fsync(const struct sys *s, int fd)
+static int do_fsync(SELF, int fd)
 {
-    (void)s;
     return result(fsync(fd));
 }
 
-static int do_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n)
+static int do_begin_sync(SELF, int fd, uint64_t off, uint64_t n)
 {
-    (void)s;
     return result(sync_file_range(fd, (off64_t)off, (off64_t)n, SYNC_FILE_RANGE_WRITE));
 }
 
-static int do_flock(const struct sys *s, int fd, int how)
+static int do_flock(SELF, int fd, int how)
 {
-    (void)s;
     return result(flock(fd, how));
 }
 
-static int do_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret)
+static int do_seek(SELF, int fd, uint64_t off, int whence, uint64_t *ret)
 {
-    (void)s;
     off_t at = lseek(fd, (off_t)off, whence);
     if (at < 0)
         return -errno;
@@ -81,119 +78,88 @@ static int do_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64
     return 0;
 }
 
-static ssize_t do_copy_range(const struct sys *s, int from, uint64_t from_off, int to,
-                             uint64_t to_off, size_t n)
+static ssize_t do_copy_range(SELF, int from, uint64_t from_off, int to, uint64_t to_off, size_t n)
 {
-    (void)s;
     off64_t in = (off64_t)from_off, out = (off64_t)to_off;
     return result_n(copy_file_range(from, &in, to, &out, n, 0));
 }
 
-static int do_clone_range(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
-                          uint64_t n)
+static int do_clone_range(SELF, int from, uint64_t from_off, int to, uint64_t to_off, uint64_t n)
 {
-    (void)s;
     struct file_clone_range range = {
         .src_fd = from, .src_offset = from_off, .src_length = n, .dest_offset = to_off};
     return result(ioctl(to, FICLONERANGE, &range));
 }
 
-static int do_fstat(const struct sys *s, int fd, struct stat *ret)
+static int do_fstat(SELF, int fd, struct stat *ret)
 {
-    (void)s;
     return result(fstat(fd, ret));
 }
 
-static int do_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
+static int do_fstatat(SELF, int dir, const char *name, struct stat *ret)
 {
-    (void)s;
     return result(fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW));
 }
 
-static int do_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
+static int do_fstatvfs(SELF, int fd, struct statvfs *ret)
 {
-    (void)s;
     return result(fstatvfs(fd, ret));
 }
 
-static int do_fchmod(const struct sys *s, int fd, mode_t mode)
+static int do_fchmod(SELF, int fd, mode_t mode)
 {
-    (void)s;
     return result(fchmod(fd, mode));
 }
 
-static int do_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
+static int do_fchown(SELF, int fd, uid_t uid, gid_t gid)
 {
-    (void)s;
     return result(fchown(fd, uid, gid));
 }
 
-static ssize_t do_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
+static ssize_t do_flistxattr(SELF, int fd, char *dst, size_t n)
 {
-    (void)s;
     return result_n(flistxattr(fd, dst, n));
 }
 
-static ssize_t do_fgetxattr(const struct sys *s, int fd, const char *name, void *dst, size_t n)
+static ssize_t do_fgetxattr(SELF, int fd, const char *name, void *dst, size_t n)
 {
-    (void)s;
     return result_n(fgetxattr(fd, name, dst, n));
 }
 
-static int do_fsetxattr(const struct sys *s, int fd, const char *name, const void *value, size_t n)
+static int do_fsetxattr(SELF, int fd, const char *name, const void *value, size_t n)
 {
-    (void)s;
     return result(fsetxattr(fd, name, value, n, 0));
 }
 
-static int do_fremovexattr(const struct sys *s, int fd, const char *name)
+static int do_fremovexattr(SELF, int fd, const char *name)
 {
-    (void)s;
     return result(fremovexattr(fd, name));
 }
 
-static int do_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
+static int do_rename(SELF, int dir, const char *from, const char *to, unsigned flags)
 {
-    (void)s;
     return result(renameat2(dir, from, dir, to, flags));
 }
 
-static int do_unlinkat(const struct sys *s, int dir, const char *name)
+static int do_unlinkat(SELF, int dir, const char *name)
 {
-    (void)s;
     return result(unlinkat(dir, name, 0));
 }
 
-static int do_link(const struct sys *s, int fd, int dir, const char *name)
+static int do_link(SELF, int fd, int dir, const char *name)
 {
     char path[32];
-    (void)s;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     return result(linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW));
 }
 
-static int do_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
+static int do_mkdirat(SELF, int dir, const char *name, mode_t mode)
 {
-    (void)s;
     return result(mkdirat(dir, name, mode));
 }
 
-static int list_names(DIR *d, int (*fn)(void *arg, const char *name), void *arg)
+static int do_list(SELF, int dir, int (*fn)(void *arg, const char *name), void *arg)
 {
-    int r = 0;
-    const struct dirent *entry;
-    errno = 0;
-    while (r == 0 && (entry = readdir(d))) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            r = fn(arg, entry->d_name);
-        errno = 0;
-    }
-    return r ? r : -errno;
-}
-
-static int do_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
-{
-    (void)s;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -203,7 +169,12 @@ static int do_list(const struct sys *s, int dir, int (*fn)(void *arg, const char
         (void)close(fd);
         return r;
     }
-    int r = list_names(d, fn, arg);
+    const struct dirent *entry;
+    int r = 0;
+    while (r == 0 && (errno = 0, entry = readdir(d)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            r = fn(arg, entry->d_name);
+    r = r ? r : -errno;
     (void)closedir(d);
     return r;
 }
@@ -299,4 +270,47 @@ void sys_close(const struct sys *s, int *fd)
     if (*fd >= 0)
         (void)s->close(s, *fd);
     *fd = -1;
+}
+
+/* ---- by another thread ---- */
+
+/* Ranges queued or being written: more would only be late. */
+#define WRITE_OUT_MOST 8
+
+static atomic_uint waiting;
+
+struct range {
+    struct pool_job job; /* first member: begin_range() gets its address */
+    const struct sys *sys;
+    int fd;
+    uint64_t off, n;
+    void *owner;
+    void (*release)(void *owner);
+};
+
+static bool begin_range(struct pool_job *j, struct timespec *again)
+{
+    struct range *r = (struct range *)j;
+    (void)again;
+    sys_begin_sync(r->sys, r->fd, r->off, r->n);
+    (void)atomic_fetch_sub(&waiting, 1);
+    r->release(r->owner);
+    free(r);
+    return false;
+}
+
+void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
+               void (*release)(void *owner))
+{
+    struct range *r =
+        s->begin_sync && atomic_fetch_add(&waiting, 1) < WRITE_OUT_MOST ? malloc(sizeof(*r)) : NULL;
+    if (r)
+        *r = (struct range){
+            .sys = s, .fd = fd, .off = off, .n = n, .owner = owner, .release = release};
+    if (r && pool_do_beside(&r->job, begin_range) == 0)
+        return;
+    if (s->begin_sync)
+        (void)atomic_fetch_sub(&waiting, 1);
+    free(r);
+    release(owner);
 }

@@ -74,6 +74,14 @@ int sys_sync(const struct sys *s, int fd);
  */
 void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
+/*
+ * Like sys_begin_sync(), but soon, by a job of the pool: a later fsync waits for less, and the thread that wrote the bytes
+ * is spared the file system's work of allocating blocks. release(owner) is called when that is done; fd must stay open
+ * until then. If too much is queued, release is called at once and nothing is started.
+ */
+void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
+               void (*release)(void *owner));
+
 /* fsync a directory. 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);
 

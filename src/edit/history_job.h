@@ -18,7 +18,7 @@
 #ifndef EDIT_HISTORY_JOB_H
 #define EDIT_HISTORY_JOB_H
 
-#include "base/logger.h"
+#include "base/err.h"
 #include "edit/history.h"
 #include "model/snapshot.h"
 

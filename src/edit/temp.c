@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/far.h"
+#include "base/map.h"
 #include "base/hash.h"
 
 #define NAME_TRIES 100

@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/far.h"
+#include "base/map.h"
 #include "gguf/keys.h"
 
 /* Minimum sizes, in bytes, of a key-value and of a tensor info in any version. */

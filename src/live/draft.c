@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "base/write_out.h"
+#include "base/sys.h"
 
 /* Most NumPy headers are shorter. */
 #define HEADER_MOST 4096

@@ -21,7 +21,7 @@
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
 
-#include "base/logger.h"
+#include "base/err.h"
 #include "edit/file.h"
 #include "edit/history_job.h"
 #include "edit/plan.h"

@@ -14,7 +14,6 @@
 
 #include <stdatomic.h>
 
-#include "base/far.h"
 #include "base/map.h"
 #include "model/content.h"
 
@@ -34,7 +33,7 @@ struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /*
  * Announce that bytes [off, off + n) are about to be read through the mapping, in a part that ends at `end`. Without
- * this the read works too, but page by page if the file is on another machine (base/far.h).
+ * this the read works too, but page by page if the file is on another machine (base/map.h).
  */
 static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end)
 {

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/far.h"
+#include "base/map.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/path.h"

@@ -13,7 +13,6 @@
 #include <sys/statvfs.h>
 
 #include "base/err.h"
-#include "base/logger.h"
 #include "live/live.h"
 #include "tree/files.h"
 #include "tree/ino.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/far.h"
+#include "base/map.h"
 
 #define K ((uint64_t)1 << 10)
 #define M (K << 10)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* base/write_out.h: data that another thread sends to the disk, and data that it does not. */
+/* base/sys.h: data that another thread sends to the disk, and data that it does not. */
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "base/write_out.h"
+#include "base/sys.h"
 #include "cu_main.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
