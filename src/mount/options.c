@@ -203,7 +203,8 @@ static int check_words(struct mnt_options *o)
 {
     const struct option_row *row;
     const char *reserve = value_of(o, MOUNT_RESERVE, &row),
-               *backup = value_of(o, MOUNT_BACKUP, &row);
+               *backup = value_of(o, MOUNT_BACKUP, &row),
+               *subtype = value_of(o, MOUNT_SUBTYPE, &row);
     o->tree.commit = (enum live_commit)word(o, MOUNT_COMMIT);
     o->tree.strategy = (enum edit_strategy)word(o, MOUNT_RELAYOUT);
     o->tree.break_hardlinks = word(o, MOUNT_HARDLINKS) == 1;
@@ -213,6 +214,8 @@ static int check_words(struct mnt_options *o)
     o->tree.backup = backup;
     if (!parse_size(reserve, &o->tree.reserve))
         return bad_word(o, "reserve", reserve, "auto or bytes (K, M, G), at most 64M");
+    if (strpbrk(subtype, ",\\")) /* libfuse hands it to fusermount3 without escapes */
+        return bad_word(o, "subtype", subtype, "a name without commas and backslashes");
     if (backup && (!*backup || strchr(backup, '/')))
         return bad_word(o, "backup", backup, "what a file name can end in");
     return o->err.code;
@@ -316,7 +319,10 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     return r;
 }
 
-/* Add `name=value` to a list of -o options, with commas and backslashes in the value escaped. */
+/*
+ * Add `name=value` to a list of -o options, with commas and backslashes in the value escaped: each reader of such a list
+ * (libfuse of any version, and fusermount3) takes the character after a backslash as it is, except for digits.
+ */
 static int add_value(char **opts, const char *name, const char *value)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;

@@ -107,6 +107,11 @@ class Options(unittest.TestCase):
                 self.refused(2, '-o', f'{option}={value}', self.model, self.folder(),
                              names=[option, f"'{value}'"])
 
+    def test_wrong_type(self):
+        """fusermount3 would take what follows a comma for another option."""
+        for value in ('a\\,b', 'a\\\\b'):
+            self.refused(2, '-o', f'subtype={value}', self.model, self.folder(), names=['option subtype'])
+
     def test_nearest_option(self):
         for option, nearest in ((['-o', 'comit=sync'], '-o commit='),
                                 (['-o', 'ro,viwes=raw'], '-o views='),
@@ -148,7 +153,7 @@ class Options(unittest.TestCase):
         self.assertRegex(done.out, r'\b\d+\.\d+\.\d+\b')
 
     def test_names_in_mountinfo(self):
-        odd = mountlib.put('a,b \\,c.gguf', MODEL)
+        odd = mountlib.put('a,b \\,"c\' \\101\n.gguf', MODEL)
         link = mountlib.path('link.gguf')
         os.symlink(odd, link)
         for model in (odd, link):
@@ -156,8 +161,15 @@ class Options(unittest.TestCase):
                 _, kind, source, options = mountlib.mount_of(at)
                 self.assertEqual((kind, source), ('fuse.ggufs', os.fsencode(odd)))
                 self.assertIn('default_permissions', options.split(','))
-        with Mount(self.model, '-o', 'fsname=other') as at:
-            self.assertEqual(mountlib.mount_of(at)[2], b'other')
+        for option, name in (('other', b'other'), ('a\\,"b"\\\\', b'a,"b"\\')):
+            with Mount(self.model, '-o', f'fsname={option},ro') as at:
+                self.assertEqual(mountlib.mount_of(at)[2], name)
+        at = mountlib.path('mount,"point\\\n\'')
+        os.mkdir(at)
+        with Mount(self.model, at=at):
+            self.assertEqual(mountlib.get(f'{at}/model.gguf'), MODEL)
+            state = json.loads(run(GGUFS, '--list', '--json').out)
+            self.assertEqual([x['model'] for x in state if x['mountpoint'] == at], [self.model])
 
     def test_relative_paths(self):
         """The daemon's working directory is not the caller's."""
@@ -232,7 +244,7 @@ class Options(unittest.TestCase):
 
     def test_dropped_options(self):
         with Mount(self.model, '-o', ',ro,,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
-                   'noatime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro,'):
+                   'noatime,nodiratime,atime,lazytime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro,'):
             pass
 
     def test_nowhere_to_print(self):

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* mount/options: what libfuse and fusermount3 get, and read in it. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/count.h"
+#include "mount/options.h"
+
+static const char *model; /* the path of the model that is mounted */
+
+const char *__wrap_shelf_path(const struct shelf *s);
+bool __wrap_shelf_writable(const struct shelf *s);
+
+const char *__wrap_shelf_path(const struct shelf *s)
+{
+    (void)s;
+    return model;
+}
+
+bool __wrap_shelf_writable(const struct shelf *s)
+{
+    (void)s;
+    return true;
+}
+
+/* ---- readers of a list of options ---- */
+
+static bool is_octal(const char *p)
+{
+    return p[0] >= '0' && p[0] <= '3' && p[1] >= '0' && p[1] <= '7' && p[2] >= '0' && p[2] <= '7';
+}
+
+/*
+ * The next option of a list. What follows a backslash is taken as it is, by libfuse (octal) except for three octal digits.
+ * fusermount3 knows backslashes in values of fsname and subtype alone.
+ */
+static bool next_option(const char **list, bool octal, char option[512])
+{
+    const char *p = *list;
+    const bool escapes = octal || strncmp(p, "fsname=", 7) == 0 || strncmp(p, "subtype=", 8) == 0;
+    size_t n = 0;
+    if (!*p)
+        return false;
+    for (; *p && *p != ','; p++) {
+        if (escapes && *p == '\\' && p[1]) {
+            p++;
+            if (octal && is_octal(p)) {
+                option[n++] = (char)((p[0] - '0') << 6 | (p[1] - '0') << 3 | (p[2] - '0'));
+                p += 2;
+                continue;
+            }
+        }
+        option[n++] = *p;
+    }
+    option[n] = '\0';
+    *list = p + (*p == ',');
+    return true;
+}
+
+/* Options of a mount as libfuse gets them: the list after the last -o. */
+static const char *finished(struct mnt_options *o, const char *given)
+{
+    char program[] = "ggufs", dash[] = "-o", path[] = "m.gguf", at[] = "/mnt", list[512];
+    char *argv[] = {program, dash, list, path, at, NULL};
+    (void)strcpy(list, given);
+    CU_ASSERT_EQUAL_FATAL(mnt_options_parse(5, argv, o), 0);
+    CU_ASSERT_EQUAL_FATAL(mnt_options_finish(o, NULL), 0);
+    CU_ASSERT_STRING_EQUAL(o->args.argv[o->args.argc - 2], "-o");
+    return o->args.argv[o->args.argc - 1];
+}
+
+/* Whoever reads the list finds the name, and nothing that the name could have added. */
+static void test_names(void)
+{
+    static const char *const names[] = {
+        "/m.gguf",      "/a,b.gguf",     "/a\\b.gguf", "/a\\,b.gguf", "/\"a,b\" 'c'.gguf",
+        "/a\\101.gguf", "/ends,in\\",    "/,",         "/\n\t.gguf",  "/a,allow_other,x=\\\\",
+        "/a=b,subtype", "/fsname=b.gguf"};
+    static const char *const rest[] = {"subtype=ggufs", "default_permissions", "rw"};
+    char option[512], want[512];
+    for (size_t i = 0; i < COUNT(names); i++)
+        for (int octal = 0; octal < 2; octal++) {
+            struct mnt_options o;
+            model = names[i];
+            const char *list = finished(&o, "rw");
+            (void)snprintf(want, sizeof(want), "fsname=%s", names[i]);
+            CU_ASSERT_TRUE(next_option(&list, octal, option));
+            CU_ASSERT_STRING_EQUAL(option, want);
+            for (size_t k = 0; k < COUNT(rest); k++) {
+                CU_ASSERT_TRUE(next_option(&list, octal, option));
+                CU_ASSERT_STRING_EQUAL(option, rest[k]);
+            }
+            CU_ASSERT_FALSE(next_option(&list, octal, option));
+            mnt_options_free(&o);
+        }
+}
+
+/* The library that is linked reads it in the same way. */
+static int keep_name(void *data, const char *arg, int key, struct fuse_args *out)
+{
+    (void)key;
+    (void)out;
+    if (strncmp(arg, "fsname=", 7) == 0)
+        (void)strcpy(data, arg + 7);
+    return 1;
+}
+
+static void test_this_library(void)
+{
+    char found[512] = "";
+    struct mnt_options o;
+    model = "/a,b\\\"c\\101'.gguf";
+    (void)finished(&o, "rw");
+    CU_ASSERT_EQUAL(fuse_opt_parse(&o.args, found, NULL, keep_name), 0);
+    CU_ASSERT_STRING_EQUAL(found, model);
+    mnt_options_free(&o);
+}
+
+/* Options that some version of libfuse or fusermount3 refuses are dropped, or refused by name before they get there. */
+static void test_not_passed_on(void)
+{
+    static const char *const dropped[] = {"atime",    "nodiratime", "diratime",    "relatime",
+                                          "lazytime", "nofail",     "strictatime", "user=me"};
+    char list[512] = "noatime";
+    struct mnt_options o;
+    for (size_t i = 0; i < COUNT(dropped); i++) {
+        (void)strcat(list, ",");
+        (void)strcat(list, dropped[i]);
+    }
+    model = "/m.gguf";
+    (void)finished(&o, list);
+    CU_ASSERT_STRING_EQUAL(o.args.argv[2], "noatime");
+    for (int k = 0; k < o.args.argc - 1; k++) { /* the last has those of every mount */
+        CU_ASSERT_PTR_NULL(strchr(o.args.argv[k], ','));
+        for (size_t i = 0; i < COUNT(dropped); i++)
+            CU_ASSERT_STRING_NOT_EQUAL(o.args.argv[k], dropped[i]);
+    }
+    mnt_options_free(&o);
+}
+
+static void check_refused(const char *given, const char *why)
+{
+    char program[] = "ggufs", dash[] = "-o", path[] = "m.gguf", at[] = "/mnt", list[64];
+    char *argv[] = {program, dash, list, path, at, NULL};
+    struct mnt_options o;
+    (void)strcpy(list, given);
+    CU_ASSERT_EQUAL(mnt_options_parse(5, argv, &o), -EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(o.err.msg, why));
+    mnt_options_free(&o);
+}
+
+static void test_refused(void)
+{
+    check_refused("large_read", "unknown option 'large_read'");
+    check_refused("nonempty", "unknown option 'nonempty'");
+    /* libfuse hands a type to fusermount3 without escapes */
+    check_refused("subtype=a\\,b", "option subtype: must be a name without commas and backslashes");
+    check_refused("subtype=a\\\\b",
+                  "option subtype: must be a name without commas and backslashes");
+}
+
+static CU_TestInfo tests[] = {
+    {"names with commas, quotes and backslashes", test_names},
+    {"the same by this version of libfuse", test_this_library},
+    {"options that are dropped", test_not_passed_on},
+    {"options that are refused", test_refused},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("options", tests)
