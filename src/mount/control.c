@@ -355,28 +355,19 @@ static void drop(struct control *c, size_t i)
     c->n--;
 }
 
-/* Only root and this user get answers. */
-static bool is_allowed(int fd)
+static void take_client(struct control *c)
 {
     struct ucred who;
     socklen_t n = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
-           (who.uid == 0 || who.uid == geteuid());
-}
-
-static void make_room(struct control *c)
-{
+    int fd = accept4(c->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    c->rests = fd < 0;
+    /* Only root and this user get answers. */
+    const bool allowed = fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
+                         (who.uid == 0 || who.uid == geteuid());
+    struct peer *p = allowed ? calloc(1, sizeof(*p)) : NULL;
     for (size_t i = 0; i < c->n && c->n == PEERS_MOST; i++)
         if (c->peer[i]->state == READS || c->peer[i]->state == ANSWERS)
             drop(c, i);
-}
-
-static void take_client(struct control *c)
-{
-    int fd = accept4(c->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    c->rests = fd < 0;
-    struct peer *p = fd >= 0 && is_allowed(fd) ? calloc(1, sizeof(*p)) : NULL;
-    make_room(c);
     if (!p || c->n == PEERS_MOST) {
         if (fd >= 0)
             (void)close(fd);

@@ -142,15 +142,10 @@ static void daemon_free(struct daemon *d)
 
 /* ---- sockets ---- */
 
-/* Only processes of this user are believed; root hears all, and believes what they say about their own mounts. */
-static bool is_trusted(int fd, struct ucred *who)
-{
-    socklen_t n = sizeof(*who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &n) == 0 &&
-           (geteuid() == 0 || who->uid == geteuid());
-}
-
-/* Connect to a socket and send it a line. The descriptor, or -errno. */
+/*
+ * Connect to a socket and send it a line. Only processes of this user are believed; root hears all, and believes what
+ * they say about their own mounts. The descriptor, or -errno.
+ */
 static int ask(const char *socket_name, const char *line, struct ucred *who)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -161,19 +156,13 @@ static int ask(const char *socket_name, const char *line, struct ucred *who)
     if (fd < 0)
         return -errno;
     n = strlen(line);
-    if (connect(fd, (struct sockaddr *)&name, size) == 0 && is_trusted(fd, who) &&
-        send(fd, line, n, MSG_NOSIGNAL) == (ssize_t)n)
+    socklen_t room = sizeof(*who);
+    if (connect(fd, (struct sockaddr *)&name, size) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &room) == 0 &&
+        (geteuid() == 0 || who->uid == geteuid()) && send(fd, line, n, MSG_NOSIGNAL) == (ssize_t)n)
         return fd;
     (void)close(fd);
     return -ECONNREFUSED;
-}
-
-/* "NUMBER: REFS PROTOCOL FLAGS TYPE STATE INODE @NAME", for a listening socket. False: it is not a daemon's. */
-static bool name_in(const char *line, char name[64])
-{
-    unsigned flags;
-    return sscanf(line, "%*s %*s %*s %x %*s %*s %*s @%63s", &flags, name) == 2 && flags & 0x10000 &&
-           strncmp(name, CONTROL_PREFIX, strlen(CONTROL_PREFIX)) == 0;
 }
 
 static int add_daemon(struct daemons *ds, const char *name, const char *line)
@@ -215,6 +204,7 @@ static bool hear_all(struct daemon *d, const struct timespec *begin)
 int daemons_find(struct daemons *ds, const struct file_id *locked)
 {
     char line[512], name[64], request[128] = "watch\n";
+    unsigned flags;
     int r = 0;
     size_t kept = 0;
     *ds = (struct daemons){0};
@@ -224,11 +214,14 @@ int daemons_find(struct daemons *ds, const struct file_id *locked)
     FILE *f = fopen("/proc/net/unix", "re");
     if (!f)
         return -errno;
-    for (int i = 0; r == 0 && i < DAEMONS_MOST && fgets(line, sizeof(line), f);)
-        if (name_in(line, name)) {
-            r = add_daemon(ds, name, request);
-            i++;
-        }
+    for (int i = 0; r == 0 && i < DAEMONS_MOST && fgets(line, sizeof(line), f);) {
+        /* "NUMBER: REFS PROTOCOL FLAGS TYPE STATE INODE @NAME", listening */
+        if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s @%63s", &flags, name) != 2 ||
+            !(flags & 0x10000) || strncmp(name, CONTROL_PREFIX, strlen(CONTROL_PREFIX)) != 0)
+            continue;
+        r = add_daemon(ds, name, request);
+        i++;
+    }
     (void)fclose(f);
     struct timespec begin = when_now();
     for (size_t i = 0; i < ds->n; i++)
@@ -533,11 +526,11 @@ static enum verdict judge(const struct daemon *d, struct err *why)
 
 /* ---- holders whose status cannot be read ---- */
 
-/* A mount of this model whose daemon is not visible. */
-static bool name_by_mount(int fd, struct err *why)
+/* Name the holder: by a mount of this model whose daemon is not visible, or by its lock. */
+static void name_other(int fd, const struct file_id *id, struct err *why)
 {
     CLEANUP(mounts_free) struct mounts ms;
-    char link[64], path[PATH_MAX], at[SHOW_MAX], user[PROCESS_NAME_MAX];
+    char link[64], path[PATH_MAX], at[SHOW_MAX], name[PROCESS_NAME_MAX];
     const bool listed = mounts_load(&ms, 0) == 0;
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, path, sizeof(path) - 1);
@@ -548,17 +541,9 @@ static bool name_by_mount(int fd, struct err *why)
             continue;
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s by %s)",
                       show(at, m->at, strlen(m->at)),
-                      user_name(user, mount_number(m->super, "user_id")));
-        return true;
-    }
-    return false;
-}
-
-static void name_other(int fd, const struct file_id *id, struct err *why)
-{
-    char name[PROCESS_NAME_MAX];
-    if (name_by_mount(fd, why))
+                      user_name(name, mount_number(m->super, "user_id")));
         return;
+    }
     long pid = file_locked_by(id);
     if (pid && *process_name(name, pid))
         (void)err_set(why, -EBUSY, "another program has it locked (process %ld, %s)", pid, name);

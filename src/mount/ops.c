@@ -197,20 +197,14 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         (void)fuse_reply_attr(req, &e.attr, timeout_of(&e));
 }
 
-/* The permission bits that an open needs. */
-static mode_t wanted_by(int flags)
-{
-    const mode_t reads = (flags & O_ACCMODE) == O_WRONLY ? 0 : 4;
-    return reads | (sys_open_changes(flags) ? 2 : 0);
-}
-
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
     struct tree_file *f = NULL;
     look_at_rights(m, ino);
-    bool writes = sys_open_changes(fi->flags);
-    int r = check_rights(req, ino, wanted_by(fi->flags));
+    const bool writes = sys_open_changes(fi->flags);
+    const mode_t reads = (fi->flags & O_ACCMODE) == O_WRONLY ? 0 : 4;
+    int r = check_rights(req, ino, reads | (writes ? 2 : 0));
     if (r == 0 && writes && !handles_edit(&m->handles))
         r = -EROFS;
     else if (r == 0 && (r = shelf_open_file(m->shelf, ino, fi->flags, &f)) < 0 && writes)
@@ -261,18 +255,6 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Add an entry to a listing if it fits. Always returns the bytes that it needs. */
-static size_t add_entry(fuse_req_t req, char *at, size_t size, const char *name,
-                        const struct tree_entry *e, uint64_t cookie, bool plus)
-{
-    struct fuse_entry_param p = entry_param(e);
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        p.ino = 0; /* not looked up: the kernel already has these */
-    if (plus)
-        return fuse_add_direntry_plus(req, at, size, name, &p, (off_t)cookie);
-    return fuse_add_direntry(req, at, size, name, &e->attr, (off_t)cookie);
-}
-
 /* Entries from `cookie` on until the buffer is full. Returns bytes used, or -errno. */
 static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t size,
                         uint64_t cookie, bool plus)
@@ -282,7 +264,12 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     size_t used = 0, need;
     int r;
     while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
-        need = add_entry(req, bytes + used, size - used, name, &e, cookie, plus);
+        struct fuse_entry_param p = entry_param(&e);
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+            p.ino = 0; /* not looked up: the kernel already has these */
+        need =
+            plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
+                 : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);
         if (need > size - used) {
             if (plus && cookie > 2) /* its lookup was counted, and the entry will be listed again */
                 shelf_forget(shelf_of(req), e.node, 1);
@@ -602,12 +589,6 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes ---- */
 
-static int begin_truncate(struct parked *p, uint64_t size)
-{
-    int r = p->file ? 0 : shelf_unopened_file(shelf_of(p->req), p->ino, &p->unopened);
-    return r < 0 ? r : tree_truncate(p->file ? p->file : p->unopened, size, &p->wait);
-}
-
 /* chmod, chown and utimens succeed without effect: cp -p, rsync and install call them. */
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                        struct fuse_file_info *fi)
@@ -617,7 +598,13 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
     if (!p)
         return;
     p->ino = ino;
-    finish(p, to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0);
+    int r = 0;
+    if (to_set & FUSE_SET_ATTR_SIZE) {
+        r = p->file ? 0 : shelf_unopened_file(shelf_of(req), ino, &p->unopened);
+        if (r == 0)
+            r = tree_truncate(p->file ? p->file : p->unopened, (uint64_t)attr->st_size, &p->wait);
+    }
+    finish(p, r);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,

@@ -48,12 +48,6 @@
 
 /* ---- a new mount ---- */
 
-/* True for a mount of ggufs. */
-static bool is_ours(const struct mount *m, const struct daemon *d)
-{
-    return mount_is_ggufs(m) || (mount_is_fuse(m) && d);
-}
-
 /* A mount of ggufs is on the mount point: refuse, or remove it. */
 static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
@@ -95,7 +89,7 @@ static int look(const char *path, const char *shown, struct err *e)
     if (m && mount_is_fuse(m))
         (void)daemons_find(&ds, NULL);
     const struct daemon *d = m ? daemons_of(&ds, m) : NULL;
-    if (!m || !is_ours(m, d))
+    if (!m || !(mount_is_ggufs(m) || (mount_is_fuse(m) && d)))
         return 0;
     if (strcmp(m->at, path) != 0)
         return inside(m, shown, e);
@@ -144,25 +138,6 @@ static dev_t device_of_connection(int fd)
     return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
 }
 
-/* Where the file system is mounted; NULL: not in this list, or no memory. free() it. */
-static char *place_of(dev_t dev)
-{
-    CLEANUP(mounts_free) struct mounts ms;
-    if (mounts_load(&ms, 0) == 0)
-        for (size_t i = ms.n; dev && i-- > 0;)
-            if (ms.mount[i].dev == dev)
-                return strdup(ms.mount[i].at);
-    return NULL;
-}
-
-static dev_t device_at(const char *mountpoint)
-{
-    struct statx st;
-    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0)
-        return 0;
-    return makedev(st.stx_dev_major, st.stx_dev_minor);
-}
-
 /*
  * The device of the mounted file system, found without accessing it, since this process would have
  * to reply and does not serve yet. `fd`: the session's descriptor. *mountpoint is replaced by the
@@ -171,10 +146,17 @@ static dev_t device_at(const char *mountpoint)
  */
 static dev_t spot_device(char **mountpoint, int fd)
 {
+    CLEANUP(mounts_free) struct mounts ms = {0};
+    struct statx st;
     if (!is_opened_already(*mountpoint))
-        return device_at(*mountpoint);
+        return statx(AT_FDCWD, *mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0
+                   ? 0
+                   : makedev(st.stx_dev_major, st.stx_dev_minor);
     dev_t dev = device_of_connection(fd);
-    char *at = place_of(dev);
+    size_t i = dev && mounts_load(&ms, 0) == 0 ? ms.n : 0;
+    while (i > 0 && ms.mount[i - 1].dev != dev)
+        i--;
+    char *at = i ? strdup(ms.mount[i - 1].at) : NULL;
     if (at) {
         free(*mountpoint);
         *mountpoint = at;
@@ -240,18 +222,6 @@ static int spot_prepare(char **mountpoint, struct err *e)
 /* ---- a process that unmounts after the daemon has ended ---- */
 
 /*
- * The last space before field `n` of /proc/PID/stat; NULL: fewer fields. The process name before it
- * may contain spaces and brackets.
- */
-static const char *stat_field(const char *text, int n)
-{
-    const char *at = strrchr(text, ')');
-    for (int field = 2; field < n && at; field++)
-        at = strchr(at + 1, ' ');
-    return at;
-}
-
-/*
  * With another name and no arguments, the guard survives programs that look for the daemon by these (pidof, pkill -f)
  * and kill it. Fields 48 and 49 are the addresses of the arguments.
  */
@@ -261,7 +231,9 @@ static void take_name(void)
     unsigned long from = 0, to = 0;
     (void)prctl(PR_SET_NAME, GUARD_NAME);
     (void)proc_read("/proc/self/stat", text, sizeof(text));
-    const char *at = stat_field(text, 48);
+    const char *at = strrchr(text, ')'); /* the name before it may contain spaces and brackets */
+    for (int field = 2; field < 48 && at; field++)
+        at = strchr(at + 1, ' ');
     if (!at || sscanf(at, "%lu %lu", &from, &to) != 2 || from == 0 || from >= to)
         return;
     char *args = (char *)(uintptr_t)from; /* this process's own */
@@ -292,20 +264,14 @@ static void guard_detach(int from)
         (void)close(null);
 }
 
-/* Report that guard_detach() is done, then wait: read(2) returns when the last other end is closed. */
-static void wait_for_end(void)
-{
-    char byte = 0;
-    if (write(GUARD_FD, &byte, 1) < 0)
-        _exit(1);
-    while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR)
-        ;
-}
-
 static void guard(int from, const char *mountpoint)
 {
+    char byte = 0;
     guard_detach(from);
-    wait_for_end();
+    if (write(GUARD_FD, &byte, 1) < 0) /* the daemon may go on */
+        _exit(1);
+    while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR) /* until the last other end is closed */
+        ;
     if (mount_ask(mountpoint) == MOUNT_DEAD)
         (void)mount_take_down(mountpoint, true, NULL);
     _exit(0);
@@ -467,8 +433,7 @@ static void set_readahead(dev_t dev, unsigned kib)
     int fd = dev ? open(path, O_WRONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return;
-    ssize_t ignored = write(fd, value, (size_t)n);
-    (void)ignored;
+    (void)!write(fd, value, (size_t)n);
     (void)close(fd);
 }
 
@@ -499,17 +464,6 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-static void log_mounted(const struct mnt_options *o, const struct shelf *t)
-{
-    char path[SHOW_MAX], at[SHOW_MAX];
-    const char *line;
-    (void)show(path, shelf_path(t), strlen(shelf_path(t)));
-    (void)show(at, o->mountpoint, strlen(o->mountpoint));
-    for (unsigned i = 0; (line = shelf_warning(t, i)); i++)
-        log_line(LOG_WARNING, "%s: %s", path, line);
-    log_line(LOG_INFO, "%s: mounted on %s%s", path, at, shelf_writable(t) ? "" : ", read-only");
-}
-
 /* The user asked for more: report it immediately, and again in the log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
@@ -528,35 +482,22 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
         .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
         .dev = dev,
         .idle = o->idle};
+    char path[SHOW_MAX], at[SHOW_MAX];
+    const char *line;
     control_serve(m->control, &facts, m->shelf);
     if (!o->cmd.foreground) {
         log_to_syslog();
         say_read_only(o, m->shelf); /* there, too */
     }
-    log_mounted(o, m->shelf);
+    (void)show(path, facts.model, strlen(facts.model));
+    for (unsigned i = 0; (line = shelf_warning(m->shelf, i)); i++)
+        log_line(LOG_WARNING, "%s: %s", path, line);
+    log_line(LOG_INFO, "%s: mounted on %s%s", path, show(at, facts.at, strlen(facts.at)),
+             facts.read_only ? ", read-only" : "");
 }
 
 /* For a directory: threads that stay when they are idle. */
 #define IDLE_THREADS 10
-
-static int loop_threads(struct fuse_session *se, const struct mnt_options *o, bool folder)
-{
-    const struct fuse_cmdline_opts *cmd = &o->cmd;
-    if (cmd->singlethread)
-        return fuse_session_loop(se);
-    struct fuse_loop_config *cfg = fuse_loop_cfg_create();
-    if (!cfg)
-        return -ENOMEM;
-    fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
-    bool idle = cmd->max_idle_threads != UINT_MAX; /* libfuse's value for "not given" */
-    fuse_loop_cfg_set_max_threads(
-        cfg, o->given[MOUNT_MAX_THREADS] || !folder ? cmd->max_threads : MNT_FOLDER_REQUESTS);
-    if (idle || folder)
-        fuse_loop_cfg_set_idle_threads(cfg, idle ? cmd->max_idle_threads : IDLE_THREADS);
-    int r = fuse_session_loop_mt(se, cfg);
-    fuse_loop_cfg_destroy(cfg);
-    return r;
-}
 
 /*
  * Serve until the session ends. An unmount is not a failure, whatever error it causes: a request being read at that
@@ -564,7 +505,19 @@ static int loop_threads(struct fuse_session *se, const struct mnt_options *o, bo
  */
 static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
-    int r = loop_threads(se, o, folder);
+    const struct fuse_cmdline_opts *cmd = &o->cmd;
+    struct fuse_loop_config *cfg = cmd->singlethread ? NULL : fuse_loop_cfg_create();
+    int r = cmd->singlethread ? fuse_session_loop(se) : -ENOMEM;
+    if (cfg) {
+        const bool idle = cmd->max_idle_threads != UINT_MAX; /* libfuse's value for "not given" */
+        fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
+        fuse_loop_cfg_set_max_threads(
+            cfg, o->given[MOUNT_MAX_THREADS] || !folder ? cmd->max_threads : MNT_FOLDER_REQUESTS);
+        if (idle || folder)
+            fuse_loop_cfg_set_idle_threads(cfg, idle ? cmd->max_idle_threads : IDLE_THREADS);
+        r = fuse_session_loop_mt(se, cfg);
+        fuse_loop_cfg_destroy(cfg);
+    }
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 

@@ -439,22 +439,17 @@ struct target {
 };
 
 /*
- * The user besides root whose processes are trusted: for root the directory's owner, whose claims
- * affect only that directory. Its file system is not accessed, as it may hang.
+ * A daemon that was mounted there and is still writing. Other users' processes may just claim that; root also trusts the
+ * directory's owner, whose claims affect only that directory. Its file system is not accessed, as it may hang.
  */
-static uid_t trusted(const char *path)
-{
-    struct statx st;
-    if (geteuid() != 0)
-        return geteuid();
-    int r = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_UID, &st);
-    return r == 0 && st.stx_mask & STATX_UID ? st.stx_uid : 0;
-}
-
-/* A daemon that was mounted there and is still writing. Other users' processes may just claim that. */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {
-    uid_t user = trusted(path);
+    struct statx st;
+    uid_t user = geteuid();
+    if (user == 0 &&
+        statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_UID, &st) == 0 &&
+        st.stx_mask & STATX_UID)
+        user = st.stx_uid;
     for (size_t i = 0; i < ds->n; i++) {
         struct daemon *d = &ds->daemon[i];
         if (d->status.state >= DAEMON_LEAVING && strcmp(d->status.at, path) == 0 &&
