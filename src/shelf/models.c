@@ -84,12 +84,11 @@ static int add_error(struct models *m, const char *path, int error, const char *
     return -ENOMEM;
 }
 
-static bool has(const struct models *m, const char *path)
+static int add_unreadable(struct models *m, const char *path, int error)
 {
-    size_t i = 0;
-    while (i < m->n && strcmp(m->model[i].path, path) != 0)
-        i++;
-    return i < m->n;
+    char why[SHOW_MAX];
+    (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-error));
+    return add_error(m, path, error, why);
 }
 
 /* A file: if it belongs to a split model, add that model, unless it is in the list. */
@@ -100,7 +99,10 @@ static int add_file(struct models *m, const char *path)
     if (r < 0)
         return r;
     struct model_path new = {.path = s.n ? split_path(&s, 0) : strdup(path), .shards = s.n};
-    if (s.n && new.path && has(m, new.path))
+    size_t i = s.n && new.path ? 0 : m->n;
+    while (i < m->n && strcmp(m->model[i].path, new.path) != 0)
+        i++;
+    if (i < m->n)
         free(new.path);
     else
         r = models_put(m, &new);
@@ -209,32 +211,27 @@ static int walk_model(struct walk *w, const struct visit *above, const struct it
     return models_put(w->models, &new);
 }
 
-/* The label of an entry: a path, unless a store shows other names than its directories have. */
-static char *label_of(const struct visit *v, const struct item *i, const struct ref *ref,
-                      const char *shown)
-{
-    char *label;
-    const char *slash = v->label[strlen(v->label) - 1] == '/' ? "" : "/", *name = ref->a;
-    bool as_shown = v->place.kind != PLACE_FOLDER ||
-                    (ref->kind != REF_FOLDER && ref->kind != REF_MODEL && ref->kind != REF_SPLIT);
-    if (as_shown)
-        name = shown;
-    else if (ref->kind == REF_SPLIT)
-        name = path_name(i->path);
-    return asprintf(&label, "%s%s%s", v->label, slash, name) < 0 ? NULL : label;
-}
-
 static int walk_entry(struct walk *w, const struct visit *v, const struct listing *l, size_t n)
 {
     struct ref ref = entry_ref(l, n);
     struct item i;
+    char *label;
     int r = place_item(&w->reach, &v->place, &ref, &i);
     if (r < 0) /* it was removed, or must not be shown */
         return r == -ENOMEM ? r : 0;
+    /* A path, unless a store shows other names than its directories have. */
+    const char *name = v->place.kind != PLACE_FOLDER || ref.kind > REF_SPLIT ? entry_name(l, n)
+                       : ref.kind == REF_SPLIT                               ? path_name(i.path)
+                                                                             : ref.a;
+    if (asprintf(&label, "%s%s%s", v->label, v->label[strlen(v->label) - 1] == '/' ? "" : "/",
+                 name) < 0)
+        label = NULL;
     if (i.kind == ITEM_FOLDER)
-        r = walk_folder(w, v, &i, label_of(v, &i, &ref, entry_name(l, n)));
+        r = walk_folder(w, v, &i, label);
     else if (i.kind == ITEM_MODEL)
-        r = walk_model(w, v, &i, label_of(v, &i, &ref, entry_name(l, n)));
+        r = walk_model(w, v, &i, label);
+    else
+        free(label);
     item_free(&i);
     return r;
 }
@@ -244,24 +241,27 @@ static int walk(struct walk *w, const struct visit *v)
 {
     struct listing l = LISTING_INIT;
     int r = place_list(&w->reach, &v->place, &l);
-    if (r < 0 && r != -ENOMEM && r != -ENOENT) {
-        char why[SHOW_MAX];
-        (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-r));
-        return add_error(w->models, v->label, r, why);
-    }
+    if (r < 0 && r != -ENOMEM && r != -ENOENT)
+        return add_unreadable(w->models, v->label, r);
     for (size_t i = 0; r == 0 && i < l.n; i++)
         r = walk_entry(w, v, &l, i);
     listing_free(&l);
     return r == -ENOENT ? 0 : r;
 }
 
-/* Links to directories: the directory itself may have been visited meanwhile. */
-static int walk_later(struct walk *w)
+/* The directory at `path`, and at last links to directories, which may have been visited meanwhile. */
+static int walk_top(struct walk *w, const char *path)
 {
+    struct visit v = {.label = strdup(path)};
     struct stat st;
-    int r = 0;
+    int r = v.label ? place_top(&w->reach, &v.place) : -ENOMEM;
+    if (r == 0 && fstat(w->reach.fd, &st) == 0)
+        r = ids_add(&w->folders, &st, &(size_t){0});
+    if (r >= 0)
+        r = walk(w, &v);
+    visit_free(&v);
     for (size_t i = 0; r == 0 && i < w->n; i++) {
-        struct visit v = w->later[i]; /* the list may move */
+        v = w->later[i]; /* the list may move */
         w->later[i] = (struct visit){0};
         if (stat(v.place.path, &st) == 0)
             r = ids_add(&w->folders, &st, &(size_t){0});
@@ -271,19 +271,6 @@ static int walk_later(struct walk *w)
     return r;
 }
 
-static int walk_top(struct walk *w, const char *path)
-{
-    struct visit top = {.label = strdup(path)};
-    struct stat st;
-    int r = top.label ? place_top(&w->reach, &top.place) : -ENOMEM;
-    if (r == 0 && fstat(w->reach.fd, &st) == 0)
-        r = ids_add(&w->folders, &st, &(size_t){0});
-    if (r >= 0)
-        r = walk(w, &top);
-    visit_free(&top);
-    return r == 0 ? walk_later(w) : r;
-}
-
 static int add_folder(struct models *m, const char *path)
 {
     struct walk w = {.models = m};
@@ -291,13 +278,7 @@ static int add_folder(struct models *m, const char *path)
     size_t before = m->n;
     m->folders = true;
     int r = reach_begin(&w.reach, path, false, &e);
-    if (r < 0) {
-        char why[SHOW_MAX];
-        (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-r));
-        r = add_error(m, path, r, why);
-    } else {
-        r = walk_top(&w, path);
-    }
+    r = r < 0 ? add_unreadable(m, path, r) : walk_top(&w, path);
     for (size_t i = 0; i < w.n; i++)
         visit_free(&w.later[i]);
     free(w.later);

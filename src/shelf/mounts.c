@@ -190,19 +190,12 @@ static char *follow(const char *path)
     return asprintf(&all, "%.*s/%s", folder, path, target) < 0 ? NULL : all;
 }
 
-/* A copy without trailing slashes. */
-static char *trimmed(const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return strndup(path, n);
-}
-
 char *mounts_path(const char *given)
 {
-    char *path = trimmed(given);
+    char *path = strdup(given);
     for (int i = 0; path && i < LINKS_MAX; i++) {
+        for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+            path[n - 1] = '\0';
         const char *slash = strrchr(path, '/'), *last = path_name(path);
         bool dots = !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
         char *next = dots ? realpath(path, NULL) : in_real_folder(path, slash);
@@ -212,8 +205,7 @@ char *mounts_path(const char *given)
         if (!next)
             return path;
         free(path);
-        path = trimmed(next);
-        free(next);
+        path = next;
     }
     free(path);
     errno = ELOOP;

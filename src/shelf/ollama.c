@@ -87,24 +87,6 @@ static const char *word_of(const cJSON *layer)
     return type && strncmp(type, MEDIA, strlen(MEDIA)) == 0 ? type + strlen(MEDIA) : "";
 }
 
-/* The row of a layer; KINDS if it is not shown. */
-static size_t kind_of(const cJSON *layer)
-{
-    const char *word = word_of(layer);
-    size_t k = 0;
-    while (k < KINDS && strcmp(word, kinds[k].word) != 0)
-        k++;
-    return k;
-}
-
-/* True if a layer is a single tensor. Parameters may follow the type. */
-static bool is_tensor(const cJSON *layer)
-{
-    const char *word = word_of(layer);
-    return strcspn(word, "; ") == strlen("tensor") &&
-           strncmp(word, "tensor", strlen("tensor")) == 0;
-}
-
 static bool digest_of(const cJSON *layer, char ret[DIGEST_DIGITS + 1])
 {
     const char *text = string_of(layer, "digest");
@@ -126,7 +108,7 @@ static int add_kind(const cJSON *layers, size_t kind, struct manifest *m, struct
     {
         struct layer *l = &m->layer[m->n];
         number++;
-        if (kind_of(at) != kind)
+        if (strcmp(word_of(at), kinds[kind].word) != 0)
             continue;
         if (!digest_of(at, l->digest))
             return err_set(e, -EBADMSG, "layer %zu: the digest is not sha256:<64 hex digits>",
@@ -155,7 +137,11 @@ static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
         return err_set(e, -ENOMEM, "no memory");
     const cJSON *at;
     int r = 0;
-    cJSON_ArrayForEach(at, layers) m->tensors += is_tensor(at);
+    cJSON_ArrayForEach(at, layers)
+    {
+        const char *word = word_of(at); /* parameters may follow it */
+        m->tensors += strcspn(word, "; ") == 6 && strncmp(word, "tensor", 6) == 0;
+    }
     for (size_t k = 0; k < KINDS && r == 0; k++)
         r = add_kind(layers, k, m, e);
     return r;
@@ -259,33 +245,25 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     return e == -ENOENT ? 0 : e;
 }
 
-/* A text may be missing; a model is shown even if something is wrong with it. */
-static int list_layers(const struct manifest *m, struct listing *ret)
+/* The layers of a model. A text may be missing; a model is shown even if something is wrong with it. */
+static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
+                    struct listing *ret)
 {
     char name[TREE_NAME_MAX + 1];
     unsigned number = 0;
-    int e = 0;
-    for (size_t i = 0; i < m->n && e == 0; i++) {
-        const struct layer *l = &m->layer[i];
+    struct manifest m = {0};
+    CLEANUP(reach_close) struct found f = FOUND_NONE;
+    int e = open_below(r, dir, p->sub, &f);
+    if (e == 0)
+        e = load(&f, &m, NULL);
+    for (size_t i = 0; i < m.n && e == 0; i++) {
+        const struct layer *l = &m.layer[i];
         const struct ref ref = {l->model ? REF_LAYER : REF_TEXT, 0, l->digest, "",
                                 l->model ? REF_SURE : REF_UNSURE};
         number = i && strcmp(l->name, l[-1].name) == 0 ? number + 1 : 1;
         (void)snprintf(name, sizeof(name), "%s~%u", l->name, number);
         e = listing_add(ret, number > 1 ? name : l->name, &ref);
     }
-    return e;
-}
-
-static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
-                    struct listing *ret)
-{
-    struct manifest m = {0};
-    CLEANUP(reach_close) struct found f = FOUND_NONE;
-    int e = open_below(r, dir, p->sub, &f);
-    if (e == 0)
-        e = load(&f, &m, NULL);
-    if (e == 0)
-        e = list_layers(&m, ret);
     manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
 }
