@@ -17,57 +17,41 @@
 
 #include "base/pool.h"
 
-static int result(int r)
-{
-    return r < 0 ? -errno : r;
-}
-
-static ssize_t result_n(ssize_t n)
-{
-    return n < 0 ? -errno : n;
-}
-
 #define SELF __attribute__((unused)) const struct sys *s
 
-static int do_openat(SELF, int dir, const char *name, int flags, mode_t mode)
-{
-    return result(openat(dir, name, flags, mode));
-}
+/* The entry do_NAME(): a call that returns -1 and sets errno. */
+#define CALL(type, name, call, ...)          \
+    static type do_##name(SELF, __VA_ARGS__) \
+    {                                        \
+        const type r = call;                 \
+        return r < 0 ? -errno : r;           \
+    }
 
-static int do_close(SELF, int fd)
-{
-    return result(close(fd));
-}
-
-static ssize_t do_pread(SELF, int fd, void *dst, size_t n, uint64_t off)
-{
-    return result_n(pread(fd, dst, n, (off_t)off));
-}
-
-static ssize_t do_pwrite(SELF, int fd, const void *src, size_t n, uint64_t off)
-{
-    return result_n(pwrite(fd, src, n, (off_t)off));
-}
-
-static int do_ftruncate(SELF, int fd, uint64_t size)
-{
-    return result(ftruncate(fd, (off_t)size));
-}
-
-static int do_fsync(SELF, int fd)
-{
-    return result(fsync(fd));
-}
-
-static int do_begin_sync(SELF, int fd, uint64_t off, uint64_t n)
-{
-    return result(sync_file_range(fd, (off64_t)off, (off64_t)n, SYNC_FILE_RANGE_WRITE));
-}
-
-static int do_flock(SELF, int fd, int how)
-{
-    return result(flock(fd, how));
-}
+CALL(int, openat, openat(dir, name, flags, mode), int dir, const char *name, int flags, mode_t mode)
+CALL(int, close, close(fd), int fd)
+CALL(ssize_t, pread, pread(fd, dst, n, (off_t)off), int fd, void *dst, size_t n, uint64_t off)
+CALL(ssize_t, pwrite, pwrite(fd, src, n, (off_t)off), int fd, const void *src, size_t n,
+     uint64_t off)
+CALL(int, ftruncate, ftruncate(fd, (off_t)size), int fd, uint64_t size)
+CALL(int, fsync, fsync(fd), int fd)
+CALL(int, begin_sync, sync_file_range(fd, (off64_t)off, (off64_t)n, SYNC_FILE_RANGE_WRITE), int fd,
+     uint64_t off, uint64_t n)
+CALL(int, flock, flock(fd, how), int fd, int how)
+CALL(int, fstat, fstat(fd, ret), int fd, struct stat *ret)
+CALL(int, fstatat, fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW), int dir, const char *name,
+     struct stat *ret)
+CALL(int, fstatvfs, fstatvfs(fd, ret), int fd, struct statvfs *ret)
+CALL(int, fchmod, fchmod(fd, mode), int fd, mode_t mode)
+CALL(int, fchown, fchown(fd, uid, gid), int fd, uid_t uid, gid_t gid)
+CALL(ssize_t, flistxattr, flistxattr(fd, dst, n), int fd, char *dst, size_t n)
+CALL(ssize_t, fgetxattr, fgetxattr(fd, name, dst, n), int fd, const char *name, void *dst, size_t n)
+CALL(int, fsetxattr, fsetxattr(fd, name, value, n, 0), int fd, const char *name, const void *value,
+     size_t n)
+CALL(int, fremovexattr, fremovexattr(fd, name), int fd, const char *name)
+CALL(int, rename, renameat2(dir, from, dir, to, flags), int dir, const char *from, const char *to,
+     unsigned flags)
+CALL(int, unlinkat, unlinkat(dir, name, 0), int dir, const char *name)
+CALL(int, mkdirat, mkdirat(dir, name, mode), int dir, const char *name, mode_t mode)
 
 static int do_seek(SELF, int fd, uint64_t off, int whence, uint64_t *ret)
 {
@@ -81,96 +65,36 @@ static int do_seek(SELF, int fd, uint64_t off, int whence, uint64_t *ret)
 static ssize_t do_copy_range(SELF, int from, uint64_t from_off, int to, uint64_t to_off, size_t n)
 {
     off64_t in = (off64_t)from_off, out = (off64_t)to_off;
-    return result_n(copy_file_range(from, &in, to, &out, n, 0));
+    const ssize_t r = copy_file_range(from, &in, to, &out, n, 0);
+    return r < 0 ? -errno : r;
 }
 
 static int do_clone_range(SELF, int from, uint64_t from_off, int to, uint64_t to_off, uint64_t n)
 {
     struct file_clone_range range = {
         .src_fd = from, .src_offset = from_off, .src_length = n, .dest_offset = to_off};
-    return result(ioctl(to, FICLONERANGE, &range));
-}
-
-static int do_fstat(SELF, int fd, struct stat *ret)
-{
-    return result(fstat(fd, ret));
-}
-
-static int do_fstatat(SELF, int dir, const char *name, struct stat *ret)
-{
-    return result(fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW));
-}
-
-static int do_fstatvfs(SELF, int fd, struct statvfs *ret)
-{
-    return result(fstatvfs(fd, ret));
-}
-
-static int do_fchmod(SELF, int fd, mode_t mode)
-{
-    return result(fchmod(fd, mode));
-}
-
-static int do_fchown(SELF, int fd, uid_t uid, gid_t gid)
-{
-    return result(fchown(fd, uid, gid));
-}
-
-static ssize_t do_flistxattr(SELF, int fd, char *dst, size_t n)
-{
-    return result_n(flistxattr(fd, dst, n));
-}
-
-static ssize_t do_fgetxattr(SELF, int fd, const char *name, void *dst, size_t n)
-{
-    return result_n(fgetxattr(fd, name, dst, n));
-}
-
-static int do_fsetxattr(SELF, int fd, const char *name, const void *value, size_t n)
-{
-    return result(fsetxattr(fd, name, value, n, 0));
-}
-
-static int do_fremovexattr(SELF, int fd, const char *name)
-{
-    return result(fremovexattr(fd, name));
-}
-
-static int do_rename(SELF, int dir, const char *from, const char *to, unsigned flags)
-{
-    return result(renameat2(dir, from, dir, to, flags));
-}
-
-static int do_unlinkat(SELF, int dir, const char *name)
-{
-    return result(unlinkat(dir, name, 0));
+    return ioctl(to, FICLONERANGE, &range) < 0 ? -errno : 0;
 }
 
 static int do_link(SELF, int fd, int dir, const char *name)
 {
     char path[32];
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return result(linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW));
-}
-
-static int do_mkdirat(SELF, int dir, const char *name, mode_t mode)
-{
-    return result(mkdirat(dir, name, mode));
+    return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
 static int do_list(SELF, int dir, int (*fn)(void *arg, const char *name), void *arg)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
     if (fd < 0)
         return -errno;
     DIR *d = fdopendir(fd);
     if (!d) {
-        int r = -errno;
+        r = -errno;
         (void)close(fd);
         return r;
     }
     const struct dirent *entry;
-    int r = 0;
     while (r == 0 && (errno = 0, entry = readdir(d)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             r = fn(arg, entry->d_name);
