@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/far: readahead for programs. */
+/* base/map: readahead for programs. */
 #include "cu_main.h"
 
 #include <stdlib.h>
