@@ -99,7 +99,7 @@ struct names {
         uint8_t type;
     } * name; /* owned; sorted */
     size_t n, cap;
-    /* Of the directory, when they were read: */
+    /* The directory as it was when they were read: */
     dev_t dev;
     ino_t ino;
     struct timespec mtime, ctime;

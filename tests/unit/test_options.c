@@ -59,7 +59,7 @@ static bool next_option(const char **list, bool octal, char option[512])
     return true;
 }
 
-/* Options of a mount as libfuse gets them: the list after the last -o. */
+/* Parses and completes options as a mount does. Returns the list after the last -o. */
 static const char *finished(struct mnt_options *o, const char *given)
 {
     char program[] = "ggufs", dash[] = "-o", path[] = "m.gguf", at[] = "/mnt", list[512];
@@ -71,7 +71,7 @@ static const char *finished(struct mnt_options *o, const char *given)
     return o->args.argv[o->args.argc - 1];
 }
 
-/* Whoever reads the list finds the name, and nothing that the name could have added. */
+/* Each reader of the list finds the name, and nothing that the name could have added. */
 static void test_names(void)
 {
     static const char *const names[] = {
