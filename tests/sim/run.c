@@ -580,8 +580,7 @@ _Noreturn void run_story(struct world *w)
     sched_note("finish: %d", r);
     if (r == 0 && !w->disk.hits && !kernel.rough && !kernel.gone)
         tensors_added(&kernel, tensors_whole(&kernel));
-    const bool refused = r == -EOPNOTSUPP && needs_reserve(); /* known.md, 4 */
-    if (r < 0 && !refused && !w->disk.hits && !kernel.rough && !tensors_unsettled(&kernel))
+    if (r < 0 && !w->disk.hits && !kernel.rough && !tensors_unsettled(&kernel))
         sched_fail("the end of the mount is answered with %s", strerror(-r));
     if (r == 0 && !w->disk.hits && !kernel.rough)
         oracle_all_durable(&w->oracle, since);

@@ -27,7 +27,6 @@ struct outcome_of_run {
 struct world {
     struct story story;
     uint64_t seed;
-    bool strict; /* known faults (known.md) count as well */
     char folder[64];
     struct disk_state disk;
     bool altered; /* another program has written the model: it has these bytes */
