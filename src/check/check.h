@@ -78,8 +78,7 @@ const char *check_any_rule_id(size_t i);
 /* The worst finding about a model, not counting notes, in ascending order. */
 enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
 
-/* Append "FILE: error: what (where)
- * ". The name of the file is made safe to print. */
+/* Append "FILE: error: what (where)\n". The name of the file is made safe to print. */
 void report_line(struct buf *out, const struct check_finding *f);
 
 /*

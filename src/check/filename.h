@@ -7,7 +7,7 @@
  * Source: the GGUF specification, "GGUF Naming Convention". Parts consist of words joined by "-":
  *   SIDECAR   "mmproj" or "mtp"
  *   BASENAME  words of letters and digits that begin with a letter, or of digits only; the first
- *   may be any
+ *             may be any
  *   SIZELABEL "7B", "3.8B", "8x7B", and one word more such as "A3B" or "ContextLength4k"
  *   FINETUNE  words of letters and digits
  *   VERSION   "v1.0"; ENCODING "Q4_K_M"; TYPE "LoRA" or "vocab"; SHARD "00003-of-00009"

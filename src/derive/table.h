@@ -51,9 +51,9 @@ static inline uint64_t lines_begin(const struct lines *l, uint32_t i)
 #define HASH_HEX 64 /* number of digits */
 
 /*
- * Write a line of `hashes` in the format of gguf-hash: "sha256 HASH FILE:TENSOR
- * ", with names made safe to print. FILE is the name of the model's file, or for a split model of
- * the file that holds the tensor.
+ * Write a line of `hashes` in the format of gguf-hash: "sha256 HASH FILE:TENSOR\n", with names
+ * made safe to print. FILE is the name of the model's file, or for a split model of the file that
+ * holds the tensor.
  */
 void hashes_line(const struct snapshot *g, uint32_t i, const char *hex, struct buf *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts in metadata/: see key_draft.h. */
+/* Keeps drafts in metadata/: see key_draft.h. */
 #include "live/key_draft.h"
 
 #include <errno.h>
@@ -47,7 +47,8 @@ void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
     f->kind = kind;
 }
 
-/* True for a key's text, which will be its value; a helper's bytes, or an orphan's, are not judged. */
+/* True for a key's text, which will become its value; the bytes of a helper or an orphan are not
+ * judged. */
 static bool is_key(const struct file *f)
 {
     return f->kind == FILE_KEY && file_name(f);
@@ -61,7 +62,7 @@ static int check_room(const struct live *l, const struct file *f, uint64_t n)
     return n > TEXT_MAX ? -EFBIG : 0;
 }
 
-/* The initial content, and what to restore on failure. empty: content is not needed. */
+/* Set the initial content, and the content to restore on failure. empty: no content is needed. */
 static int fill(struct live *l, struct file *f, bool empty, struct buf *text, struct shown *before)
 {
     if (f->kind == FILE_HELPER) {
@@ -79,9 +80,9 @@ static int fill(struct live *l, struct file *f, bool empty, struct buf *text, st
 /* ---- a key's text ---- */
 
 /*
- * True for a text that ends in a newline and to which only blanks, or further lines of an array, can be added: then
- * an error cannot go away. A text in brackets counts if it ends with one (a JSON string contains no newline). Never
- * true for arrays of arrays.
+ * True for a text that ends in a newline and to which only blanks, or further lines of an array,
+ * can be added, so that an error cannot go away. A text in brackets counts if it ends with one (a
+ * JSON string contains no newline). Never true for arrays of arrays.
  */
 static bool looks_whole(const struct typed *type, const struct buf *text)
 {
@@ -117,8 +118,8 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
 }
 
 /*
- * Judge as far as that is cheap. If one write brought a text that looks complete, it is parsed: a shell's echo can
- * only learn of a failure here, because shells ignore the result of close(2).
+ * Judge with cheap checks. If one write brought a text that looks complete, parse it: a shell's
+ * echo can only learn of a failure here, because shells ignore the result of close(2).
  */
 static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
                        struct err *e)
@@ -145,7 +146,7 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     return why < 0 ? r : err_sys(e, r, "cannot become a value of its type");
 }
 
-/* True if it ends within a line. */
+/* True if the text ends within a line. */
 static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
 {
     struct typed type = stored_known_type(l, x);
@@ -154,8 +155,8 @@ static bool key_may_go_on(struct live *l, const struct name *x, const struct buf
 }
 
 /*
- * If a program wrote half of a text and forked, that half was accepted: fork(2) and exec(2) close too. Now that the
- * rest is refused, the value from before the draft comes back.
+ * If a program wrote half of a text and forked, that half was accepted, because fork(2) and exec(2)
+ * also close. Now that the rest is refused, the value from before the draft returns.
  */
 static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
 {
@@ -170,7 +171,7 @@ static int key_refuse(struct live *l, struct name *x, struct draft *d, const str
     return name_refused(l, x, e);
 }
 
-/* The result of a mere truncation: the empty string or array. */
+/* Accept a truncation alone: it makes the empty string or array. */
 static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
@@ -192,8 +193,8 @@ static void accept_truncation(struct live *l, struct file *f)
 }
 
 /*
- * At the end of the mount the daemon itself releases files, not the program: what no flush or fsync has judged is
- * dropped.
+ * At the end of the mount the daemon itself releases files, not the program, so text that no flush
+ * or fsync has judged is dropped.
  */
 static void key_end(struct live *l, struct file *f)
 {
@@ -205,7 +206,8 @@ static void key_end(struct live *l, struct file *f)
 
 /* ---- content ---- */
 
-/* Make the content `len` bytes long; new bytes are zero. Counts towards the limit for all helpers. */
+/* Make the content `len` bytes long; new bytes are zero. The bytes count towards the limit for all
+ * helpers. */
 static int set_length(struct live *l, const struct file *f, uint64_t len)
 {
     struct buf *b = &f->draft->text;
@@ -252,7 +254,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
     return 0;
 }
 
-/* Start over from what is stored. */
+/* Start over from the stored value. */
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft;
@@ -279,8 +281,9 @@ static int restart(struct live *l, struct file *f, bool truncate)
 }
 
 /*
- * A program that opens a file begins with what the file shows, not with a draft that was accepted, or refused by a
- * close, and whose last release the kernel may not have reported yet.
+ * True if the draft has ended. A program that opens a file begins with the file's content, not with
+ * a draft that was accepted, or refused by a close, and whose last release the kernel may not have
+ * reported yet.
  */
 static bool is_over(const struct draft *d)
 {
@@ -304,8 +307,8 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
 }
 
 /*
- * Before a draft is written at `off`, or made `off` bytes long: a program that goes past the end of what was accepted
- * has seen the stored text, and means that.
+ * Prepare a write at `off`, or a truncation to `off` bytes: a program that goes past the end of the
+ * accepted text has seen the stored text, and refers to that.
  */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
@@ -374,8 +377,8 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 /* ---- from draft to value ---- */
 
 /*
- * A close may come from a fork in another thread while the text is half written: a text that may still become a value
- * is refused for that close only, and dropped by the last one.
+ * A close may come from a fork in another thread while the text is half written. A text that may
+ * still become a value is refused for that close only, and dropped by the last close.
  */
 static int judge_now(struct live *l, struct file *f)
 {
@@ -407,7 +410,7 @@ int draft_settle(struct live *l, struct file *f)
     return d->state == DRAFT_WRITTEN && !d->why.code ? judge_now(l, f) : d->why.code;
 }
 
-/* ---- end, and from file to file ---- */
+/* ---- the end, and moves from file to file ---- */
 
 void draft_leave(struct live *l, struct file *f)
 {

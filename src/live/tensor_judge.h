@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judges what was written: to a view of an existing tensor (draft.h), or into the directory of a tensor being made,
+ * Judges drafts: of a view of an existing tensor (draft.h), or of the directory of a new tensor,
  * which is judged as a whole.
  *
- * The judge of a view looks at what was written since the draft last passed. Values are compared with what the view
- * shows of the base, block by block: equal blocks keep their bytes, others are encoded, on all processors. A draft
- * that passed shows what was written to it, not the encoded result, and continues from the new base; it holds all
- * values of each block that it changed, so that judging them again gives the same bytes. If a NumPy header moves the
- * values or changes their type, all of them are judged again. Bytes of `raw` that differ become pieces of the log as
- * written; values are encoded into it.
+ * The judge of a view examines the bytes written since the draft last passed. Values are compared
+ * with the view of the base, block by block: equal blocks keep their bytes, others are encoded, on
+ * all processors. A draft that passed shows the written bytes, not the encoded result, and
+ * continues from the new base; it holds all values of each block that it changed, so that judging
+ * them again gives the same bytes. If a NumPy header moves the values or changes their type, all of
+ * them are judged again. Bytes of `raw` that differ become pieces of the log as written; values are
+ * encoded into it.
  *
- * For a tensor being made, type, shape and `raw` count if `raw` was given, and values are ignored. Otherwise values
- * are encoded, from the first view that has some in this order: f32.npy, f32, f16.npy, f16, bf16; the type is the
- * view's own if none was given, the shape that of a NumPy header. Once `raw` was begun, values are not considered.
+ * For a new tensor, type, shape and `raw` count if `raw` was given, and values are ignored.
+ * Otherwise values are encoded, from the first view that has any, in this order: f32.npy, f32,
+ * f16.npy, f16, bf16; the type is the view's own if none was given, the shape that of a NumPy
+ * header. Once `raw` was begun, values are not considered.
  *
- * Threads: any; see draft.h. The drafts of a tensor being made must not be written meanwhile.
+ * Threads: any; see draft.h. The drafts of a new tensor must not be written during its judgement.
  */
 #ifndef LIVE_TENSOR_JUDGE_H
 #define LIVE_TENSOR_JUDGE_H

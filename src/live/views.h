@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening, writing and closing views of tensors, and helpers, which are files beside them. Everything said in
- * tensors.h applies here too. All writing handles of a view share its draft (draft.h), which is in the lists of the
- * live state; its judge is in tensor_judge.h, or for texts in views.c.
+ * Opens, writes and closes views of tensors, and helpers, which are files beside them. The comments
+ * in tensors.h also apply here. All writing handles of a view share its draft (draft.h), which is
+ * in the lists of the live state; its judge is in tensor_judge.h, or for texts in views.c.
  */
 #ifndef LIVE_VIEWS_H
 #define LIVE_VIEWS_H
@@ -24,31 +24,32 @@ struct live_view; /* open for writing; or for reading what is being written */
  */
 int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view, int flags,
                    uint32_t *node, struct live_view **ret, bool *cold);
-/* A handle for reading the draft of a node; -ESTALE: it has none. */
+/* Open a handle for reading the draft of a node. Returns -ESTALE if it has none. */
 int live_view_join(struct live *l, uint32_t node, uint32_t row, struct live_view **ret);
 /* True if a node of a tensor has a draft. *cold: as above, for a node opened for reading. */
 bool live_view_written(struct live *l, uint32_t tensor, uint32_t node, uint32_t row, bool *cold);
-/* Like live_view_read(), but for a node; -ESTALE: it has no draft. */
+/* Read like live_view_read(), but from a node. Returns -ESTALE if it has no draft. */
 int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t off, void *dst,
                         size_t n, size_t *got);
 /*
- * Replace the node of a view, which shows the tensor as it is, by that of the view's draft, if that differs and the
- * view is being written: it was opened or written and not closed or synced since, or is not accepted.
+ * Replace the node of a view, which shows the tensor without drafts, by that of the view's draft,
+ * if that differs and the view is being written: it was opened or written and not closed or synced
+ * since, or is not accepted.
  */
 void live_view_look(struct live *l, uint32_t tensor, uint32_t row, uint32_t *node);
 
 struct live_view_attr {
     uint32_t tensor;
-    uint32_t row; /* unused for a helper */
+    uint32_t row; /* not used for a helper */
     uint64_t size;
     bool helper;
 };
-/* For the draft of a node; -ESTALE: it has none. */
+/* Get the attributes of the draft of a node. Returns -ESTALE if it has none. */
 int live_view_attr(struct live *l, uint32_t node, uint32_t row, struct live_view_attr *ret);
 
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got);
-/* A complete line is judged at once, if a request waits (w not NULL). */
+/* Write to a view. A complete line is judged at once, if a request waits (w not NULL). */
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
                     struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
@@ -56,55 +57,58 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
                        bool keep_size);
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
-/* Judging may happen later, in another thread. */
+/* Release a handle. The judgement may happen later, in another thread. */
 void live_view_release(struct live *l, struct live_view *h);
 
 /*
- * Helpers: files in a tensor's directory that are not views (rsync's .raw.XXXXXX). They are in the model's log, and
- * end with the mount.
+ * Helpers: files in a tensor's directory that are not views (rsync's .raw.XXXXXX). They are in the
+ * model's log, and disappear with the mount.
  */
 int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
                        struct live_view **ret, uint32_t *node);
-/* The number of its node. -ENOENT. */
+/* Find the number of a helper's node. Returns -ENOENT if there is none. */
 int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node);
-/* Helper number i of a directory. False: there are no more. */
+/* Get helper number i of a directory. Returns false if there are no more. */
 bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
                     uint32_t *node);
 int live_helper_unlink(struct live *l, uint32_t tensor, const char *name);
-/* view TENSOR_HELPER: rename it to `to`; otherwise rename it over a view, whose content it becomes. */
+/* Rename a helper to `to` if view is TENSOR_HELPER; otherwise rename it over a view, whose content
+ * it becomes. */
 int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
                        uint32_t row, enum tensor_view view, struct live_wait *w);
 
-/* ---- of this layer: with the lock of `struct live` ---- */
+/* ---- for this layer: with the lock of `struct live` ---- */
 
 struct live_view {
-    struct draft *d;  /* NULL: what is written is ignored */
+    struct draft *d;  /* NULL: writes are ignored */
     struct link link; /* in objects.shared, if ... */
     uint32_t node;    /* ... it was opened through another node than the draft's */
     bool writes, append;
-    atomic_bool closed;   /* since it was written; several threads may call at the same time */
-    enum tensor_view to;  /* for a helper that this handle renames: the view that it will be, ... */
+    atomic_bool closed; /* closed since the last write; several threads may call at the same time */
+    /* For a helper that this handle renames: the view that it will become, ... */
+    enum tensor_view to;
     uint32_t to_row;      /* ... and its row */
     bool late;            /* released after live_abandon() */
-    struct live_wait end; /* its release */
+    struct live_wait end; /* the wait of its release */
 };
 
 /*
- * Judge what was written, for a request (NULL: none waits). end: no more will come. 1: an edit was made; 0; -errno,
- * which was reported. Without the lock.
+ * Judge the draft, for a request (NULL: none waits). end: no more writes will come. Returns 1 if an
+ * edit was made, 0, or -errno, which was reported. Without the lock.
  */
 int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w);
 /*
- * Remove a draft if nothing needs it any more. Returns the removed ones, followed by `more`, for view_drafts_end():
- * without the lock if possible, because closing files may take a while.
+ * Remove a draft that is not needed any more. Returns the removed drafts, followed by `more`, for
+ * view_drafts_end(): without the lock if possible, because closing files may take a while.
  */
 struct draft *view_reap(struct live *l, struct draft *d, struct draft *more);
-/* Helpers in a directory that is gone for good lose their names. Returns the same. */
+/* Remove the names of helpers in a directory that is finally gone. Returns drafts like
+ * view_reap(). */
 struct draft *view_helpers_drop(struct live *l, const struct object *o, struct draft *more);
 void view_drafts_end(struct draft *dead);
-/* Remove all drafts that were begun when it was new, and that nothing needs any more. */
+/* Remove all drafts that were begun when the tensor was new, and that are not needed any more. */
 void view_drafts_reap(struct live *l, const struct object *o);
-/* At the end: those that wait for their programs, and helpers. */
+/* At the end of the mount, close views that wait for their programs, and helpers. */
 void views_close(struct live *l);
 
 #endif

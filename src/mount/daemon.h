@@ -96,8 +96,7 @@ bool daemon_hear(struct daemon *d, int ms);
 int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
                void (*wait)(void *arg), void *arg, struct err *e);
 
-/* Process all complete lines "WORD VALUE
- * " of d->part, as a daemon writes them. */
+/* Process all complete lines "WORD VALUE\n" of d->part, as a daemon writes them. */
 void daemon_take(struct daemon *d);
 
 /* ---- the daemon of a model ---- */

@@ -70,8 +70,7 @@ void json_shown(struct json *j, const char *name, const char *text);
  *
  *     struct items it = items_begin_text(&r, true);
  *     while ((n = items_next(&it)) > 0)
- *         ... read one value at r.at: reader_string(), reader_word(), or an inner
- *         items_begin_array() ...
+ *         ... read one value at r.at: reader_string(), reader_word(), items_begin_array() ...
  *     if (n < 0) return n;
  *
  * Numbers are words here (see text/number.h), so they stay exact. Strings are bytes, so bytes that

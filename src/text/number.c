@@ -9,9 +9,8 @@
  *   whole_digits  integers below 2^24 (2^53): neighbours are at most 1 away, so every digit of the
  *                 integer itself is needed.
  *   fast_digits   f32 only. Value and midpoints are scaled by a power of ten to eight or nine
- *   digits
- *                 in double arithmetic, whose error is bounded. If a decision depends on less than
- *                 that bound, the function declines.
+ *                 digits in double arithmetic, whose error is bounded. If a decision depends on
+ *                 less than that bound, the function declines.
  *   slow_digits   exact: libc prints the value with growing precision and reads it back.
  */
 #include "text/number.h"

@@ -31,15 +31,12 @@ void text_value(struct buf *out, const struct gguf_value *v);
  *   integer, float, bool  see text/number.h; space, tab, CR and LF around it are dropped
  *   string                the bytes, without one newline at the end if there is one; UTF-8
  *   array                 one JSON value per line, or (except for arrays of arrays) one JSON array,
- *   over
- *                         any number of lines. CRLF and blank lines at the end, or before a "["
- *                         that begins the text, are dropped; no text at all is an empty array
+ *                         over any number of lines. CRLF and blank lines at the end, or before a
+ *                         "[" that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
  *                         element type: the one given (text/type_name.h), else that of the old
- *                         array
- *                         in the same place (or of the last one) if it fits, else the one its
- *                         values
- *                         suggest
+ *                         array in the same place (or of the last one) if it fits, else the one its
+ *                         values suggest
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
  * UTF-8, -EFBIG over 1 GiB, -ENOMEM. For arrays, err names the line of the text. Threads: any.

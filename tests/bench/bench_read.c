@@ -16,10 +16,9 @@
  *        mount's own cache, but not that of the model file, which is another file
  *   -w   warm: a turn that is not timed comes first for each file; without -c it always does
  *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it.
- *   In
- *        a virtual machine whose host takes back free memory, the first use of a page costs several
- *        times as much as later ones. With this the kernel takes the pages of its cache from memory
- *        that is already there
+ *        In a virtual machine whose host takes back free memory, the first use of a page costs
+ *        several times as much as later ones. With this the kernel takes the pages of its cache
+ *        from memory that is already there
  */
 #include <fcntl.h>
 #include <stdbool.h>

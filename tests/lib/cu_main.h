@@ -11,7 +11,7 @@
  *
  *     GGUFS_ONLY=TEXT    run only tests whose names contain it
  *     GGUFS_APART=1      run each test in its own process: an emulator may keep memory of ended
- *     threads
+ *                        threads
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H

@@ -5,8 +5,7 @@
  *
  *     static const struct script scripts[] = {
  *         {"vim: the key steps aside, and comes back", NULL,
- *          "mv a.name a.name~; put a.name 'new'; rm a.name~; text a.name 'new
- * '",
+ *          "mv a.name a.name~; put a.name 'new'; rm a.name~; text a.name 'new\n'",
  *          "a.name:string=new " A_COUNT A_OTHER A_LIST},
  *     };
  *     SCRIPTS_MAIN("live", scripts)
@@ -58,13 +57,11 @@
  *     interrupt              a signal to the program that waits for the newest & operation;
  *                            interrupt first: for the oldest
  *     hold; held; go         copies of the model stop at their beginning; wait for one that has;
- *     on.
- *                            go ERRNO: those that stopped fail
+ *                            on. go ERRNO: those that stopped fail
  *     full; full no          the disk says that it has no room; that it has
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                so many seconds have passed; behind N: the clock is set back by as
- *     many,
- *                            so that `later` need not be waited for
+ *                            many, so that `later` need not be waited for
  *     converts N             this many seconds pass while a tensor is converted
  *     hasty; still           one more at each look at the clock; it stands still except for `later`
  *     alter; restore         another program touches the model; it is as it was again
@@ -74,18 +71,18 @@
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
  *     heap KIB               no more memory is in use than at the beginning and this
  *     helpers N                       bytes that helpers hold, also those of keys that are not
- *     written yet
+ *                                     written yet
  *     edits changed; edits same       the model's file is edited, and was changed by others, or not
  *     hurry                  what is pending is written now; no edit comes after it
  *     finish; reopen         the end of the mount (as at the end of each script); and another one
  *
  * Of tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
  *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those
- *     above
+ *                            above
  *     tnote H; tnode H WORD...       the node of H is noted; opened, without a name
  *     tmoved PATH            its node is another than the noted one
  *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian
- *     floats
+ *                                                             floats
  *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
  *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO

@@ -4,8 +4,7 @@
  * found by its name alone. The directory is built from lines ("file", "link", "fifo", "dir") as in
  * shelf_top_add().
  *
- *     SHOWS("in", "m.gguf out/m.gguf
- * ", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
+ *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
  *
  * Threads: one at a time.
  */

@@ -9,8 +9,7 @@
  *     r = viewfile_flush(&v);
  *     viewfile_release(&v);
  *
- *     r = viewfile_put(t, "w", "type", "F16
- * ", 4);       cp: all of the above
+ *     r = viewfile_put(t, "w", "type", "F16\n", 4);       cp: all of the above
  */
 #ifndef TESTS_LIB_VIEWFILE_H
 #define TESTS_LIB_VIEWFILE_H
