@@ -163,12 +163,11 @@ void batch_move(struct live *l, struct name *from, struct name *to)
 /* The name of a helper gets a new file: f, which has its bytes, stays what it is. */
 static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
-    struct file *anew = file_new(n, FILE_HELPER);
+    struct file *anew = file_new(n, x, FILE_HELPER);
     if (!anew)
         return;
     buf_add(&anew->content, f->content.data, f->content.len);
     n->helper_bytes += anew->content.len;
-    name_take(n, x, anew);
 }
 
 /*
@@ -235,25 +234,30 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/* The base with the new content of the file, and the ranks of its keys; without anything about tensors. */
-static int make_snapshot(struct live *l, struct edit_plan *p, struct snapshot **ret, struct err *e)
+/*
+ * A state like another one, with this content of the first file, and these ranks of its keys, which it takes over;
+ * without anything about tensors.
+ */
+static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
+                         uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
+                         struct err *e)
 {
-    const struct snapshot *base = base_snapshot(l);
-    const size_t n = snapshot_files(base);
-    const struct timespec changed = newest_changed(l->newest);
+    const size_t n = snapshot_files(like);
     struct gguf **file = malloc(n * sizeof(struct gguf *));
     if (!file)
         return err_set(e, -ENOMEM, "no memory");
-    file[0] = gguf_ref(p->next);
+    file[0] = gguf_ref(first);
     for (size_t i = 1; i < n; i++)
-        file[i] = gguf_ref(snapshot_file(base, i));
-    int r = newest_make(l->newest, file, l->shown.number + 1, &changed, ret, e);
+        file[i] = gguf_ref(snapshot_file(like, i));
+    int r = newest_make(l->newest, file, l->shown.number + 1, changed, ret, e);
     free((void *)file);
     if (r < 0)
         return r;
     l->shown.number++;
-    (*ret)->rank = p->rank;
-    p->rank = NULL;
+    (*ret)->rank = *rank;
+    *rank = NULL;
+    ids_unref((*ret)->ids);
+    (*ret)->ids = NULL;
     return 0;
 }
 
@@ -338,8 +342,6 @@ static int set_tensors(struct live *l, const struct edit_plan *p, struct snapsho
                        struct store **ret)
 {
     const struct snapshot *base = base_snapshot(l);
-    ids_unref(snap->ids);
-    snap->ids = NULL;
     if (!p->tensor) {
         snap->ids = ids_ref(base->ids);
         *ret = store_ref(base_store(l));
@@ -376,9 +378,10 @@ static int make_newest(struct live *l, struct err *e)
     struct edit_plan p;
     struct snapshot *snap = NULL;
     struct store *s = NULL;
+    const struct timespec changed = newest_changed(l->newest);
     int r = plan(l, &p, e);
     if (r == 0)
-        r = make_snapshot(l, &p, &snap, e);
+        r = make_snapshot(l, base_snapshot(l), p.next, &p.rank, &changed, &snap, e);
     if (r == 0 && (r = set_tensors(l, &p, snap, &s)) < 0)
         (void)err_set(e, r, "no memory");
     if (r < 0) {
@@ -411,8 +414,9 @@ static int show_without_doomed(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
     const size_t mark = edit_mark(c);
-    for (const struct name *x = l->names.doomed; x; x = x->next_doomed)
-        (void)edit_remove(c, x->key, x->key_len, NULL);
+    for (const struct name *x = l->names.oldest; x && l->names.n_doomed; x = x->newer)
+        if (x->doomed)
+            (void)edit_remove(c, x->key, x->key_len, NULL);
     (void)tensors_remove_doomed(l);
     int r = make_newest(l, e);
     edit_undo(c, mark);
@@ -428,7 +432,7 @@ int batch_look(struct live *l, struct err *e)
     assert(lock_held(&l->lock));
     if (!atomic_load(&l->shown.stale) && !atomic_load(&l->names.other_doomed))
         return 0;
-    if (l->names.doomed || l->objects.doomed.n)
+    if (l->names.n_doomed || l->objects.doomed.n)
         return show_without_doomed(l, e);
     int r = batch_freshen(l, e);
     if (r == 0)
@@ -531,21 +535,13 @@ void batch_follow(struct live *l, const struct edit_change *c)
 }
 
 /* The same state again, without a table of its tensors. */
-static int copy_snapshot(struct live *l, const struct snapshot *from, struct snapshot **ret)
+static int copy_snapshot(struct live *l, struct snapshot *from, struct snapshot **ret)
 {
-    const size_t n = snapshot_files(from);
-    struct gguf **file = malloc(n * sizeof(struct gguf *));
-    for (size_t i = 0; i < n && file; i++)
-        file[i] = gguf_ref(snapshot_file(from, i));
-    int r =
-        file ? newest_make(l->newest, file, l->shown.number + 1, &from->mtime, ret, NULL) : -ENOMEM;
-    free((void *)file);
-    if (r < 0)
-        return r;
-    l->shown.number++;
-    ids_unref((*ret)->ids);
-    (*ret)->ids = NULL;
-    r = copy_ranks(from->rank, snapshot_own(from)->n_kv, &(*ret)->rank);
+    uint64_t *rank = NULL;
+    int r = copy_ranks(from->rank, snapshot_own(from)->n_kv, &rank);
+    if (r == 0)
+        r = make_snapshot(l, from, snapshot_file(from, 0), &rank, &from->mtime, ret, NULL);
+    free(rank);
     return r < 0 ? r : copy_ranks(from->tensor_rank, from->gguf->n_tensors, &(*ret)->tensor_rank);
 }
 
@@ -565,27 +561,20 @@ static void renew_ids(struct live *l, const struct edit_change *c, struct tensor
     }
 }
 
-static bool has_tensors(const struct batch *b)
-{
-    return b && b->change.tensors;
-}
-
-/* Both are lost: each tensor of l->disk.snap that they were to change gets a new version. The kernel may have kept what
- * was written to its views, or read while it was overwritten. 0, -ENOMEM. */
-static int renew(struct live *l, const struct batch *next, const struct batch *flight)
+/*
+ * They are lost: each tensor of l->disk.snap that they were to change gets a new version. The kernel may have kept what
+ * was written to its views, or read while it was overwritten. 0, -ENOMEM.
+ */
+static int renew(struct live *l, const struct batch *const lost[], size_t n_lost)
 {
     const uint32_t n = l->disk.snap->gguf->n_tensors;
     struct snapshot *now = NULL;
-    if (!has_tensors(next) && !has_tensors(flight))
-        return 0;
     struct tensor_id *of = malloc(((size_t)n + 1) * sizeof(*of));
     int r = of ? copy_snapshot(l, l->disk.snap, &now) : -ENOMEM;
     for (uint32_t i = 0; i < n && r == 0; i++)
         of[i] = ids_of(l->disk.snap->ids, i);
-    if (r == 0)
-        renew_ids(l, &next->change, of);
-    if (r == 0 && flight)
-        renew_ids(l, &flight->change, of);
+    for (size_t i = 0; i < n_lost && r == 0; i++)
+        renew_ids(l, &lost[i]->change, of);
     if (r == 0)
         r = ids_make(of, n, &now->ids);
     free(of);
@@ -602,24 +591,23 @@ void batch_drop(struct live *l, struct batch *failed)
 {
     assert(lock_held(&l->lock));
     struct batch old = l->next;
+    const struct batch *const lost[] = {&old, failed}; /* the later one first */
+    const size_t n = failed ? 2 : 1;
     struct snapshot *was = snapshot_ref(l->disk.snap); /* the base of the changes */
-    if (renew(l, &old, failed) < 0)
+    const bool tensors = old.change.tensors || (failed && failed->change.tensors);
+    if (tensors && renew(l, lost, n) < 0)
         live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
     batch_begin(l);
     l->next.number = old.number;
-    play_all_back(l, &old);
-    if (failed)
-        play_all_back(l, failed);
+    for (size_t i = 0; i < n; i++)
+        play_all_back(l, lost[i]);
     adopt_base(l);
-    tensors_lost(l, &old);
-    if (failed)
-        tensors_lost(l, failed);
+    for (size_t i = 0; i < n; i++)
+        tensors_lost(l, lost[i]);
     tensors_follow(l);
-    batch_follow(l, &old.change);
-    follow_steps(l, &old);
-    if (failed) {
-        batch_follow(l, &failed->change);
-        follow_steps(l, failed);
+    for (size_t i = 0; i < n; i++) {
+        batch_follow(l, &lost[i]->change);
+        follow_steps(l, lost[i]);
     }
     batch_end_steps(l, &old);
     batch_free(&old);

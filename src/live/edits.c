@@ -137,7 +137,7 @@ int name_refused(struct live *l, struct name *x, const struct err *e)
 struct shown look_shown(const struct live *l, const struct file *f)
 {
     assert(lock_held(&l->lock));
-    return f->kind == FILE_KEY && f->of ? stored_value(l, f->of) : SHOWN_NONE;
+    return f->kind == FILE_KEY ? stored_value(l, f->of) : SHOWN_NONE;
 }
 
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret)
@@ -146,11 +146,10 @@ struct shown look_attr(const struct live *l, struct file *f, struct live_attr *r
     const struct name *x = f->of;
     const struct buf *bytes = file_bytes(f);
     *ret = (struct live_attr){.number = f->number,
-                              .ino = x ? x->ino : f->number,
+                              .ino = x->ino,
                               .size = bytes ? bytes->len : 0,
-                              .link = f->kind == FILE_LINK};
-    if (x)
-        ret->mtime = x->mtime;
+                              .link = f->kind == FILE_LINK,
+                              .mtime = x->mtime};
     return bytes ? SHOWN_NONE : look_shown(l, f);
 }
 
@@ -249,16 +248,18 @@ bool look_number(const struct live *l, const char *text, uint32_t *ret)
     return look_untouched(l, g, own, ret);
 }
 
-bool look_first(const struct live *l, uint32_t number, struct live_attr *ret, struct shown *value)
+bool look_is_first(const struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));
-    if (number >= l->names.first || names_file(&l->names, number))
-        return false;
+    return number < l->names.first && !names_file(&l->names, number);
+}
+
+struct shown look_first(const struct live *l, uint32_t number, struct live_attr *ret)
+{
     const struct gguf *own = snapshot_own(base_snapshot(l));
     const struct gguf_kv *k = &own->kv[key_of_number(base_snapshot(l), number)];
     *ret = (struct live_attr){.number = number, .ino = number};
-    *value = base_value(l, gguf_key(own, k), k->key_len);
-    return true;
+    return base_value(l, gguf_key(own, k), k->key_len);
 }
 
 struct name *look_name(struct live *l, const char *text)
@@ -286,10 +287,7 @@ struct file *look_visible(struct live *l, struct name *x)
 {
     assert(lock_held(&l->lock));
     const bool lacks = !x->file && x->key && !x->doomed && !x->backup && stored_has(l, x);
-    struct file *f = lacks ? file_new(&l->names, FILE_KEY) : NULL;
-    l->names.missing = lacks && !f ? -ENOMEM : -ENOENT;
-    if (f)
-        name_take(&l->names, x, f);
+    l->names.missing = lacks && !file_new(&l->names, x, FILE_KEY) ? -ENOMEM : -ENOENT;
     return x->file;
 }
 
@@ -320,14 +318,21 @@ enum name_class look_classify(const struct live *l, const char *text)
     return name_classify(text, is_key, (void *)l);
 }
 
+struct typed look_type(const struct file *f)
+{
+    if (f->kind == FILE_HELPER && !f->inherited)
+        return f->typed;
+    return f->kind == FILE_KEY && file_name(f) ? stored_wanted_type(f->of) : (struct typed){0};
+}
+
 static bool has_type(const struct live *l, const struct file *f, const struct typed *type)
 {
     struct gguf_value v;
     CLEANUP(shown_free) struct shown s = look_shown(l, f);
     if (shown_value(&s, &v))
         return v.type == type->type && (v.type != GGUF_ARRAY || v.elem == type->elem);
-    struct typed known = f->kind == FILE_KEY ? stored_wanted_type(f->of) : f->typed;
-    return known.set && known.type == type->type;
+    const struct typed wanted = look_type(f);
+    return wanted.set && wanted.type == type->type && wanted.elem == type->elem;
 }
 
 struct file *look_find_typed(struct live *l, const char *text)
@@ -456,8 +461,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    if (!s.snap)
-        return err_set(e, -EINVAL, "has no value yet");
+    assert(s.snap); /* else it has a draft, which gets the type: type_to_come() */
     if (strcmp(x->key, "general.alignment") == 0)
         return err_set(e, -EINVAL, "its type cannot be changed");
     shown_text(&s, &text);
@@ -502,8 +506,8 @@ static void remember(const struct live *l, struct name *x)
     struct gguf_value v;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
     x->rank = stored_rank(l, x);
-    if (shown_value(&s, &v))
-        x->typed = type_of_value(&v);
+    (void)shown_value(&s, &v);
+    x->typed = type_of_value(&v);
 }
 
 int edits_remove(struct live *l, struct name *x, struct err *e)
@@ -526,10 +530,9 @@ int edits_remove_due(struct live *l)
 {
     assert(lock_held(&l->lock));
     int result = 0;
-    while (l->names.doomed) {
-        struct name *x = l->names.doomed;
+    for (struct name *x = l->names.oldest; x && l->names.n_doomed; x = x->newer) {
         struct err e = {0};
-        if (edits_remove(l, x, &e) >= 0)
+        if (!x->doomed || edits_remove(l, x, &e) >= 0)
             continue;
         name_spare(&l->names, x); /* the key is back */
         x->typed.set = false;

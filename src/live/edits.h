@@ -40,9 +40,10 @@ struct name *look_name(struct live *l, const char *text);
 struct name *look_key(struct live *l, const char *key, size_t n);
 /* The file of a number, likewise. */
 struct file *look_file(struct live *l, uint32_t number);
-/* The same for the base by its name, and the entry of such a key, like look_attr(). False: it is not one. */
+/* The number of an untouched key of the base by its name; whether a number is one; the entry of one, like look_attr(). */
 bool look_number(const struct live *l, const char *text, uint32_t *ret);
-bool look_first(const struct live *l, uint32_t number, struct live_attr *ret, struct shown *value);
+bool look_is_first(const struct live *l, uint32_t number);
+struct shown look_first(const struct live *l, uint32_t number, struct live_attr *ret);
 /* The number of key kv of a snapshot of the file, if it is untouched; and its name. */
 bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret);
 void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1]);
@@ -54,6 +55,8 @@ struct file *look_find(struct live *l, const char *text);
 struct file *look_find_typed(struct live *l, const char *text);
 /* True if a key has, or had, this name. */
 bool look_is_key(const struct live *l, const char *text);
+/* The type that a file without a value should have. */
+struct typed look_type(const struct file *f);
 /* The value that a file shows, if it is a key's file. */
 struct shown look_shown(const struct live *l, const struct file *f);
 /*

@@ -67,10 +67,9 @@ static void release_locked(struct live *l, struct live_file *h)
 
 void live_release(struct live *l, struct live_file *h)
 {
-    if (h && h->file) {
-        LOCKED(&l->lock);
-        release_locked(l, h);
-    }
+    lock_take(&l->lock);
+    release_locked(l, h);
+    lock_drop(&l->lock);
     free(h);
 }
 
@@ -133,9 +132,11 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
         r = text_of(l, f, text);
     else if (r == 0) /* it may continue with that draft */
         files_end_made(l);
+    if (r < 0 && h->file) /* no memory for its text */
+        release_locked(l, h);
     lock_drop(&l->lock);
     if (r < 0)
-        live_release(l, h);
+        free(h);
     else
         *ret = h;
     return r;
@@ -216,7 +217,7 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     writer_ready(l, &unready);
     int r = create_locked(l, name, flags, &unready, ret, h);
     if (r < 0)
-        live_release(l, h);
+        free(h);
     else
         *f = h;
     return r;
@@ -244,10 +245,10 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    const bool first = look_first(l, number, ret, &shown);
+    const bool first = look_is_first(l, number);
     struct file *f = first ? NULL : look_file(l, number);
-    if (f)
-        shown = look_attr(l, f, ret);
+    if (f || first)
+        shown = first ? look_first(l, number, ret) : look_attr(l, f, ret);
     if (f && h && h->writes) {
         shown_free(&shown);
         ret->size = h->file->draft->text.len;
@@ -775,8 +776,10 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
     struct shown shown = SHOWN_NONE;
     uint32_t number;
     lock_take(&l->lock);
-    const bool first = look_number(l, name, &number) && look_first(l, number, ret, &shown);
+    const bool first = look_number(l, name, &number);
     struct file *f = first ? NULL : look_find_typed(l, name);
+    if (first)
+        shown = look_first(l, number, ret);
     if (f) {
         shown = look_attr(l, f, ret);
         f->lookups++;
@@ -840,7 +843,7 @@ static struct file *next_entry(struct live *l, const struct live_list *list, uin
         const uint32_t ino = list->ino[*i];
         struct name *x = names_of_ino(&l->names, ino);
         struct file *f = x ? look_visible(l, x) : NULL;
-        if (f || (!x && ino < l->names.first && !names_file(&l->names, ino)))
+        if (f || (!x && look_is_first(l, ino)))
             return f;
     }
     return NULL;
@@ -859,7 +862,7 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
             .number = f->number, .ino = f->of->ino, .link = f->kind == FILE_LINK};
     } else if (more) {
         look_text(l, list->ino[*i], name);
-        (void)look_first(l, list->ino[*i], ret, &shown);
+        shown = look_first(l, list->ino[*i], ret);
     }
     if (f && attrs) {
         shown = look_attr(l, f, ret);

@@ -92,7 +92,7 @@ int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
  * reported.
  */
 int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
-void live_release(struct live *l, struct live_file *f); /* may be NULL */
+void live_release(struct live *l, struct live_file *f);
 
 /* ---- of this layer ---- */
 

@@ -15,7 +15,6 @@
 #include "edit/restore.h"
 #include "live/edits.h"
 #include "live/tensors.h"
-#include "live/unsaved.h"
 #include "live/views.h"
 #include "live/writer.h"
 
@@ -114,6 +113,32 @@ int live_finish(struct live *l)
 }
 
 /* ---- what is not in the file ---- */
+
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
+{
+    const size_t len = notes->len;
+    buf_str(notes, folder);
+    buf_add(notes, name, strlen(name) + 1);
+    buf_add(notes, why, strlen(why) + 1);
+    if (buf_error(notes)) /* complete notes only */
+        notes->len = len;
+}
+
+bool unsaved_next(const struct buf *notes, struct note *n)
+{
+    if (n->next >= notes->len)
+        return false;
+    n->path = (const char *)notes->data + n->next;
+    n->why = n->path + strlen(n->path) + 1;
+    n->next += (size_t)(n->why - n->path) + strlen(n->why) + 1;
+    return true;
+}
+
+void unsaved_lines(const struct buf *notes, struct buf *out)
+{
+    for (struct note n = {0}; unsaved_next(notes, &n);)
+        buf_printf(out, "%s: %s\n", n.path, n.why);
+}
 
 /* Why what was given to a name is not in the model; NULL if it is, or need not be. */
 static const char *why_unsaved(const struct live *l, const struct name *x)
@@ -313,14 +338,6 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino)
 
 /* ---- facts ---- */
 
-/* The type that a file without a value should have. */
-static struct typed type_without_value(const struct file *f)
-{
-    if (f->kind == FILE_HELPER && !f->inherited)
-        return f->typed;
-    return f->kind == FILE_KEY && file_name(f) ? stored_wanted_type(f->of) : (struct typed){0};
-}
-
 /* All facts except a value's type, which is determined without the lock. */
 static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct shown *value)
 {
@@ -330,7 +347,7 @@ static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct
         return l->names.missing;
     const struct name *x = file_name(f);
     *value = look_shown(l, f);
-    struct typed type = value->snap ? (struct typed){0} : type_without_value(f);
+    struct typed type = value->snap ? (struct typed){0} : look_type(f);
     ret->helper = f->kind == FILE_HELPER;
     if (x && x->key)
         buf_add(&ret->key, x->key, x->key_len);
@@ -513,26 +530,25 @@ static int not_idle(struct err *e)
     return err_set(e, -EBUSY, "edits are still being written");
 }
 
-/* ---- the names of the keys that change ---- */
-
-static int no_memory(struct err *e)
-{
-    return err_set(e, -ENOMEM, "no memory for the keys");
-}
-
-/* Count all keys that the change adds, changes or removes as edited: all by one edit, the last. 0, -ENOMEM, -EBUSY. */
+/*
+ * Count all keys that the change adds, changes or removes as edited: all by one edit, the last. 0, -ENOMEM, -EBUSY. A
+ * new key comes after them.
+ */
 static int note_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
     char shown[SHOW_MAX];
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = c->slot[i];
-        struct name *x = s->kind == EDIT_KEY ? look_key(l, s->name, s->name_len) : NULL;
-        if (s->kind == EDIT_KEY && !x)
-            x = names_get_key(&l->names, s->name, s->name_len);
-        if (s->kind == EDIT_KEY && !x)
-            return no_memory(e);
-        if (!x || (!s->gone && !s->value)) /* it only moves */
+        if (s->kind != EDIT_KEY)
+            continue;
+        struct name *x = look_key(l, s->name, s->name_len);
+        x = x ? x : names_get_key(&l->names, s->name, s->name_len);
+        if (!x)
+            return err_set(e, -ENOMEM, "no memory for the keys");
+        if (!s->gone && s->rank >= l->names.ranks)
+            l->names.ranks = s->rank + EDIT_RANK_STEP;
+        if (!s->gone && !s->value) /* it only moves */
             continue;
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
@@ -542,14 +558,6 @@ static int note_names(struct live *l, struct err *e)
         name_set_error(&l->names, x, NULL);
     }
     return 0;
-}
-
-static void raise_ranks(struct live *l)
-{
-    const struct edit_change *c = &l->next.change;
-    for (size_t i = 0; i < c->n; i++)
-        if (c->slot[i]->kind == EDIT_KEY && !c->slot[i]->gone && c->slot[i]->rank >= l->names.ranks)
-            l->names.ranks = c->slot[i]->rank + EDIT_RANK_STEP;
 }
 
 /* ---- the edit ---- */
@@ -577,7 +585,6 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         batch_drop(l, NULL);
         return r;
     }
-    raise_ranks(l);
     batch_follow(l, &next->change);
     return 1;
 }

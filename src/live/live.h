@@ -61,7 +61,7 @@ int live_finish(struct live *l);
  */
 void live_abandon(struct live *l);
 /*
- * After live_finish(): a note (unsaved.h) for each edit that did not reach the file, and for each file that is
+ * After live_finish(): a note (see below) for each edit that did not reach the file, and for each file that is
  * dropped because it is not a key.
  */
 void live_unsaved(struct live *l, struct buf *notes);
@@ -71,6 +71,29 @@ void live_unsaved(struct live *l, struct buf *notes);
  */
 int live_recall(struct live *l, struct buf *notes);
 void live_close(struct live *l); /* may be NULL */
+
+/* ---- what did not reach the file ---- */
+
+/*
+ * Notes: a path in the model (without "metadata/") and the reason, as consecutive NUL-terminated texts. So they can
+ * outlive the open model (live_recall()).
+ *
+ *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
+ */
+
+/* Precedes the path of a tensor. */
+#define UNSAVED_TENSOR "tensors/"
+
+struct note {
+    const char *path, *why;
+    size_t next; /* where the next one is */
+};
+
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
+/* False: there are no more. */
+bool unsaved_next(const struct buf *notes, struct note *n);
+/* A line for each: "PATH: WHY". */
+void unsaved_lines(const struct buf *notes, struct buf *out);
 
 /* ---- the newest state ---- */
 
@@ -89,7 +112,7 @@ struct live_counts {
     bool changed; /* another program changed a file of the model. Finding out accesses the disk. */
 };
 struct live_counts live_count(struct live *l);
-/* A note (unsaved.h) for each file whose last write was refused. */
+/* A note for each file whose last write was refused. */
 void live_refused(struct live *l, struct buf *notes);
 /* How many of them are accepted. Does not access the disk. */
 size_t live_accepted(struct live *l);

@@ -168,10 +168,10 @@ void name_set_error(struct names *n, struct name *x, const char *why)
 void name_take(struct names *n, struct name *x, struct file *f)
 {
     struct file *old = x->file;
-    if (file_name(f))
-        f->of->file = NULL;
-    if (f->of)
+    if (f->of) { /* else it is new */
+        f->of->file = f->of->file == f ? NULL : f->of->file;
         f->of->refs--;
+    }
     f->of = x;
     x->refs++;
     x->file = f;
@@ -183,19 +183,13 @@ void name_leave(struct names *n, struct name *x)
 {
     struct file *f = x->file;
     x->file = NULL;
-    if (f)
-        file_reap(n, f);
+    file_reap(n, f);
 }
 
 void name_doom(struct names *n, struct name *x)
 {
     name_spare(n, x);
     x->doomed = true;
-    x->next_doomed = n->doomed;
-    x->doomed_at = &n->doomed;
-    if (n->doomed)
-        n->doomed->doomed_at = &x->next_doomed;
-    n->doomed = x;
     n->n_doomed++;
     atomic_store(&n->other_doomed, true);
 }
@@ -207,9 +201,6 @@ void name_spare(struct names *n, struct name *x)
     x->backup = NULL;
     if (!x->doomed)
         return;
-    *x->doomed_at = x->next_doomed;
-    if (x->next_doomed)
-        x->next_doomed->doomed_at = x->doomed_at;
     x->doomed = false;
     n->n_doomed--;
     atomic_store(&n->other_doomed, true);
@@ -229,10 +220,12 @@ static struct file *new_file(struct names *n, enum file_kind kind, uint32_t numb
     return f;
 }
 
-struct file *file_new(struct names *n, enum file_kind kind)
+struct file *file_new(struct names *n, struct name *x, enum file_kind kind)
 {
     struct file *f = n->given == UINT32_MAX ? NULL : new_file(n, kind, n->given);
     n->given += f != NULL;
+    if (f)
+        name_take(n, x, f);
     return f;
 }
 
@@ -261,8 +254,6 @@ void file_reap(struct names *n, struct file *f)
     file_free_content(n, f);
     table_remove(&n->by_number, &f->link);
     file_free(f);
-    if (!x)
-        return;
     x->refs--;
     name_reap(n, x);
 }
@@ -296,10 +287,8 @@ bool names_have_room(const struct names *n, uint64_t was, uint64_t len)
 struct file *names_make(struct names *n, const char *text, enum file_kind kind)
 {
     struct name *x = names_get(n, text, kind == FILE_KEY);
-    struct file *f = x ? file_new(n, kind) : NULL;
-    if (f)
-        name_take(n, x, f);
-    else if (x)
+    struct file *f = x ? file_new(n, x, kind) : NULL;
+    if (x && !f)
         name_reap(n, x);
     return f;
 }

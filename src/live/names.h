@@ -49,18 +49,17 @@ struct name {
     char *key;             /* owned: the key; NULL: it is a helper's name */
     size_t key_len;
     struct file *backup; /* the helper that has its text: the key is hidden */
-    bool doomed;         /* unlinked, but the removal is not yet part of the change: */
-    struct name *next_doomed, **doomed_at; /* in names.doomed */
-    struct typed typed; /* the type for a new value: for a removed key, the type it had */
-    uint64_t rank;      /* its place among the keys; 0: it never had one */
-    char text[];        /* the file name */
+    bool doomed;         /* unlinked, but the removal is not yet part of the change */
+    struct typed typed;  /* the type for a new value: for a removed key, the type it had */
+    uint64_t rank;       /* its place among the keys; 0: it never had one */
+    char text[];         /* the file name */
 };
 
 struct file {
     struct link link; /* first member; in names.by_number */
     uint32_t number;
     enum file_kind kind;
-    struct name *of;     /* the name that it has, or had last: see file_name(); NULL: none */
+    struct name *of;     /* the name that it has, or had last: see file_name() */
     struct draft *draft; /* owned; NULL unless it is open for writing */
     /* HELPER: bytes, unless it has a draft; LINK: target. For a key: its bytes as a helper, until the key is on disk */
     struct buf content;
@@ -81,12 +80,11 @@ struct names {
     struct table by_number;       /* files */
     struct table by_ino, by_text; /* names, ... */
     struct name *oldest, *newest; /* ... in the order in which they were made */
-    struct name *doomed;          /* all doomed names */
-    size_t n_doomed, n_errors;
-    atomic_bool other_doomed; /* they differ from those that the newest snapshot lacks */
-    uint64_t helper_bytes;    /* of all helpers */
-    uint64_t ranks;           /* the next new key's */
-    bool nul;                 /* some key has a NUL in it */
+    size_t n_doomed, n_errors;    /* how many are doomed, or have an error */
+    atomic_bool other_doomed;     /* they differ from those that the newest snapshot lacks */
+    uint64_t helper_bytes;        /* of all helpers */
+    uint64_t ranks;               /* the next new key's */
+    bool nul;                     /* some key has a NUL in it */
     struct {
         struct live_file *file; /* owned; or NULL */
         struct timespec due;    /* CLOCK_MONOTONIC: when it is closed */
@@ -137,14 +135,14 @@ void name_spare(struct names *n, struct name *x);
 
 /* ---- files ---- */
 
-/* A new file with a new number, an orphan. NULL: no memory. */
-struct file *file_new(struct names *n, enum file_kind kind);
-/* The same for a name without a file, which gets it. */
+/* A new file with a new number, for a name without a file. NULL: no memory. */
+struct file *file_new(struct names *n, struct name *x, enum file_kind kind);
+/* The same by the name's text. */
 struct file *names_make(struct names *n, const char *text, enum file_kind kind);
 /* The file's name; NULL: it is an orphan. */
 static inline struct name *file_name(const struct file *f)
 {
-    return f->of && f->of->file == f ? f->of : NULL;
+    return f->of->file == f ? f->of : NULL;
 }
 /* Free a file that nothing refers to any more, and its last name. */
 void file_reap(struct names *n, struct file *f);

@@ -33,6 +33,7 @@
 
 /* A batch in flight, used only by the writing thread. */
 struct job {
+    struct live *l;
     struct edit_result result;
     struct timespec begin;
     uint64_t reported;  /* time of the last logged progress, in seconds */
@@ -47,68 +48,59 @@ static uint64_t elapsed_ms(const struct job *b)
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
 
-struct progress {
-    struct live *l;
-    struct job *b;
-};
-
 /* The keys before the edit are recorded before it takes effect. */
 static void on_ready(void *arg)
 {
-    const struct progress *p = arg;
-    if (p->l->history)
-        history_job_wait(p->l->history);
+    const struct job *b = arg;
+    history_job_wait(b->l->history);
 }
 
 static void on_progress(uint64_t done, uint64_t total, void *arg)
 {
-    struct progress *p = arg;
-    uint64_t s = elapsed_ms(p->b) / 1000;
-    if (s <= p->b->reported)
+    struct job *b = arg;
+    uint64_t s = elapsed_ms(b) / 1000;
+    if (s <= b->reported)
         return;
-    p->b->reported = s;
-    live_log(p->l, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
+    b->reported = s;
+    live_log(b->l, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
              (unsigned long long)(total >> 20));
 }
 
-static void log_edits(const struct live *l, const struct job *b, int r)
+/* What became of each edit. b: of the write, or NULL: there was none. why: NULL: it is written. */
+static void log_notes(const struct live *l, const struct buf *notes, const struct job *b,
+                      const struct err *why)
 {
-    const struct batch *p = &l->flight;
-    unsigned long long ms = elapsed_ms(b);
-    const char *at = buf_text(&p->notes), *end = buf_text_end(&p->notes);
-    for (; at && at < end && !buf_error(&p->notes); at += strlen(at) + 1) {
-        if (r == 0)
+    const char *at = buf_text(notes), *end = buf_text_end(notes);
+    for (; at && at < end && !buf_error(notes); at += strlen(at) + 1) {
+        if (!why)
             live_log(l, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),
-                     ms);
+                     (unsigned long long)elapsed_ms(b));
         else
-            live_log(l, LOG_ERR, b->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
-                     p->why.msg);
+            live_log(l, LOG_ERR, b && b->result.unfinished ? "%s: %s" : "%s: not written: %s", at,
+                     why->msg);
     }
 }
 
-/* The keys of a failed batch show why. */
-static void mark_keys(struct live *l, const struct edit_change *c, const struct err *e)
+/* The keys and tensors of a lost batch show why. */
+static void mark(struct live *l, const struct batch *b, const struct err *e)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        const struct edit_slot *s = c->slot[i];
+    for (size_t i = 0; i < b->change.n; i++) {
+        const struct edit_slot *s = b->change.slot[i];
         struct name *x =
             s->kind == EDIT_KEY ? names_find_key(&l->names, s->name, s->name_len) : NULL;
         if (x)
             name_set_error(&l->names, x, e->msg);
     }
+    tensors_failed(l, b, e);
 }
 
 /* What is pending is lost: name each edit. */
 static void report_lost(struct live *l, const struct err *e)
 {
-    struct buf notes = BUF_INIT;
+    CLEANUP(buf_free) struct buf notes = BUF_INIT;
     notes_all(&l->next.change, &notes);
-    const char *at = buf_text(&notes), *end = buf_text_end(&notes);
-    for (; at && at < end && !buf_error(&notes); at += strlen(at) + 1)
-        live_log(l, LOG_ERR, "%s: not written: %s", at, e->msg);
-    buf_free(&notes);
-    mark_keys(l, &l->next.change, e);
-    tensors_failed(l, &l->next, e);
+    log_notes(l, &notes, NULL, e);
+    mark(l, &l->next, e);
 }
 
 /* What is in flight failed, and so did everything accepted since, which is based on it. */
@@ -122,8 +114,7 @@ static void failed(struct live *l)
     l->writer.due.tv_sec = 0;
     batch_drop(l, &l->flight);
     view_free(&flying);
-    mark_keys(l, &l->flight.change, &l->flight.why);
-    tensors_failed(l, &l->flight, &l->flight.why);
+    mark(l, &l->flight, &l->flight.why);
 }
 
 /*
@@ -150,9 +141,8 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
     struct batch *b = &l->flight;
     struct history_job *history = l->history;
-    struct progress p = {l, job};
     struct edit_hooks hooks = {
-        .progress = on_progress, .ready = history ? on_ready : NULL, .arg = &p};
+        .progress = on_progress, .ready = history ? on_ready : NULL, .arg = job};
     job->result = (struct edit_result){.old_fd = -1};
     if (history)
         history_job_begin(history, l->disk.snap, l->flight.view.snap, b->restored);
@@ -202,7 +192,7 @@ static int write_flight(struct live *l, struct job *job)
     job->begin = when_now();
     lock_drop(&l->lock);
     int r = carry_out(l, job, &s);
-    log_edits(l, job, r);
+    log_notes(l, &l->flight.notes, job, r < 0 ? &l->flight.why : NULL);
     lock_take(&l->lock);
     if (r == 0 || job->result.unfinished)
         landed(l, job, s);
@@ -217,7 +207,7 @@ static void take(struct live *l, struct job *job)
     b->slow = batch_is_slow(l);
     b->n_edits = edit_change_count(&b->change, SIZE_MAX);
     l->room.disk.known = false;
-    *job = (struct job){0};
+    *job = (struct job){.l = l};
     notes_all(&b->change, &b->notes);
     edit_change_drop_values(&b->change);
     l->writer.due.tv_sec = 0;
@@ -371,7 +361,7 @@ int writer_take_failure(struct live *l)
 bool writer_has_work(const struct live *l)
 {
     assert(lock_held(&l->lock));
-    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->objects.doomed.n ||
+    return !edit_change_is_empty(&l->next.change) || l->names.n_doomed || l->objects.doomed.n ||
            l->objects.judging || new_tensors_due(l);
 }
 
@@ -401,10 +391,9 @@ int writer_sync_all(struct live *l, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     w->edit = WAITS_ALL;
-    const bool flies = is_flying(l) && !writer_has_work(l);
-    if (flies)
-        return waits_batch(l, w, l->flight.number);
-    return writer_has_work(l) ? wait_for_batch(l, w) : writer_take_failure(l);
+    if (writer_has_work(l))
+        return wait_for_batch(l, w);
+    return is_flying(l) ? waits_batch(l, w, l->flight.number) : writer_take_failure(l);
 }
 
 int writer_sync_released(struct live *l, struct live_wait *w)

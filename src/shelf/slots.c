@@ -11,7 +11,6 @@
 #include <syslog.h>
 
 #include "base/when.h"
-#include "live/unsaved.h"
 
 static time_t slots_now(void)
 {

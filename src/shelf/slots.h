@@ -52,10 +52,10 @@ struct slot {
     /* Protected: */
     uint64_t stamp;        /* hash of what identifies the file, or all files */
     struct tree_left left; /* from the previous tree; constant while in use */
-    struct buf notes; /* while it is closed: edits that did not reach the file (live/unsaved.h) */
-    bool replaced;    /* another file was found at its path: close it at once */
-    uint64_t rights;  /* the last result of tree_look(); 0: never called */
-    bool told;        /* the kernel knows them */
+    struct buf notes;      /* while it is closed: edits that did not reach the file (live/live.h) */
+    bool replaced;         /* another file was found at its path: close it at once */
+    uint64_t rights;       /* the last result of tree_look(); 0: never called */
+    bool told;             /* the kernel knows them */
     struct stat st;
     struct grant grant;     /* its access rights ... */
     struct timespec looked; /* ... as they were then */

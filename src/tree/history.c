@@ -11,7 +11,6 @@
 #include "base/pool.h"
 #include "check/summary.h"
 #include "edit/history.h"
-#include "live/unsaved.h"
 #include "tree/begin.h"
 #include "tree/edits.h"
 

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "live/unsaved.h"
 #include "tree/history.h"
 #include "tree/tree.h"
 

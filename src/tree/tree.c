@@ -13,7 +13,6 @@
 #include "base/when.h"
 #include "check/summary.h"
 #include "edit/commit.h"
-#include "live/unsaved.h"
 #include "model/split.h"
 #include "tree/begin.h"
 #include "tree/nodes.h"

@@ -109,7 +109,7 @@ struct tree_left {
 void tree_leave(struct tree *t, struct tree_left *ret);
 /* True if so many numbers were used that the next tree may run out. */
 bool tree_is_full(const struct tree_left *l);
-/* Notes (live/unsaved.h) of edits that did not reach the file, to be handed over, too. */
+/* Notes (live/live.h) of edits that did not reach the file, to be handed over, too. */
 void tree_notes(struct tree *t, struct buf *notes);
 /* Call before using a tree: takes the notes that another tree has left. */
 void tree_recall(struct tree *t, struct buf *notes);

@@ -15,7 +15,6 @@
 #include "build_gguf.h"
 #include "edit/history.h"
 #include "history_dir.h"
-#include "live/unsaved.h"
 #include "model_dir.h"
 #include "place.h"
 #include "tree/history.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "live/unsaved.h"
 #include "tree/history.h"
 #include "tree/ino.h"
 
