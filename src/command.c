@@ -113,7 +113,7 @@ static int recover(const struct command_args *a)
     return status;
 }
 
-/* The history of the keys. For a mounted model the daemon carries out the command. */
+/* Requests about the history of the keys. For a mounted model the daemon carries them out. */
 
 static void done(const char *operand, const char *what, size_t n)
 {
@@ -122,7 +122,7 @@ static void done(const char *operand, const char *what, size_t n)
                  show_in(line, sizeof(line), what, n));
 }
 
-/* Print only what the user must know; results are printed at the end. */
+/* Print warnings only: results are printed at the end. */
 static void print_warning(int priority, const char *line)
 {
     if (priority <= LOG_WARNING)
@@ -172,7 +172,7 @@ static int undo(const struct command_args *a)
     return 0;
 }
 
-/* Print the states as text, or forget them. */
+/* Print the states of the history as text, or forget them. */
 static int states(const char *operand, const struct channel *c, bool forget, struct buf *said,
                   struct err *e)
 {
@@ -208,7 +208,7 @@ static int history(const struct command_args *a)
 
 /* ---- --info ---- */
 
-/* All models that the operands name. */
+/* Find all models that the operands name. */
 static int find_models(const struct command_args *a, struct models *ret)
 {
     int r = 0;
@@ -232,7 +232,7 @@ static int open_model(const struct model_path *m, struct header *h, struct summa
     return r;
 }
 
-/* If there are several models, each text begins with the path. */
+/* Print the text of a model. If there are several models, each text begins with the path. */
 static int print_text(const struct models *all, size_t i, struct buf *out)
 {
     struct header h = {0};
@@ -256,7 +256,7 @@ static int print_text(const struct models *all, size_t i, struct buf *out)
 /* Longer names push the rest of their lines to the right; everything else fits a terminal of 100 columns. */
 enum { NAME_MOST = 40 };
 
-/* The name without the given directory, if the operand is one. */
+/* Return the label without the given directory, if the operand is one. */
 static const char *short_label(const struct model_path *m, const char *folder)
 {
     const char *label = model_label(m);
@@ -306,7 +306,8 @@ static int table(const struct models *all, const char *folder, struct buf *out)
     return buf_error(&lines) ? buf_error(&lines) : r;
 }
 
-/* Add the object of a model. -errno: it has the reason why the model cannot be read. */
+/* Add the object of a model. If the model cannot be read, the object has the reason, and -errno is
+ * returned. */
 static int add_json(struct json *j, const struct model_path *m)
 {
     struct header h = {0};
@@ -375,7 +376,7 @@ struct check {
     const struct model_path *model; /* the one that is being checked */
 };
 
-/* Report it if no rule has this name. */
+/* Report a word that is not the name of a rule. */
 static int check_rule(const char *word, size_t n)
 {
     char shown[SHOW_MAX];
@@ -393,7 +394,7 @@ static int check_rule(const char *word, size_t n)
     return -1;
 }
 
-/* The rules in all --ignore=RULE[,RULE], as one comma-separated list. */
+/* Collect the rules of every --ignore=RULE[,RULE] as one comma-separated list. */
 static int take_ignored(const struct command_args *a, struct buf *list)
 {
     for (size_t i = 0; i < a->n_options; i++)
@@ -436,7 +437,8 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     (void)fflush(stderr);
 }
 
-/* For a split model in a store: the file's name in the directory shown for the store. */
+/* For a split model in a store: add the file's name in the directory that is shown for the
+ * store. */
 static void add_label(const struct model_path *m, const char *file, struct buf *out)
 {
     const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');
@@ -539,7 +541,7 @@ static const struct command {
     {COMMAND_HISTORY, history, 1, false},   {COMMAND_UNDO, undo, 1, false},
 };
 
-/* The exit status, once everything has been printed. */
+/* Return the exit status, once everything has been printed. */
 static int printed(int status, int trouble)
 {
     return fflush(stdout) == 0 ? status
@@ -551,7 +553,7 @@ static int run(const struct command *c, const struct command_args *a)
     return printed(c->run(a), c->trouble);
 }
 
-/* Find the command: it comes before the first operand, and only options may precede it. */
+/* Find the command. It comes before the first operand, and only options may precede it. */
 static const struct option_row *find_command(int argc, char **argv)
 {
     const char *value;
@@ -588,7 +590,8 @@ static int unknown(const struct option_row *cmd, const char *arg)
     return misused(cmd, "unknown option '%s'", shown);
 }
 
-/* One of the words in the table, the number of a state, or anything. */
+/* Check the value of a command or option: one of the words in the table, the number of a state, or
+ * any text. */
 static int check_value(const struct option_row *cmd, const struct option_row *row,
                        const char *value)
 {
@@ -652,10 +655,11 @@ static int parse(const struct option_row *cmd, int argc, char **argv, struct com
 
 /* ---- a command in a separate process ---- */
 
-/* Milliseconds for a process to end that has nothing more to do. */
+/* The time in milliseconds that a process gets to end once it has nothing more to do. */
 #define PATIENCE 1000
 
-/* In the child: it may be unable to end after that, and a reader of its output must not wait for it. */
+/* Run the command in the child. The child may be unable to end afterwards, and a reader of its
+ * output must not wait for it. */
 static void run_child(const struct command *c, const struct command_args *a, int out)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -669,7 +673,8 @@ static void run_child(const struct command *c, const struct command_args *a, int
     exit(status);
 }
 
-/* Wait until the child ends, at most some milliseconds; -1: forever. Returns its exit status; -1: still running. */
+/* Wait up to `ms` milliseconds (-1: forever) until the child ends. Returns its exit status, or -1
+ * if it is still running. */
 static int ended(pid_t pid, int ms)
 {
     int status = 0;
@@ -687,8 +692,9 @@ static int ended(pid_t pid, int ms)
 }
 
 /*
- * Run a command in another process, and return its exit status when it has printed everything: a
- * thread that waits for a hanging disk keeps a process from ending, even if that is killed.
+ * Run a command in a child process, and return its exit status when it has printed everything. A
+ * thread that waits for a hanging disk keeps its process from ending, even when the process is
+ * killed.
  */
 static int run_apart(const struct command *c, const struct command_args *a)
 {
@@ -766,7 +772,8 @@ static int mount_model(int argc, char **argv)
     return printed(status, 1);
 }
 
-/* Each file of a split model stays open, which may exceed the soft limit of 1024. */
+/* Raise the limit on open files: each file of a split model stays open, and the soft limit is
+ * usually 1024. */
 static void allow_open_files(void)
 {
     struct rlimit files;
@@ -777,9 +784,9 @@ static void allow_open_files(void)
 }
 
 /*
- * If a standard stream is closed, the next file that is opened gets its number: a daemon would lose
- * the model, or its directory, when it redirects its streams to /dev/null. So open something in
- * their place. It fails like a closed stream, because it is open only for the other direction.
+ * If a standard stream is closed, the next file that is opened gets its number: a daemon would
+ * close its model, or its directory, when it redirects its streams to /dev/null. So open something
+ * in their place. It fails like a closed stream, because it is open only for the other direction.
  */
 static void hold_standard_streams(void)
 {

@@ -29,7 +29,7 @@ struct command_args {
 
 bool command_has(const struct command_args *a, enum option_id id);
 
-/* Print to standard output. A buffer without bytes may have no memory. */
+/* Print to standard output. `text` may be empty, without memory. */
 void command_print(const struct buf *text);
 /* Print "ggufs: NAME: WHY" to standard error, after earlier output. name: NULL, or made safe to
  * print. Returns `status`. */

@@ -108,7 +108,8 @@ static void print(void *arg, const struct buf *text)
     command_print(text);
 }
 
-/* Only this function opens models. Its error names the model that cannot be compared. */
+/* Open one of the two models. No other function opens any. The error names the model that cannot be
+ * compared. */
 static int open_side(struct side *s, const char *path, const char *label)
 {
     struct err e = {0};
@@ -145,7 +146,7 @@ static int worse(int a, int b)
     return a > b ? a : b;
 }
 
-/* For directories, equal models are printed only in JSON. */
+/* Compare two models. For directories, equal models are printed only with --json. */
 static int compare_models(struct job *j, const char *const path[2], const char *const label[2],
                           bool quiet)
 {
@@ -263,7 +264,7 @@ static void print_json(struct folders *f)
     f->text.len = 0;
 }
 
-/* With --json, these models are listed at the end. */
+/* Add the name of a model that only one side has. With --json these are listed at the end. */
 static void add_only(struct folders *f, size_t k, const char *name)
 {
     char shown[SHOW_MAX];
@@ -315,7 +316,8 @@ static void pair_models(struct folders *f)
             add_only(f, !m[0], name_in(m[!m[0]], f->job->operand[!m[0]]));
 }
 
-/* Print an object like that for two models, with "models" instead of "keys" and "tensors". */
+/* With --json, print the object of a pair of directories: like that of two models, but with
+ * "models" instead of "keys" and "tensors". */
 static void json_models(struct folders *f)
 {
     static const char *const only[] = {"only_a", "only_b"};

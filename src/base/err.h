@@ -7,7 +7,7 @@
  *   -EBADMSG    the file is not a GGUF file that this program reads (malformed)
  *   -EFBIG      its header is over GGUF_MAX_HEADER (other limits: -EBADMSG)
  *   -ENODATA    the header is complete, but tensor data is missing (an incomplete download)
- *   -EIO        the medium failed, or the file was cut while it was read
+ *   -EIO        the medium failed, or the file was truncated while it was read
  *   -ENOMEM     no memory
  * Edits: -EINVAL, -ERANGE, -EILSEQ, -EFBIG (text), -EPERM, -EMLINK, -ESTALE, -EOPNOTSUPP, -ENOSPC.
  */
@@ -43,13 +43,13 @@ const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 /* Room for a name that is part of a line (longer ones end in "..."). */
 #define SHOW_MAX 160
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
-/* All of it, however long. */
+/* The same for a result of any length. */
 struct buf;
 void show_all(struct buf *out, const void *bytes, size_t n);
 
 /*
- * Where a library's log lines go: to a function of the caller, which any thread may call, each line prefixed with a
- * label that names the model.
+ * The destination of a library's log lines: a function of the caller, which any thread may call.
+ * Each line begins with a label that names the model.
  */
 struct logger {
     void (*line)(int priority, const char *line); /* syslog(3)'s levels. NULL: lines are dropped */

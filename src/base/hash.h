@@ -71,12 +71,12 @@ struct table {
     size_t room, n;
 };
 
-/* Returns 0 or -ENOMEM. */
+/* Add a link. Returns 0 or -ENOMEM. */
 int table_add(struct table *t, struct link *l, uint64_t hash);
 void table_remove(struct table *t, const struct link *l);
 struct link *table_first(const struct table *t, uint64_t hash);
 struct link *table_next(const struct link *l);
-/* Walk all entries in any order: NULL gets the first, and the last returns NULL. */
+/* Walk all entries in any order. NULL gets the first; after the last the result is NULL. */
 struct link *table_each(const struct table *t, const struct link *l);
 /* Free the table, but not the objects in it. */
 void table_free(struct table *t);

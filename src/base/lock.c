@@ -25,7 +25,7 @@ void thread_join(const struct thread *t)
     (void)pthread_join(t->id, NULL);
 }
 
-/* The C library also loads libgcc for this, and keeps it. */
+/* The C library also loads libgcc for pthread_cancel(), and keeps it. */
 static void *end_at_once(void *arg)
 {
     pthread_exit(arg);

@@ -8,12 +8,13 @@
  *
  *     LOCKED(&x->lock);          held until the end of the block
  *
- * With NDEBUG it is a mutex and nothing more, and lock_held() must not be called.
+ * With NDEBUG it is only a mutex, and lock_held() must not be called.
  *
  *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
  *         ;
  *
- * Nothing above base calls pthread_*(): tests/sim replaces that when it is linked, and decides which thread goes on.
+ * Nothing above base calls pthread_*(): tests/sim replaces that when it is linked, and decides
+ * which thread runs next.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -75,7 +76,7 @@ static inline void lock_unmark(struct lock *l)
 
 #endif
 
-/* Not recursive. */
+/* Take the lock, which is not recursive. */
 static inline void lock_take(struct lock *l)
 {
     assert(!lock_held(l));
@@ -123,7 +124,7 @@ static inline void cond_destroy(struct cond *c)
     (void)pthread_cond_destroy(&c->cond);
 }
 
-/* Wakes one waiting thread. */
+/* Wake one waiting thread. */
 static inline void cond_signal(struct cond *c)
 {
     (void)pthread_cond_signal(&c->cond);
@@ -157,8 +158,8 @@ struct thread {
 };
 
 /*
- * Start a thread that blocks all signals except that for a lost page (map.h): the main thread takes them. t NULL: the
- * thread is never joined. 0, -errno.
+ * Start a thread that blocks all signals except that for a lost page (map.h): the main thread takes
+ * them. t NULL: the thread is never joined. Returns 0 or -errno.
  */
 int thread_start(struct thread *t, void *(*run)(void *arg), void *arg);
 void thread_join(const struct thread *t);

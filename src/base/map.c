@@ -105,12 +105,13 @@ int map_guard_init(void)
 
 /* ---- files on other machines ---- */
 
-/* The most the kernel takes at once: its usual readahead, which a file system may raise but not lower. */
+/* The largest request that the kernel carries out at once: its usual readahead, which a file system
+ * may raise but not lower. */
 #define PIECE ((uint64_t)128 << 10)
 /* How far the requests of one readahead overtake each other. */
 #define SLACK ((uint64_t)2 << 20)
 
-/* As statfs(2) returns them; linux/magic.h has only some. */
+/* The types of file systems as statfs(2) returns them; linux/magic.h has only some. */
 static const uint32_t far_types[] = {
     0x65735546, /* FUSE: sshfs, rclone, hf-mount, JuiceFS; virtiofs */
     0x00006969, /* NFS */

@@ -24,11 +24,12 @@ struct map {
     uint64_t own; /* how many of them the file itself must have: more may be mapped after them */
 };
 
-/* Map the first `size` bytes of fd, read-only and shared. 0, or -errno of mmap(2). */
+/* Map the first `size` bytes of fd, read-only and shared. Returns 0, or -errno of mmap(2). */
 int map_open(struct map *m, int fd, uint64_t size);
 void map_close(struct map *m);
 
-/* 0 if the file still has its first `end` bytes, not counting those past `own`; else -EIO. */
+/* Return 0 if the file still has its first `end` bytes, not counting those past `own`; else
+ * -EIO. */
 int map_check(const struct map *m, uint64_t end);
 
 /*
@@ -38,22 +39,22 @@ int map_check(const struct map *m, uint64_t end);
  */
 int map_guard(int (*fn)(void *arg), void *arg);
 
-/* memcpy() under map_guard(): pages of both may have disappeared. 0, -EIO. */
+/* Copy under map_guard(), like memcpy(): pages of both may have disappeared. Returns 0 or -EIO. */
 int map_copy(void *dst, const void *src, size_t n);
 
-/* Install the SIGBUS handler that map_guard() needs, once per process. 0, or -errno. */
+/* Install the SIGBUS handler that map_guard() needs, once per process. Returns 0 or -errno. */
 int map_guard_init(void);
 
 /*
  * ---- files on other machines ----
  *
- * No more is read than is asked for, in large pieces, and ahead of programs that read in order. When a page is touched,
- * the kernel also fetches the readahead around it, which may be many MiB. Where the bytes have to travel, the mapping is
- * therefore marked as read at random, and the pages that a read needs are asked for before they are touched. For local
- * disks the kernel's default is kept.
+ * Only requested bytes are read, in large pieces, and ahead of programs that read in order. When a
+ * page is touched, the kernel also fetches the readahead around it, which may be many MiB. Where
+ * the bytes have to travel, the mapping is therefore marked as read at random, and the pages that a
+ * read needs are requested before they are touched. For local disks the kernel's default is kept.
  */
 
-/* The most that is fetched ahead, in bytes. */
+/* Limit on the bytes that are fetched ahead. */
 #define FAR_AHEAD ((uint64_t)2 << 20)
 
 /*
@@ -68,16 +69,16 @@ void far_exact(int fd, bool exact);
 struct far_run {
     atomic_uint_least64_t next; /* the furthest end of a read */
     atomic_uint_least64_t have; /* bytes read in order up to there */
-    atomic_uint_least64_t upto; /* the end of what was asked for */
+    atomic_uint_least64_t upto; /* the end of the requested bytes */
 };
 
-/* For a mapping of a far file. */
+/* Prepare the mapping of a far file. */
 void far_init(const struct map *m);
 
 /*
- * Announce a read of bytes [off, off + n), in a part that ends at `end`: ask the kernel for these pages and, after
- * reads in order, for as much again as was read, at most FAR_AHEAD, within the same part. Does not wait for them. Any
- * thread. Returns the end of what was asked for.
+ * Announce a read of bytes [off, off + n) in a part that ends at `end`. Asks the kernel for these
+ * pages and, after reads in order, for as many bytes again as were read, at most FAR_AHEAD, within
+ * the same part. Does not wait for them. Returns the end of the requested bytes. Any thread.
  */
 uint64_t far_want(struct far_run *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end);
 

@@ -7,7 +7,7 @@
 /* Longer words are not compared, because no option is as long. */
 #define WORD_MAX 48
 
-/* A third of the letters may be wrong, and one letter of a short word. */
+/* Return how many letters may be wrong: a third, and one letter of a short word. */
 static unsigned limit(size_t len)
 {
     return len < 3 ? 1 : (unsigned)(len / 3);

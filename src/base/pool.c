@@ -46,7 +46,7 @@ static void put(struct pool_job *j, const struct timespec *at)
     if (pool.first && when_before(at, &pool.first->at))
         prev = NULL;
     while (prev && (when_before(at, &prev->at) || (j->beside && !prev->beside)))
-        prev = prev->prev; /* a job that waits for no others does not stand behind one that may */
+        prev = prev->prev; /* a job that never waits for others is not queued behind one that may */
     j->at = *at;
     j->state = POOL_WAITS;
     j->prev = prev;
@@ -81,7 +81,7 @@ static void see_to_it(void)
         (void)start_thread();
 }
 
-/* Stop counting this thread's turn. */
+/* Stop counting this thread's turn in the limit. */
 static void count_no_more(void)
 {
     struct turn **at = &pool.turns;
@@ -359,7 +359,7 @@ static bool help(struct pool_job *j, struct timespec *again)
     return false;
 }
 
-/* A helper that has not begun is not needed. */
+/* Release a helper that has not begun, as it is not needed. */
 static void let_go(struct pool_job *j)
 {
     LOCKED(&pool.lock);

@@ -58,8 +58,7 @@ void pool_leave(struct pool_job *j);
  * running.
  */
 int pool_do(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
-/* Run one turn that takes long: it does not wait for turns of other jobs, nor do they wait for
- * it. */
+/* Run one turn that takes long. It neither waits for turns of other jobs nor delays them. */
 int pool_do_beside(struct pool_job *j, bool (*turn)(struct pool_job *j, struct timespec *again));
 /* Wait until another thread calls pool_tell() on this flag. That thread does not touch it afterwards. */
 void pool_wait(const atomic_bool *told);
@@ -86,8 +85,8 @@ struct units {
     /* Runs a unit. Returns 0 or an error. `room` is `room` bytes of memory for this thread, aligned
      * to 64. */
     int (*unit)(void *arg, uint64_t unit, void *room);
-    /* Returns the first unit from `unit` on that has work to do. NULL: all have. Called under the
-     * lock. */
+    /* Returns the first unit from `unit` on that has work to do. NULL: all units have. Called under
+     * the lock. */
     uint64_t (*next)(void *arg, uint64_t unit);
     void *arg;
     size_t room;

@@ -198,7 +198,7 @@ void sys_close(const struct sys *s, int *fd)
 
 /* ---- by another thread ---- */
 
-/* Ranges queued or being written: more would only be late. */
+/* Limit on the ranges that are queued or being written: more would only be written later. */
 #define WRITE_OUT_MOST 8
 
 static atomic_uint waiting;

@@ -47,7 +47,7 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
-    /* linkat: give a file that has no name one. */
+    /* linkat: give a name to a file that has none. */
     int (*link)(const struct sys *s, int fd, int dir, const char *name);
     int (*mkdirat)(const struct sys *s, int dir, const char *name, mode_t mode);
     /* Call fn for each name except "." and "..", until fn returns other than 0; return that. */
@@ -60,7 +60,8 @@ extern const struct sys sys_libc;
 bool sys_open_changes(int flags);
 
 /*
- * Read or write all n bytes, in as many calls as it takes. 0, -EIO (the file ends first), -errno.
+ * Read or write all n bytes, in as many calls as it takes. Returns 0, -EIO (the file ends first) or
+ * -errno.
  */
 int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off);
 int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
@@ -75,17 +76,18 @@ int sys_sync(const struct sys *s, int fd);
 void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
 /*
- * Like sys_begin_sync(), but soon, by a job of the pool: a later fsync waits for less, and the thread that wrote the bytes
- * is spared the file system's work of allocating blocks. release(owner) is called when that is done; fd must stay open
- * until then. If too much is queued, release is called at once and nothing is started.
+ * Like sys_begin_sync(), but soon, by a job of the pool: a later fsync waits for less, and the
+ * thread that wrote the bytes is spared the file system's work of allocating blocks. release(owner)
+ * is called afterwards; fd must stay open until then. If too much is queued, release is called
+ * immediately and nothing is started.
  */
 void write_out(const struct sys *s, int fd, uint64_t off, uint64_t n, void *owner,
                void (*release)(void *owner));
 
-/* fsync a directory. 0 on file systems that cannot do that. */
+/* fsync a directory. Returns 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);
 
-/* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */
+/* Close *fd unless it is -1, and set it to -1. Use it for files whose writes are already synced. */
 void sys_close(const struct sys *s, int *fd);
 
 #endif

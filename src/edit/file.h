@@ -68,15 +68,15 @@ int edit_file_links(const struct stat *st, bool may_break, struct err *e);
 /* Take the current state of f->fd as the file's identity. */
 int edit_file_note(struct edit_file *f, struct err *e);
 
-/* For the other parts of the edit layer: */
+/* For other files of the edit layer: */
 
 int edit_file_stat(const struct edit_file *f, struct stat *ret, struct err *e);
 struct edit_id edit_id_of(const struct stat *st);
 bool edit_id_equal(const struct edit_id *a, const struct edit_id *b);
 
 /*
- * Write the name of a file of ours beside the model: ".NAME.ggufs-SUFFIX". A NAME that is too long
- * for that is shortened, and made unique by a hash of the whole.
+ * Write the name of one of our files beside the model: ".NAME.ggufs-SUFFIX". A NAME that is too
+ * long for that is shortened, and made unique by a hash of the whole name.
  */
 #define EDIT_JOURNAL_SUFFIX "journal"
 #define EDIT_TEMP_SUFFIX 6 /* number of letters and digits */

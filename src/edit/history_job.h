@@ -9,8 +9,8 @@
  *     history_job_end(j, landed);                 after it
  *     history_job_close(j);
  *
- * A failure here does not stop an edit: it is logged, once until the next success. The job has a
- * turn while there is something to do.
+ * A failure here does not stop an edit: it is logged, once until the next success. The job takes
+ * turns only while it has work.
  *
  * Threads: history_job_begin(), _wait() and _end() from the committing thread; history_job_look()
  * from any.
@@ -27,29 +27,30 @@
 
 struct history_job;
 
-/* `sys`, and what `log` refers to, must outlive it. 0, -ENOMEM. */
+/* Make a job. `sys`, and the objects that `log` refers to, must outlive it. Returns 0 or
+ * -ENOMEM. */
 int history_job_make(const char *model, unsigned keep, const struct sys *sys,
                      const struct logger *log, struct history_job **ret);
 
 /*
- * An edit is about to be written that changes the file's content from `before` to `after`;
- * references are taken. restored: the state that an undo goes back to; else 0. Waits if what an
- * earlier unwritten edit had to keep is still being kept.
+ * Announce an edit that changes the file's content from `before` to `after`; takes references to
+ * both. restored: the state that an undo restores, else 0. Waits if the job still keeps changes of
+ * an earlier edit that was not written.
  */
 void history_job_begin(struct history_job *j, struct snapshot *before, struct snapshot *after,
                        uint64_t restored);
-/* Returns when the changes are kept, or could not be, or after HISTORY_WAIT. */
+/* Wait until the changes are kept, or could not be kept, at most HISTORY_WAIT. */
 void history_job_wait(struct history_job *j);
 /* Report the outcome of the edit. Does not wait. */
 void history_job_end(struct history_job *j, bool landed);
 
 /*
- * The same history, for reading; waits for what is being kept, at most HISTORY_SETTLE. Always call
- * history_close(). 0, -errno: no history, and why.
+ * Get the same history for reading. Waits for changes that are being kept, at most HISTORY_SETTLE.
+ * Always call history_close(). Returns 0, or -errno with the reason why there is no history.
  */
 int history_job_look(struct history_job *j, struct history *ret, struct err *e);
 
-/* Waits for what is being kept, at most HISTORY_WAIT. NULL: does nothing. */
+/* Wait for changes that are being kept, at most HISTORY_WAIT, and free the job. j may be NULL. */
 void history_job_close(struct history_job *j);
 
 #endif

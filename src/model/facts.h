@@ -89,7 +89,7 @@ struct share {
     uint64_t elements;
     const struct gguf_tensor *first;
 };
-/* Real models have few types; more than this are omitted. */
+/* A limit on the types that are listed: real models have few. */
 #define SHARES_MAX 64
 size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 

@@ -30,16 +30,17 @@
 #include "shelf/mounts.h"
 #include "tree/history.h"
 
-/* Clients at a time: when there are more, one that has not sent a request loses its place. */
+/* The number of clients at a time. When there are more, one that has not sent a request is
+ * dropped. */
 #define PEERS_MOST 64
-/* Milliseconds before another try to accept a client or to release a model. */
+/* Milliseconds before accepting a client, or releasing a model, is tried again. */
 #define LOOK_AGAIN 100
 /* Milliseconds before the loop is interrupted again, after a signal. */
 #define KICK_AGAIN 5
 /* The longest interval between two checks whether a mount is idle, in seconds; a check is at most a second late. */
 #define IDLE_MOST 3600
 
-/* Why editing has ended. */
+/* The reason why editing has ended. */
 #define LEFT_ALONE "it is unmounted where the daemon is"
 
 enum peer_state { READS, WORKS, ANSWERS, WATCHES };
@@ -98,7 +99,7 @@ static void add(struct control *c, const void *lines, size_t n)
             buf_add(&c->peer[i]->out, lines, n);
 }
 
-/* The same; uses up the lines. */
+/* Add lines to the status, and free them. Under the lock. */
 static void append(struct control *c, struct buf *lines)
 {
     lock_take(&c->handles->lock);
@@ -116,7 +117,7 @@ static void path_line(struct buf *b, const char *word, const char *path)
     buf_char(b, '\n');
 }
 
-/* Add the lines that fit, each after the word, and the number of the rest. */
+/* Add as many lines as fit, each after the word, and the number of the others. */
 static void add_lines(struct buf *b, const char *word, const struct buf *text)
 {
     size_t left = CONTROL_LOST_MAX, more = 0;
@@ -157,7 +158,8 @@ static int carry_out(struct tree *t, void *arg)
                                 : 0;
 }
 
-/* Requests that may take long. 0, or -errno, with a line about it if `e` has one. */
+/* Carry out a request that may take long. Returns 0, or -errno; `e` may then have a line about
+ * it. */
 static int work(const struct control *c, char *request, struct buf *out, struct err *e)
 {
     struct wish w = {.out = out, .e = e};
@@ -264,7 +266,7 @@ static void run_leave(void *arg)
     c->leaves = false;
 }
 
-/* Under the lock. */
+/* Check whether the mount has left this namespace. Under the lock. */
 static void look_at_mounts(struct control *c, bool changed)
 {
     if (!c->serves || !c->facts.dev || c->leaves || c->mounted == FREE)
@@ -297,7 +299,8 @@ static void run_idle(void *arg)
         (void)mount_take_down(c->facts.at, false, NULL);
 }
 
-/* Check whether it is idle, if it is time. Returns milliseconds until the next check; -1: none. Under the lock. */
+/* Check whether the mount is idle, if a check is due. Returns the milliseconds until the next
+ * check; -1: none. Under the lock. */
 static int look_if_idle(struct control *c)
 {
     if (!c->facts.idle || !c->serves)
@@ -326,7 +329,8 @@ static void watch(struct control *c, struct peer *p, const char *file)
     p->state = WATCHES;
 }
 
-/* The first line of p->in is complete; it ends with NUL. Under the lock. */
+/* Answer the request in the first line of p->in, which is complete and ends with NUL. Under the
+ * lock. */
 static void answer(struct control *c, struct peer *p)
 {
     const char *line = buf_text(&p->in);
@@ -361,7 +365,7 @@ static void take_client(struct control *c)
     socklen_t n = sizeof(who);
     int fd = accept4(c->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     c->rests = fd < 0;
-    /* Only root and this user get answers. */
+    /* True for a client of root or of this user: others get no answer. */
     const bool allowed = fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
                          (who.uid == 0 || who.uid == geteuid());
     struct peer *p = allowed ? calloc(1, sizeof(*p)) : NULL;
@@ -379,7 +383,7 @@ static void take_client(struct control *c)
     c->peer[c->n++] = p;
 }
 
-/* False: the client has gone, or sends nonsense. */
+/* Read from a client. False if it has gone, or sends nonsense. */
 static bool hear(struct control *c, struct peer *p)
 {
     char part[4096];
@@ -398,7 +402,7 @@ static bool hear(struct control *c, struct peer *p)
     return true;
 }
 
-/* Send what can be sent. False: everything was sent, or the client has gone. */
+/* Send as much as the socket takes. False once everything was sent, or if the client has gone. */
 static bool speak(struct peer *p)
 {
     while (p->sent < p->out.len) {
@@ -426,7 +430,7 @@ static bool serve(struct control *c, struct peer *p, short seen)
 
 enum { AT_WAKE, AT_SOCKET, AT_MOUNTS, AT_PEERS };
 
-/* The descriptors to poll, under the lock. A socket that need not be polled is -1. */
+/* Collect the descriptors to poll, under the lock. A socket that need not be polled is -1. */
 static nfds_t gather(const struct control *c, struct pollfd *of)
 {
     of[AT_WAKE] = (struct pollfd){.fd = c->wake, .events = POLLIN};
@@ -473,7 +477,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* A listening socket, or -errno. */
+/* Make a listening socket. Returns it, or -errno. */
 static int make_socket(const char *mountpoint)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

@@ -47,7 +47,7 @@ uint64_t control_place(const char *mountpoint);
 
 /* Limit on the lines about lost edits, in bytes: more than anybody reads. */
 #define CONTROL_LOST_MAX ((size_t)64 << 10)
-/* For a request: a path with every byte escaped. */
+/* Limit on a request's line in bytes: enough for a path with every byte escaped. */
 #define CONTROL_LINE_MAX ((size_t)20 << 10)
 
 struct control;
@@ -66,21 +66,24 @@ struct control_facts {
  */
 int control_begin(const char *mountpoint, struct handles *h, struct control **ret, struct err *e);
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s);
-/* An eventfd that wakes its thread, which then calls signals_kick(). */
+/* Return the eventfd that wakes the socket's thread, which then calls signals_kick(). */
 int control_wake_fd(const struct control *c);
-/* Call fn in another thread. control_leave() waits for it. False: no thread can, or nothing is served. Any thread. */
+/* Call fn in another thread. control_leave() waits for it. False if no thread is available, or
+ * nothing is served. Any thread. */
 bool control_do(struct control *c, void (*fn)(void *arg), void *arg);
 /*
- * The mount is no longer served; pending edits still have to be written. Waits for requests that
- * were begun. 0, or the reason why an edit was lost when the mount had left this mount namespace.
+ * Note that the mount is no longer served, while pending edits still have to be written. Waits for
+ * the requests that have begun. Returns 0, or the reason why an edit was lost after the mount had
+ * left this mount namespace.
  */
 int control_leave(struct control *c);
-/* The outcome (e: why it failed, or NULL), the edits that did not reach the file, and the backups made: lines. */
+/* Add the outcome to the status: why it failed (e, or NULL), and lines about the edits that did not
+ * reach the file and about the backups made. */
 void control_end(struct control *c, const struct err *e, const struct buf *lost,
                  const struct buf *backups);
 /*
- * Nothing is left to wait for. The process itself may be unable to end: a thread that waits for a
- * hanging disk cannot be killed. May be NULL.
+ * Close the socket: clients have nothing left to wait for, even if the process itself cannot end
+ * because a thread waits for a hanging disk. `c` may be NULL.
  */
 void control_close(struct control *c);
 

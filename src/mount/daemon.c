@@ -26,23 +26,25 @@
 #include "mount/log.h"
 #include "shelf/mounts.h"
 
-/* The maximum size of a status, which includes paths with every byte escaped. */
+/* Limit on the size of a status in bytes. A status has paths with every byte escaped. */
 #define STATUS_MAX (2 * CONTROL_LOST_MAX + ((size_t)64 << 10))
-/* The maximum size of an answer: a model may have many states. */
+/* Limit on the size of an answer in bytes: a model may have many states. */
 #define ANSWER_MAX ((size_t)64 << 20)
-/* The maximum number of sockets to try: any user can create some. */
+/* Limit on the number of sockets to try: any user can create some. */
 #define DAEMONS_MOST 4096
 /* Seconds within which a running daemon answers on a busy machine. */
 #define PATIENCE 5
-/* Milliseconds between two checks of a daemon that is waited for. */
+/* Milliseconds between two checks of a daemon that we wait for. */
 #define LOOK_AGAIN 100
-/* Milliseconds: before a line reports the wait for a lock, and the longest wait for a daemon that may not end. */
+/* Milliseconds: the wait for a lock before a line reports it, and the longest wait for a daemon
+ * that may never end. */
 #define LINE_AFTER 1000
 #define END_PATIENCE 10000
 
 /* ---- the status ---- */
 
-/* What a line means, by its first word: a flag, a text, one more line of several, or a state. */
+/* The kind of each line, by its first word: a flag, a text, one more line of several, or a
+ * state. */
 static const struct status_word {
     const char *word;
     enum { IS_SO, TEXT, LINE, STATE } kind;
@@ -187,7 +189,8 @@ static int add_daemon(struct daemons *ds, const char *name, const char *line)
     return 0;
 }
 
-/* Read what it sends immediately. False: it has ended, or refuses to answer. */
+/* Read everything that the daemon sends immediately. False if it has ended, or refuses to
+ * answer. */
 static bool hear_all(struct daemon *d, const struct timespec *begin)
 {
     for (int ms = 0; !d->now; ms = LOOK_AGAIN) {
@@ -247,7 +250,7 @@ static bool may_serve(const struct daemon *d, const struct mount *m)
     return d->uid == 0 || (long)d->uid == mount_number(m->super, "user_id");
 }
 
-/* A daemon that has mounted, and is about to report so. */
+/* Find a daemon that has mounted, and is about to report so. */
 static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
 {
     struct timespec begin = when_now();
@@ -265,7 +268,7 @@ static struct daemon *wait_for_start(struct daemons *ds, const struct mount *m)
     return NULL;
 }
 
-/* One that serves comes first: device numbers of ended mounts are reused. */
+/* Prefer a daemon that serves: device numbers of ended mounts are reused. */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m)
 {
     struct daemon *found = NULL;
@@ -351,7 +354,8 @@ int daemon_ask(const struct daemon *d, const char *request, struct buf *said,
 
 /* ---- the daemon of a model ---- */
 
-/* The first file of a split model, given any of its files; NULL: not split. free() it. */
+/* Return the first file of a split model, given any of its files, or NULL if it is not split. The
+ * caller frees it. */
 static char *first_shard(const char *path)
 {
     struct split s;
@@ -364,8 +368,8 @@ static char *first_shard(const char *path)
 }
 
 /*
- * The real path of a model: for a split one, of its first shard. A link to one shard may not be
- * beside any others. free() it.
+ * Return the real path of a model; for a split model, that of its first shard. A link to one shard
+ * need not have links to the others beside it. The caller frees it.
  */
 static char *real_model(const char *operand)
 {
@@ -392,7 +396,7 @@ static int not_asked(const struct mount *m, struct err *e)
         "its daemon cannot be asked: it has no control socket, or is in another container");
 }
 
-/* The daemon of the mount that contains the operand, or has it as its mount point, if there is such a mount. */
+/* Find the daemon of the mount at the operand or around it, if there is such a mount. */
 static int find_by_mount(const struct mounts *ms, const char *operand, struct channel *c,
                          struct err *e)
 {
@@ -413,7 +417,7 @@ static int find_by_mount(const struct mounts *ms, const char *operand, struct ch
     return r;
 }
 
-/* The daemon that has locked this file of a model, and knows the model by this path. */
+/* Find the daemon that has locked this file of a model, and knows the model by this path. */
 static int find_by_file(char *real, struct channel *c, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
@@ -475,8 +479,8 @@ void channel_close(struct channel *c)
 /* ---- the holder of a lock ---- */
 
 /*
- * The daemon of ggufs that holds the lock; NULL: no such process is visible. One of another user
- * may only claim that, so the kernel must agree.
+ * Return the daemon that holds the lock, or NULL if none is visible. A daemon of another user may
+ * only claim to hold it, so the kernel must confirm it.
  */
 static const struct daemon *holder_of(const struct daemons *ds, const struct file_id *id)
 {
@@ -492,7 +496,7 @@ static const struct daemon *holder_of(const struct daemons *ds, const struct fil
 
 enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
-/* What the lock's holder will do; *why names it. */
+/* Return what the lock's holder will do; *why gives the reason. */
 static enum verdict judge(const struct daemon *d, struct err *why)
 {
     const struct daemon_status *s = &d->status;
@@ -568,8 +572,8 @@ static enum verdict look(int fd, long *pid, struct err *why)
 }
 
 /*
- * No ggufs holds the lock, yet it was refused. It may be free by now: a process being killed loses its status a
- * moment before its locks.
+ * No ggufs seems to hold the lock, yet it was refused. Look again, as the lock may be free by now:
+ * a process that is being killed loses its status a moment before its locks.
  */
 static enum verdict look_closer(int fd, long *pid, struct err *why)
 {

@@ -80,7 +80,7 @@ void daemons_free(struct daemons *ds);
  * starting.
  */
 struct daemon *daemons_of(struct daemons *ds, const struct mount *m);
-/* Return a silent daemon that seems to serve a mount, by the name of its socket. */
+/* Return a daemon that does not answer and, by the name of its socket, seems to serve the mount. */
 struct daemon *daemons_silent(const struct daemons *ds, const struct mount *m);
 /* Set e to a message that the daemon does not answer. Returns -ETIMEDOUT. */
 int daemon_no_answer(const struct daemon *d, struct err *e);
@@ -128,7 +128,7 @@ void channel_close(struct channel *c);
 /* ---- the holder of a model's lock, before mounting ---- */
 
 /*
- * Decides whether to wait for the lock's holder; call before threads are started.
+ * Decide whether to wait for the lock's holder; call before threads are started.
  *
  *   a ggufs whose session has ended   wait: it writes pending edits, and ends
  *   one that is still being mounted, wait a moment: it will serve, fail, or end
@@ -138,8 +138,8 @@ void channel_close(struct channel *c);
  *   anything else                     do not wait: another program, another user's process,
  *                                     another machine
  *
- * A struct tree_options.wait; `arg` is the model's name, for a line to standard error if this takes longer than a
- * second.
+ * A struct tree_options.wait; `arg` is the model's name, for a line to standard error if this takes
+ * longer than a second.
  */
 bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
 

@@ -21,7 +21,7 @@
 #include "base/count.h"
 #include "base/order.h"
 
-/* After this many consecutive reads a program is expected to continue in order. */
+/* A program that has made this many consecutive reads in order is expected to continue. */
 enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
@@ -57,7 +57,7 @@ static void scratch_give(struct scratch *s)
     scratch_free(s);
 }
 
-/* At least `size` bytes; NULL: no memory. */
+/* Return at least `size` bytes; NULL: no memory. */
 static struct scratch *scratch_take(size_t size)
 {
     struct scratch *s = NULL;
@@ -78,8 +78,9 @@ static struct scratch *scratch_take(size_t size)
 /* ---- answers ---- */
 
 /*
- * The answer may be in the mapping of the model. If a page of it has disappeared, writing the reply
- * fails with EFAULT, and the kernel itself ends the request with EIO: one reply is always enough.
+ * Reply. The answer may be in the mapping of the model. If a page of it has disappeared, writing
+ * the reply fails with EFAULT, and the kernel itself ends the request with EIO, so one reply is
+ * always enough.
  */
 static void answer_reply(fuse_req_t req, int err, struct reply *a)
 {
@@ -90,7 +91,7 @@ static void answer_reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-/* The outcome of a read: answered, answered with bytes of a mapping, or not yet. */
+/* The result of a read: answered, answered with bytes of a mapping, or not yet. */
 enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
 
 /*
@@ -143,7 +144,7 @@ static void on_computed(struct live_wait *w, int result)
         free(c);
 }
 
-/* Interrupting a read loses nothing. */
+/* A signal interrupts the wait. For a read that loses nothing. */
 static void on_interrupt(fuse_req_t req, void *tree)
 {
     tree_interrupt(tree, req);
@@ -189,7 +190,7 @@ struct handle {
     size_t waiting_size;
 };
 
-/* room_size of all handles. */
+/* The sum of room_size of all handles. */
 static atomic_size_t ahead_used;
 
 static void room_free(struct handle *h)
@@ -228,7 +229,7 @@ static int make_room(struct handle *h, size_t size)
     return -ENOMEM;
 }
 
-/* BUSY: prepare the answer. 0, -errno. */
+/* In BUSY: prepare the answer. Returns 0 or -errno. */
 static int prepare(struct handle *h, struct reply *ret)
 {
     int err = h->room_size >= h->size ? 0 : make_room(h, h->size);
@@ -244,7 +245,7 @@ static int prepare(struct handle *h, struct reply *ret)
     return err;
 }
 
-/* Under the lock, or in TAKEN: this thread prepares what follows the last read. */
+/* Let this thread prepare the bytes after the last read. Under the lock, or in TAKEN. */
 static void begin(struct handle *h, size_t size)
 {
     h->off = h->upto;
@@ -253,8 +254,8 @@ static void begin(struct handle *h, size_t size)
 }
 
 /*
- * Answer with a read made now. True: this thread reads ahead. Not if the answer was in a mapping:
- * the next one usually is, too, and is sent from there.
+ * Read now, and answer. Returns true if this thread reads ahead. It does not if the answer was in a
+ * mapping: the next one usually is, too, and is sent from there.
  */
 static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t size)
 {
@@ -269,7 +270,7 @@ static bool answer_now(struct handle *h, fuse_req_t req, uint64_t off, size_t si
     return true;
 }
 
-/* TAKEN: answer, and go back to BUSY. */
+/* In TAKEN: answer, and return to BUSY. */
 static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct reply *answer)
 {
     if (answer->len > size)
@@ -279,7 +280,7 @@ static void answer_ready(struct handle *h, fuse_req_t req, size_t size, struct r
     begin(h, size);
 }
 
-/* BUSY. Continue as long as the program asks for each stretch before it is ready. */
+/* In BUSY: continue as long as the program asks for each stretch before it is ready. */
 static void go_ahead(struct handle *h)
 {
     for (;;) {
@@ -303,8 +304,8 @@ static void go_ahead(struct handle *h)
 /* ---- reads ---- */
 
 /*
- * Note a read. NONE: answer it now. BUSY: it is parked. READY: *answer is its answer, and this
- * thread prepares what follows.
+ * Register a read, and return the state that says what to do. NONE: answer it now. BUSY: it is
+ * parked. READY: *answer is its answer, and this thread prepares the next stretch.
  */
 static enum ahead arrive(struct handle *h, fuse_req_t req, uint64_t off, size_t size,
                          struct reply *answer)

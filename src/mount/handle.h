@@ -44,8 +44,8 @@ struct handles {
     }
 
 /*
- * A handle, which owns the opened file or directory, and an edit if it writes: the edit lasts as
- * long as it is open. NULL: no memory, and these were closed.
+ * Make a handle. It owns the opened file or directory and, if it writes, an edit, which lasts as
+ * long as it is open. Returns NULL without memory; the file or directory is closed then.
  */
 struct handle *handle_open(struct handles *l, struct tree_file *file, struct shelf_dir *dir,
                            bool writes);
@@ -53,7 +53,8 @@ void handle_close(struct handles *l, struct handle *h);
 /* One of the two is NULL. */
 struct tree_file *handle_file(const struct handle *h);
 struct shelf_dir *handle_dir(const struct handle *h);
-/* Answer a read of a file: exactly one reply, by this thread, by the one already preparing these bytes, or later. */
+/* Answer a read of a file with exactly one reply, which this thread sends, or later the one that
+ * already prepares these bytes. */
 void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
 
 /*
@@ -61,10 +62,11 @@ void handle_read(struct handle *h, fuse_req_t req, uint64_t off, size_t size);
  * count (0: since the beginning). Under the lock.
  */
 bool handles_idle(struct handles *l, unsigned long *seen);
-/* An edit begins: false if no more edits may begin. It ends, or passes to a handle. */
+/* Begin an edit. Returns false if no more edits may begin. The edit ends by itself, or passes to a
+ * handle. */
 bool handles_edit(struct handles *l);
 void handles_edited(struct handles *l);
-/* Prevent new edits, unless one is in progress. True: prevented. */
+/* Prevent new edits, unless one is in progress. Returns true if they are prevented. */
 bool handles_no_edits(struct handles *l);
 /* Close all remaining handles. */
 void handles_end(struct handles *l);

@@ -26,7 +26,7 @@ static struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
-/* The handle of a request, complete since the reply that opened it. */
+/* Return the handle of a request. It is complete since the reply that opened it. */
 static struct handle *handle_of(const struct fuse_file_info *fi)
 {
     struct handle *h = (struct handle *)(uintptr_t)fi->fh;
@@ -39,7 +39,7 @@ static struct tree_file *file_of(const struct fuse_file_info *fi)
     return handle_file(handle_of(fi));
 }
 
-/* How long attributes are cached. */
+/* Return how long the kernel caches the attributes, in seconds. */
 static double timeout_of(const struct tree_entry *e)
 {
     return e->lasting ? FOREVER : e->steady ? 1 : 0;
@@ -56,7 +56,7 @@ static struct fuse_entry_param entry_param(const struct tree_entry *e)
                                                                 : 0};
 }
 
-/* Reply with an entry, or with -r. */
+/* Reply with an entry, or with the error -r. */
 static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 {
     if (r < 0) {
@@ -69,8 +69,8 @@ static void reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 }
 
 /*
- * Fill in the handle of an open file, and how the kernel reads it. Takes over `f`, and an edit if it writes: on
- * -ENOMEM both are released.
+ * Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`, and of
+ * an edit if it writes: on -ENOMEM both are released.
  */
 static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f, bool writes)
 {
@@ -131,7 +131,7 @@ static bool is_in_group(fuse_req_t req, gid_t gid)
     return in;
 }
 
-/* Before a call that opens the node. wanted: bits of 07. 0, -EACCES. */
+/* Check the rights before a call that opens the node. wanted: bits of 07. Returns 0 or -EACCES. */
 static int check_rights(fuse_req_t req, uint64_t node, mode_t wanted)
 {
     struct mnt *m = mnt_of(req);
@@ -217,7 +217,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Releases a file or a directory. */
+/* Release a file or a directory. */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
@@ -255,7 +255,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Entries from `cookie` on until the buffer is full. Returns bytes used, or -errno. */
+/* Fill the buffer with the entries from `cookie` on. Returns the bytes used, or -errno. */
 static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t size,
                         uint64_t cookie, bool plus)
 {
@@ -319,7 +319,8 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-/* Size 0 means that the program asks for the size. */
+/* Reply with the value, or with its size if `size` is 0, which means that the program asks for
+ * it. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
     if (r < 0)
@@ -352,7 +353,8 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 /*
  * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
- * writer's thread replies. A signal meant to stop the waiting program ends the wait, not the edit.
+ * writer's thread replies. A signal that should stop the waiting program ends the wait, but not the
+ * edit.
  */
 struct parked {
     struct live_wait wait; /* first member: done() gets its address */
@@ -360,8 +362,8 @@ struct parked {
     struct tree_file *file; /* of its handle, or NULL */
     size_t written;         /* bytes written, for a write */
     /*
-     * For a setattr, else 0: the reply has the file's attributes. The writer's thread gets them,
-     * without waiting for anything that waits for it: the model stays open until then.
+     * For a setattr, else 0: the reply has the file's attributes. The writer's thread gets them
+     * without waiting for anything that waits for that thread. The model stays open until then.
      */
     fuse_ino_t ino;
     struct tree_file *unopened; /* owned: for a truncation without a handle, or NULL */
@@ -406,7 +408,8 @@ static void on_signal(fuse_req_t req, void *shelf)
         shelf_interrupt(shelf, req);
 }
 
-/* A wait for this request, for an open file or NULL. NULL: no memory, and it was answered. */
+/* Prepare a wait for this request, about an open file or NULL. Returns NULL without memory; the
+ * request was answered then. */
 static struct parked *park(fuse_req_t req, struct tree_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));
@@ -420,7 +423,7 @@ static struct parked *park(fuse_req_t req, struct tree_file *file)
     return p;
 }
 
-/* An edit that has begun; NULL: no more may begin, and the request was answered. */
+/* Begin an edit. Returns NULL if no more may begin; the request was answered then. */
 static struct handles *begin_edit(fuse_req_t req)
 {
     struct handles *l = &mnt_of(req)->handles;
@@ -444,19 +447,20 @@ static void end_edit(struct handles **l)
         handles_edited(*l);
 }
 
-/* The tree of a node, in use until the end of the block; without one the request was answered. */
+/* Use the tree of a node until the end of the block. If there is none, the request is answered. */
 #define ENTER(req, node, otherwise, name)      \
     CLEANUP(shelf_leave) struct at name;       \
     if (!enter(req, node, otherwise, &(name))) \
     return
 
-/* It ends with the block: pending edits are written before the model is released. */
+/* Begin an edit that ends with the block. Pending edits are written before the model is
+ * released. */
 #define EDIT(req, name)                                       \
     CLEANUP(end_edit) struct handles *name = begin_edit(req); \
     if (!name)                                                \
     return
 
-/* After a call with a wait: the request is parked (and the tree owns p), or is answered now. */
+/* Finish a call with a wait: the request is parked (and the tree owns p), or is answered now. */
 static void finish(struct parked *p, int r)
 {
     if (r != LIVE_PARKED)
@@ -636,7 +640,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     reply_entry(req, shelf_given(&at.use, tree_mkdir(at.use.tree, at.local, name, &e), &e), &e);
 }
 
-/* tar creates files this way, to set attributes before it writes the content. */
+/* tar calls mknod(2) to set attributes before it writes the content. */
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
     EDIT(req, edit);

@@ -106,7 +106,7 @@ static int on_path(struct mnt_options *o, const char *arg)
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
 }
 
-/* Store the value of an option; an earlier one is forgotten. */
+/* Store the value of an option. It replaces an earlier one. */
 static int keep(struct mnt_options *o, enum option_id id, const char *value)
 {
     free(o->given[id]);
@@ -135,7 +135,7 @@ static int take_option(struct mnt_options *o, const char *arg)
     return r < 0 ? r : row->kind == KIND_FUSE || (row->kind == KIND_FLAG && !help && !version);
 }
 
-/* 1: leave it to libfuse; 0: done; -1: with a line. */
+/* Return 1 to leave the argument to libfuse, 0 if it was taken, or -1 with a message. */
 static int on_option(void *data, const char *arg, int key, struct fuse_args *out)
 {
     const int r = key == FUSE_OPT_KEY_NONOPT ? on_path(data, arg) : take_option(data, arg);
@@ -143,7 +143,8 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return r < 0 ? -1 : r;
 }
 
-/* The row of an option that takes a value, and its given or default value; NULL: neither. */
+/* Find the row of an option that takes a value. Returns its given or default value, or NULL if it
+ * has neither. */
 static const char *value_of(const struct mnt_options *o, enum option_id id,
                             const struct option_row **row)
 {
@@ -153,7 +154,7 @@ static const char *value_of(const struct mnt_options *o, enum option_id id,
     return o->given[id] ? o->given[id] : (*row)->fallback;
 }
 
-/* Only the first error is reported. */
+/* Report a bad value, unless an error was reported before. */
 static int bad_word(struct mnt_options *o, const char *name, const char *value, const char *takes)
 {
     char shown[SHOW_MAX];
@@ -164,7 +165,7 @@ static int bad_word(struct mnt_options *o, const char *name, const char *value, 
                    show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
 }
 
-/* A value that is one of several words: its index among them. */
+/* Return the index of a value among the words that the option allows. */
 static int word(struct mnt_options *o, enum option_id id)
 {
     CLEANUP(buf_free) struct buf list = BUF_INIT;
@@ -179,7 +180,7 @@ static int word(struct mnt_options *o, enum option_id id)
     return 0;
 }
 
-/* "auto", or bytes with an optional K, M or G. False: invalid. */
+/* Parse "auto", or a number of bytes with an optional K, M or G. False if it is invalid. */
 static bool parse_size(const char *text, uint64_t *ret)
 {
     static const char units[] = "KMG";
@@ -221,7 +222,8 @@ static int check_words(struct mnt_options *o)
     return o->err.code;
 }
 
-/* Digits only, and at most `most`: scanf(3), and so libfuse, would read "1x" as 1 and 2^32 as root. */
+/* Parse a number of digits only, at most `most`: scanf(3), and so libfuse, would read "1x" as 1 and
+ * 2^32 as root. */
 static unsigned number(struct mnt_options *o, enum option_id id, int base, unsigned most)
 {
     char shown[SHOW_MAX], *end;
@@ -240,7 +242,7 @@ static unsigned number(struct mnt_options *o, enum option_id id, int base, unsig
     return 0;
 }
 
-/* -1 is not a valid user or group. */
+/* Check the numbers of users and groups: -1 is not valid. */
 static int check_numbers(struct mnt_options *o)
 {
     o->tree.uid = (uid_t)number(o, MOUNT_UID, 10, UINT_MAX - 1);
@@ -275,7 +277,8 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* libfuse writes the name of an invalid value to standard error. */
+/* Parse the arguments. libfuse writes the name of an invalid value to standard error, which is
+ * captured. */
 static int parse_args(struct mnt_options *o)
 {
     char why[256];
@@ -288,7 +291,7 @@ static int parse_args(struct mnt_options *o)
     return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
 }
 
-/* Before the mount: the file may be in the current directory. */
+/* Open the imatrix before the mount, as the file may be in the current directory. */
 static int open_imatrix(struct mnt_options *o)
 {
     char shown[SHOW_MAX];

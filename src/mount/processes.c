@@ -55,7 +55,7 @@ const char *process_name(char dst[PROCESS_NAME_MAX], long pid)
     return show_in(dst, PROCESS_NAME_MAX, name, n);
 }
 
-/* "PID (NAME) STATE ...": the name may contain anything. */
+/* The line is "PID (NAME) STATE ...", and the name may contain anything. */
 bool process_stopped(long pid)
 {
     char path[64], text[512];
@@ -113,7 +113,8 @@ bool file_id_of(int fd, struct file_id *ret)
     return true;
 }
 
-/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process, if that is a lock on the file; else 0. */
+/* Parse "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". Returns the process if that is a lock on
+ * the file, else 0. */
 static long lock_in(const char *text, const struct file_id *id)
 {
     unsigned major_no, minor_no;
@@ -167,7 +168,7 @@ long file_locked_by(const struct file_id *id)
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
 
-/* Read the set of signals in the line NAME of a status. False: there is no such line. */
+/* Read the set of signals in the line NAME of a status. False if there is no such line. */
 static bool find(const char *status, const char *name, uint64_t *ret)
 {
     const char *at = strstr(status, name);

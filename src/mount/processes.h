@@ -14,26 +14,28 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Read the beginning of a short file of /proc as text. Returns its length; 0: it cannot be read. */
+/* Read the beginning of a short file of /proc as text. Returns its length, or 0 if it cannot be
+ * read. */
 size_t proc_read(const char *path, char *dst, size_t size);
 
 /* Bytes of /proc/PID/fdinfo/N: long enough for a dozen locks. */
 #define PROC_INFO_MAX 2048
 
-/* Call fn for each number in a directory of /proc until it returns false. True if it did. */
+/* Call fn for each number in a directory of /proc until it returns false. Returns true if it
+ * did. */
 bool proc_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);
 
-/* Wait until a process has ended, at most some milliseconds; -1: forever. True: it has. */
+/* Wait up to `ms` milliseconds (-1: forever) until a process has ended. True if it has. */
 bool process_wait(long pid, int ms);
 
-/* Name of a process, safe to print; "" if it does not exist. */
+/* The size of a buffer for the name of a process or user. */
 #define PROCESS_NAME_MAX 64
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
 
-/* True if it is stopped (SIGSTOP, a debugger): it answers nothing. */
+/* True if the process is stopped (SIGSTOP, a debugger) and so answers nothing. */
 bool process_stopped(long pid);
 
-/* Name of a user, or the number if the user has no name. */
+/* Write the user's name to dst, or the number if the user has no name. Returns dst. */
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
 
 /* The file of a lock, as /proc/PID/fdinfo and /proc/locks identify it. */
@@ -42,11 +44,11 @@ struct file_id {
     uint64_t ino;
 };
 
-/* Identify an open file of this process. False: not possible. */
+/* Identify an open file of this process. False if that is not possible. */
 bool file_id_of(int fd, struct file_id *ret);
 /* True if this process holds an exclusive flock(2) on it. */
 bool file_is_locked_here(const struct file_id *id);
-/* The process that holds such a lock; 0: none is visible. */
+/* Return the process that holds an exclusive flock(2) on the file, or 0 if none is visible. */
 long file_locked_by(const struct file_id *id);
 
 /* ---- pending signals ---- */

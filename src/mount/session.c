@@ -30,25 +30,23 @@
 #include "mount/unmount.h"
 
 /*
- * How often a mount point is checked: dead mounts may be stacked, and one that is being removed
- * disappears on its own. Between two checks of such a mount there are some milliseconds.
+ * How often a mount point is checked: dead mounts may be stacked, and a mount that is being removed
+ * disappears by itself. Some milliseconds pass between two checks of such a mount.
  */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
-/* In a device number within the kernel. */
+/* The number of bits of a minor number in the kernel's own device numbers. */
 #define KERNEL_MINOR_BITS 20
 
-/*
- * For the unmounting process: its name in lists of processes, and its only descriptor besides 0 to
- * 2, which are /dev/null.
- */
+/* The unmounting process: its name in lists of processes, and its only descriptor besides 0 to 2,
+ * which are /dev/null. */
 #define GUARD_NAME "auto_unmount"
 #define GUARD_FD 3
 
 /* ---- a new mount ---- */
 
-/* A mount of ggufs is on the mount point: refuse, or remove it. */
+/* Refuse or remove a mount of ggufs that is on the mount point. */
 static int occupied(const struct mount *m, const struct daemon *d, const char *shown, struct err *e)
 {
     char model[SHOW_MAX], pid[64] = "";
@@ -79,7 +77,8 @@ static int inside(const struct mount *m, const char *shown, struct err *e)
                    show(at, m->at, strlen(m->at)));
 }
 
-/* Check the list of mounts once. 1: a dead mount was removed, check again; 0, -errno. */
+/* Check the list of mounts once. Returns 1 if a dead mount was removed and the check must be
+ * repeated, 0, or -errno. */
 static int look(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -97,7 +96,7 @@ static int look(const char *path, const char *shown, struct err *e)
     return r < 0 ? r : 1;
 }
 
-/* The path is not accessible. */
+/* Report that the path is not accessible. */
 static int no_path(const char *path, int why, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -110,7 +109,7 @@ static int no_path(const char *path, int why, const char *shown, struct err *e)
     return err_set(e, -why, "%s: %s", shown, strerror(why));
 }
 
-/* A path into a mount of ggufs is refused before it is resolved. */
+/* Refuse a path into a mount of ggufs before it is resolved. */
 static int check_typed(const char *path, const char *shown, struct err *e)
 {
     CLEANUP(mounts_free) struct mounts ms;
@@ -126,7 +125,7 @@ static bool is_opened_already(const char *mountpoint)
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
 }
 
-/* From a new kernel's description of a connection; 0: not available. */
+/* Read the device from a new kernel's description of a connection; 0: not available. */
 static dev_t device_of_connection(int fd)
 {
     static const char label[] = "\nfuse_connection:";
@@ -165,9 +164,10 @@ static dev_t spot_device(char **mountpoint, int fd)
 }
 
 /*
- * A claim, held while the file system is being mounted: if several processes mount on one directory
- * at the same time, the others wait, and then see the mount of the first. Close *claim; -1: no
- * claim could be made. 0, or -errno with a line: a ggufs is mounted there now.
+ * Claim the mount point while the file system is being mounted: if several processes mount on one
+ * directory at the same time, the others wait, and then see the mount of the first. Close *claim,
+ * which is -1 if no claim could be made. Returns 0, or -errno with a message if a ggufs is mounted
+ * there now.
  */
 static int spot_claim(const char *mountpoint, int *claim, struct err *e)
 {
@@ -190,7 +190,7 @@ static int spot_claim(const char *mountpoint, int *claim, struct err *e)
  * Make *mountpoint (owned, replaced) a real path and check that a model can be mounted there: an
  * existing directory, neither with a ggufs on it nor inside one. A dead mount of ggufs on it is
  * removed first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) is
- * accepted. 0, -errno with a line. Call before threads are started.
+ * accepted. Returns 0, or -errno with a message. Call before threads are started.
  */
 static int spot_prepare(char **mountpoint, struct err *e)
 {
@@ -222,8 +222,9 @@ static int spot_prepare(char **mountpoint, struct err *e)
 /* ---- a process that unmounts after the daemon has ended ---- */
 
 /*
- * With another name and no arguments, the guard survives programs that look for the daemon by these (pidof, pkill -f)
- * and kill it. Fields 48 and 49 are the addresses of the arguments.
+ * Take another name, without arguments. Programs that look for the daemon by these and kill it
+ * (pidof, pkill -f) then do not find the guard. Fields 48 and 49 are the addresses of the
+ * arguments.
  */
 static void take_name(void)
 {
@@ -293,7 +294,7 @@ static int wait_for_guard(int fd, struct err *e)
  * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
  * of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the daemon's end. When
  * that end is closed, however the daemon ends, the process checks the mount point, an absolute
- * path. Call this before any thread is started and much memory is allocated. 0, -errno.
+ * path. Call this before any thread is started or much memory is allocated. Returns 0 or -errno.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -464,7 +465,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-/* The user asked for more: report it immediately, and again in the log. */
+/* The user asked for a mount that can be written: report the reason immediately, and again in the
+ * log. */
 static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
@@ -496,7 +498,7 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
              facts.read_only ? ", read-only" : "");
 }
 
-/* For a directory: threads that stay when they are idle. */
+/* The number of idle threads that stay in a mount of a directory. */
 #define IDLE_THREADS 10
 
 /*
@@ -544,9 +546,9 @@ static void wait_for_child(int fd, pid_t pid)
 }
 
 /*
- * A daemon is a child of this process, which stays until it reads a byte from the other end of
- * *ready, or ends and takes the child with it. In the foreground *ready is -1. Errors before that
- * are still written to the terminal.
+ * Begin a daemon as a child of this process. The child stays until it reads a byte from the other
+ * end of *ready, or ends and takes the child with it. In the foreground *ready is -1. Until then
+ * errors are still written to the terminal.
  */
 static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
 {
@@ -594,8 +596,8 @@ static void leave_terminal(int *ready)
 }
 
 /*
- * True if a file system without a daemon still exists: mounted, or lazily unmounted while files are open. If the
- * kernel does not report the latter, only if it is mounted.
+ * True if the file system, which has no daemon any more, still exists: mounted, or lazily unmounted
+ * while files are open. If the kernel does not report the latter, true only if it is mounted.
  */
 static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
@@ -611,9 +613,10 @@ static bool is_there(dev_t dev, const struct mnt_options *o, const struct shelf 
 }
 
 /*
- * The mount, at a place where an unmount removes this one and no other above it: first at its mount
- * point, else where it was moved to; NULL: nowhere. *hidden is the mount with others above it, so
- * it must stay: the one at its mount point; else another, if NULL is returned; else NULL.
+ * Return the mount, at a place where an unmount removes this one and no other above it: first at
+ * its mount point, else where it was moved to; NULL: nowhere. *hidden is the mount with others
+ * above it, which must therefore stay: the one at its mount point; else another, if NULL is
+ * returned; else NULL.
  */
 static const struct mount *removable(const struct mounts *ms, dev_t dev,
                                      const struct mnt_options *o, const struct shelf *t,

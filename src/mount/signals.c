@@ -52,14 +52,14 @@ bool signals_kick(void)
     return true;
 }
 
-/* `flags`: effect on a call that a signal interrupts. */
+/* Set the handler. `flags`: the effect on a call that a signal interrupts. */
 static void handle(int flags)
 {
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = flags};
     (void)sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < ENDING; i++) {
         struct sigaction was;
-        /* under nohup(1) it is ignored */
+        /* Under nohup(1) the signal is ignored. */
         if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
             (void)sigaction(ending[i], &act, NULL);
     }

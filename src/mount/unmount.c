@@ -29,21 +29,22 @@
 #include "shelf/mounts.h"
 #include "text/json.h"
 
-/* After this many seconds a line reports the wait. */
+/* Seconds of waiting before a line reports the wait. */
 #define LINE_AFTER 1
 /* How often a busy mount is retried if no process is seen to use it. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
 /* Milliseconds between two checks of a daemon that should end. */
 #define LOOK_AGAIN 100
-/* Bytes of a line about a lost edit: a name and a reason. */
+/* The size in bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
 
 extern char **environ;
 
 /* ---- one mount ---- */
 
-/* statfs(2) always asks the daemon. For other users the kernel itself replies, with zeros. */
+/* Ask the mount with statfs(2), which always asks the daemon. Users who may not access the mount
+ * get zeros from the kernel itself. */
 enum mount_life mount_ask(const char *at)
 {
     struct statfs fs;
@@ -76,7 +77,8 @@ bool mount_is_there(dev_t dev)
     return there;
 }
 
-/* Start it, with its standard error in `said`; -1: standard error is unchanged. 0, -errno. */
+/* Start fusermount3, with its standard error in `said` (-1: standard error is unchanged). Returns 0
+ * or -errno. */
 static int spawn_fusermount(const char *at, bool lazy, int said, pid_t *pid)
 {
     char name[] = "fusermount3", now[] = "-u", later[] = "-uz", last[] = "--";
@@ -123,7 +125,7 @@ int mount_take_down(const char *at, bool lazy, struct err *e)
 
 /* ---- uses of a mount, found without accessing it ---- */
 
-/* /proc/PID/comm of a ggufs process. */
+/* The name in /proc/PID/comm of a ggufs process. */
 #define OUR_NAME "ggufs"
 
 /* The maximum number of users to name. */
@@ -149,7 +151,7 @@ static bool link_is_below(const struct users *u, const char *name)
     return n > 0 && path_below(target, u->m->at);
 }
 
-/* Checks the mount through which a file was opened. */
+/* Check whether a file was opened through the mount. */
 static bool try_file(void *arg, long number)
 {
     const struct users *u = arg;
@@ -162,7 +164,8 @@ static bool try_file(void *arg, long number)
     return id != u->m->id;
 }
 
-/* "START-END rwxp OFFSET 00:4d INODE PATH": a mapping keeps its mount busy, too. */
+/* Search for mappings in lines "START-END rwxp OFFSET 00:4d INODE PATH": a mapping keeps its mount
+ * busy, too. */
 static bool has_mapping(const struct users *u)
 {
     char path[64], dev[32], want[32], *line = NULL;
@@ -179,7 +182,8 @@ static bool has_mapping(const struct users *u)
     return found;
 }
 
-/* A copy of the mount in another mount namespace keeps nothing busy here. */
+/* True if the process is in another mount namespace: a copy of the mount there keeps nothing busy
+ * here. */
 static bool is_elsewhere(const struct users *u)
 {
     char path[64], here[64] = "", there[64] = "";
@@ -269,7 +273,8 @@ static bool try_namespace(void *arg, long pid)
     return true;
 }
 
-/* A directory that the kernel makes for each connection, named by the device number in kernel format. */
+/* True if the connection of the device still exists. The kernel makes a directory for each one,
+ * named by the device number in its own format. */
 static bool is_connected(dev_t dev)
 {
     char path[64];
@@ -315,7 +320,7 @@ static const char *state_of(const struct mount *m, const struct daemon *d, long 
     return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
 }
 
-/* One of the two may be NULL. */
+/* Make the entry of a mount and a daemon, one of which may be NULL. */
 static struct entry entry_of(const struct mount *m, const struct daemon *d, long long until)
 {
     static const struct daemon_status none;
@@ -376,7 +381,7 @@ static void add_object(struct json *j, const struct entry *x)
     json_end(j);
 }
 
-/* As an object in a JSON list, or as a line. */
+/* Add an entry as an object to a JSON list, or as a line. */
 static void add_entry(struct json *j, const struct mount *m, const struct daemon *d,
                       long long until)
 {
@@ -459,7 +464,7 @@ static struct daemon *find_leaving(const struct daemons *ds, const char *path)
     return NULL;
 }
 
-/* A mount without a visible daemon. */
+/* Report a mount without a visible daemon. */
 static int without_daemon(const struct mount *m, struct err *e)
 {
     char name[PROCESS_NAME_MAX];
@@ -517,7 +522,8 @@ static void say_writing(void *arg)
     say_waiting(arg, "is still writing edits");
 }
 
-/* Pending edits are written first, so that an error can still be reported. -EPIPE: the daemon was killed. */
+/* Have pending edits written first, so that an error can still be reported. -EPIPE: the daemon was
+ * killed. */
 static int write_pending(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf said = BUF_INIT;
@@ -532,8 +538,9 @@ static int write_pending(struct target *t, struct err *e)
 }
 
 /*
- * Another --unmount has the mount open for a moment, which does not count as a use: the mount is
- * retried for a while, unless another program is seen to use it. 0: unmounted.
+ * Handle a busy mount. Another --unmount has the mount open for a moment, which does not count as a
+ * use, so retry for a while, unless another program is seen to use it. Returns 0 if it was
+ * unmounted.
  */
 static int busy(const struct target *t, struct err *e)
 {
@@ -556,7 +563,8 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* A dead mount may be in use, but waiting for its users is pointless: their calls fail. */
+/* Unmount. A dead mount may be in use, but waiting for its users is pointless, as their calls
+ * fail. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
@@ -571,7 +579,7 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* The next of the daemon's lines, made safe to print. False: no more. */
+/* Get the next of the daemon's lines, made safe to print. False if there are no more. */
 static bool next_line(const struct buf *lines, size_t *at, char shown[LINE_MAX_SHOWN])
 {
     const char *text = buf_text(lines) + *at;
@@ -593,7 +601,8 @@ static void tell(const char *shown, const struct daemon_status *s, struct buf *l
         log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
 }
 
-/* Unmounted here, but still served: where it lives on. 0: it does not; 1: nothing is left to do here; -errno. */
+/* Report where a mount that was unmounted here is still served. Returns 0 if it is not; 1 if
+ * nothing is left to do here; -errno. */
 static int lives_on(struct target *t, struct err *e)
 {
     CLEANUP(buf_free) struct buf where = BUF_INIT;
@@ -618,7 +627,8 @@ static int lives_on(struct target *t, struct err *e)
     return 1;
 }
 
-/* Wait until the daemon has ended, or needs nothing more to end, or continues elsewhere: 1. */
+/* Wait until the daemon has ended, or needs nothing more to end. Returns 1 if it continues to serve
+ * elsewhere. */
 static int wait_for_end(struct target *t, struct err *e)
 {
     struct daemon *d = t->daemon;
@@ -651,7 +661,7 @@ static int last_words(struct target *t, struct buf *lost, struct err *e)
     return 0;
 }
 
-/* A bind mount of it may remain: then the daemon continues. */
+/* True if a bind mount of it remains: the daemon then continues. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     CLEANUP(mounts_free) struct mounts ms;

@@ -34,8 +34,8 @@ enum mount_life mount_ask(const char *at);
 bool mount_is_there(dev_t dev);
 
 /*
- * Unmount the mount at `at`, a real path: directly as root, else with fusermount3. lazy: even if it is in use. 0,
- * -EBUSY, -errno.
+ * Unmount the mount at `at`, a real path: directly as root, else with fusermount3. lazy: even if it
+ * is in use. Returns 0, -EBUSY or -errno.
  */
 int mount_take_down(const char *at, bool lazy, struct err *e);
 
@@ -59,10 +59,10 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
 int mnt_list(bool json, struct buf *out, struct err *e);
 
 /*
- * Write pending edits, unmount, wait until the daemon has ended: fusermount3 -u and umount(8)
+ * Write pending edits, unmount, and wait until the daemon has ended: fusermount3 -u and umount(8)
  * return before that, and cannot report edits that could not be written. Lines about edits that are
- * not in the file go to `lost`, safe to print, each with its newline. 0, or -errno with the
- * daemon's reason, or the reason why it is still mounted.
+ * not in the file are appended to `lost`, safe to print, each with its newline. Returns 0, or
+ * -errno with the daemon's reason, or the reason why it is still mounted.
  */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 

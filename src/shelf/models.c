@@ -23,7 +23,8 @@ struct file_id {
     size_t model; /* its index, for a file */
 };
 
-/* 1: it is new, and remembered with the model; 0: it is known, *model is its model; -ENOMEM. */
+/* Add a file or directory. Returns 1 if it is new, and remembers the model; 0 if it is known, and
+ * *model is then its model; -ENOMEM. */
 static int ids_add(struct table *t, const struct stat *st, size_t *model)
 {
     const uint64_t words[] = {st->st_dev, st->st_ino}, hash = hash_name(words, sizeof(words));
@@ -91,7 +92,7 @@ static int add_unreadable(struct models *m, const char *path, int error)
     return add_error(m, path, error, why);
 }
 
-/* A file: if it belongs to a split model, add that model, unless it is in the list. */
+/* Add a file. If it belongs to a split model, add that model, unless it is in the list. */
 static int add_file(struct models *m, const char *path)
 {
     struct split s;
@@ -135,7 +136,8 @@ static void visit_free(struct visit *v)
 
 static int walk(struct walk *w, const struct visit *v);
 
-/* Now, or later if it is a link. Places already visited are left out. Takes ownership of the place. */
+/* Visit a place now, or later if it is a link. Places already visited are left out. Takes ownership
+ * of the place. */
 static int walk_folder(struct walk *w, const struct visit *above, struct item *i, char *label)
 {
     struct visit v = {i->place, label, above->named || i->place.store};
@@ -157,7 +159,8 @@ static int walk_folder(struct walk *w, const struct visit *above, struct item *i
     return r;
 }
 
-/* "DIR/llama3.1:" of "DIR/llama3.1:8b/model", in bytes; 0: it has no tag. *tag: the tag's length. */
+/* Return the bytes of "DIR/llama3.1:" in "DIR/llama3.1:8b/model", or 0 if it has no tag. *tag: the
+ * tag's length. */
 static size_t before_tag(const char *label, size_t *tag)
 {
     const char *end = strrchr(label, '/'), *at = end;
@@ -167,7 +170,8 @@ static size_t before_tag(const char *label, size_t *tag)
     return *tag ? (size_t)(at - label) + 1 : 0;
 }
 
-/* A second name of a model: another tag of the same ollama model is kept beside the first. 0, -ENOMEM. */
+/* Add a second name of a model: another tag of the same ollama model is kept beside the first.
+ * Returns 0 or -ENOMEM. */
 static int add_tag(struct models *m, size_t no, const char *label)
 {
     size_t tag, first;
@@ -185,7 +189,8 @@ static int add_tag(struct models *m, size_t no, const char *label)
     return 0;
 }
 
-/* Anything but a regular file, and anything in a mount, is left out; a dangling link is an error. */
+/* Add a model. Anything but a regular file, and anything in a mount, is left out; a dangling link
+ * is an error. */
 static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
 {
     int e = i->error.code, r = 1;

@@ -21,8 +21,8 @@
 #define LIST_MAX ((size_t)16 << 20)
 
 /*
- * The next field, which ends at a space or the end of the line, and may be empty; NULL: no more
- * fields.
+ * Return the next field, which ends at a space or the end of the line, and may be empty; NULL: no
+ * more fields.
  */
 static char *field(char **at)
 {
@@ -68,7 +68,7 @@ bool mount_parse(char *line, struct mount *ret)
     return true;
 }
 
-/* The text after the name of an option in a list, NULL: the list does not have it. */
+/* Return the text after the name of an option in a list, or NULL if the list does not have it. */
 static const char *option(const char *options, const char *name)
 {
     size_t n = strlen(name);
@@ -159,7 +159,7 @@ const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at
     return NULL;
 }
 
-/* The directory's real path and the last name; free() it. */
+/* Return the directory's real path with the last name appended. The caller frees it. */
 static char *in_real_folder(const char *path, const char *slash)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -176,7 +176,8 @@ static char *in_real_folder(const char *path, const char *slash)
     return all;
 }
 
-/* Follow one symbolic link at the end of a path: returns the new path, which replaces the old; NULL: not a link. */
+/* Follow one symbolic link at the end of a path. Returns the new path, which replaces the old, or
+ * NULL if it is not a link. */
 static char *follow(const char *path)
 {
     char target[PATH_MAX], *all = NULL;

@@ -11,14 +11,14 @@
 
 #include "base/path.h"
 
-/* A host and a namespace that are omitted in shown names. */
+/* The host and the namespace that shown names omit. */
 #define DEFAULT_HOST "registry.ollama.ai"
 #define DEFAULT_SPACE DEFAULT_HOST "/library"
 
-/* Room for HOST/NAMESPACE/MODEL/TAG. */
+/* The size of a buffer for HOST/NAMESPACE/MODEL/TAG. */
 #define PATH_ROOM (4 * (TREE_NAME_MAX + 1))
 
-/* How many names a path below manifests/ has. */
+/* Return how many names a path below manifests/ has. */
 static unsigned names_in(const char *sub)
 {
     unsigned n = *sub != '\0';
@@ -80,7 +80,7 @@ static const char *string_of(const cJSON *object, const char *name)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
-/* The last word of a layer's media type; "": not a type of ollama's. */
+/* Return the last word of a layer's media type, or "" if it is not a type of ollama's. */
 static const char *word_of(const cJSON *layer)
 {
     const char *type = string_of(layer, "mediaType");
@@ -169,7 +169,8 @@ void manifest_free(struct manifest *m)
     *m = (struct manifest){0};
 }
 
-/* Load from a found file; anything but a regular file is -ENOENT. The line says what is wrong with it. */
+/* Load a manifest from a found file. Anything but a regular file is -ENOENT. The message says what
+ * is wrong with the manifest. */
 static int load(const struct found *f, struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -187,7 +188,7 @@ static int load(const struct found *f, struct manifest *ret, struct err *e)
 
 /* ---- listings ---- */
 
-/* The tags of a model in `space`, the namespace at `sub`. Unreadable ones are left out. */
+/* List the tags of a model in `space`, the namespace at `sub`. Unreadable ones are left out. */
 static int add_tags(struct reach *r, const struct found *space, const char *sub, const char *model,
                     struct listing *ret)
 {
@@ -208,7 +209,7 @@ static int add_tags(struct reach *r, const struct found *space, const char *sub,
     return is_shortage(e) ? e : 0;
 }
 
-/* The models of the namespace at `sub`. */
+/* List the models of the namespace at `sub`. */
 static int list_models(struct reach *r, const struct found *dir, const char *sub,
                        struct listing *ret)
 {
@@ -225,7 +226,7 @@ static int list_models(struct reach *r, const struct found *dir, const char *sub
     return e;
 }
 
-/* The namespaces of a host, or the hosts (""), without the one at `except`. */
+/* List the namespaces of a host, or the hosts (""), except the one at `except`. */
 static int list_folders(struct reach *r, const struct found *dir, const char *host,
                         const char *except, struct listing *ret)
 {
@@ -288,8 +289,8 @@ int ollama_list(struct reach *r, const struct place *p, const struct found *dir,
 /* ---- items ---- */
 
 /*
- * A tag in its model's directory, which is shown with the manifest's time and identity. -ENOENT;
- * another error if the manifest is broken, with a line.
+ * Get a tag in its model's directory, which is shown with the manifest's time and identity. Returns
+ * -ENOENT, or another error with a message if the manifest is broken.
  */
 static int look_at_tag(struct reach *r, struct found *folder, const char *tag, struct err *why)
 {
@@ -308,7 +309,8 @@ static int look_at_tag(struct reach *r, struct found *folder, const char *tag, s
     return e;
 }
 
-/* A host, a namespace or a tag: a directory, or a model that cannot be opened if its manifest is broken. */
+/* Get the item of a host, a namespace or a tag: a directory, or a model that cannot be opened if
+ * its manifest is broken. */
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *sub, struct item *ret)
 {

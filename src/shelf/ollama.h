@@ -21,7 +21,7 @@ int ollama_item(struct reach *r, const struct place *p, const struct found *dir,
 
 /* ---- a manifest: the layers of a model ---- */
 
-/* Maximum size of a manifest, more than any needs: ollama's have a dozen layers in a thousand
+/* Limit on the size of a manifest in bytes. ollama's manifests have a dozen layers in a thousand
  * bytes. */
 #define MANIFEST_MAX ((size_t)1 << 20)
 #define MANIFEST_LAYERS_MAX 4096

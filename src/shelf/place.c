@@ -22,7 +22,7 @@
 #define SUFFIX ".gguf"
 #define REPO_PREFIX "models--"
 
-/* Bytes of a file in refs/: a commit, and any white space around it. */
+/* Limit on a file in refs/ in bytes: a commit, with any white space around it. */
 #define REF_MAX 4096
 
 /* ---- places ---- */
@@ -125,8 +125,8 @@ int item_folder(const struct reach *r, const struct place *p, struct found *f, s
 }
 
 /*
- * The same for any directory that a link in p may lead to; `store`: it is in a store. -ENOENT: it must not be
- * followed. Takes over f in any case.
+ * The same for any directory that a link in p may lead to. `store`: it is in a store. Takes
+ * ownership of f in any case. Returns -ENOENT if the link must not be followed.
  */
 static int item_below(const struct reach *r, const struct place *p, struct found *f, bool linked,
                       bool store, struct item *ret)
@@ -315,7 +315,7 @@ static bool listing_kept(const struct names *names, const struct place *p, struc
     return true;
 }
 
-/* Keep a whole one there; without memory it is not. */
+/* Keep a whole listing there, if there is memory for it. */
 static void listing_keep(const struct names *names, const struct place *p, struct listing *l)
 {
     struct listing *kept = malloc(sizeof(*kept));
@@ -444,7 +444,8 @@ static bool is_revision(const struct names *n, size_t i)
     return n->name[i].type == DT_DIR && is_commit(name_at(n, i));
 }
 
-/* The newest directory in `snapshots`; of several with the same time, the last by name. SIZE_MAX: none. */
+/* Return the newest directory in `snapshots`; of several with the same time, the last by name;
+ * SIZE_MAX: none. */
 static size_t newest(struct reach *r, const struct found *snapshots, const struct names *names)
 {
     struct timespec best = {0};
@@ -463,7 +464,7 @@ static size_t newest(struct reach *r, const struct found *snapshots, const struc
     return found;
 }
 
-/* The index of the commit that refs/main names, if there is a snapshot of it. */
+/* Return the index of the commit that refs/main names, if there is a snapshot of it. */
 static size_t named_main(struct reach *r, const struct place *p, const struct found *dir,
                          const char *folder, const struct names *names)
 {
@@ -525,7 +526,7 @@ static int add_single(const struct place *p, const char *name, uint8_t type, str
     return listing_add(ret, name, &ref);
 }
 
-/* One of a directory's split models: by name and number of files. */
+/* One of the split models in a directory, identified by name and number of files. */
 struct split_group {
     const char *first; /* the first of its files' names */
     uint32_t files;
@@ -549,7 +550,8 @@ static bool same_prefix(const struct split_group *a, const struct split_group *b
     return n == strlen(b->first) && memcmp(a->first, b->first, n - SPLIT_TAIL) == 0;
 }
 
-/* Groups are sorted, so that files of one model are adjacent, and so are twins. */
+/* Add the split models. They are sorted, so that the files of one model are adjacent, and so are
+ * models of the same name. */
 static int add_groups(struct split_group *g, size_t n, struct listing *ret)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -593,7 +595,8 @@ static int add_splits(const struct names *names, struct listing *ret)
     return e;
 }
 
-/* Organisations, and repositories without one. Those of one organisation are adjacent. */
+/* Add organisations, and repositories without one. The repositories of an organisation are
+ * adjacent. */
 static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
                      const struct names *names, struct listing *ret)
 {
@@ -652,7 +655,7 @@ static int folder_list(struct reach *r, const struct place *p, const struct foun
 
 /* ---- what is in a directory ---- */
 
-/* Hidden directories are shown only if they are stores themselves. */
+/* True if a hidden directory is a store: other hidden directories are not shown. */
 static bool is_store(struct reach *r, const struct found *f)
 {
     const struct place own = {.path = f->path};
@@ -695,7 +698,7 @@ static bool has_magic(struct reach *r, const struct found *dir, const char *name
     return is;
 }
 
-/* A split model is represented by its first file, or the first one that exists. */
+/* Get the item of a split model, which is represented by its first existing file. */
 static int split_item(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -708,7 +711,8 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     return item_model(r, p, dir, is ? first : ref->a, ret);
 }
 
-/* A link named like a model may lead to a directory; a blob may be anything. */
+/* Get the item of a name like that of a model: a link of this name may lead to a directory, and a
+ * blob may be anything. */
 static int model_item(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, struct item *ret)
 {
@@ -747,7 +751,7 @@ static int hub_list(struct reach *r, const struct place *p, const struct found *
     return e;
 }
 
-/* An organisation is shown if it has a repository. */
+/* Get the item of an organisation, which is shown if it has a repository. */
 static int org_item(struct reach *r, const struct place *p, const struct found *dir,
                     const char *org, struct item *ret)
 {

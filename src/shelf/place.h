@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a shelf shows: directories ("places") with entries, each of which stands for a directory, a model,
- * or a small text of a store. Each call looks at the disk as it is now. Kept are the names of directories (reach.h),
- * and with them the listing of a place that follows from one directory's names.
+ * What a shelf shows: directories ("places") with entries, each of which stands for a directory, a
+ * model, or a small text of a store. Each call looks at the disk as it is now. Only the names of
+ * directories are kept (reach.h), each with the listing that follows from these names alone.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
@@ -10,8 +10,8 @@
  *     r = place_find(&reach, &top, "x.gguf", &item);     one name of that listing
  *     r = place_item(&reach, &top, entry_ref(&list, i), &item);     what an entry stands for
  *
- * A listing consists of names. For some entries only a look at them, perhaps on another disk,
- * decides whether they are shown: place_item().
+ * A listing consists of names. Whether some entries are shown is decided only by a look at the
+ * files, perhaps on another disk: place_item().
  *
  * Names: those of the files, encoded as in text/name.h. A single file and a directory keep theirs;
  * a split model is NAME.gguf, or the whole name of its first file if that is taken; duplicates get
@@ -31,7 +31,7 @@
 #include "tree/rights.h"
 
 /*
- * The limit on links to directories on the way to a place: more than people use, but few enough
+ * Limit on the links to directories on the way to a place: more than people use, but few enough
  * that many directories linking to each other have a limited number of paths.
  */
 #define PLACE_LINKS_MAX 8
@@ -66,7 +66,7 @@ enum ref_kind {
     REF_TEXT      /* the same, for a text */
 };
 
-/* What is known about an entry from its name and type. */
+/* How certain it is from an entry's name and type that it is shown. */
 enum ref_sure {
     REF_UNSURE, /* it is shown if place_item() returns 0 */
     REF_SURE,   /* shown; it may be on another disk */
@@ -119,23 +119,24 @@ struct item {
     struct err error; /* ITEM_MODEL: why it cannot be opened, if already known */
 };
 
-/* The top of the shelf. 0, -ENOMEM. */
+/* Get the top of the shelf. Returns 0 or -ENOMEM. */
 int place_top(const struct reach *r, struct place *ret);
 void place_free(struct place *p);
-/* True if both show the same: the way to a place determines which links are followed below it. */
+/* True if both show the same. The way to a place determines which links are followed below it. */
 bool place_same(const struct place *a, const struct place *b);
 
-/* What it shows now, or may show. 0, -ENOENT (it was removed), -errno. */
+/* List what a place shows now, or may show. Returns 0, -ENOENT (it was removed) or -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
 /* True if everything that it shows now belongs to a store: nothing in it is edited. */
 bool place_is_store(struct reach *r, const struct place *p);
-/* The same for one name: what it refers to. -ENOENT, -errno. */
+/* Find one name: what it refers to. Returns 0, -ENOENT or -errno. */
 int place_find(struct reach *r, const struct place *p, const char *name, struct item *ret);
-/* What an entry refers to. 0, -ENOENT if it is gone or must not be shown, -errno. */
+/* Look at the file or directory that an entry refers to. Returns 0, -ENOENT if it is gone or must
+ * not be shown, or -errno. */
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
 void item_free(struct item *i);
 
-/* The path beside which the files of a split model are. */
+/* Return the path beside which the files of a split model are. */
 static inline const char *item_files(const struct item *i)
 {
     return i->behind ? i->real : i->path;
@@ -155,43 +156,49 @@ void listing_free(struct listing *l);
 
 /* ---- for stores: ollama.h ---- */
 
-/* Add an entry; its shown name is the encoding of `name`, with ~2, ~3 if that is taken. 0, -errno. */
+/* Add an entry. Its shown name is the encoding of `name`, with ~2 or ~3 if that is taken. Returns 0
+ * or -errno. */
 int listing_add(struct listing *l, const char *name, const struct ref *ref);
-/* A place below p, perhaps by a link; its path is p's if `path` is NULL. 0, -ENOMEM. */
+/* Make a place below p, perhaps by a link. Its path is p's if `path` is NULL. Returns 0 or
+ * -ENOMEM. */
 int place_make(const struct place *p, enum place_kind kind, const char *path, const char *sub,
                bool linked, struct place *ret);
 /*
- * Make an item for a directory in p, with this place: closes `f` and takes its path. 0, -ENOMEM. Takes over the place
- * even if it fails.
+ * Make an item for a directory in p, with this place. Closes `f` and takes its path, and takes
+ * ownership of the place even on failure. Returns 0 or -ENOMEM.
  */
 int item_folder(const struct reach *r, const struct place *p, struct found *f, struct place *place,
                 struct item *ret);
-/* An item for the file `name` in the directory `dir`: a model, or a text. It need not exist. */
+/* Make an item for the file `name` in the directory `dir`: a model, or a text. The file need not
+ * exist. */
 int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
               enum item_kind kind, struct item *ret);
-/* The same for a model, which may be split: its files are those that split_find() finds by this name. 0, -ENOMEM. */
+/* The same for a model, which may be split: its files are those that split_find() finds by this
+ * name. Returns 0 or -ENOMEM. */
 int item_model(struct reach *r, const struct place *p, const struct found *dir, const char *name,
                struct item *ret);
 
 /* ---- what identifies an item, and its access rights ---- */
 
 /*
- * Access rights of what was found: those of the file itself, of the directories of a store that are passed but not
- * shown and, if a link leads to it (above 0), of all directories around it. The kernel checks what a link leads to
- * before anything below that, so what is below has rights of its own only, by whichever name the directory was reached.
+ * Return the access rights of a file or directory that was found: its own, those of the directories
+ * of a store that are passed but not shown and, if a link leads to it (above 0), those of all
+ * directories around it. The kernel checks the target of a link before anything below it, so
+ * everything below has only its own rights, by whichever name the directory was reached.
  */
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above);
 
-/* A hash of its location, whatever is there: for a directory its place, else the path. 0, -ENOMEM. */
+/* Get a hash of the item's location, whatever is there: of the place for a directory, else of the
+ * path. Returns 0 or -ENOMEM. */
 int item_key(const struct item *i, uint64_t *ret);
 /*
- * A hash of what is there: for a text or model the file, or all files; for a directory 0, as it
- * stays the same. 0, -ENOMEM.
+ * Get a hash of the file that is there, or of all files of a model; 0 for a directory, as it stays
+ * the same. Returns 0 or -ENOMEM.
  */
 int item_stamp(struct reach *r, const struct item *i, uint64_t *ret);
 /*
  * The same for the file at `path`, by which a model is opened, or for all files of a split model:
- * the value of tree_identity() for a tree with these files open.
+ * the value that tree_identity() has for a tree with these files open.
  */
 int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 /* ---- names in a Hugging Face cache: models--ORG--NAME/{blobs,refs/REF,snapshots/COMMIT/PATH} ---- */
@@ -200,7 +207,7 @@ int files_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
 /* A commit: 40 hexadecimal digits. */
 #define COMMIT_DIGITS 40
-/* The commit in a file of refs/, with white space around it; false: not a commit. */
+/* Parse the commit in a file of refs/, with white space around it. False if it is not one. */
 bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
 
 #endif

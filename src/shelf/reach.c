@@ -102,7 +102,8 @@ static int stat_path_fd(int fd, struct stat *ret)
     return 0;
 }
 
-/* The real path of `name` in the directory at `path`; NULL: see errno. free() it. */
+/* Return the real path of `name` in the directory at `path`, or NULL with errno. The caller frees
+ * it. */
 static char *path_in(const char *path, const char *name)
 {
     char *all;
@@ -159,7 +160,8 @@ static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
     return r;
 }
 
-/* Take the next name off the rest of the walk; false: no more names. `name` points into w->rest. */
+/* Take the next name from the rest of the walk. `name` points into w->rest. False: no more
+ * names. */
 static bool next_name(const struct walk *w, char **name, char **rest)
 {
     char *p = w->rest + strspn(w->rest, "/");
@@ -171,7 +173,7 @@ static bool next_name(const struct walk *w, char **name, char **rest)
     return n > 0;
 }
 
-/* The end of a walk: the file was found. */
+/* End a walk: the file was found. */
 static int arrive(struct walk *w, int fd, char *path, struct found *ret)
 {
     *ret = (struct found){.fd = fd, .path = path, .linked = w->links > 0};
@@ -181,7 +183,8 @@ static int arrive(struct walk *w, int fd, char *path, struct found *ret)
     return out && w->reach->strict && w->foreign ? -EACCES : 0;
 }
 
-/* One name. 1: continue; 0: it was the last, *ret is set (also on error: to be closed); -errno. */
+/* Walk one name. Returns 1 to continue; 0 if it was the last; -errno. *ret is set if not 1, and
+ * must be closed. */
 static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 {
     char *name, *rest, *path;
@@ -218,7 +221,7 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
     return 1;
 }
 
-/* The end of a search. */
+/* Give the file that was found to the caller, or close it on an error. Returns e. */
 static int give(int e, struct found *f, struct found *ret)
 {
     if (e == 0)
@@ -253,8 +256,9 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
 /* ---- the calls ---- */
 
 /*
- * Most files are found with one call, which enters no mount: `below` the directory `from`. A link
- * at the end is itself found; without NO_SYMLINKS its target. 0, with ret->fd and ret->st; -errno.
+ * Find a file with one call, which enters no mount: `below` the directory `from`. That works for
+ * most files. A link at the end is itself found; without NO_SYMLINKS its target. Returns 0, with
+ * ret->fd and ret->st, or -errno.
  */
 static int find_at_once(int from, const char *below, uint64_t resolve, struct found *ret)
 {
@@ -272,7 +276,7 @@ static bool is_final(int e)
     return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE;
 }
 
-/* The real path of what was found through links; NULL: the kernel has none. */
+/* Return the real path of a file that was found through links, or NULL if the kernel has none. */
 static char *path_of(const struct found *f)
 {
     char link[64], path[PATH_MAX];
@@ -285,7 +289,8 @@ static char *path_of(const struct found *f)
     return strdup(path);
 }
 
-/* Through links that stay in the shelf's directory and on its disk. 0; -errno: walk instead. */
+/* Find a file through links that stay in the shelf's directory and on its disk. Returns 0, or
+ * -errno if a walk is needed. */
 static int open_linked(struct reach *r, const char *path, struct found *ret)
 {
     struct found f = FOUND_NONE;
@@ -298,7 +303,7 @@ static int open_linked(struct reach *r, const char *path, struct found *ret)
     return give(e, &f, ret);
 }
 
-/* Without a walk. 1: found; 0: walk instead; -errno. */
+/* Find a file without a walk. Returns 1 if found, 0 if a walk is needed, or -errno. */
 static int open_at_once(struct reach *r, const struct found *dir, const char *name,
                         enum reach_flags flags, struct found *ret)
 {

@@ -61,37 +61,39 @@ struct found {
 
 enum reach_flags { REACH_NO_LINKS, REACH_LINKS };
 
-/* The directory `path`; links are followed. 0, -errno with a line. */
+/* Begin with the directory `path`; links are followed. Returns 0, or -errno with a message. */
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e);
 void reach_end(struct reach *r);
 
 /*
  * Find `name` in the directory `dir` (NULL: the shelf's): a name, or several separated by slashes.
- * With REACH_NO_LINKS a link is -ELOOP. 0, -errno.
+ * With REACH_NO_LINKS a link is -ELOOP. Returns 0 or -errno.
  */
 int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
                struct found *ret);
-/* A real path that was found before; -ELOOP if there is now a link on the way. */
+/* Find a real path that was found before. Returns -ELOOP if there is now a link on the way. */
 int reach_again(struct reach *r, const char *path, struct found *ret);
-/* The directory that contains such a path. */
+/* Find the directory that contains such a path. */
 int reach_around(struct reach *r, const char *path, struct found *ret);
-/* Open what was found for reading: a directory or a regular file. The descriptor, or -errno. */
+/* Open a directory or a regular file that was found, for reading. Returns the descriptor or
+ * -errno. */
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
 /* True if a real path is the shelf's directory, or below it. */
 bool reach_holds(const struct reach *r, const char *path);
-/* True if nothing on this device may be touched: it is a mount of ggufs. */
+/* True if this device is a mount of ggufs, where nothing may be touched. */
 bool reach_barred(struct reach *r, dev_t dev);
 /*
- * Names of the mount points in the directory with this real path, each terminated and preceded by
- * '!' for a mount of ggufs, otherwise by ' '. 0, -errno.
+ * Get the names of the mount points in the directory with this real path, each terminated and
+ * preceded by '!' for a mount of ggufs, otherwise by ' '. Returns 0 or -errno.
  */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
 
 /* ---- names in directories ---- */
 
-/* The names in a directory except those of hidden files, and their types; DT_UNKNOWN: must not be accessed. */
+/* The names in a directory except those of hidden files, and their types. DT_UNKNOWN: it must not
+ * be accessed. */
 struct names {
     struct buf texts;
     struct name {
@@ -113,9 +115,9 @@ struct names {
 };
 
 /*
- * A reference to the current names; those of the most recently used directories are cached, and
- * reused as long as the directory's times show no change; on another machine, within a second. 0,
- * -errno (*ret is NULL).
+ * Get a reference to the current names. Those of the most recently used directories are cached, and
+ * reused as long as the directory's times show no change; on another machine, within a second.
+ * Returns 0, or -errno with *ret NULL.
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
 const struct names *names_ref(const struct names *n);
@@ -124,7 +126,7 @@ static inline bool is_hidden(const char *name)
 {
     return name[0] == '.';
 }
-/* The index of the first name that does not sort before `text`. */
+/* Return the index of the first name that does not sort before `text`. */
 size_t names_from(const struct names *n, const char *text);
 static inline const char *name_at(const struct names *n, size_t i)
 {
@@ -135,10 +137,11 @@ static inline bool name_begins(const struct names *n, size_t i, const char *star
 {
     return i < n->n && strncmp(name_at(n, i), start, strlen(start)) == 0;
 }
-/* The type of a name; DT_UNKNOWN: not found. */
+/* Return the type of a name, or DT_UNKNOWN if it is not found. */
 uint8_t names_type(const struct names *n, const char *text);
 
-/* The whole content of a small file in a store. 0, -EFBIG, -EINVAL (not a regular file), -errno. */
+/* Read the whole content of a small file in a store. Returns 0, -EFBIG, -EINVAL (not a regular
+ * file) or -errno. */
 int read_small(const struct found *f, size_t most, struct buf *ret);
 /*
  * True if the process lacks memory or descriptors. Any other error in a store only leaves the

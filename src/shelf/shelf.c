@@ -20,7 +20,8 @@
 
 /* ---- the location of a node ---- */
 
-/* The files in a model's directory that are not its tree's, with numbers in its slot that no tree uses. */
+/* The files in a model's directory that do not belong to its tree. Their numbers in its slot are
+ * used by no tree. */
 enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
 
 static inline uint64_t extra_ino(uint32_t extra)
@@ -28,14 +29,15 @@ static inline uint64_t extra_ino(uint32_t extra)
     return ino_make(INO_FIXED, extra, 0);
 }
 
-/* The number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: not an extra file. */
+/* Return the number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: not an extra
+ * file. */
 static inline uint32_t extra_of(uint64_t local)
 {
     bool fixed = (local & 3) == INO_FIXED && (local >> INO_KIND_BITS & INO_MAX_ROWS) == 0;
     return fixed ? (uint32_t)(local >> (INO_KIND_BITS + INO_ROW_BITS)) : 0;
 }
 
-/* Nothing is held in use. */
+/* Return the location of a node, without using its tree. */
 static struct at at_node(const struct shelf *s, uint64_t node)
 {
     const uint32_t slot = s->one ? 0 : ino_slot(node);
@@ -93,7 +95,7 @@ int shelf_given(const struct use *u, int r, struct tree_entry *e)
     return r;
 }
 
-/* 1: the line about a model that cannot be opened; 0: it can be. */
+/* Get the line about a model that cannot be opened. Returns 1; 0 if it can be opened. */
 static int model_error(struct shelf *s, uint64_t node, struct buf *out)
 {
     CLEANUP(slot_leave) struct use u = {0};
@@ -204,7 +206,7 @@ static void ask_slot(const struct use *u, void *arg)
         w->result = ask_if_edited(u->tree, w);
 }
 
-/* The node at a path of names; the kernel's references taken for it are returned. */
+/* Find the node at a path of names. The kernel's references taken for it are returned. */
 static int node_at(struct shelf *s, const char *path, uint64_t *ret)
 {
     char name[TREE_NAME_MAX + 1];
@@ -400,7 +402,7 @@ void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *
 
 /* ---- nodes ---- */
 
-/* Owner, group and mode, unless options override them. */
+/* Set owner, group and mode, unless options override them. */
 static void set_rights(const struct shelf *s, const struct grant *g, mode_t mask,
                        struct tree_entry *e)
 {
@@ -430,7 +432,7 @@ static struct tree_entry plain_entry(uint64_t node, mode_t type, const struct st
                                         .st_ctim = st->st_mtim}};
 }
 
-/* For a directory, a text, or a model's directory. */
+/* Get the entry of a directory, a text, or a model's directory. */
 static int slot_entry(struct shelf *s, uint64_t node, struct tree_entry *ret)
 {
     CLEANUP(slot_leave) struct use u = {0};
@@ -458,7 +460,7 @@ static char *shard_name(const struct slot *slot, size_t i)
     return split_sibling(strrchr(slot_files(slot), '/') + 1, i, slot->shards);
 }
 
-/* The target of source, or of one of the links in it. */
+/* Get the target of source, or of one of the links in it. */
 static int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -504,7 +506,8 @@ static int extra_entry(struct shelf *s, struct slot *slot, uint32_t extra, struc
     return 0;
 }
 
-/* What is listed at position i in a model's directory (extra 0) or its source, after the tree's entries. */
+/* Return the extra file at position i in a model's directory (extra 0) or its source, after the
+ * tree's entries. */
 static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
                          char name[TREE_NAME_MAX + 1])
 {
@@ -520,7 +523,8 @@ static uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, s
     return EXTRA_SHARDS + (uint32_t)i;
 }
 
-/* The index of the shard that a name in `source` refers to; the number of shards: none. */
+/* Return the index of the shard that a name in `source` refers to, or the number of shards if there
+ * is none. */
 static size_t extra_shard(const struct slot *slot, const char *name)
 {
     char shown[TREE_NAME_MAX + 1];
@@ -535,7 +539,7 @@ static size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-/* The entry of an item that was found, which is used up; the kernel gets a reference. */
+/* Get the entry of an item that was found, and take the item. The kernel gets a reference. */
 static int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {
     uint64_t node;
@@ -557,7 +561,8 @@ static int lookup_own(struct shelf *s, uint64_t folder, const char *name, struct
     return r < 0 ? r : item_entry(s, &i, ret);
 }
 
-/* In a model's directory, or its source: extra files. -ENOENT: it may be in the tree. */
+/* Look up an extra file in a model's directory, or its source. -ENOENT: the name may be in the
+ * tree. */
 static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
                         struct tree_entry *ret)
 {
@@ -640,10 +645,11 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
 
 /* ---- directories ---- */
 
-/* Where the entries outside the tree begin in a model's directory: beyond any cookie of a tree. */
+/* The cookie at which the entries outside the tree begin in a model's directory: beyond any cookie
+ * of a tree. */
 #define EXTRA_COOKIE ((uint64_t)1 << 40)
 
-/* For the kernel, a number that is not yet known. */
+/* The number by which the kernel knows that the inode is not yet known. */
 #define UNKNOWN_INO 0xffffffff
 
 struct shelf_dir {
@@ -708,7 +714,7 @@ bool shelf_dir_cacheable(const struct shelf_dir *d)
     return d->tree && tree_dir_cacheable(d->at.use.tree, d->tree);
 }
 
-/* "." and "..", by their types. */
+/* Get "." or ".." and its type. */
 static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX + 1],
                 struct tree_entry *ret)
 {
@@ -720,9 +726,9 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
 }
 
 /*
- * A shown entry of the shelf's own directory. Entries that are certainly shown are examined only
- * for a listing with attributes, and only if they are files there: a directory or a link may lead
- * to a hanging disk.
+ * Get a shown entry of the shelf's own directory. Entries that are certainly shown are examined
+ * only for a listing with attributes, and only if they are files there: a directory or a link may
+ * lead to a hanging disk.
  */
 static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                     struct tree_entry *ret)
@@ -865,7 +871,7 @@ static void close_own(struct tree_file *f)
 static const struct file_ops file_own = {.read = read_own, .release = close_own};
 static const struct file_ops file_error = {.read = file_read_text};
 
-/* Open a text of a store: the file itself. */
+/* Open a text of a store, which is the file itself. */
 static int open_own(struct shelf *s, uint64_t node, int flags, struct tree_file *f)
 {
     CLEANUP(reach_close) struct found found = FOUND_NONE;
@@ -895,7 +901,7 @@ static int open_error(struct shelf *s, uint64_t node, int flags, struct tree_fil
     return r == 1 ? 0 : r == 0 ? -ESTALE : r;
 }
 
-/* A file opened in a tree keeps its slot in use. */
+/* Keep the slot of a tree in use while one of its files is open. */
 static void keep(struct at *at, struct tree_file *f)
 {
     f->owner = at->use.slot;

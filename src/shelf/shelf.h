@@ -47,39 +47,40 @@ struct shelf_options {
     bool strict; /* other users have access to the mount: links of others do not lead out */
 };
 
-/* `path`: a model or a directory. */
+/* Open a shelf. `path`: a model or a directory. */
 int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
-/* Write what is pending. 0, or why an edit was lost (logged). */
+/* Write pending edits. Returns 0, or why an edit was lost (logged). */
 int shelf_finish(struct shelf *s);
 /*
  * Call fn with a model's tree, which is opened if it is closed. `place` is the path of its
  * directory in the mount, "/" and more; or ":" and the real path of its first file, which is being
- * edited. -ENOENT, -EINVAL (not a model), -errno with the reason, or the result of fn().
+ * edited. Returns -ENOENT, -EINVAL (not a model), -errno with the reason, or the result of fn().
  */
 int shelf_ask(struct shelf *s, const char *place, int (*fn)(struct tree *t, void *arg), void *arg,
               struct err *e);
-/* Write accepted edits, and wait for that. 0, or the first error. */
+/* Write accepted edits, and wait until they are written. Returns 0 or the first error. */
 int shelf_sync(struct shelf *s);
-/* The same, and then let other processes write the models: call it after the last edit. */
+/* The same, and then let other processes write the models. Call it after the last edit. */
 int shelf_retire(struct shelf *s);
-/* Before the end: like tree_stop() and tree_abandon(). */
+/* Call this before the end, like tree_stop() and tree_abandon(). */
 void shelf_stop(struct shelf *s);
 void shelf_abandon(struct shelf *s);
 void shelf_unsaved(struct shelf *s, struct buf *out);
-/* Lines about backups, as from tree_backups(). */
+/* Append lines about backups, like tree_backups(). */
 void shelf_backups(const struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
-/* The device of the mount: nothing on it is accessed. */
+/* Set the device of the mount. Nothing on it is accessed. */
 void shelf_mounted(struct shelf *s, dev_t dev);
 /* True if it is a directory of models. */
 bool shelf_is_folder(const struct shelf *s);
-/* True if something may be edited; otherwise the reason why not. */
+/* True if something may be edited. */
 bool shelf_writable(const struct shelf *s);
 const char *shelf_why_not(const struct shelf *s);
-/* The real path; valid until shelf_close(). */
+/* Return the real path, which is valid until shelf_close(). */
 const char *shelf_path(const struct shelf *s);
-/* As tree_warning(); none for a directory: they are logged when a model is opened. */
+/* Return a warning, like tree_warning(). A directory has none: its models' are logged when they are
+ * opened. */
 const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
@@ -112,22 +113,22 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct tree_file 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct tree_file **file);
 /*
- * A node that may be edited, as a file that is not open, for truncate(2): its model stays open until shelf_release().
- * 0, -EPERM, -ENOMEM, or why the model cannot be opened.
+ * Get a node that may be edited as a file that is not open, for truncate(2). Its model stays open
+ * until shelf_release(). Returns 0, -EPERM, -ENOMEM, or why the model cannot be opened.
  */
 int shelf_unopened_file(struct shelf *s, uint64_t node, struct tree_file **ret);
 int shelf_release(struct tree_file *f);
 
 /*
- * Use the tree that contains a node, for one of its calls: it is opened if it is closed, and the
- * node is ret->local there. `otherwise`: the result for a node outside any tree. -errno: why it
- * cannot be opened. Always call shelf_leave().
+ * Use the tree that contains a node, for one of its calls. The tree is opened if it is closed, and
+ * the node is ret->local there. `otherwise`: the result for a node outside any tree. Returns -errno
+ * if it cannot be opened. Always call shelf_leave().
  */
 int shelf_enter(struct shelf *s, uint64_t node, int otherwise, struct at *ret);
 void shelf_leave(struct at *at);
 /* If r is 0, the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
 int shelf_given(const struct use *u, int r, struct tree_entry *e);
-/* Within one directory, or to another one of the same model. */
+/* Rename a file within one directory, or to another one of the same model. */
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w);
 void shelf_interrupt(struct shelf *s, const void *request);
