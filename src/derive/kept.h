@@ -3,7 +3,7 @@
  * Results computed from tensors, kept for as long as the model is open: hashes and moments of all tensors, and the
  * most recently used texts and pictures, KEPT_BYTES in all.
  *
- * A result belongs to a state of a tensor (model/ids.h). States other than the newest stay for as long as a wish
+ * A result belongs to a state of a tensor (model/snapshot.h). States other than the newest stay for as long as a wish
  * needs them: kept_forget_others().
  *
  * Threads: the caller holds a lock; a result is constant while a reference to it is held.
@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
-#include "model/ids.h"
+#include "model/snapshot.h"
 
 /* About twenty pictures. */
 #define KEPT_BYTES ((size_t)64 << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations on keys, and the header entries that result from them: see change.h. */
+/* Slots, and operations on keys and tensors: see change.h. */
 #include "edit/change.h"
 
 #include <assert.h>
@@ -8,43 +8,15 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "edit/slots.h"
 #include "gguf/keys.h"
+#include "text/text.h"
+
+#define MIN_ALIGNMENT ((uint64_t)8)
+/* Versions have numbers up to here; beyond are those for tensors begun at the same time. */
+#define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
 static const char alignment_key[] = "general.alignment";
 static const char architecture_key[] = "general.architecture";
-
-/* ---- what is refused ---- */
-
-static int refuse(struct err *e, int code, struct name name, const char *why)
-{
-    return slot_refuse(e, code, EDIT_KEY, name, why);
-}
-
-static int check_name(struct name name, struct err *e)
-{
-    if (name.n == 0)
-        return err_set(e, -EINVAL, "a key's name is empty");
-    if (name.n > EDIT_MAX_KEY)
-        return refuse(e, -EINVAL, name, "the name is over 65535 bytes");
-    if (key_is_own(name.p, name.n))
-        return refuse(e, -EPERM, name, "is kept by the program itself");
-    return 0;
-}
-
-int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
-                     const void *value, size_t value_len, struct err *e)
-{
-    struct name name = {key, key_len};
-    if (!name_is(name, alignment_key))
-        return 0;
-    if (type != GGUF_U32 || value_len != 4)
-        return refuse(e, -EINVAL, name, "must be a u32");
-    uint64_t v = get_u32(value, g->fmt.big);
-    if (!is_pow2(v) || v < EDIT_MIN_ALIGNMENT || v > EDIT_MAX_ALIGNMENT)
-        return refuse(e, -EINVAL, name, "must be a power of two from 8 to 1048576");
-    return 0;
-}
 
 /* ---- values ---- */
 
@@ -77,9 +49,292 @@ void edit_value_unref(struct edit_value *v)
     free(v);
 }
 
-/* ---- the change ---- */
+/* ---- names, and the base ---- */
 
-void edit_change_on(struct edit_change *c, const struct edit_base *base)
+/* A range of bytes, not owned. */
+struct name {
+    const void *p;
+    size_t n;
+};
+
+static bool name_same(struct name a, struct name b)
+{
+    return a.n == b.n && memcmp(a.p, b.p, b.n) == 0;
+}
+
+static bool name_is(struct name a, const char *text)
+{
+    return name_same(a, (struct name){text, strlen(text)});
+}
+
+static struct name slot_name(const struct edit_slot *s)
+{
+    return (struct name){s->name, s->name_len};
+}
+
+static struct name base_name(const struct edit_change *c, enum edit_what kind, uint32_t i)
+{
+    const struct gguf *g = c->on.g;
+    if (kind == EDIT_TENSOR)
+        return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
+    return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
+}
+
+static uint32_t base_find(const struct edit_change *c, enum edit_what kind, struct name name)
+{
+    return kind == EDIT_TENSOR ? gguf_find_tensor(c->on.g, name.p, name.n)
+                               : gguf_find_key(c->on.g, name.p, name.n);
+}
+
+static uint64_t base_rank(const struct edit_change *c, enum edit_what kind, uint32_t i)
+{
+    const uint64_t *rank = kind == EDIT_KEY ? c->on.rank : c->on.tensor_rank;
+    return rank ? rank[i] : edit_first_rank(i);
+}
+
+/* The slot of key or tensor i of the base; NULL: untouched. */
+static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kind, uint32_t i)
+{
+    return c->slot_of ? c->slot_of[kind == EDIT_KEY ? i : c->on.g->n_kv + i] : NULL;
+}
+
+/*
+ * The slot for a name: that of the object that has it, else of the one that had it last and is
+ * gone; NULL. True: an object has the name after the change.
+ */
+static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
+                      const struct edit_slot **ret)
+{
+    const struct edit_slot *found = NULL;
+    struct link *l = table_first(&c->by_name, hash_name(name.p, name.n));
+    for (; l && (!found || found->gone); l = table_next(l)) {
+        const struct edit_slot *s = (const struct edit_slot *)l;
+        if (s->kind == kind && name_same(slot_name(s), name) &&
+            (!found || !s->gone || s->serial > found->serial))
+            found = s;
+    }
+    *ret = found;
+    if (found)
+        return !found->gone;
+    const uint32_t old = base_find(c, kind, name);
+    return old != EDIT_NONE && !slot_of(c, kind, old);
+}
+
+/* ---- sizes ---- */
+
+/* For a tensor's info: name, dimensions, type, offset. */
+static uint64_t info_bytes(size_t name_len, uint32_t n_dims)
+{
+    return 8 + name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
+}
+
+/* The bytes that the base has for a slot, in the header and as data. */
+static uint64_t base_entry(const struct gguf *g, const struct edit_slot *s)
+{
+    if (s->old == EDIT_NONE)
+        return 0;
+    if (s->kind == EDIT_TENSOR)
+        return info_bytes(g->tensor[s->old].name_len, g->tensor[s->old].n_dims);
+    return g->kv[s->old].end - g->kv[s->old].off;
+}
+
+static uint64_t base_data(const struct gguf *g, const struct edit_slot *s)
+{
+    return s->kind == EDIT_TENSOR && s->old != EDIT_NONE ? g->tensor[s->old].nbytes : 0;
+}
+
+/* The same after the change. */
+static uint64_t entry_bytes(const struct gguf *g, const struct edit_slot *s)
+{
+    if (s->gone)
+        return 0;
+    if (s->kind == EDIT_TENSOR)
+        return info_bytes(s->name_len, s->content && s->content->shape.n_dims
+                                           ? s->content->shape.n_dims
+                                           : g->tensor[s->old].n_dims);
+    const uint64_t value =
+        s->value ? s->value->bytes.len : g->kv[s->old].end - g->kv[s->old].val_off;
+    return g->fmt.len_width + s->name_len + 4 + value;
+}
+
+static uint64_t data_bytes(const struct gguf *g, const struct edit_slot *s)
+{
+    return s->gone ? 0 : s->content ? s->content->nbytes : base_data(g, s);
+}
+
+/* True if, because of a slot, data of the base moves or disappears. */
+static bool moves(const struct edit_change *c, const struct edit_slot *s)
+{
+    const uint32_t n = c->on.g->n_tensors;
+    if (s->kind == EDIT_KEY)
+        return false;
+    if (s->old == EDIT_NONE)
+        return !s->gone && n && s->rank < base_rank(c, EDIT_TENSOR, n - 1);
+    return s->gone || data_bytes(c->on.g, s) != base_data(c->on.g, s);
+}
+
+/* Add or remove a slot's differences from the base. */
+static void count(struct edit_change *c, const struct edit_slot *s, bool now)
+{
+    const uint64_t sign = now ? 1 : UINT64_MAX; /* modulo 2^64 */
+    c->bytes += sign * (entry_bytes(c->on.g, s) - base_entry(c->on.g, s));
+    c->data += sign * (data_bytes(c->on.g, s) - base_data(c->on.g, s));
+    c->fresh += sign * (s->content ? s->content->fresh : 0);
+    c->moves += (size_t)sign * moves(c, s);
+    c->tensors += (size_t)sign * (s->kind == EDIT_TENSOR);
+}
+
+/* ---- slots changed ---- */
+
+static void slot_free(struct edit_slot *s) /* may be NULL */
+{
+    if (!s)
+        return;
+    edit_value_unref(s->value);
+    tensor_content_unref(s->content);
+    free(s);
+}
+
+/* A copy, under this name. */
+static struct edit_slot *copy(const struct edit_slot *from, struct name to)
+{
+    struct edit_slot *s = malloc(sizeof(*s) + to.n + 1);
+    if (!s)
+        return NULL;
+    *s = *from;
+    (void)edit_value_ref(s->value);
+    (void)tensor_content_ref(s->content);
+    s->name_len = to.n;
+    memcpy(s->name, to.p, to.n);
+    s->name[to.n] = '\0';
+    return s;
+}
+
+/* The first slot for a new object, marked as gone. */
+static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank)
+{
+    const struct edit_slot first = {
+        .kind = kind, .gone = true, .old = EDIT_NONE, .at = EDIT_NONE, .rank = rank};
+    return copy(&first, to);
+}
+
+/*
+ * An operation changes a copy of a slot, and puts it back: a copy of the one that slot_find() finds, or a first one for
+ * an object of the base, or, with this rank, one for a new object. `to`: the new name. NULL: no memory.
+ */
+static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
+                                    struct name name, struct name to, uint64_t rank)
+{
+    const struct edit_slot *s;
+    const bool found = slot_find(c, kind, name, &s);
+    if (s)
+        return copy(s, to);
+    if (!found)
+        return slot_new(kind, to, rank);
+    struct edit_slot first = {.kind = kind, .old = base_find(c, kind, name), .at = EDIT_NONE};
+    first.rank = base_rank(c, kind, first.old);
+    if (kind == EDIT_TENSOR)
+        first.id = ids_of(c->on.ids, first.old);
+    return copy(&first, to);
+}
+
+/* The indexes of slots are made when the first is put. */
+static int make_room(struct edit_change *c)
+{
+    const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
+    if (!c->slot_of && !(c->slot_of = (struct edit_slot **)calloc(all, sizeof(*c->slot_of))))
+        return -ENOMEM;
+    int r = array_grow((void *)&c->slot, &c->cap, c->n, sizeof(*c->slot));
+    return r < 0 ? r : array_grow(&c->undo, &c->cap_undo, c->n_undo, sizeof(*c->undo));
+}
+
+static int enter(struct edit_change *c, struct edit_slot *s)
+{
+    int r = table_add(&c->by_name, &s->by_name, hash_name(s->name, s->name_len));
+    if (r < 0 || s->kind == EDIT_KEY)
+        return r;
+    r = table_add(&c->by_number, &s->by_number, hash_number(s->id.number));
+    if (r < 0)
+        table_remove(&c->by_name, &s->by_name);
+    return r;
+}
+
+static void leave(struct edit_change *c, struct edit_slot *s)
+{
+    table_remove(&c->by_name, &s->by_name);
+    if (s->kind == EDIT_TENSOR)
+        table_remove(&c->by_number, &s->by_number);
+}
+
+/*
+ * Replace one slot by another; either may be NULL. 0; -ENOMEM: nothing changed. When a slot is put
+ * back, there is memory for it.
+ */
+static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
+{
+    const struct edit_slot *any = now ? now : was;
+    int r = now ? enter(c, now) : 0;
+    if (r < 0)
+        return r;
+    if (was) {
+        leave(c, was);
+        count(c, was, false);
+    }
+    if (now)
+        count(c, now, true);
+    if (any->old != EDIT_NONE)
+        c->slot_of[any->kind == EDIT_KEY ? any->old : c->on.g->n_kv + any->old] = now;
+    c->slot[any->at] = now;
+    c->n = c->n - (was != NULL) + (now != NULL);
+    return 0;
+}
+
+void edit_undo(struct edit_change *c, size_t mark)
+{
+    assert(mark <= c->n_undo);
+    while (c->n_undo > mark) {
+        const struct edit_undo u = c->undo[--c->n_undo];
+        struct edit_slot *now = c->slot[u.at];
+        (void)exchange(c, now, u.was);
+        slot_free(now);
+    }
+}
+
+static int check_limits(const struct edit_change *c, struct err *e)
+{
+    if (c->bytes > GGUF_MAX_HEADER)
+        return err_set(e, -EFBIG, "the header would be over %llu bytes",
+                       (unsigned long long)GGUF_MAX_HEADER);
+    if (c->tensors && c->on.numbers && atomic_load(c->on.numbers) > NUMBERS_MOST)
+        return err_set(e, -EOVERFLOW, "too many edits; mount it again");
+    return 0;
+}
+
+/* Put a slot back, which is always taken over; NULL: no memory. 0; -ENOMEM, -EFBIG, -EOVERFLOW: nothing changed. */
+static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
+{
+    const size_t mark = edit_mark(c);
+    int r = s ? make_room(c) : -ENOMEM;
+    struct edit_slot *was = s && s->at != EDIT_NONE ? c->slot[s->at] : NULL;
+    if (r == 0) {
+        s->serial = ++c->serial;
+        s->at = was ? s->at : (uint32_t)c->n;
+        r = exchange(c, was, s);
+    }
+    if (r < 0) {
+        slot_free(s);
+        return err_set(e, r, "no memory for the edit");
+    }
+    c->undo[c->n_undo++] = (struct edit_undo){s->at, was};
+    r = check_limits(c, e);
+    if (r < 0)
+        edit_undo(c, mark);
+    return r;
+}
+
+/* ---- the change as a whole ---- */
+
+void edit_change_init(struct edit_change *c, const struct edit_base *base)
 {
     const struct gguf *g = base->g;
     const uint32_t reserve = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
@@ -87,18 +342,6 @@ void edit_change_on(struct edit_change *c, const struct edit_base *base)
         (struct edit_change){.on = *base, .bytes = g->head_len, .data = g->file_size - g->data_off};
     if (reserve != EDIT_NONE) /* the plan makes a new one */
         c->bytes -= g->kv[reserve].end - g->kv[reserve].off;
-}
-
-void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank)
-{
-    edit_change_on(c, &(struct edit_base){.g = base, .rank = rank});
-}
-
-void edit_undo(struct edit_change *c, size_t mark)
-{
-    assert(mark <= c->n_undo);
-    while (c->n_undo > mark)
-        slot_undo(c, &c->undo[--c->n_undo]);
 }
 
 void edit_keep(struct edit_change *c, size_t mark)
@@ -151,7 +394,96 @@ size_t edit_change_count(const struct edit_change *c, size_t most)
     return n;
 }
 
-/* ---- operations ---- */
+/* ---- what is refused ---- */
+
+static int refuse(struct err *e, int code, enum edit_what kind, struct name name, const char *why)
+{
+    char shown[SHOW_MAX];
+    return err_set(e, code, "%s '%s': %s", kind == EDIT_KEY ? "key" : "tensor",
+                   show(shown, name.p, name.n), why);
+}
+
+static int check_key(struct name name, struct err *e)
+{
+    if (name.n == 0)
+        return err_set(e, -EINVAL, "a key's name is empty");
+    if (name.n > EDIT_MAX_KEY)
+        return refuse(e, -EINVAL, EDIT_KEY, name, "the name is over 65535 bytes");
+    if (key_is_own(name.p, name.n))
+        return refuse(e, -EPERM, EDIT_KEY, name, "is kept by the program itself");
+    return 0;
+}
+
+int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
+                     const void *value, size_t value_len, struct err *e)
+{
+    struct name name = {key, key_len};
+    if (!name_is(name, alignment_key))
+        return 0;
+    if (type != GGUF_U32 || value_len != 4)
+        return refuse(e, -EINVAL, EDIT_KEY, name, "must be a u32");
+    uint64_t v = get_u32(value, g->fmt.big);
+    if (!is_pow2(v) || v < MIN_ALIGNMENT || v > EDIT_MAX_ALIGNMENT)
+        return refuse(e, -EINVAL, EDIT_KEY, name, "must be a power of two from 8 to 1048576");
+    return 0;
+}
+
+static int check_tensor(struct name name, struct err *e)
+{
+    if (name.n == 0)
+        return err_set(e, -EINVAL, "a tensor's name is empty");
+    if (memchr(name.p, 0, name.n))
+        return refuse(e, -EINVAL, EDIT_TENSOR, name, "the name has a NUL");
+    if (name.n > EDIT_MAX_TENSOR_NAME)
+        return refuse(e, -ENAMETOOLONG, EDIT_TENSOR, name, "the name is over 63 bytes");
+    return 0;
+}
+
+/* Every file of a split model states how many tensors there are in total. */
+static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
+{
+    static const char key[] = "split.tensors.count";
+    static const char count[] = "split.count";
+    if (gguf_find_key(c->on.g, key, sizeof(key) - 1) == EDIT_NONE &&
+        gguf_find_key(c->on.g, count, sizeof(count) - 1) == EDIT_NONE)
+        return 0;
+    return refuse(e, -EOPNOTSUPP, EDIT_TENSOR, name,
+                  "the number of tensors of a split model cannot change: merge it first "
+                  "(copy model.gguf out of the mount)");
+}
+
+/* ---- operations on keys and tensors ---- */
+
+static int slot_remove(struct edit_change *c, enum edit_what kind, struct name name, struct err *e)
+{
+    const struct edit_slot *found;
+    if (!slot_find(c, kind, name, &found))
+        return refuse(e, -ENOENT, kind, name, "does not exist");
+    struct edit_slot *s = slot_begin(c, kind, name, name, 0);
+    if (s) {
+        edit_value_unref(s->value);
+        tensor_content_unref(s->content);
+        s->value = NULL;
+        s->content = NULL;
+        s->gone = true;
+    }
+    return slot_end(c, s, e);
+}
+
+static int slot_rename(struct edit_change *c, enum edit_what kind, struct name from, struct name to,
+                       struct err *e)
+{
+    const struct edit_slot *found;
+    if (!slot_find(c, kind, from, &found))
+        return refuse(e, -ENOENT, kind, from, "does not exist");
+    if (name_same(from, to))
+        return 0;
+    if (slot_find(c, kind, to, &found))
+        return refuse(e, -EEXIST, kind, to, "already exists");
+    return slot_end(c, slot_begin(c, kind, from, to, 0), e);
+}
+
+/* ---- keys ---- */
 
 bool edit_find(const struct edit_change *c, const void *key, size_t n, const struct edit_slot **ret)
 {
@@ -162,7 +494,7 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
              uint64_t rank, struct err *e)
 {
     struct name name = {key, key_len};
-    int r = check_name(name, e);
+    int r = check_key(name, e);
     if (r == 0)
         r = edit_check_value(c->on.g, key, key_len, value->type, value->bytes.data,
                              value->bytes.len, e);
@@ -180,9 +512,9 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
 {
     struct name name = {key, key_len};
-    int r = check_name(name, e);
+    int r = check_key(name, e);
     if (r == 0 && name_is(name, architecture_key))
-        r = refuse(e, -EPERM, name, "cannot be removed");
+        r = refuse(e, -EPERM, EDIT_KEY, name, "cannot be removed");
     return r < 0 ? r : slot_remove(c, EDIT_KEY, name, e);
 }
 
@@ -190,17 +522,242 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
                 size_t to_len, struct err *e)
 {
     struct name old = {from, from_len}, now = {to, to_len};
-    int r = check_name(old, e);
+    int r = check_key(old, e);
     if (r == 0)
-        r = check_name(now, e);
+        r = check_key(now, e);
     if (r == 0 && (name_is(old, alignment_key) || name_is(now, alignment_key)))
-        r = refuse(e, -EINVAL, old, "general.alignment cannot be made or lost by renaming");
+        r = refuse(e, -EINVAL, EDIT_KEY, old,
+                   "general.alignment cannot be made or lost by renaming");
     if (r == 0 && name_is(old, architecture_key))
-        r = refuse(e, -EPERM, old, "cannot be renamed");
+        r = refuse(e, -EPERM, EDIT_KEY, old, "cannot be renamed");
     return r < 0 ? r : slot_rename(c, EDIT_KEY, old, now, e);
 }
 
-/* ---- entries ---- */
+uint64_t edit_alignment(const struct edit_change *c)
+{
+    const struct edit_slot *s;
+    if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &s))
+        return GGUF_DEFAULT_ALIGNMENT;
+    return s && s->value ? get_u32(s->value->bytes.data, c->on.g->fmt.big) : c->on.g->alignment;
+}
+
+/* ---- tensors ---- */
+
+static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
+{
+    const struct name name = base_name(c, EDIT_TENSOR, i);
+    return (struct edit_tensor){.id = ids_of(c->on.ids, i),
+                                .old = i,
+                                .nbytes = c->on.g->tensor[i].nbytes,
+                                .rank = base_rank(c, EDIT_TENSOR, i),
+                                .name = name.p,
+                                .name_len = name.n};
+}
+
+static struct edit_tensor of_slot(const struct edit_change *c, const struct edit_slot *s)
+{
+    return (struct edit_tensor){.id = s->id,
+                                .old = s->old,
+                                .nbytes = s->content ? s->content->nbytes
+                                                     : c->on.g->tensor[s->old].nbytes,
+                                .rank = s->rank,
+                                .name = s->name,
+                                .name_len = s->name_len,
+                                .content = s->content};
+}
+
+bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
+                      struct edit_tensor *ret)
+{
+    const struct edit_slot *s;
+    if (!slot_find(c, EDIT_TENSOR, (struct name){name, n}, &s))
+        return false;
+    *ret = s ? of_slot(c, s) : of_base(c, gguf_find_tensor(c->on.g, name, n));
+    return true;
+}
+
+bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret)
+{
+    for (struct link *l = table_first(&c->by_number, hash_number(number)); l; l = table_next(l)) {
+        const struct edit_slot *s =
+            (const struct edit_slot *)((const char *)l - offsetof(struct edit_slot, by_number));
+        if (s->id.number == number && !s->gone) {
+            *ret = of_slot(c, s);
+            return true;
+        }
+    }
+    const uint32_t old = ids_find(c->on.ids, c->on.g->n_tensors, number);
+    if (old == IDS_NONE || slot_of(c, EDIT_TENSOR, old))
+        return false;
+    *ret = of_base(c, old);
+    return true;
+}
+
+int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
+                       size_t to_len, struct err *e)
+{
+    const struct name old = {from, from_len}, now = {to, to_len};
+    int r = name_same(old, now) ? 0 : check_tensor(now, e);
+    return r < 0 ? r : slot_rename(c, EDIT_TENSOR, old, now, e);
+}
+
+int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e)
+{
+    const struct name of = {name, n};
+    int r = check_not_split(c, of, e);
+    return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
+}
+
+/* Give a slot, which may be NULL, a content, taking a reference. */
+static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_content *k,
+                    struct err *e)
+{
+    if (!s) {
+        tensor_content_unref(k);
+        return slot_end(c, s, e);
+    }
+    tensor_content_unref(s->content);
+    s->content = k;
+    if (c->on.numbers)
+        s->id.version = atomic_fetch_add(c->on.numbers, 1);
+    return slot_end(c, s, e);
+}
+
+/* What tensor_content_make() returned. */
+static int unmade(int r, struct name name, const char *why, struct err *e)
+{
+    return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name, why)
+           : r < 0      ? err_set(e, r, "no memory for the edit")
+                        : 0;
+}
+
+/* A content that covers all bytes of a shape. */
+static int make_whole(struct name name, const struct tensor_shape *shape,
+                      const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
+                      struct err *e)
+{
+    uint64_t nbytes;
+    int r = tensor_shape_bytes(shape, &nbytes, e);
+    if (r < 0)
+        return err_prefix(e, r, "tensor");
+    r = tensor_content_make(shape, nbytes, NULL, piece, n, ret);
+    if (r == 0 && !tensor_content_covers(*ret)) {
+        tensor_content_unref(*ret);
+        r = -EINVAL;
+    }
+    return unmade(r, name, "its new bytes are not exactly those of its shape", e);
+}
+
+int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, uint64_t rank, uint32_t number, struct err *e)
+{
+    const struct name of = {name, n};
+    const struct edit_slot *removed;
+    struct tensor_content *k;
+    int r = check_tensor(of, e);
+    if (r == 0)
+        r = check_not_split(c, of, e);
+    if (r == 0 && slot_find(c, EDIT_TENSOR, of, &removed))
+        r = refuse(e, -EEXIST, EDIT_TENSOR, of, "already exists");
+    if (r == 0)
+        r = make_whole(of, shape, piece, pieces, &k, e);
+    if (r < 0)
+        return r;
+    struct edit_slot *s = slot_new(EDIT_TENSOR, of, removed ? removed->rank : rank);
+    if (s) {
+        s->id = (struct tensor_id){number, number};
+        s->gone = false;
+    }
+    return end_with(c, s, k, e);
+}
+
+/* Another shape for the existing bytes. */
+static int reshape(const struct edit_change *c, const struct edit_tensor *t,
+                   const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
+{
+    const struct name name = {t->name, t->name_len};
+    uint64_t nbytes;
+    bool made = t->content && t->content->shape.n_dims;
+    uint32_t type = made ? t->content->shape.type : c->on.g->tensor[t->old].type_id;
+    int r = tensor_shape_bytes(shape, &nbytes, e);
+    if (r < 0)
+        return r;
+    if (type != shape->type || nbytes != t->nbytes)
+        return refuse(e, -EINVAL, EDIT_TENSOR, name,
+                      "a shape of another size or type needs new bytes");
+    r = tensor_content_make(shape, nbytes, t->content, NULL, 0, ret);
+    return unmade(r, name, "", e);
+}
+
+int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, struct err *e)
+{
+    const struct name of = {name, n};
+    struct tensor_content *k;
+    struct edit_tensor t;
+    if (!edit_tensor_find(c, name, n, &t))
+        return refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
+    int r = pieces ? make_whole(of, shape, piece, pieces, &k, e) : reshape(c, &t, shape, &k, e);
+    return r < 0 ? r : end_with(c, slot_begin(c, EDIT_TENSOR, of, of, 0), k, e);
+}
+
+int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
+                      const struct tensor_piece *piece, size_t pieces, struct err *e)
+{
+    const struct name of = {name, n};
+    struct tensor_content *k;
+    struct edit_tensor t;
+    if (!edit_tensor_find(c, name, n, &t))
+        return refuse(e, -ENOENT, EDIT_TENSOR, of, "does not exist");
+    int r = tensor_content_make(t.content ? &t.content->shape : NULL, t.nbytes, t.content, piece,
+                                pieces, &k);
+    r = unmade(r, of, "the new bytes do not lie in it, or not in order", e);
+    return r < 0 ? r : end_with(c, slot_begin(c, EDIT_TENSOR, of, of, 0), k, e);
+}
+
+/* ---- listed ---- */
+
+/* A key or tensor after the change: its slot, or NULL, and its number in the base. */
+struct item {
+    const struct edit_slot *slot;
+    uint32_t old;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct edit_slot *x = ((const struct item *)a)->slot, *y = ((const struct item *)b)->slot;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* All of a kind, *n of them, by rank: those without a slot in the order of the base, before slots of the same rank. */
+static struct item *list(const struct edit_change *c, enum edit_what kind, size_t *n)
+{
+    const uint32_t all = kind == EDIT_KEY ? c->on.g->n_kv : c->on.g->n_tensors;
+    struct item *item = malloc((all + c->n + 1) * sizeof(*item)), *slot = item + all;
+    size_t slots = 0, k = 0;
+    if (!item)
+        return NULL;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->slot[i]->kind == kind && !c->slot[i]->gone)
+            slot[slots++] = (struct item){c->slot[i], c->slot[i]->old};
+    if (slots)
+        qsort(slot, slots, sizeof(*slot), by_rank);
+    *n = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        if (slot_of(c, kind, i))
+            continue;
+        while (k < slots && slot[k].slot->rank < base_rank(c, kind, i))
+            item[(*n)++] = slot[k++];
+        item[(*n)++] = (struct item){NULL, i};
+    }
+    memmove(item + *n, slot + k, (slots - k) * sizeof(*slot));
+    *n += slots - k;
+    return item;
+}
 
 static void put_slot(struct buf *b, const struct gguf *g, const struct edit_slot *s)
 {
@@ -214,36 +771,218 @@ static void put_slot(struct buf *b, const struct gguf *g, const struct edit_slot
         buf_add(b, s->value->bytes.data, s->value->bytes.len);
 }
 
-uint64_t edit_alignment(const struct edit_change *c)
-{
-    const struct edit_slot *s;
-    if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &s))
-        return GGUF_DEFAULT_ALIGNMENT;
-    return s && s->value ? get_u32(s->value->bytes.data, c->on.g->fmt.big) : c->on.g->alignment;
-}
-
 int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret, size_t *n)
 {
     const struct gguf *g = c->on.g;
-    const struct edit_slot *s;
-    struct slot_walk w;
-    uint32_t i;
+    size_t all;
+    struct item *item = list(c, EDIT_KEY, &all);
+    struct edit_entry *entry = item ? malloc((all + 1) * sizeof(*entry)) : NULL;
     *n = 0;
-    *ret = malloc(((size_t)g->n_kv + c->n + 1) * sizeof(**ret));
-    int r = slot_walk_begin(&w, c, EDIT_KEY);
-    while (r == 0 && *ret && slot_walk_next(&w, &s, &i)) {
+    for (size_t k = 0; entry && k < all; k++) {
+        const struct edit_slot *s = item[k].slot;
+        const uint32_t i = item[k].old;
         if (s)
             put_slot(b, g, s);
         else if (name_is(base_name(c, EDIT_KEY, i), KEY_RESERVE))
             continue;
         else
             buf_add(b, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
-        (*ret)[(*n)++] = (struct edit_entry){b->len, s ? s->rank : base_rank(c, EDIT_KEY, i)};
+        entry[(*n)++] = (struct edit_entry){b->len, s ? s->rank : base_rank(c, EDIT_KEY, i)};
     }
-    slot_walk_end(&w);
-    if (r == 0 && *ret && buf_error(b) == 0)
+    free(item);
+    *ret = entry;
+    return entry ? buf_error(b) : -ENOMEM;
+}
+
+int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n)
+{
+    struct item *item = list(c, EDIT_TENSOR, n);
+    *ret = item ? malloc((*n + 1) * sizeof(**ret)) : NULL;
+    for (size_t k = 0; *ret && k < *n; k++)
+        (*ret)[k] = item[k].slot ? of_slot(c, item[k].slot) : of_base(c, item[k].old);
+    free(item);
+    return *ret ? 0 : -ENOMEM;
+}
+
+/* ---- all keys restored ---- */
+
+bool edit_key_is_own(const struct gguf *g, uint32_t kv)
+{
+    return key_is_own(gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
+}
+
+uint32_t edit_keys_format(const struct gguf *g)
+{
+    return (uint32_t)g->fmt.big | (uint32_t)(g->fmt.len_width == 4) << 1 |
+           (uint32_t)g->fmt.nul << 2;
+}
+
+uint64_t edit_keys_id(const struct gguf *g)
+{
+    uint64_t id = g->fmt.big;
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        if (!edit_key_is_own(g, i))
+            id = xxh64(id, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
+    return id;
+}
+
+bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
+{
+    uint64_t n = a->kv[i].end - a->kv[i].off;
+    return n == b->kv[k].end - b->kv[k].off &&
+           memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
+}
+
+/* The position in the base of the walk over the keys to restore. */
+struct at {
+    uint64_t rank; /* of the last key */
+    uint32_t next; /* in the base: the first key with a higher rank */
+};
+
+static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
+{
+    at->rank = rank;
+    while (at->next < c->on.g->n_kv && base_rank(c, EDIT_KEY, at->next) <= rank)
+        at->next++;
+}
+
+/*
+ * A rank after the last key and before the base's next, with room for `left` keys in between. Its
+ * last bit is set, unlike in the rank of an original key. Equal to the last if no number is left,
+ * after a great many undos: slots of one rank are listed in the order in which they were made,
+ * after the base's key.
+ */
+static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
+{
+    const bool end = at->next == c->on.g->n_kv;
+    const uint64_t next = end ? EDIT_LAST : base_rank(c, EDIT_KEY, at->next);
+    const bool last = next == EDIT_LAST; /* only the reserve may follow */
+    const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
+    if (last)
+        at->rank += EDIT_RANK_STEP;
+    else if (room > 1)
+        at->rank += step ? step : 1;
+    if (last || (at->rank | 1) < next)
+        at->rank |= 1;
+    return at->rank;
+}
+
+static int set_value(struct edit_slot *s, const struct gguf *keys, const struct gguf_kv *kv)
+{
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
+    buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
+    s->value = buf_error(&bytes) ? NULL : edit_value_make(kv->type, &bytes);
+    s->gone = false;
+    return s->value ? 0 : -ENOMEM;
+}
+
+static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t k, struct at *at,
+                       struct err *e)
+{
+    const struct gguf_kv *kv = &keys->kv[k];
+    struct name name = {gguf_key(keys, kv), kv->key_len};
+    uint32_t old = gguf_find_key(c->on.g, name.p, name.n);
+    bool exists = old != EDIT_NONE, same = exists && edit_same_entry(c->on.g, old, keys, k);
+    bool stays = exists && base_rank(c, EDIT_KEY, old) > at->rank;
+    if (stays)
+        pass(c, at, base_rank(c, EDIT_KEY, old));
+    if (stays && same)
         return 0;
-    free(*ret);
-    *ret = NULL;
-    return -ENOMEM;
+    uint64_t rank = stays ? at->rank : rank_here(c, at, keys->n_kv - k);
+    struct edit_slot *s = slot_begin(c, EDIT_KEY, name, name, rank);
+    if (s)
+        s->rank = rank;
+    if (s && !same && set_value(s, keys, kv) < 0) {
+        slot_free(s);
+        s = NULL;
+    }
+    return slot_end(c, s, e);
+}
+
+int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
+{
+    const size_t mark = edit_mark(c);
+    struct at at = {0};
+    int r = 0;
+    if (edit_keys_format(c->on.g) != edit_keys_format(keys))
+        return err_set(e, -EINVAL,
+                       "the keys are of a file of another byte order or version of GGUF");
+    for (uint32_t kv = 0; kv < c->on.g->n_kv && r == 0; kv++) {
+        const struct name name = base_name(c, EDIT_KEY, kv);
+        if (!edit_key_is_own(c->on.g, kv) && gguf_find_key(keys, name.p, name.n) == EDIT_NONE)
+            r = slot_remove(c, EDIT_KEY, name, e);
+    }
+    for (uint32_t k = 0; k < keys->n_kv && r == 0; k++)
+        if (!edit_key_is_own(keys, k))
+            r = restore_key(c, keys, k, &at, e);
+    if (r < 0)
+        edit_undo(c, mark);
+    return r;
+}
+
+/* ---- values as they are shown ---- */
+
+void shown_free(struct shown *s)
+{
+    snapshot_unref(s->snap);
+    edit_value_unref(s->value);
+    *s = SHOWN_NONE;
+}
+
+bool shown_value(const struct shown *s, struct gguf_value *ret)
+{
+    if (!s->snap)
+        return false;
+    const struct gguf *g = s->snap->gguf;
+    *ret = s->value ? gguf_value_at(&g->fmt, s->value->type, s->value->bytes.data)
+                    : gguf_value(g, &g->kv[s->kv]);
+    return true;
+}
+
+const uint8_t *shown_bytes(const struct shown *s, size_t *n)
+{
+    if (s->value) {
+        *n = s->value->bytes.len;
+        return s->value->bytes.data;
+    }
+    const struct gguf_kv *kv = &s->snap->gguf->kv[s->kv];
+    *n = (size_t)(kv->end - kv->val_off);
+    return s->snap->gguf->head + kv->val_off;
+}
+
+bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes)
+{
+    struct gguf_value v;
+    size_t n;
+    if (!shown_value(s, &v) || v.type != type)
+        return false;
+    const uint8_t *at = shown_bytes(s, &n);
+    return n == bytes->len && memcmp(at, bytes->data, n) == 0;
+}
+
+void shown_text(const struct shown *s, struct buf *out)
+{
+    struct gguf_value v;
+    if (shown_value(s, &v))
+        text_value(out, &v);
+}
+
+uint64_t shown_size(const struct shown *s)
+{
+    if (!s->snap)
+        return 0;
+    _Atomic(uint64_t) *cache = s->value ? &s->value->cached : &s->snap->key_size[s->kv];
+    uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
+    if (known)
+        return known - 1;
+    struct buf m = BUF_MEASURE;
+    shown_text(s, &m);
+    atomic_store_explicit(cache, m.len + 1, memory_order_relaxed);
+    return m.len;
+}
+
+/* Snapshot numbers stay far below the bit that marks numbers of values. */
+uint64_t shown_id(const struct shown *s)
+{
+    return s->value ? UINT64_C(1) << 63 | s->value->id : s->snap->number;
 }

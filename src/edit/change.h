@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an edit changes: an overlay over the keys of a parsed model, its base, and over its tensors
- * (tensors.h). Pure: no file is touched.
+ * What an edit changes: an overlay over the keys and tensors of a parsed model, its base. Pure: no file is touched.
  *
  *     CLEANUP(edit_change_free) struct edit_change c;
- *     edit_change_init(&c, g, NULL);
+ *     edit_change_init(&c, &(struct edit_base){.g = g});
  *     r = edit_set(&c, "general.name", 12, value, EDIT_LAST, &e);      ... edit_remove, edit_rename
- *     r = edit_change_keys(&c, &header, &key, &n);
+ *     r = edit_tensor_write(&c, "b", 1, &piece, 1, &e);                ... by its current name
+ *     r = edit_change_keys(&c, &header, &key, &n);                     ... edit_change_tensors
  *
- * Operations take effect one after another, as if each were a separate edit; so a batch of edits is
- * one change. Each costs what its own value costs, whatever was changed before, and a replaced
- * value is freed: the change has at most one value for each key. What no operation names keeps its
- * exact bytes.
+ * Operations take effect one after another, as if each were a separate edit, so a batch of edits is one change. Each
+ * costs what its own value or list of pieces costs, whatever was changed before. The change has at most one value for
+ * each key: a replaced one is freed. The bytes of tensors stay in their drafts until the commit. What no operation
+ * names keeps its exact bytes.
  *
- * Order: each key has a rank, and the header lists keys by rank. A key keeps its rank when its value changes and when
- * it is renamed. A key that comes back after its removal gets the rank that the caller gives or, within one change,
- * its old rank.
+ * Order: each key and tensor has a rank, and the header lists them by rank. They keep it when they are changed or
+ * renamed. One that comes back after its removal gets the rank that the caller gives or, within one change, its old
+ * rank.
  *
- * Undo: every operation can be taken back until edit_keep(): it replaced one slot by another, and
- * restores the old one.
+ * Undo: until edit_keep(), every operation can be taken back. It replaced one slot by another, and the old one is put
+ * back.
  *
- * Refused, with nothing changed: ggufs' own keys, `split.*` and `ggufs.reserve` (-EPERM);
- * general.architecture removed or renamed (-EPERM); general.alignment other than a u32 that is a
- * power of two from 8 to 2^20, or renamed, or made by renaming (-EINVAL); a key that does not exist
- * (-ENOENT); a new name that is taken (-EEXIST); an empty name or one over 65535 bytes (-EINVAL); a
- * header over GGUF_MAX_HEADER (-EFBIG); -ENOMEM. Values are not inspected: the plan parses the
- * resulting header.
+ * Refused, with nothing changed: what does not exist (-ENOENT); a new name that is taken (-EEXIST); a header over
+ * GGUF_MAX_HEADER (-EFBIG); -ENOMEM. Values are not inspected: the plan parses the resulting header. And
+ *  - of keys: ggufs' own, `split.*` and `ggufs.reserve` (-EPERM); general.architecture removed or renamed (-EPERM);
+ *    general.alignment other than a u32 that is a power of two from 8 to 2^20, or renamed, or made by renaming
+ *    (-EINVAL); a name that is empty or over 65535 bytes (-EINVAL);
+ *  - of tensors: a new name that is empty or has a NUL (-EINVAL) or is over 63 bytes (-ENAMETOOLONG); shapes that
+ *    tensor_shape_bytes() refuses; more versions than there are numbers (-EOVERFLOW); in a file of a split model,
+ *    adding and removing (-EOPNOTSUPP), because each file states their number.
  *
- * Threads: one at a time. Values are immutable and reference-counted: any thread.
+ * Threads: one at a time. Values are immutable and counted: any.
  */
 #ifndef EDIT_CHANGE_H
 #define EDIT_CHANGE_H
@@ -40,19 +42,15 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hash.h"
-#include "model/content.h"
 #include "gguf/gguf.h"
-#include "model/ids.h"
+#include "model/snapshot.h"
 
-#define EDIT_MIN_ALIGNMENT ((uint64_t)8)
 #define EDIT_MAX_ALIGNMENT ((uint64_t)1 << 20)
-#define EDIT_MAX_KEY 65535 /* bytes; the specification's limit */
+#define EDIT_MAX_KEY 65535      /* bytes; the specification's limit */
+#define EDIT_MAX_TENSOR_NAME 63 /* bytes; ggml's limit, with its NUL */
 
 #define EDIT_NONE UINT32_MAX
-/*
- * The rank of key number i of a base without a table: between two there is room for keys that come
- * back. Ranks of new keys have the same distance, so that no two are equal.
- */
+/* The rank of key or tensor i of a base without a table. Keys that come back fit between two; new ones keep the distance. */
 #define EDIT_RANK_STEP ((uint64_t)1 << 32)
 static inline uint64_t edit_first_rank(uint32_t i)
 {
@@ -108,7 +106,7 @@ struct edit_base {
     const struct gguf *g;
     const uint64_t *rank;        /* of its keys, ascending; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* likewise for its tensors */
-    const struct ids *ids;       /* the ids of its tensors; NULL as in ids.h */
+    const struct ids *ids;       /* the ids of its tensors; NULL as in snapshot.h */
     /* the next number for a tensor, or for a version of one; NULL: none are assigned */
     atomic_uint *numbers;
 };
@@ -129,10 +127,10 @@ struct edit_change {
     uint64_t serial; /* of the last operation */
 };
 
-/* The initial state, for a model whose tensors are not edited. */
-void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank);
-void edit_change_on(struct edit_change *c, const struct edit_base *base);
+void edit_change_init(struct edit_change *c, const struct edit_base *base);
 void edit_change_free(struct edit_change *c);
+
+/* ---- operations on keys ---- */
 
 /* Set a key; a new one gets this rank. Takes its own reference. */
 int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
@@ -140,6 +138,65 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
 int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len, struct err *e);
+
+/* False: no such key. *ret: its slot; NULL if no operation touched the key. */
+bool edit_find(const struct edit_change *c, const void *key, size_t n,
+               const struct edit_slot **ret);
+
+/* The alignment that applies after the change. */
+uint64_t edit_alignment(const struct edit_change *c);
+
+/* Check a value that edit_set() would refuse in any model: the alignment. 0, -EINVAL. */
+int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
+                     const void *value, size_t value_len, struct err *e);
+
+/*
+ * Restore all keys of an earlier state, as one operation of a change without any other. They get their order, their
+ * exact bytes and types, even where a manual edit would be refused (architecture, alignment, names); ggufs' own keys
+ * stay as they are in the base. Undone as usual. 0; -EINVAL (`keys` has another byte order or layout), -EFBIG, -ENOMEM.
+ */
+int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e);
+
+/* ---- operations on tensors ---- */
+
+/* A tensor after the change. */
+struct edit_tensor {
+    struct tensor_id id;
+    uint32_t old; /* its index in the base; EDIT_NONE: a new one, even under an old name */
+    uint64_t nbytes;
+    uint64_t rank;
+    const char *name; /* stored in the base or the change */
+    size_t name_len;
+    struct tensor_content *content; /* from the change; NULL: the base's */
+};
+
+/* The one with this name, or number. False: none has it. */
+bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
+                      struct edit_tensor *ret);
+bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret);
+
+int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
+                       size_t to_len, struct err *e);
+int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);
+/*
+ * Add a tensor with this number, at the end with EDIT_LAST; one under the name of a tensor that the change removed gets
+ * its rank. The pieces must make up all of its bytes (else -EINVAL).
+ */
+int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, uint64_t rank, uint32_t number, struct err *e);
+/*
+ * Set another type or shape with all bytes new; or, without pieces, a shape with the same number of
+ * bytes in its type (else -EINVAL).
+ */
+int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
+                    const struct tensor_shape *shape, const struct tensor_piece *piece,
+                    size_t pieces, struct err *e);
+/* Replace ranges of its bytes: pieces in order, disjoint, inside the tensor (else -EINVAL). */
+int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
+                      const struct tensor_piece *piece, size_t pieces, struct err *e);
+
+/* ---- the change as a whole ---- */
 
 /* True if nothing was changed, or everything was taken back. */
 static inline bool edit_change_is_empty(const struct edit_change *c)
@@ -165,28 +222,58 @@ void edit_change_drop_values(struct edit_change *c);
  */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 
-/* Find a key. False: it does not exist. *ret: its slot; NULL if no operation touched the key. */
-bool edit_find(const struct edit_change *c, const void *key, size_t n,
-               const struct edit_slot **ret);
-
-/* The alignment that applies after the change. */
-uint64_t edit_alignment(const struct edit_change *c);
-
-/* Check a value that edit_set() would refuse in any model: the alignment. 0, -EINVAL. */
-int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
-                     const void *value, size_t value_len, struct err *e);
-
 /* A key of the new header. */
 struct edit_entry {
     uint64_t end; /* where its entry ends in the buffer */
     uint64_t rank;
 };
 
-/*
- * Append the entries of the keys after the change, in order, without the reserve. *ret: of *n keys,
- * for free(). 0, -ENOMEM.
- */
+/* Append the entries of the keys after the change, in order, without the reserve. free(*ret). 0, -ENOMEM. */
 int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret,
                      size_t *n);
+/* All tensors after the change, in the order of the new file; names stay in the base and the change. 0, -ENOMEM. */
+int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n);
+
+/* ---- keys compared ---- */
+
+/*
+ * A hash of the format and of all entries in order, except for ggufs' own keys. Equal for equal
+ * keys, in every process; not protected against forgery.
+ */
+uint64_t edit_keys_id(const struct gguf *g);
+/* How entries are written: byte order and widths. A model can take back the keys of its own format only. */
+uint32_t edit_keys_format(const struct gguf *g);
+/* True if the entries of these keys have the same bytes. */
+bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
+/* True for a key that ggufs keeps for itself. */
+bool edit_key_is_own(const struct gguf *g, uint32_t kv);
+
+/* ---- values as they are shown ---- */
+
+/*
+ * A key's value: from a snapshot, or from an edit that is in no snapshot yet. References are taken under a lock; work
+ * on the value, above all rendering, needs none.
+ */
+struct shown {
+    struct snapshot *snap;    /* a reference; NULL: the key has no value */
+    struct edit_value *value; /* a reference; NULL: the value in the snapshot */
+    uint32_t kv;              /* number of the key in the snapshot, if value is NULL */
+};
+
+#define SHOWN_NONE ((struct shown){0})
+
+/* For CLEANUP(). */
+void shown_free(struct shown *s);
+/* The value, valid until shown_free(); false if the key has none. */
+bool shown_value(const struct shown *s, struct gguf_value *ret);
+/* Its bytes as in the file, after the type word. */
+const uint8_t *shown_bytes(const struct shown *s, size_t *n);
+/* True if it has this type and these bytes. */
+bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
+/* The size of its text, measured once per value. */
+uint64_t shown_size(const struct shown *s);
+void shown_text(const struct shown *s, struct buf *out);
+/* A number unique among all values of this key in this mount. */
+uint64_t shown_id(const struct shown *s);
 
 #endif

@@ -24,10 +24,7 @@ struct job {
     struct edit_disk d; /* as of when the commit began */
 };
 
-static const char *const names[] = {[EDIT_AUTO] = "auto",
-                                    [EDIT_REFLINK] = "reflink",
-                                    [EDIT_INPLACE] = "inplace",
-                                    [EDIT_COPY] = "copy"};
+static const char *const names[] = {"auto", "reflink", "inplace", "copy"}; /* as in the enum */
 
 const char *edit_strategy_name(enum edit_strategy s)
 {
@@ -42,12 +39,6 @@ static void call_ready(const struct job *j)
 
 /* ---- the disk ---- */
 
-/* Errors about the current state of the file system, not about its capabilities. */
-static bool is_passing(int r)
-{
-    return r == -EIO || r == -EINTR || r == -ENOMEM;
-}
-
 /* Ask the file system, with a file beside the model. Its answer does not change. */
 static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
@@ -58,7 +49,7 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
         return r;
     r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
     temp_abandon(f, &t);
-    if (is_passing(r))
+    if (r == -EIO || r == -EINTR || r == -ENOMEM) /* about its present state, not what it can do */
         return err_set(e, r, "cannot clone a range: %s", strerror(-r));
     if (r == -ENOSPC || r == -EDQUOT)
         return err_set(e, -EOPNOTSUPP, "reflink: there is no room to clone a range");
@@ -148,14 +139,13 @@ static int look(struct edit_file *f, const struct edit_options *o, struct edit_d
     return 0;
 }
 
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
-              struct err *e)
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret)
 {
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
     struct edit_disk d;
-    int r = look(f, o, &d, e);
+    int r = look(f, o, &d, NULL);
     if (r == 0 && d.backup)
-        r = check_backup(f, o, e);
+        r = check_backup(f, o, NULL);
     if (r < 0)
         return r;
     if (clones && f->clone == EDIT_CLONE_UNKNOWN)

@@ -7,33 +7,32 @@
  *     if (result.old_fd >= 0) { give readers f.fd; close(result.old_fd); }
  *
  * Strategies, in the order in which EDIT_AUTO tries them:
- *  reflink a new file beside the model, the data cloned; replaces the model. Requires most
- *           old data to move by whole blocks, a file system that clones, and free space for what
- *           does not move so and for what is new.
- *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them.
- *           Requires all other data to stay where it is (tensors may be added at the end), a regular
- *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, no more changed bytes than
- *           1 GiB and a quarter of it. Never more than 256 GiB (JOURNAL_MAX_ROWS).
+ *  reflink  a new file beside the model, the data cloned, replaces the model. Requires a file system that clones, most
+ *           old data moving by whole blocks, and free space for the rest and for what is new.
+ *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them. Requires all other
+ *           data to stay where it is (tensors may be added at the end), a regular layout, padding that is zero, at most
+ *           256 GiB of new bytes (JOURNAL_MAX_ROWS); in EDIT_AUTO a file over 64 MiB, and no more changed bytes than
+ *           1 GiB and a quarter of it.
  *  copy     as reflink, with the data copied. Requires free space.
  * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *
  * Invariants:
- *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
- *      makes whole (journal.h).
+ *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal makes whole
+ *      (journal.h).
  *  C2. The model is written in place only while the journal holds the new bytes. Readers see them change.
  *  C3. 0 is returned only when the new state is durable: file synced, then directory synced.
- *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
- *      differ) and no file of ours is left. Three exceptions:
- *      - The new file could not be taken back, for which a medium must fail twice (or once, at the
- *      sync of the directory, if the file system has no exchange). Readers continue with f.fd
- *      unchanged, and edits fail with -ESTALE until the model is reopened.
- *      - inplace: the journal is durable, but writing the model failed twice, and not at its first
- *      byte: -EIO with `unfinished`. The edit counts as done: the next commit, which is planned on
- *      top of it, finishes it first, as do the next mount and edit_recover().
- *      - inplace: the journal could neither be removed nor its head wiped (journal_cancel()). Edits
- *      fail with -ESTALE, and the line says that the next mount may make this edit.
- *  C5. A file that is not the one that was opened (inode, size, mtime) is not replaced: -ESTALE.
- *      A plan for a file of another size is not carried out either.
+ *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may differ) and no file
+ *      of ours is left. Three exceptions:
+ *      - The new file could not be taken back, for which a medium must fail twice (or once, at the sync of the
+ *        directory, if the file system has no exchange). Readers continue with f.fd unchanged, and edits fail with
+ *        -ESTALE until the model is reopened.
+ *      - inplace: the journal is durable, but writing the model failed twice, and not at its first byte: -EIO with
+ *        `unfinished`. The edit counts as done: the next commit, which is planned on top of it, finishes it first, as
+ *        do the next mount and edit_recover().
+ *      - inplace: the journal could neither be removed nor its head wiped (journal_cancel()). Edits fail with -ESTALE,
+ *        and the line says that the next mount may make this edit.
+ *  C5. A file that is not the one that was opened (inode, size, mtime) is not replaced: -ESTALE. A plan for a file of
+ *      another size is not carried out either.
  *  C6. The new file is locked before it gets the name.
  *
  * Threads: one commit of a file at a time; readers of the old descriptor are not disturbed.
@@ -47,36 +46,30 @@
 /* Any may be NULL. Called from the committing thread. */
 struct edit_hooks {
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* bytes of tensor data */
-    void (*ready)(void *arg);                                   /*
-                               * called just before the edit is done: before its journal is
-                               * complete, or its new file replaces the model. It may wait
-                               */
+    /* just before the edit is done: its journal is complete, or its new file replaces the model; it may wait */
+    void (*ready)(void *arg);
     void *arg;
 };
 
 struct edit_result {
     enum edit_strategy strategy; /* the one used; EDIT_AUTO: nothing had to be done */
-    int old_fd;                  /*
-                                  * f's previous descriptor, now the caller's; -1: f has the same
-                                  * file, of which the plan changes bytes and which it may extend
-                                  */
-    bool unfinished;             /* it failed, but counts as done: C4 */
+    int old_fd;      /* f's previous descriptor, now the caller's; -1: f has the same file */
+    bool unfinished; /* it failed, but counts as done: C4 */
 };
 
-/*
- * Before there is an edit: the current state of the disk, and whether the model could be edited at
- * all. Probes once, with a file beside the model, whether the file system clones. ret is set on
- * success only. 0; -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -EISDIR (in place
- * of the backup), -errno.
- */
+/* The disk before an edit. */
 struct edit_disk {
     bool known;          /* everything except `clone` was determined */
     bool linked, backup; /* the model has other hard links; a backup must still be made */
     enum edit_clone clone;
     uint64_t free, used; /* bytes: free for new files; taken by the model */
 };
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
-              struct err *e);
+/*
+ * Determine it, and whether the model can be edited at all; once, probe with a file beside the model whether the file
+ * system clones. ret is set on success only. 0; -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -EISDIR
+ * (in place of the backup), -errno.
+ */
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret);
 
 /*
  * How a change will be written, and whether there is room for it, judging by sizes: without a plan,
@@ -86,35 +79,29 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
 
 /*
- * What an edit needs from the file system, probed when a model is opened, so that an edit that
- * could never be saved is not begun. Call them in this order, the least intrusive first; nothing is
- * left behind, and before edit_try_new() nothing is created.
+ * What an edit needs from the file system, probed when a model is opened, so that an edit that could never be saved is
+ * not begun; the least intrusive first. Nothing is left behind, and only edit_try_new() creates anything.
  *
  * edit_try_attributes  the model's extended attributes can be listed and read (f: open in any mode)
  * edit_try_handle      the handle for writing can also read
- * edit_try_new         a new file gets the model's owner, group, mode and attributes, and a lock;
- *                      tried with a file without a name, if the file system supports that. Not for
- *                      EDIT_INPLACE.
+ * edit_try_new         a new file gets the model's owner, group, mode and attributes, and a lock. Not for EDIT_INPLACE
  *
- * 0; or -errno with a line. Some errors (no space, no memory) may be temporary:
- * edit_try_attributes() and edit_try_new() then return 0.
+ * 0; or -errno with a line. edit_try_attributes() and edit_try_new() ignore errors that may be temporary (no space, no
+ * memory).
  */
 int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
 
-/*
- * The name of a backup: the model before the first edit, made before anything of that edit is
- * written. 0, -ENAMETOOLONG.
- */
+/* The name of the backup, made before anything of the first edit is written. 0, -ENAMETOOLONG. */
 int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
                      const struct edit_options *o, struct err *e);
 /* Whether there is room for a new file of this size beside the model. what: its description, for the line. */
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 
 /*
- * 0; -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or attributes cannot be
- * reproduced), -EBUSY (they have just changed), -EINTR, -EIO, -EDQUOT.
+ * 0; -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or attributes cannot be reproduced), -EBUSY (they have
+ * just changed), -EINTR, -EIO, -EDQUOT.
  */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);

@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/when.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 
 #define TICK_MS 10      /* between two attempts to lock the directory */
 #define LOCK_TRIES 10   /* how often the directory may be removed meanwhile */
@@ -86,53 +86,18 @@ static int failed(const struct history *h, int r, const char *what, struct err *
                    h->name, what);
 }
 
-/*
- * The directory `name` in `dir`, which is closed. New ones are only made in a directory owned by
- * this user or root.
- */
-static int step(const struct history *h, int dir, const char *name, bool make, struct err *e)
+/* The result of a search for what need not exist. */
+static int missing_is_fine(int r, struct err *e)
 {
-    const struct sys *sys = h->sys;
-    struct stat st;
-    int fd = sys->openat(sys, dir, name, FOLDER_FLAGS, 0);
-    if (fd == -ENOENT && make) {
-        int r = sys->fstat(sys, dir, &st);
-        if (r == 0 && st.st_uid != geteuid() && st.st_uid != 0)
-            r = refuse(h, -EPERM, "the directory above it belongs to another user", e);
-        else if (r == 0)
-            r = sys->mkdirat(sys, dir, name, 0700);
-        if (r == 0)
-            r = sys_sync_dir(sys, dir);
-        fd = r < 0 && r != -EEXIST ? r : sys->openat(sys, dir, name, FOLDER_FLAGS, 0);
-    }
-    sys_close(sys, &dir);
-    return fd;
-}
-
-/* The first n bytes of the path of the state directory. */
-static int open_home(const struct history *h, size_t n, bool make, struct err *e)
-{
-    char *path = n ? strndup(h->home, n) : strdup("/");
-    if (!path)
-        return -ENOMEM;
-    int dir = open(path, FOLDER_FLAGS & ~O_NOFOLLOW);
-    dir = dir < 0 ? -errno : dir;
-    if (dir == -ENOENT && make && n) {
-        size_t name = n, above;
-        while (name > 0 && path[name - 1] != '/')
-            name--;
-        for (above = name; above > 0 && path[above - 1] == '/';)
-            above--;
-        dir = open_home(h, above, true, e);
-        dir = dir < 0 ? dir : step(h, dir, path + name, true, e);
-    }
-    free(path);
-    return dir;
+    if (r != -ENOENT)
+        return r;
+    if (e)
+        *e = (struct err){0};
+    return 0;
 }
 
 /*
- * Our directories must belong to this user, and be writable by no other; the last one must be
- * inaccessible to others.
+ * Our directories must belong to this user, and be writable by no other; the last one must be inaccessible to others.
  */
 static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
 {
@@ -147,25 +112,64 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
     return 0;
 }
 
+/*
+ * The directory `name` in `dir`, which is closed. New ones are only made in a directory owned by this user or root.
+ * others: for one of ours, what these may not do.
+ */
+static int step(const struct history *h, int dir, const char *name, bool make, mode_t others,
+                struct err *e)
+{
+    const struct sys *sys = h->sys;
+    struct stat st;
+    int fd = sys->openat(sys, dir, name, FOLDER_FLAGS, 0), r;
+    if (fd == -ENOENT && make) {
+        r = sys->fstat(sys, dir, &st);
+        if (r == 0 && st.st_uid != geteuid() && st.st_uid != 0)
+            r = refuse(h, -EPERM, "the directory above it belongs to another user", e);
+        else if (r == 0)
+            r = sys->mkdirat(sys, dir, name, 0700);
+        if (r == 0)
+            r = sys_sync_dir(sys, dir);
+        fd = r < 0 && r != -EEXIST ? r : sys->openat(sys, dir, name, FOLDER_FLAGS, 0);
+    }
+    sys_close(sys, &dir);
+    if (fd >= 0 && others && (r = check_ours(h, fd, others, e)) < 0) {
+        sys_close(sys, &fd);
+        fd = r;
+    }
+    return fd;
+}
+
+/* The first n bytes of the path of the state directory. */
+static int open_home(const struct history *h, size_t n, bool make, struct err *e)
+{
+    char *path = strndup(n ? h->home : "/", n ? n : 1);
+    if (!path)
+        return -ENOMEM;
+    int dir = open(path, FOLDER_FLAGS & ~O_NOFOLLOW);
+    dir = dir < 0 ? -errno : dir;
+    if (dir == -ENOENT && make) {
+        size_t name = n, above;
+        while (path[name - 1] != '/')
+            name--;
+        for (above = name; above > 0 && path[above - 1] == '/';)
+            above--;
+        dir = open_home(h, above, true, e);
+        dir = dir < 0 ? dir : step(h, dir, path + name, true, 0, e);
+    }
+    free(path);
+    return dir;
+}
+
 /* H4. 0; -ENOENT (it does not exist, and must not be created), -EPERM, -ENOTDIR, -errno. */
 static int open_folder(struct history *h, bool make, struct err *e)
 {
-    static const struct {
-        const char *name;
-        mode_t others;
-    } ours[] = {{"ggufs", 022}, {"history", 077}};
     struct err why = {0};
     if (h->dir >= 0)
         return 0;
     int dir = open_home(h, strlen(h->home), make, &why);
-    for (size_t i = 0; i < 2 && dir >= 0; i++) {
-        dir = step(h, dir, ours[i].name, make, &why);
-        int r = dir < 0 ? 0 : check_ours(h, dir, ours[i].others, &why);
-        if (r < 0) {
-            sys_close(h->sys, &dir);
-            dir = r;
-        }
-    }
+    dir = dir < 0 ? dir : step(h, dir, "ggufs", make, 022, &why);
+    dir = dir < 0 ? dir : step(h, dir, "history", make, 077, &why);
     if (dir == -ELOOP || dir == -ENOTDIR)
         return refuse(h, dir, "it, or a directory above it, is not a directory: Not a directory",
                       e);
@@ -228,36 +232,30 @@ static void head_put(struct buf *b, const void *model, size_t n, uint64_t forgot
     buf_zero(b, up(n) - n);
 }
 
-/* The numbers of a record, which begin at byte 8. */
-static const size_t fields[] = {
-    offsetof(struct history_record, number),  offsetof(struct history_record, restored),
-    offsetof(struct history_record, begin),   offsetof(struct history_record, end),
-    offsetof(struct history_record, before),  offsetof(struct history_record, landed),
-    offsetof(struct history_record, planned), offsetof(struct history_record, format),
-    offsetof(struct history_record, bytes),   offsetof(struct history_record, sum),
-};
+/* A record's numbers begin at byte 8. */
+enum { NUMBERS = sizeof(struct history_record) / 8 };
+_Static_assert(sizeof(struct history_record) == 10 * 8, "a record is ten numbers");
 
 static void part_put(const struct history_record *r, enum part kind, uint8_t dst[HISTORY_UNIT])
 {
+    uint64_t v[NUMBERS];
+    memcpy(v, r, sizeof(v));
     memset(dst, 0, HISTORY_UNIT);
     put_u32(dst, kind, false);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        uint64_t v;
-        memcpy(&v, (const char *)r + fields[i], sizeof(v));
-        put_u64(dst + 8 + 8 * i, v, false);
-    }
+    for (size_t i = 0; i < NUMBERS; i++)
+        put_u64(dst + 8 + 8 * i, v[i], false);
     put_u64(dst + SUM_AT, xxh64(0, dst, SUM_AT), false);
 }
 
+/* 0: this is no part. */
 static enum part part_get(const uint8_t *src, struct history_record *ret)
 {
-    if (get_u64(src + SUM_AT, false) != xxh64(0, src, SUM_AT))
-        return 0;
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        const uint64_t v = get_u64(src + 8 + 8 * i, false);
-        memcpy((char *)ret + fields[i], &v, sizeof(v));
-    }
-    return get_u32(src, false);
+    uint64_t v[NUMBERS];
+    const enum part kind = get_u32(src, false);
+    for (size_t i = 0; i < NUMBERS; i++)
+        v[i] = get_u64(src + 8 + 8 * i, false);
+    memcpy(ret, v, sizeof(v));
+    return get_u64(src + SUM_AT, false) == xxh64(0, src, SUM_AT) && kind <= MORE ? kind : 0;
 }
 
 /* 1; 0: they are not facts; -ENOMEM. */
@@ -290,8 +288,7 @@ static int next_part(struct history_file *f)
         return 0;
     const uint8_t *p = f->bytes.data + at;
     enum part kind = part_get(p, &rec);
-    if (kind == 0 || kind > MORE || (kind == MORE && f->n == 0) ||
-        rec.bytes > f->bytes.len - at - HISTORY_UNIT ||
+    if (kind == 0 || (kind == MORE && f->n == 0) || rec.bytes > f->bytes.len - at - HISTORY_UNIT ||
         xxh64(0, p + HISTORY_UNIT, (size_t)rec.bytes) != rec.sum)
         return 0;
     int r = add_facts(f, p + HISTORY_UNIT, (size_t)rec.bytes);
@@ -351,32 +348,26 @@ static int open_file(struct history *h, const char *name, int flags, struct stat
     return fd < 0 ? failed(h, fd, "open it", e) : fd;
 }
 
-static int load(struct history *h, const char *name, struct buf *ret, struct err *e)
-{
-    struct stat st;
-    uint8_t *bytes;
-    int fd = open_file(h, name, O_RDONLY, &st, e), r;
-    if (fd < 0)
-        return fd;
-    size_t n = (size_t)st.st_size;
-    if (st.st_size < 0 || n > 2 * HISTORY_BYTES_MAX)
-        r = refuse(h, -EFBIG, "a file in it is too large", e);
-    else if (n && !(bytes = buf_extend(ret, n)))
-        r = no_memory(e);
-    else if ((r = n ? sys_read_all(h->sys, fd, bytes, n, 0) : 0) < 0)
-        (void)failed(h, r, "read it", e);
-    sys_close(h->sys, &fd);
-    return r;
-}
-
 /* model NULL: any model. -ENOENT, and as history_load(). */
 static int load_name(struct history *h, const char *name, const char *model,
                      struct history_file *ret, struct err *e)
 {
     struct history_file f = HISTORY_FILE_INIT;
-    int r = load(h, name, &f.bytes, e);
-    if (r == 0 && (r = history_parse(&f, model, e)) < 0)
+    struct stat st;
+    int fd = open_file(h, name, O_RDONLY, &st, e), r = fd;
+    if (fd < 0)
+        return fd;
+    const size_t n = (size_t)st.st_size;
+    uint8_t *bytes = n > 2 * HISTORY_BYTES_MAX ? NULL : buf_extend(&f.bytes, n);
+    if (n > 2 * HISTORY_BYTES_MAX)
+        r = refuse(h, -EFBIG, "a file in it is too large", e);
+    else if (n && !bytes)
+        r = no_memory(e);
+    else if ((r = sys_read_all(h->sys, fd, bytes, n, 0)) < 0)
+        (void)failed(h, r, "read it", e);
+    else if ((r = history_parse(&f, model, e)) < 0)
         (void)err_prefix(e, r, "%s/ggufs/history/%s", h->home, name);
+    sys_close(h->sys, &fd);
     if (r < 0)
         history_file_free(&f);
     *ret = f;
@@ -385,12 +376,9 @@ static int load_name(struct history *h, const char *name, const char *model,
 
 int history_load(struct history *h, struct history_file *ret, struct err *e)
 {
-    struct err why = {0};
-    int r = open_folder(h, false, &why);
+    int r = open_folder(h, false, e);
     *ret = HISTORY_FILE_INIT;
-    if (r == 0)
-        r = load_name(h, h->name, h->model, ret, &why);
-    return r == 0 || r == -ENOENT ? 0 : err_set(e, r, "%s", why.msg);
+    return missing_is_fine(r < 0 ? r : load_name(h, h->name, h->model, ret, e), e);
 }
 
 /* ---- the keys of a state ---- */
@@ -824,28 +812,18 @@ static int drop_states(struct history *h, const char *name, const struct history
     return replace(h, name, &b, e);
 }
 
-static int prune_model(struct history *h, struct err *e)
-{
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
-    int r = history_load(h, &f, e);
-    size_t keep = h->keep;
-    if (keep == HISTORY_KEEP_SAME)
-        keep = f.n > HISTORY_KEEP ? f.n - 1 : HISTORY_KEEP;
-    return r == 0 && f.n > keep ? drop_states(h, h->name, &f, f.n - keep, e) : r;
-}
-
 /* All files. */
 struct census {
     struct history *h;
     uint64_t bytes;
-    bool look;
-    char name[17]; /* of the file with the oldest state that may go; "": none */
-    int64_t begin;
+    bool look;                  /* find the oldest state as well */
+    struct history_file oldest; /* owned: the file that has it, and more than it; or empty */
+    char name[17];              /* of that file */
 };
 
 static int count_file(void *arg, const char *name)
 {
-    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    struct history_file f = HISTORY_FILE_INIT;
     struct census *c = arg;
     struct stat st;
     if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16 ||
@@ -853,30 +831,38 @@ static int count_file(void *arg, const char *name)
         return 0;
     c->bytes += (uint64_t)st.st_size;
     if (c->look && load_name(c->h, name, NULL, &f, NULL) == 0 && f.n > 1 &&
-        (!c->name[0] || f.state[0].rec.begin < c->begin)) {
-        c->begin = f.state[0].rec.begin;
+        (!c->oldest.n || f.state[0].rec.begin < c->oldest.state[0].rec.begin)) {
+        const struct history_file later = c->oldest;
+        c->oldest = f;
+        f = later;
         memcpy(c->name, name, sizeof(c->name));
     }
+    history_file_free(&f);
     return 0;
 }
 
-/* Remove the oldest states of all models until the rest is within the limit. */
-static int prune_all(struct history *h, struct err *e)
+/* Remove the oldest states: of this model, and then of all models, until the rest is within the limits. */
+static int prune(struct history *h, struct err *e)
 {
-    for (bool look = false;; look = true) {
-        CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
+    (void)h->sys->unlinkat(h->sys, h->dir, NEW_NAME); /* left by a process that was killed */
+    int r = history_load(h, &f, e);
+    size_t keep = h->keep;
+    if (keep == HISTORY_KEEP_SAME)
+        keep = f.n > HISTORY_KEEP ? f.n - 1 : HISTORY_KEEP;
+    if (r == 0 && f.n > keep)
+        r = drop_states(h, h->name, &f, f.n - keep, e);
+    for (bool look = false, more = true; r == 0 && more; look = true) {
         struct census c = {.h = h, .look = look};
-        int r = h->sys->list(h->sys, h->dir, count_file, &c);
+        r = h->sys->list(h->sys, h->dir, count_file, &c);
         if (r < 0)
-            return failed(h, r, "list its directory", e);
-        if (c.bytes <= HISTORY_BYTES_MAX || (look && !c.name[0]))
-            return 0;
-        r = look ? load_name(h, c.name, NULL, &f, e) : 0;
-        if (look && r == 0)
-            r = drop_states(h, c.name, &f, 1, e);
-        if (r < 0)
-            return r;
+            (void)failed(h, r, "list its directory", e);
+        more = c.bytes > HISTORY_BYTES_MAX && (!look || c.oldest.n);
+        if (r == 0 && more && look)
+            r = drop_states(h, c.name, &c.oldest, 1, e);
+        history_file_free(&c.oldest);
     }
+    return r;
 }
 
 /*
@@ -890,7 +876,7 @@ static int write_end(const struct recorder *r, const struct history_record *rec,
     struct stat st;
     int fd = open_file(r->h, r->h->name, O_RDWR, &st, e), done = 0;
     if (fd < 0)
-        return fd == -ENOENT ? 0 : fd;
+        return missing_is_fine(fd, e);
     part_put(&r->rec, STATE, known);
     if (sys_read_all(sys, fd, now, sizeof(now), r->at) == 0 &&
         memcmp(now, known, sizeof(now)) == 0) {
@@ -901,17 +887,9 @@ static int write_end(const struct recorder *r, const struct history_record *rec,
     return done < 0 ? failed(r->h, done, "write it", e) : 0;
 }
 
-static int prune(struct history *h, struct err *e)
-{
-    (void)h->sys->unlinkat(h->sys, h->dir, NEW_NAME); /* left by a process that was killed */
-    int r = prune_model(h, e);
-    return r < 0 ? r : prune_all(h, e);
-}
-
 int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
 {
     struct history_record rec = r->rec;
-    struct err why = {0};
     if (!r->running)
         return 0;
     r->running = false;
@@ -921,9 +899,9 @@ int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
     } else {
         rec.planned = rec.landed;
     }
-    int done = lock(r->h, false, 0, &why);
-    if (done < 0) /* everything was removed meanwhile, or the reason why it cannot be locked */
-        return done == -ENOENT ? 0 : err_set(e, done, "%s", why.msg);
+    int done = lock(r->h, false, 0, e);
+    if (done < 0) /* everything may have been removed meanwhile */
+        return missing_is_fine(done, e);
     done = write_end(r, &rec, e);
     int pruned = r->added ? prune(r->h, done == 0 ? e : NULL) : 0;
     unlock(r->h);
@@ -934,13 +912,10 @@ int history_clear(struct history *h, size_t *n, struct err *e)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    struct err why = {0};
     *n = 0;
-    int r = lock(h, false, HISTORY_PATIENCE, &why);
-    if (r == -ENOENT)
-        return 0;
+    int r = lock(h, false, HISTORY_PATIENCE, e);
     if (r < 0)
-        return err_set(e, r, "%s", why.msg);
+        return missing_is_fine(r, e);
     r = history_load(h, &f, e);
     *n = f.n;
     if (r == -EBADMSG || f.n) { /* a damaged one is forgotten, too */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The history of a model: what edits changed in its keys, kept in a file of the user's state
- * directory, so that mistakes can be undone.
+ * The history of a model: what edits changed in its keys, kept in a file of the user's state directory, so that
+ * mistakes can be undone.
  *
  *     r = history_open(&h, &sys_libc, home, "/real/path/m.gguf", HISTORY_KEEP, &e);
  *     struct recorder rec = {.h = &h};
@@ -10,32 +10,30 @@
  *     r = history_text(&h, now, &text, &e);
  *     r = history_pick(&h, 0, now, &pick, &e);   the keys as before the last edits
  *
- * A model has one file, named by a hash of its path. All numbers are little-endian; all parts begin
- * at multiples of 128 bytes, so that a record is rewritten within one sector:
+ * A model has one file, named by a hash of its path. All numbers are little-endian; all parts begin at multiples of
+ * 128 bytes, so that a record is rewritten within one sector:
  *
  *     head     "GGUFSHS4"; u64 number up to which states have been forgotten; u32 bytes of the path; zeros;
  *              at 120 u64 sum of head and path; the path
  *     states   oldest first: a record, and facts; an edit that joins the last state adds facts to it
  *
- * A fact is about one key of the state: its place among the state's keys, and its entry in the
- * model's header; or that the state did not have it. A state has a fact about each key that the
- * edits after it changed, made, moved or removed. So its keys follow from those of the next state,
- * or from the model's: keys without a fact stay unchanged, in their order, and the others go where
- * the facts say.
+ * A fact is about one key: its place among the state's keys, and its entry in the model's header; or that the state did
+ * not have it. A state has a fact about each key that the edits after it changed, made, moved or removed. So its keys
+ * follow from those of the next state, or from the model's: keys without a fact stay unchanged, in their order, and the
+ * others go where the facts say.
  *
  * Invariants:
  *  H1. Everything kept about an edit is durable before the edit is written.
  *  H2. The numbers of a model's states rise, and none is used twice.
  *  H3. After recorder_end() a model has at most `keep` states (HISTORY_KEEP_SAME: no more than before
  *      its newest), and all models at most HISTORY_BYTES_MAX; the oldest go first, but never the last of a model.
- *  H4. Only directories and regular files with a single name are used that are owned by this
- *  process's user and writable by no other. Links are followed only above the state directory.
- *  H5. A file is changed only under the directory's lock. A removed directory is created again with
- *  the next state; until then readers find nothing.
+ *  H4. Only directories and regular files with a single name are used that are owned by this process's user and
+ *      writable by no other. Links are followed only above the state directory.
+ *  H5. A file is changed only under the directory's lock. A removed directory is created again with the next state;
+ *      until then readers find nothing.
  *
- * Nothing in a file is trusted: checksums and sizes are checked, and keys are parsed like those of
- * a model. What cannot be read at its end (after a power failure, or damaged) is ignored, and
- * overwritten.
+ * Nothing in a file is trusted: sums and sizes are checked, and keys are parsed like those of a model. What cannot be
+ * read at its end (after a power failure, or damaged) is ignored, and overwritten.
  *
  * Threads: one at a time.
  */
@@ -67,27 +65,23 @@ struct history {
 
 #define HISTORY_INIT ((struct history){.dir = -1})
 
-/*
- * $XDG_STATE_HOME if it is an absolute path, else $HOME/.local/state, else for root /var/lib. free()
- * it. 0; -ENOENT (a user without a home), -ENOMEM.
- */
+/* $XDG_STATE_HOME, else $HOME/.local/state, else for root /var/lib. free() it. 0, -ENOENT (no home), -ENOMEM. */
 int history_home(char **ret, struct err *e);
-/* home: history_home(). Does not access the disk yet. Always close it. 0, -ENOMEM. */
+/* home: history_home(). Does not access the disk yet. Close it even after a failure. 0, -ENOMEM. */
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
                  unsigned keep, struct err *e);
 void history_close(struct history *h);
 
+/* As in the file, in this order. */
 struct history_record {
     uint64_t number;
-    /* for an undo, which no edit joins: the state that it went back to; 0: an edit */
-    uint64_t restored;
-    int64_t begin, end;               /* times of its edits: seconds since 1970 */
-    uint64_t before, landed, planned; /*
-                          * edit_keys_id(): of the state, after its last edit known to be in the
-                          * file, and after the one being written
-                          */
-    uint64_t format;                  /* of the entries: byte order and widths */
-    uint64_t bytes, sum;              /* of the facts that follow */
+    uint64_t restored;   /* 0; or the state that an undo, which no edit joins, went back to */
+    int64_t begin, end;  /* times of its edits: seconds since 1970 */
+    uint64_t before;     /* edit_keys_id(): of the state, ... */
+    uint64_t landed;     /* ... after its last edit known to be in the file, ... */
+    uint64_t planned;    /* ... and after the one being written */
+    uint64_t format;     /* of the entries: byte order and widths */
+    uint64_t bytes, sum; /* of the facts that follow */
 };
 
 struct history_state {
@@ -115,19 +109,13 @@ struct history_file {
 
 #define HISTORY_FILE_INIT ((struct history_file){0})
 
-/*
- * Without a file there are no states. 0, -EPERM, -EBADMSG (its head is damaged), -ESTALE (of
- * another model), -errno.
- */
+/* Without a file there are no states. 0, -EPERM, -EBADMSG (a damaged head), -ESTALE (of another model), -errno. */
 int history_load(struct history *h, struct history_file *ret, struct err *e);
 void history_file_free(struct history_file *f);
-/* Parse bytes as a file. The same, and the file always takes ownership of them. */
+/* The same for bytes already in f->bytes. */
 int history_parse(struct history_file *f, const char *model, struct err *e);
 
-/*
- * The keys of state i, derived from those of the next one; gguf_free() them. 0, -EBADMSG, -EINVAL
- * (of another byte order or version), -ENOMEM.
- */
+/* The keys of state i, derived from those of the next one. 0, -EBADMSG, -EINVAL (of another format), -ENOMEM. */
 int history_before(const struct history_file *f, size_t i, const struct gguf *next,
                    struct gguf **ret, struct err *e);
 
@@ -141,9 +129,8 @@ struct recorded_edit {
 };
 
 /*
- * An edit that begins less than HISTORY_JOIN seconds after the end of the previous one joins its
- * state, unless either of them is an undo. A state whose edit never reached the file is reused for
- * the next.
+ * An edit that begins less than HISTORY_JOIN seconds after the end of the previous one joins its state, unless either
+ * is an undo. The next edit reuses a state whose edit never reached the file.
  */
 struct recorder {
     struct history *h;         /* not owned */
@@ -161,9 +148,8 @@ int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e);
 /* ---- for users ---- */
 
 /*
- * A line for each state, oldest first: its number, when its first edit was made, and what the edits
- * after it changed, up to the next state or, for the last, up to `now`, the model's current keys. A
- * state whose edits changed nothing has no line. 0, -errno.
+ * A line for each state, oldest first: its number, when its first edit was made, and what the edits after it changed,
+ * up to `now`, the model's current keys. A state whose edits changed nothing has no line. 0, -errno.
  */
 int history_text(struct history *h, struct gguf *now, struct buf *out, struct err *e);
 
@@ -173,17 +159,15 @@ void history_describe(const struct gguf *from, const struct gguf *to, struct buf
 struct history_pick {
     struct history_record rec;
     struct gguf *keys; /* owned; history_pick_free() */
-    /* these are exactly the state's keys: no other program has changed the file since */
-    bool fits;
+    bool fits;         /* these are the state's keys: no other program has changed the file since */
 };
 
 #define HISTORY_PICK_INIT ((struct history_pick){0})
 
 /*
- * The state that an undo restores: `number`, or for 0 the last one whose edits changed something.
- * now: the current keys. If these do not fit, the keys that recorded edits changed are taken from
- * the state. 0; -ENOENT (no such state; the line says why), -ESTALE (number 0, and it does not
- * fit), -errno.
+ * The state that an undo restores: `number`, or for 0 the last one whose edits changed something. now: the current
+ * keys; if these do not fit, only keys that recorded edits changed are taken from the state. 0; -ENOENT (no such state;
+ * the line says why), -ESTALE (number 0, and it does not fit), -errno.
  */
 int history_pick(struct history *h, uint64_t number, struct gguf *now, struct history_pick *ret,
                  struct err *e);
@@ -193,10 +177,7 @@ void history_pick_free(struct history_pick *p);
 #define HISTORY_FOREIGN \
     "the keys were not those that the last recorded edit left: another program changed the file"
 
-/*
- * Forget the model's states. *n: how many there were. 0; -EAGAIN (another process has held the lock
- * for HISTORY_PATIENCE), -errno.
- */
+/* Forget the model's states; there were *n. 0; -EAGAIN (another process holds the lock for too long), -errno. */
 int history_clear(struct history *h, size_t *n, struct err *e);
 
 #endif

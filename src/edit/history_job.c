@@ -9,7 +9,7 @@
 
 #include "base/pool.h"
 #include "base/when.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 
 /* The tasks of the job, in the order in which it does them. */
 enum { END = 1, KEEP = 2, LOOK = 4, ALL = 7 };

@@ -45,11 +45,6 @@ void journal_free(struct journal *j)
     *j = JOURNAL_INIT;
 }
 
-static uint64_t sum_of(uint64_t before, const void *bytes, size_t n)
-{
-    return xxh64(before, bytes, n);
-}
-
 static size_t sectors_of(const struct journal_row *row)
 {
     return (size_t)((row->n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR);
@@ -70,12 +65,12 @@ static bool is_units(const struct journal *j, const struct journal_row *row)
 static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
 {
     size_t at = i * JOURNAL_SECTOR;
-    return at < n ? sum_of(0, bytes + at, (size_t)min_u64(JOURNAL_SECTOR, n - at)) : 0;
+    return at < n ? xxh64(0, bytes + at, (size_t)min_u64(JOURNAL_SECTOR, n - at)) : 0;
 }
 
 static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
 {
-    return sum_of(sum_of(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
+    return xxh64(xxh64(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
 }
 
 /* How many bytes of a row the old model had. */
@@ -113,12 +108,14 @@ static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 }
 
 /*
- * Add rows of whole grains (sectors or units) for these bytes, in place of any overlap with the
- * last rows. src: the position of their new bytes; 0: allocate one.
+ * Add rows of whole grains (sectors or units) for bytes [lo, hi), in place of any overlap with the last rows. src: the
+ * position of their new bytes; 0: allocate one.
  */
 static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
 {
     int r = 0;
+    if (lo >= hi)
+        return 0;
     lo &= ~(grain - 1);
     hi = min_u64(round_up(hi, grain), j->after);
     for (; j->n && row_end(&j->row[j->n - 1]) > lo; j->n--) {
@@ -141,11 +138,11 @@ static int add_lent(struct journal *j, const struct segment *s)
     const uint64_t end = s->at + s->len;
     uint64_t lo = round_up(s->at, JOURNAL_UNIT), hi = min_u64(end, j->before) & ~(JOURNAL_UNIT - 1);
     if ((s->at ^ s->src) & (JOURNAL_UNIT - 1) || s->src < JOURNAL_UNIT || lo >= hi)
-        return add_rows(j, s->at, end, 0, JOURNAL_UNIT);
-    int r = lo > s->at ? add_rows(j, s->at, lo, 0, JOURNAL_UNIT) : 0;
+        lo = hi = end;
+    int r = add_rows(j, s->at, lo, 0, JOURNAL_UNIT);
     if (r == 0)
         r = add_rows(j, lo, hi, s->src + (lo - s->at), JOURNAL_UNIT);
-    return r == 0 && hi < end ? add_rows(j, hi, end, 0, JOURNAL_UNIT) : r;
+    return r < 0 ? r : add_rows(j, hi, end, 0, JOURNAL_UNIT);
 }
 
 /*
@@ -161,7 +158,7 @@ static int add_data(struct journal *j, const struct edit_plan *plan, const struc
         const uint64_t lo = log ? s->at : max_u64(s->at, j->before), end = s->at + s->len;
         if (log && lent && plan->image->file[s->no].fd == lent->src.fd)
             r = add_lent(j, s);
-        else if (lo < end)
+        else
             r = add_rows(j, lo, end, 0, JOURNAL_UNIT);
     }
     return r;
@@ -187,7 +184,7 @@ static int add_header(struct journal *j, const struct edit_file *f, const struct
         hi = at + n;
     }
     free(old);
-    return r < 0 || lo >= hi ? r : add_rows(j, lo, hi, 0, JOURNAL_SECTOR);
+    return r < 0 ? r : add_rows(j, lo, hi, 0, JOURNAL_SECTOR);
 }
 
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret)
@@ -286,7 +283,7 @@ static int write_rows(struct writing *w)
 /* The checksum of the fixed part before it, and of the rows and the name. */
 static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
 {
-    return sum_of(sum_of(0, head, SUM), rest->data, rest->len);
+    return xxh64(xxh64(0, head, SUM), rest->data, rest->len);
 }
 
 /* Write the rows and the name at `at`, then the part that makes them a journal. */
@@ -325,7 +322,7 @@ static int fill(struct writing *w)
             at += round_up(j->row[i].n, JOURNAL_SECTOR);
         }
     (void)place_table(j, at + j->n * ROW + strlen(w->f->name));
-    j->room = malloc(sizeof(struct stretch));
+    j->room = malloc(sizeof(*j->room));
     int r = j->room ? write_rows(w) : -ENOMEM;
     if (r == 0)
         r = write_head(w, at);
@@ -350,13 +347,6 @@ static void give_to_owner(const struct edit_file *f, int fd)
         (void)f->sys->fchmod(f->sys, fd, 0600 | readers);
 }
 
-/* Another descriptor of a log that allocates no more room from now on. -EBUSY: it was already a journal. */
-static int close_log(struct log *log, uint64_t *end)
-{
-    int fd = log_close(log, end) ? fcntl(log->src.fd, F_DUPFD_CLOEXEC, 0) : -EBUSY;
-    return fd == -1 ? -errno : fd;
-}
-
 /*
  * The journal's file, which has its name from the beginning, but not its head: a log that can be
  * lent, if the file system can give a name to an unnamed file, otherwise (*lent is then NULL) a new
@@ -365,7 +355,8 @@ static int close_log(struct log *log, uint64_t *end)
 static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
     char name[NAME_MAX + 1];
-    int fd = *lent ? close_log(*lent, own) : -EBUSY;
+    /* A log that is already a journal, or can have no second descriptor, is not lent. */
+    int fd = *lent && log_close(*lent, own) ? fcntl((*lent)->src.fd, F_DUPFD_CLOEXEC, 0) : -1;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     if (fd >= 0 && f->sys->link(f->sys, fd, f->dir, name) < 0)
         sys_close(f->sys, &fd);
@@ -431,36 +422,27 @@ int journal_cancel(const struct edit_file *f, const struct journal *j, int r, st
 
 /* ---- applying ---- */
 
-static int apply_row(const struct edit_file *f, const struct journal *j,
-                     const struct journal_row *row, struct stretch *u)
+static int apply(struct edit_file *f, const struct journal *j)
 {
-    int r = sys_read_all(f->sys, j->fd, u->new, (size_t)row->n, row->src);
-    if (r == 0)
-        r = sys_write_all(f->sys, f->fd, u->new, (size_t)row->n, row->at);
-    if (r == 0 && row->n >= LARGE)
-        sys_begin_sync(f->sys, f->fd, row->at, row->n);
-    return r;
-}
-
-static int apply(struct edit_file *f, const struct journal *j, struct stretch *u)
-{
+    const struct sys *s = f->sys;
     int r = 0;
-    for (size_t i = 0; i < j->n && r == 0; i++)
-        r = apply_row(f, j, &j->row[i], u);
+    for (size_t i = 0; i < j->n && r == 0; i++) {
+        const struct journal_row *row = &j->row[i];
+        r = sys_read_all(s, j->fd, j->room->new, (size_t)row->n, row->src);
+        if (r == 0)
+            r = sys_write_all(s, f->fd, j->room->new, (size_t)row->n, row->at);
+        if (r == 0 && row->n >= LARGE)
+            sys_begin_sync(s, f->fd, row->at, row->n);
+    }
     if (r == 0)
-        r = sys_sync(f->sys, f->fd);
+        r = sys_sync(s, f->fd);
     return r < 0 ? r : edit_file_note(f, NULL);
 }
 
 int journal_apply(struct edit_file *f, const struct journal *j)
 {
-    struct stretch *u = j->room ? j->room : malloc(sizeof(*u));
-    int r = u ? apply(f, j, u) : -ENOMEM;
-    if (r < 0 && u)
-        r = apply(f, j, u);
-    if (u != j->room)
-        free(u);
-    return r;
+    int r = apply(f, j);
+    return r < 0 ? apply(f, j) : r;
 }
 
 /* ---- reading ---- */
@@ -515,7 +497,8 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
         return 0;
     uint8_t *rest = buf_extend(&b, (size_t)(n * ROW + name_len));
     j->row = calloc((size_t)n, sizeof(*j->row));
-    if (!rest || !j->row)
+    j->room = malloc(sizeof(*j->room));
+    if (!rest || !j->row || !j->room)
         return err_set(e, -ENOMEM, "no memory for the journal");
     int r = sys_read_all(f->sys, j->fd, rest, b.len, at);
     if (r < 0)
@@ -561,8 +544,8 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
 {
     struct found found = {true, true, false};
     struct stat st;
-    struct stretch *u = j->room ? j->room : malloc(sizeof(*u));
-    int r = u ? f->sys->fstat(f->sys, f->fd, &st) : -ENOMEM;
+    struct stretch *u = j->room;
+    int r = f->sys->fstat(f->sys, f->fd, &st);
     const uint64_t size = r == 0 ? (uint64_t)st.st_size : 0;
     bool whole = true;
     for (size_t i = 0; i < j->n && r == 0 && whole; i++) {
@@ -577,8 +560,6 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
         for (size_t k = 0; k < sectors_of(row) && r == 0 && whole; k++)
             compare_sector(u, n, old_bytes(j, row), have, k, &found);
     }
-    if (u != j->room)
-        free(u);
     if (r < 0)
         return err_sys(e, r, "cannot compare the journal with the model");
     if (whole && !found.fits)
@@ -663,9 +644,8 @@ static bool see(const struct edit_file *f, struct journal_seen *ret)
     if (f->sys->fstat(f->sys, f->fd, &st) < 0)
         return false;
     ret->model = edit_id_of(&st);
-    ret->gone = st.st_nlink == 0;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int r = ret->gone ? -ENOENT : f->sys->fstatat(f->sys, f->dir, name, &st);
+    int r = st.st_nlink ? f->sys->fstatat(f->sys, f->dir, name, &st) : -ENOENT;
     if (r == 0)
         ret->journal = edit_id_of(&st);
     return r == 0 || r == -ENOENT;
@@ -673,8 +653,7 @@ static bool see(const struct edit_file *f, struct journal_seen *ret)
 
 static bool seen_equal(const struct journal_seen *a, const struct journal_seen *b)
 {
-    return a->gone == b->gone && edit_id_equal(&a->model, &b->model) &&
-           edit_id_equal(&a->journal, &b->journal);
+    return edit_id_equal(&a->model, &b->model) && edit_id_equal(&a->journal, &b->journal);
 }
 
 /* True if another process holds the lock. f's own lock is unaffected. */
@@ -764,42 +743,30 @@ struct sweep {
     unsigned removed;
 };
 
-static bool is_temp_name(const struct sweep *s, const char *name)
-{
-    static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    return strncmp(name, s->pattern, s->prefix) == 0 &&
-           strlen(name) == s->prefix + EDIT_TEMP_SUFFIX &&
-           strspn(name + s->prefix, digits) == EDIT_TEMP_SUFFIX;
-}
-
 /*
- * True for one of our files that is not locked: its writer has ended. It may have other hard links if an edit may
- * break them: the old file keeps them.
+ * Remove one of our files that is not locked: its writer has ended. It may have other hard links if an edit may break
+ * them: the old file keeps them. What belongs to others is not even opened.
  */
-static bool is_left_over(const struct sweep *s, int fd)
-{
-    const struct sys *sys = s->f->sys;
-    struct stat st;
-    return sys->fstat(sys, fd, &st) == 0 && edit_is_owned(&st, &s->model) &&
-           st.st_ino != s->model.st_ino && sys->flock(sys, fd, LOCK_EX | LOCK_NB) == 0;
-}
-
 static int sweep_one(void *arg, const char *name)
 {
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    /* For writing, if permitted: NFS requires it for an exclusive lock. */
+    static const int access[] = {O_RDWR, O_RDONLY};
     struct sweep *s = arg;
     const struct sys *sys = s->f->sys;
+    const int dir = s->f->dir;
     struct stat st;
-    if (!is_temp_name(s, name) || sys->fstatat(sys, s->f->dir, name, &st) < 0 ||
-        !edit_is_owned(&st, &s->model)) /* others are not even opened */
+    int fd = -1;
+    if (strncmp(name, s->pattern, s->prefix) != 0 || strlen(name) != s->prefix + EDIT_TEMP_SUFFIX ||
+        strspn(name + s->prefix, digits) != EDIT_TEMP_SUFFIX ||
+        sys->fstatat(sys, dir, name, &st) < 0 || !edit_is_owned(&st, &s->model))
         return 0;
-    /* For writing, if permitted: NFS requires it for an exclusive lock. */
-    int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    int fd = sys->openat(sys, s->f->dir, name, O_RDWR | flags, 0);
-    if (fd < 0)
-        fd = sys->openat(sys, s->f->dir, name, O_RDONLY | flags, 0);
-    if (fd < 0)
-        return 0;
-    if (is_left_over(s, fd) && sys->unlinkat(sys, s->f->dir, name) == 0)
+    for (size_t i = 0; i < 2 && fd < 0; i++)
+        fd = sys->openat(sys, dir, name, access[i] | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY,
+                         0);
+    if (fd >= 0 && sys->fstat(sys, fd, &st) == 0 && edit_is_owned(&st, &s->model) &&
+        st.st_ino != s->model.st_ino && sys->flock(sys, fd, LOCK_EX | LOCK_NB) == 0 &&
+        sys->unlinkat(sys, dir, name) == 0)
         s->removed++;
     sys_close(sys, &fd);
     return 0;
@@ -832,17 +799,14 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e)
 {
-    CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     struct edit_overlay o = EDIT_OVERLAY_INIT;
-    struct err why = {0};
-    int r = journal_load(f, &j, &o.seen, &why);
+    int r = journal_load(f, &o.journal, &o.seen, &o.planted);
     if (r < 0)
-        return err_set(e, r, "%s", why.msg);
-    o.planted = why;
-    if (j.state == JOURNAL_REDO) {
-        o.journal = j;
-        j = JOURNAL_INIT;
-    }
+        return err_set(e, r, "%s", o.planted.msg);
+    free(o.journal.room); /* it is not compared again */
+    o.journal.room = NULL;
+    if (o.journal.state != JOURNAL_REDO)
+        journal_free(&o.journal);
     *ret = o;
     return 0;
 }
@@ -871,23 +835,13 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
     for (size_t i = 0; i < j->n; i++) {
         image_add_file(im, no, at, j->row[i].at - at);
         image_add_file(im, from, j->row[i].src, j->row[i].n);
-        at = j->row[i].at + j->row[i].n;
+        at = row_end(&j->row[i]);
     }
     image_add_file(im, no, at, (j->n ? j->after : file.size) - at);
     r = image_end(im);
     *ret = image_source(im);
     ret->fd = f->fd;
     return err_sys(e, r, "cannot lay the journal over the model");
-}
-
-bool edit_overlay_changes(const struct edit_overlay *o)
-{
-    return o->journal.n > 0;
-}
-
-bool edit_overlay_interrupted(const struct edit_overlay *o)
-{
-    return edit_overlay_changes(o) && !o->journal.live;
 }
 
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The redo journal of an in-place edit: one record beside the model that says which ranges of the
- * model change, and where their new bytes are in the journal's own file. It may be large; only its
- * rows are in memory.
+ * The redo journal of an in-place edit: one record beside the model that says which ranges of the model change, and
+ * where their new bytes are in the journal's own file. It may be large; only its rows are in memory.
  *
- * A row is at most 1 MiB of the model, whole sectors except at the end of the file: a sector is 512
- * bytes, the least that any disk writes atomically. Where bytes of tensors change, rows are whole
- * units of 64 KiB, in the journal too, so that readers can map them in place of the model's (no
- * page is larger). Numbers are little-endian.
+ * A row is at most 1 MiB of the model, whole sectors except at the end of the file: a sector is 512 bytes, the least
+ * that any disk writes atomically. Where bytes of tensors change, rows are whole units of 64 KiB, in the journal too,
+ * so that readers can map them in place of the model's (no page is larger). Numbers are little-endian.
  *
  *     0  "GGUFSJN3"
  *     8  u32 bytes of the name         12  u32 0
@@ -20,25 +18,23 @@
  *        the model's name
  *     -  the table, to the end: for each sector of each row a u64, the sum of its old bytes
  *
- * The log of drafts (model/content.h) becomes the journal if it has new bytes aligned as in the
- * model: they stay where they are, and the rest of the record is written before and after them. Any
- * other edit has a small separate journal. Everything that extends the model is in rows to the last
- * byte.
+ * The log of drafts (model/store.h) becomes the journal if it has new bytes aligned as in the model: they stay where
+ * they are, and the rest of the record is written before and after them. Any other edit has a small separate journal.
+ * Everything that extends the model is in rows to the last byte. Device and inode numbers are not part of the record:
+ * they differ after a reboot or a restored backup.
  *
  * Steps of an edit, each after the previous one is known to be on disk:
  *  1. the record is written, its first 56 bytes last, and synced, then its directory;
  *  2. the model is written and synced;
  *  3. the name is removed.
  * Invariants:
- *  J1. Before step 1 is done the model is untouched; a journal with wrong checksums has never taken
- *  effect. J2. From then on every sector of the rows is as before or as after, and the journal is
- *  complete: the edit counts as done, and replaying finishes it. What extends the model is missing,
- *  zero or new.
- *  J3. A journal is applied only if it is ours (edit_is_ours()), names the model and its size, and
- *      every sector is one of the two. So one that does not fit a copied, restored or planted file
- *      changes nothing (-ESTALE, and it stays, for the user to examine). Nothing that is not ours
- *      is opened, and it never prevents reading: the model is then read as it is.
- * Device and inode numbers are not part of it: they differ after a reboot or a restored backup.
+ *  J1. Before step 1 is done the model is untouched; a journal with wrong sums has never taken effect.
+ *  J2. From then on every sector of the rows is as before or as after, and the journal is complete: the edit counts as
+ *      done, and replaying finishes it. What extends the model is missing, zero or new.
+ *  J3. A journal is applied only if it is ours (edit_is_ours()), names the model and its size, and every sector is one
+ *      of the two. So one that does not fit a copied, restored or planted file changes nothing (-ESTALE, and it stays,
+ *      for the user to examine). Nothing that is not ours is opened, and it never prevents reading: the model is then
+ *      read as it is.
  *
  * Private to the edit layer, except for crash recovery.
  */
@@ -54,6 +50,8 @@
 #define JOURNAL_ROW ((uint64_t)1 << 20) /* bytes of a row */
 /* For one edit: 256 GiB in one piece, and 16 GiB in the smallest. */
 #define JOURNAL_MAX_ROWS ((uint64_t)1 << 18)
+
+struct stretch; /* a row in memory */
 
 enum journal_state {
     JOURNAL_NONE,
@@ -79,53 +77,41 @@ struct journal {
     uint64_t before, after;
     struct journal_row *row; /* owned */
     size_t n, cap;
-    void *room; /* owned; NULL: allocated on demand. So applying what was written takes no memory */
+    struct stretch *room; /* owned: for a row, so that applying what was written takes no memory */
 };
 
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
 
-/* How many bytes of the model an edit in place writes, at most. 0, -EFBIG (more rows than there may be),
- * -ENOMEM. */
+/* How many bytes of the model an edit in place writes, at most. 0, -EFBIG (too many rows), -ENOMEM. */
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
-/*
- * Step 1 for a plan that is done in place. On failure nothing is left, or it is as with journal_cancel(). 0, -errno.
- */
+/* Step 1 for a plan that is done in place. On failure nothing is left, or as after journal_cancel(). 0, -errno. */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
 /* Step 2, repeated once if it fails; f then has the model's identity. 0, -errno: part of it may be written. */
 int journal_apply(struct edit_file *f, const struct journal *j);
-/*
- * Step 3. Best effort after step 2: a journal that stays is rewritten and removed once more. 0,
- * -errno: the name may stay.
- */
+/* Step 3. After step 2 it may fail: a journal that stays is applied again, and removed. 0; -errno: the name may stay. */
 int journal_remove(const struct edit_file *f);
 
 /*
- * Before step 2, for an edit that failed with r: no complete journal must be found later. Its name
- * is removed, or else its head is wiped. Returns r; if neither could be done, the line says that
- * the edit may still be made.
+ * Before step 2, for an edit that failed with r: no complete journal must be found later. Removes its name, or else
+ * wipes its head. Returns r; if neither could be done, the line says that the edit may still be made.
  */
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
 /* Compare an open journal with the model: sets the state and `begun`. 0, -ESTALE (J3), -errno. */
 int journal_compare(const struct edit_file *f, struct journal *j, struct err *e);
 
-/*
- * The model's file and its journal at one point in time. If both are the same later, no in-place
- * edit began or ended in between.
- */
+/* The model's file and its journal. If both are the same later, no in-place edit began or ended in between. */
 struct journal_seen {
     struct edit_id model, journal; /* 0: it does not exist */
-    bool gone;                     /* the file no longer has a name: it has no journal */
 };
 
 /*
- * Find the model's journal and judge it. Another process may be editing the model: a journal that
- * does not fit is checked again, until it stays the same and no process holds the lock. *seen: the
- * state before the check; may be NULL. 0, with a line in *e for PLANTED; -ESTALE (J3), -EBUSY
- * (another process edits the model continuously), -errno.
+ * Find the model's journal and judge it. Another process may be editing the model: a journal that does not fit is
+ * checked again, until it stays the same and no process holds the lock. *seen: the state before; may be NULL. 0, with a
+ * line in *e for PLANTED; -ESTALE (J3), -EBUSY (another process edits the model continuously), -errno.
  */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e);
@@ -137,12 +123,7 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
  */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 
-/*
- * ---- crash recovery ----
- *
- * An in-place edit is finished or dropped; new files that never replaced the model are removed. And
- * for read-only mounts: the model as the journal makes it.
- */
+/* ---- crash recovery ---- */
 
 struct edit_recovered {
     bool finished;    /* an interrupted edit was completed */
@@ -151,17 +132,17 @@ struct edit_recovered {
 };
 
 /*
- * f is open for writing (the lock keeps other writers away). Before the model is parsed. 0, -ESTALE
- * (the journal does not fit the model; it stays), -errno. *ret is always set.
+ * Finish or drop an in-place edit, and remove new files that never replaced the model. f is open for writing, and the
+ * model not parsed yet. 0, -ESTALE (the journal does not fit the model; it stays), -errno. *ret is always set.
  */
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
 
-/* What the journal would write, for reading through it. */
+/* What the journal would write: read-only mounts read the model through it. */
 struct edit_overlay {
     struct journal journal; /* owned: without rows if it does not exist or has nothing to write */
     struct image *image;    /* owned: the file with the overlay */
-    /* code 0, or the object with the journal's name is not ours and was not opened */
-    struct err planted;
+    struct err
+        planted; /* code 0, or the object with the journal's name is not ours and was not opened */
     struct journal_seen seen;
 };
 
@@ -175,13 +156,16 @@ bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f)
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e);
 /* True if it changes anything. */
-bool edit_overlay_changes(const struct edit_overlay *o);
+static inline bool edit_overlay_changes(const struct edit_overlay *o)
+{
+    return o->journal.n > 0;
+}
 /* The same, for an edit that no process is making any more. */
-bool edit_overlay_interrupted(const struct edit_overlay *o);
-/*
- * Map it over a mapping of the file, of the source's size, except for the header, which readers get
- * from the source. 0, -errno.
- */
+static inline bool edit_overlay_interrupted(const struct edit_overlay *o)
+{
+    return o->journal.n > 0 && !o->journal.live;
+}
+/* Map it over a mapping of the file, of the source's size, except for the header, which the source has. 0, -errno. */
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
 void edit_overlay_free(struct edit_overlay *o);
 

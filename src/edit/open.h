@@ -30,25 +30,21 @@ struct model_file {
 };
 
 /*
- * Find a file and its directory. It is not opened: edit_file_open(&m->file, ..., m->dir, m->name,
- * ...) does that for writers. 0, or -errno with a line (-EISDIR: it is a directory). Always free
- * it.
+ * Find a file and its directory. A writer then opens it with edit_file_open(&m->file, ..., m->dir, m->name, ...). 0, or
+ * -errno with a line (-EISDIR: it is a directory). Free it even after a failure.
  */
 int model_find(const char *path, struct model_file *m, struct err *e);
 /*
- * Open it if necessary, look for a journal, set m->src, and parse it; flags as in gguf_parse(). If
- * another process edits it in place meanwhile, it is read again. 0, -ESTALE, -EBUSY
- * (edit_overlay()), -errno; m->src.read is NULL if parsing was not reached.
+ * Open it if necessary, look for a journal, set m->src, and parse it, again if another process edits it in place
+ * meanwhile; flags as in gguf_parse(). 0, -ESTALE, -EBUSY (edit_overlay()), -errno; m->src.read is NULL if parsing was
+ * not reached.
  */
 int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e);
 void model_free(struct model_file *m);
 
 /* Hooks for opening the files of a split model for writing. */
 struct model_opener {
-    /*
-     * NULL, or called when a file was found, before it is read: it may open m->file. 0, or -errno
-     * with a line, which aborts everything.
-     */
+    /* NULL; or called for each file before it is read: it may open m->file. 0; -errno with a line aborts everything. */
     int (*found)(void *arg, struct model_file *m, struct err *e);
     /* File number i was read: takes ownership of m. */
     void (*keep)(void *arg, size_t i, struct model_file *m);
@@ -56,9 +52,8 @@ struct model_opener {
 };
 
 /*
- * Open and check all files of a split model except the first, whose content is g; parse_flags as in
- * gguf_parse(). o: NULL for reading only. -EBADMSG, -ENOENT, -ENODATA ... with a line that names
- * the file.
+ * Open and check all files of a split model except the first, whose content is g; parse_flags as in gguf_parse(). o:
+ * NULL for reading only. 0; -EBADMSG, -ENOENT, -ENODATA ... with a line that names the file.
  */
 int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags,
                       const struct model_opener *o, struct err *e);

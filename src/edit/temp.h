@@ -15,21 +15,19 @@
  *  PUBLISHED the path names the new file, the old one has no name; fd was passed on
  *
  * Invariants:
- *  T1. The path always names a complete file: the new one is synced before it is exchanged with the
- *  old one (RENAME_EXCHANGE), in one step.
- *  T2. The displaced file is checked after the exchange: if it is not the one opened, it goes back
- *  (-ESTALE). So nothing is lost that appeared between the last check of the path and this step.
- *  T3. Success is reported only after the directory is synced. If that fails, the old file goes
- *  back. T4. A crash leaves at most a file that matches ".NAME.ggufs-XXXXXX", contains the old or
- *  the new content, and is neither locked nor read: edit_recover() removes it.
- *  T5. The new file has the owner, mode and attributes that the model has when it is displaced, not
- *  those from before it was written: they are set again if they changed meanwhile. Hard links are
- *  checked again as well. Of changes in the last moment, those of owner, mode and links are noticed
- *  (-EBUSY, -EMLINK, the old file goes back), those of other attributes are not.
- * On file systems without the exchange a plain rename is used, after the same check of the path;
- * then T2 and T5 have a gap of one system call, and if the directory cannot be synced, the new file
- * stays. If a failing rename removes the model (SMB, which temp_probe() detects), the new file
- * stays.
+ *  T1. The path always names a complete file: the new one is synced before it is exchanged with the old one
+ *      (RENAME_EXCHANGE), in one step.
+ *  T2. The displaced file is checked after the exchange: if it is not the one opened, it goes back (-ESTALE). So
+ *      nothing is lost that appeared between the last check of the path and this step.
+ *  T3. Success is reported only after the directory is synced. If that fails, the old file goes back.
+ *  T4. A crash leaves at most a file that matches ".NAME.ggufs-XXXXXX", contains the old or the new content, and is
+ *      neither locked nor read: edit_recover() removes it.
+ *  T5. The new file has the owner, mode and attributes that the model has when it is displaced: they are set again if
+ *      they changed while it was written, and hard links are checked again. Of changes in the last moment, those of
+ *      owner, mode and links are noticed (-EBUSY, -EMLINK, the old file goes back), those of other attributes are not.
+ * File systems without the exchange get a plain rename after the same check: T2 and T5 then have a gap of one system
+ * call, and if the directory cannot be synced, the new file stays. It also stays if a failing rename removes the model
+ * (SMB, which temp_probe() detects).
  *
  * Private to the edit layer, except for temp_unnamed().
  */
@@ -54,8 +52,8 @@ int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
 int temp_dress(const struct edit_file *f, struct temp *t, struct err *e);
 
 /*
- * Give an empty file its size, the plan's header and all its data; clone: with whole blocks of old
- * data cloned. Holes of the old file stay holes. 0, -errno; -EOPNOTSUPP: cannot be cloned.
+ * Give an empty file its size, the plan's header and all its data, with `clone` whole blocks of old data cloned. Holes
+ * of the old file stay holes. 0, -errno; -EOPNOTSUPP: it cannot be cloned.
  */
 int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan *plan, bool clone,
               const struct edit_hooks *h, struct err *e);
@@ -67,40 +65,31 @@ int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, str
 /* Make what was written durable. 0, -errno. */
 int temp_sync(const struct edit_file *f, struct temp *t, struct err *e);
 /*
- * Replace the model by a synced file. On success f has the new descriptor and identity and *old the
- * previous descriptor, for the caller to close. On failure *old is -1 and f unchanged; if the new
- * file could not be taken back, f is no longer the file that the path names (-ESTALE from then on).
- * 0; -ESTALE; -EMLINK; -EPERM as above; -EBUSY (T5); -errno.
+ * Replace the model by a synced file. On success f has the new descriptor and identity, and the caller closes *old, the
+ * previous one. On failure *old is -1 and f unchanged; if the new file could not be taken back, the path no longer
+ * names f (-ESTALE from then on). 0; -ESTALE; -EMLINK; -EPERM as above; -EBUSY (T5); -errno.
  */
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 
-/*
- * A file without a name beside the model; if the file system does not support that, one whose name
- * is removed immediately. The descriptor, or -errno.
- */
+/* A file without a name beside the model, or one whose name is removed at once. The descriptor, or -errno. */
 int temp_unnamed(const struct edit_file *f, struct err *e);
 
-/*
- * Give a synced file a permanent name; an existing file of that name is replaced. On success *t is
- * as after temp_abandon(). 0, -errno.
- */
+/* Give a synced file a permanent name, in place of an existing file; *t is then as after temp_abandon(). 0, -errno. */
 int temp_name(const struct edit_file *f, struct temp *t, const char *name, struct err *e);
 
 void temp_abandon(const struct edit_file *f, struct temp *t);
 
 /*
- * Probe what temp_create(), temp_dress() and temp_publish() need, beside the model and without
- * leaving anything: with a file without a name. If the file system does not support that, or is
- * remote, with two named files, which are removed again; one is renamed over the other. 0, -errno.
+ * Probe what temp_create(), temp_dress() and temp_publish() need, beside the model: with a file without a name or, where
+ * there is none, or on a remote file system, with two files that are removed again. 0, -errno.
  */
 int temp_probe(const struct edit_file *f, struct err *e);
 
 /* ---- owner, mode, extended attributes and ACLs ---- */
 
 /*
- * Give `to`, a file of ours, the attributes of `from`, whose stat is st. Attributes that it
- * inherited from its directory and that `from` does not have are removed. 0; -EPERM if anything
- * cannot be reproduced; -ENOSPC, -EDQUOT, -EIO, -ENOMEM.
+ * Give `to`, a file of ours, the attributes of `from`, whose stat is st, and no others. 0; -EPERM (something cannot be
+ * reproduced), -ENOSPC, -EDQUOT, -EIO, -ENOMEM.
  */
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
 

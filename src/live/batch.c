@@ -33,7 +33,7 @@ void batch_begin(struct live *l)
     struct edit_base on = base_of(base_snapshot(l));
     on.numbers = &l->newest->numbers;
     l->next = (struct batch){.number = l->next.number + 1};
-    edit_change_on(&l->next.change, &on);
+    edit_change_init(&l->next.change, &on);
 }
 
 static void unpin_file(struct names *n, struct file *f)

@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/pool.h"
-#include "edit/shown.h"
+#include "edit/change.h"
 #include "live/helper.h"
 #include "live/logs.h"
 #include "live/tensor_base.h"

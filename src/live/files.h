@@ -9,7 +9,7 @@
 #ifndef LIVE_FILES_H
 #define LIVE_FILES_H
 
-#include "edit/shown.h"
+#include "edit/change.h"
 #include "text/name.h"
 
 struct live;

@@ -12,7 +12,7 @@
 #include "gguf/keys.h"
 #include "base/when.h"
 #include "edit/history.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 #include "live/edits.h"
 #include "live/tensors.h"
 #include "live/views.h"

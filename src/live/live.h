@@ -28,7 +28,7 @@
 #include "live/files.h"
 #include "live/waits.h"
 #include "model/imatrix.h"
-#include "model/newest.h"
+#include "model/snapshot.h"
 
 struct live;
 

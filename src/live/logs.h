@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log of an edited model (model/content.h): a file without a name beside it, created when a draft is first
+ * The log of an edited model (model/store.h): a file without a name beside it, created when a draft is first
  * written. Its space is freed when nothing needs it any more; after a lot was written to a log, or when it has become
  * a journal, it is kept only for its present users, and a new one is begun.
  *
@@ -11,7 +11,7 @@
 
 #include "base/lock.h"
 #include "edit/file.h"
-#include "model/content.h"
+#include "model/store.h"
 
 struct logs {
     const struct edit_file *f; /* not owned; only its constant members are used */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tensors that can be edited, as objects: what is known about each in addition to what the model has, by number
- * (model/ids.h), for those that some call has touched. A removed one keeps its name, and its place for the next
+ * (model/snapshot.h), for those that some call has touched. A removed one keeps its name, and its place for the next
  * tensor of that name.
  *
  * Threads: everything is protected by the lock of `struct live`.
@@ -17,8 +17,8 @@
 
 #include "base/hash.h"
 #include "live/waits.h"
-#include "model/content.h"
-#include "model/ids.h"
+#include "model/store.h"
+#include "model/snapshot.h"
 
 /*
  * Seconds without another removal after which tensors are removed, and after which views that were unlinked without

@@ -11,9 +11,8 @@
 #ifndef LIVE_TENSOR_BASE_H
 #define LIVE_TENSOR_BASE_H
 
-#include "edit/tensors.h"
-#include "model/content.h"
-#include "model/form.h"
+#include "edit/change.h"
+#include "model/store.h"
 #include "model/imatrix.h"
 #include "model/npy.h"
 #include "quant/encode.h"
@@ -21,7 +20,7 @@
 /* What a file in a tensor's directory is to programs that write it. */
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */
-    TENSOR_F32, /* the values, as in model/form.h */
+    TENSOR_F32, /* the values, as in model/store.h */
     TENSOR_F16,
     TENSOR_BF16,
     TENSOR_F32_NPY, /* the same after a NumPy header */
@@ -79,7 +78,7 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
 
 /*
  * ---- what the judge of a draft, of a conversion or of a new tensor makes of it: an operation on a tensor
- * (edit/tensors.h) ----
+ * (edit/change.h) ----
  */
 
 enum tensor_verdict {

@@ -10,7 +10,7 @@
 
 #include "base/lock.h"
 #include "base/when.h"
-#include "edit/tensors.h"
+#include "edit/change.h"
 #include "live/batch.h"
 #include "live/core.h"
 #include "live/draft.h"

@@ -41,17 +41,11 @@ void image_unref(struct image *im)
     free(im);
 }
 
-static void fail(struct image *im, int r)
-{
-    if (im->err == 0)
-        im->err = r;
-}
-
 uint32_t image_file(struct image *im, struct source src)
 {
     struct mapped *m = mapped_of(&src);
     if (array_grow(&im->file, &im->cap_files, im->files, sizeof(*im->file)) < 0) {
-        fail(im, -ENOMEM);
+        im->err = -ENOMEM;
         return 0;
     }
     if (m)
@@ -84,13 +78,13 @@ static void add(struct image *im, struct segment s)
         return;
     s.at = im->size;
     if (!add_u64(im->size, s.len, &size) || size > INT64_MAX) {
-        fail(im, -EFBIG);
+        im->err = -EFBIG;
         return;
     }
     if (last && continues(last, &s)) {
         last->len += s.len;
     } else if (array_grow(&im->seg, &im->cap, im->n, sizeof(*im->seg)) < 0) {
-        fail(im, -ENOMEM);
+        im->err = -ENOMEM;
         return;
     } else {
         im->seg[im->n++] = s;
@@ -207,7 +201,7 @@ int image_of_model(const struct gguf *g, struct image **ret)
         if (g->tensor[i].nbytes == 0)
             continue;
         if (at < im->size)
-            fail(im, -EINVAL);
+            im->err = -EINVAL;
         else
             image_add_zeros(im, at - im->size);
         image_add_tensor(im, i, 0, g->tensor[i].nbytes);
@@ -249,7 +243,7 @@ static int read_segment(const struct image *im, const struct store *s, const str
     uint64_t at;
     struct mapped *m = find_mapped(im, s, seg, in, n, &at);
     if (m && s)
-        return mapped_copy(m, at, dst, n);
+        return mapped_copy(m, at, dst, n, m->map.size);
     if (seg->from == IMAGE_TENSOR && s)
         return store_read(s, seg->no, seg->src + in, dst, n, im->g->tensor[seg->no].nbytes);
     if (seg->from == IMAGE_VALUES && s)

@@ -25,7 +25,7 @@
 #ifndef MODEL_IMAGE_H
 #define MODEL_IMAGE_H
 
-#include "model/form.h"
+#include "model/store.h"
 
 enum image_from {
     IMAGE_MEMORY, /* bytes in memory */

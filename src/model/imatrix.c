@@ -77,12 +77,6 @@ static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float co
 
 /* ---- GGUF ---- */
 
-static bool ends_in(const struct gguf *g, const struct gguf_tensor *t, const char *end)
-{
-    const size_t n = strlen(end);
-    return t->name_len > n && memcmp(gguf_name(g, t) + t->name_len - n, end, n) == 0;
-}
-
 /* The other tensor of a pair; both must be F32. */
 static int find_pair(const struct gguf *g, const struct gguf_tensor *t, const char *end,
                      const char *other, const struct gguf_tensor **ret, struct err *e)
@@ -135,15 +129,16 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
         return r;
     for (uint32_t i = 0; r == 0 && i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensor[i], *other;
-        const bool sums = ends_in(g, t, SUMS);
-        if (!sums && !ends_in(g, t, COUNTS))
+        const struct text name = {gguf_name(g, t), t->name_len};
+        const bool sums = text_ends(name, SUMS);
+        if (!sums && !text_ends(name, COUNTS))
             continue;
         r = sums ? find_pair(g, t, SUMS, COUNTS, &other, e)
                  : find_pair(g, t, COUNTS, SUMS, &other, e);
         if (r == 0 && sums)
             r = pair_row(m, s, g, t, other, e);
         if (r < 0)
-            (void)err_prefix(e, r, "tensor '%s'", show(shown, gguf_name(g, t), t->name_len));
+            (void)err_prefix(e, r, "tensor '%s'", show(shown, name.at, name.len));
     }
     (void)fact_uint(g, "imatrix.chunk_count", &m->chunks);
     gguf_free(g);

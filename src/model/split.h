@@ -45,25 +45,16 @@ char *split_sibling(const char *name, size_t i, size_t n);
 
 /* ---- as one model ---- */
 
-/*
- * Check shard number i (from 0) of n: split.no, split.count, and that version and byte order match the first. 0,
- * -EBADMSG with a line.
- */
+/* Check shard number i (from 0) of n: split.no, split.count, and the first's version and byte order. 0, -EBADMSG. */
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
-/*
- * Check that a file without a shard's name is not a shard by its keys: its siblings could not be found. 0, -EBADMSG
- * with a line.
- */
+/* Check that a file without a shard's name is no shard by its keys: its siblings could not be found. 0, -EBADMSG. */
 int merge_check_single(const struct gguf *g, struct err *e);
-/*
- * Check that a shard's split.tensors.count, if present, is the number of tensors in all shards. 0,
- * -EBADMSG with a line.
- */
+/* Check that a shard's split.tensors.count, if present, is the number of tensors in all shards. 0, -EBADMSG. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
 /*
- * Merge n checked shards. 0; -EBADMSG (split.tensors.count is wrong, two shards have a tensor of the same name, sizes
- * overflow), -EFBIG, -ENOMEM. The caller owns *ret.
+ * Merge n checked shards. 0; -EBADMSG (two shards have a tensor of the same name, sizes overflow), -EFBIG, -ENOMEM. The
+ * caller owns *ret.
  */
 int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, struct err *e);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stores: see store.h. */
+/* The bytes of tensors: see store.h. */
 #include "model/store.h"
 
 #include <errno.h>
@@ -9,6 +9,210 @@
 
 #include "base/bytes.h"
 #include "base/sys.h"
+
+/* Ranges of at least this many bytes keep their phase. */
+#define LOG_ALIGNED ((uint64_t)4096)
+
+/* ---- shapes ---- */
+
+int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *e)
+{
+    const struct quant_type *type = quant_find(s->type);
+    uint64_t elements = 1;
+    if (!type || type->block_len == 0)
+        return err_set(e, -EOPNOTSUPP, "a tensor of unknown type %u cannot be made", s->type);
+    if (s->n_dims == 0 || s->n_dims > TENSOR_MAX_DIMS)
+        return err_set(e, -EINVAL, "a shape has 1 to %d dimensions, not %u", TENSOR_MAX_DIMS,
+                       s->n_dims);
+    for (uint32_t i = 0; i < s->n_dims; i++) {
+        if (s->dims[i] == 0)
+            return err_set(e, -EINVAL, "a dimension is 0");
+        if (!mul_u64(elements, s->dims[i], &elements) || elements > GGUF_MAX_ELEMENTS)
+            return err_set(e, -EINVAL, "the number of elements overflows");
+    }
+    if (s->dims[0] % type->block_len)
+        return err_set(e, -EINVAL,
+                       "a row of %llu elements is not a whole number of blocks of %u (%s)",
+                       (unsigned long long)s->dims[0], type->block_len, type->name);
+    /* No type has more than 8 bytes for an element, of which there are at most 2^60. */
+    *ret = elements / type->block_len * type->block_bytes;
+    return *ret > INT64_MAX ? err_set(e, -EINVAL, "the size in bytes overflows") : 0;
+}
+
+/* ---- logs ---- */
+
+int log_make(int fd, struct log **ret, struct err *e)
+{
+    struct log *s = calloc(1, sizeof(*s));
+    int r = s ? source_fd(fd, &s->src, e) : err_set(e, -ENOMEM, "no memory for a draft");
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->end, s->src.size);
+    *ret = s;
+    return 0;
+}
+
+struct log *log_ref(struct log *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+    return s;
+}
+
+void log_unref(struct log *s)
+{
+    if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    (void)close(s->src.fd);
+    free(s);
+}
+
+int log_take(struct log *s, uint64_t n, uint64_t phase, uint64_t *at)
+{
+    uint64_t end = atomic_load(&s->end);
+    do {
+        if (end & LOG_CLOSED)
+            return -EBUSY;
+        *at = n < LOG_ALIGNED ? end : end + ((phase - end) & (LOG_ROOM - 1));
+    } while (!atomic_compare_exchange_weak(&s->end, &end, *at + n));
+    return 0;
+}
+
+bool log_close(struct log *s, uint64_t *end)
+{
+    *end = atomic_fetch_or(&s->end, LOG_CLOSED);
+    return !(*end & LOG_CLOSED);
+}
+
+struct source log_source(const struct log *s)
+{
+    struct source ret = s->src;
+    ret.size = log_end(s);
+    return ret;
+}
+
+/* ---- contents ---- */
+
+struct tensor_content *tensor_content_ref(struct tensor_content *k)
+{
+    if (k)
+        atomic_fetch_add(&k->refs, 1);
+    return k;
+}
+
+void tensor_content_unref(struct tensor_content *k)
+{
+    if (!k || atomic_fetch_sub(&k->refs, 1) != 1)
+        return;
+    for (size_t i = 0; i < k->n; i++)
+        log_unref(k->piece[i].log);
+    free(k);
+}
+
+static bool are_valid(const struct tensor_piece *p, size_t n, uint64_t nbytes)
+{
+    uint64_t at = 0, end, src;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].len == 0 || p[i].at < at || !add_u64(p[i].at, p[i].len, &end) || end > nbytes ||
+            !add_u64(p[i].src, p[i].len, &src) || src > log_end(p[i].log))
+            return false;
+        at = end;
+    }
+    return true;
+}
+
+static void append(struct tensor_content *k, struct tensor_piece p)
+{
+    struct tensor_piece *last = k->n ? &k->piece[k->n - 1] : NULL;
+    if (last && last->log == p.log && last->at + last->len == p.at &&
+        last->src + last->len == p.src) {
+        last->len += p.len;
+        return;
+    }
+    (void)log_ref(p.log);
+    k->piece[k->n++] = p;
+}
+
+/* Append the part of an old piece that lies in [lo, hi). */
+static void append_part(struct tensor_content *k, const struct tensor_piece *p, uint64_t lo,
+                        uint64_t hi)
+{
+    lo = max_u64(lo, p->at);
+    hi = min_u64(hi, p->at + p->len);
+    if (lo < hi)
+        append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
+}
+
+/* Both lists are in order. Keeps the new pieces, and whatever they leave uncovered of the old ones. */
+static void merge(struct tensor_content *k, const struct tensor_content *old,
+                  const struct tensor_piece *piece, size_t n)
+{
+    uint64_t at = 0; /* everything before this is done */
+    size_t o = 0, last = old ? old->n : 0;
+    for (size_t i = 0; i <= n; i++) {
+        uint64_t upto = i < n ? piece[i].at : k->nbytes;
+        while (o < last && old->piece[o].at < upto) {
+            append_part(k, &old->piece[o], at, upto);
+            if (old->piece[o].at + old->piece[o].len > upto)
+                break;
+            o++;
+        }
+        if (i < n) {
+            append(k, piece[i]);
+            at = piece[i].at + piece[i].len;
+        }
+    }
+}
+
+int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
+                        const struct tensor_content *old, const struct tensor_piece *piece,
+                        size_t n, struct tensor_content **ret)
+{
+    if (!are_valid(piece, n, nbytes))
+        return -EINVAL;
+    /* A new piece splits at most one old piece in two. */
+    size_t most = 2 * n + (old ? old->n : 0);
+    struct tensor_content *k = calloc(1, sizeof(*k) + most * sizeof(*piece));
+    if (!k)
+        return -ENOMEM;
+    atomic_init(&k->refs, 1);
+    if (shape)
+        k->shape = *shape;
+    k->nbytes = nbytes;
+    merge(k, old, piece, n);
+    for (size_t i = 0; i < k->n; i++)
+        k->fresh += k->piece[i].len;
+    *ret = k;
+    return 0;
+}
+
+uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
+                                const struct tensor_piece **ret)
+{
+    const size_t i = k ? UPTO(k->piece, at, k->n, off) : 0;
+    const struct tensor_piece *p = i ? &k->piece[i - 1] : NULL;
+    *ret = p && off - p->at < p->len ? p : NULL;
+    if (*ret)
+        return min_u64(n, p->at + p->len - off);
+    return k && i < k->n ? min_u64(n, k->piece[i].at - off) : n;
+}
+
+int tensor_piece_read(const struct tensor_piece *p, uint64_t off, void *dst, size_t n)
+{
+    return p->log->src.read(&p->log->src, p->src + (off - p->at), dst, n);
+}
+
+bool tensor_content_covers(const struct tensor_content *k)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < k->n && k->piece[i].at == at; i++)
+        at += k->piece[i].len;
+    return at == k->nbytes;
+}
+
+/* ---- mapped files ---- */
 
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
 {
@@ -52,18 +256,13 @@ int mapped_check(struct mapped *m, uint64_t end)
     return r;
 }
 
-int mapped_copy_of(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end)
+int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end)
 {
     if (off > m->map.size || n > m->map.size - off)
         return -EIO;
     mapped_want(m, off, n, end);
     int r = map_copy(dst, m->map.data + off, n), cut = mapped_check(m, off + n);
     return r < 0 ? r : cut;
-}
-
-int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
-{
-    return mapped_copy_of(m, off, dst, n, m->map.size);
 }
 
 /* From this size on it is cheaper to ask whether bytes are a hole than to read a hole, which fills pages of memory. */
@@ -95,6 +294,8 @@ struct mapped *mapped_of(const struct source *s)
 {
     return s->read == read_mapped ? (struct mapped *)(uintptr_t)s->mem : NULL;
 }
+
+/* ---- stores ---- */
 
 static void store_free(struct store *s)
 {
@@ -178,9 +379,8 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
     uint8_t *to = dst;
     for (uint64_t len; n > 0; off += len, to += len, n -= (size_t)len) {
         len = tensor_content_stretch(p->over, off, n, &piece);
-        int r = piece
-                    ? tensor_piece_read(piece, off, to, (size_t)len)
-                    : mapped_copy_of(s->file[p->file], p->off + off, to, (size_t)len, p->off + end);
+        int r = piece ? tensor_piece_read(piece, off, to, (size_t)len)
+                      : mapped_copy(s->file[p->file], p->off + off, to, (size_t)len, p->off + end);
         if (r < 0)
             return r;
     }
@@ -229,4 +429,72 @@ bool store_cut(const struct store *s)
     for (size_t i = 0; i < s->files; i++)
         cut |= atomic_load(&s->file[i]->cut);
     return cut;
+}
+
+/* ---- forms ---- */
+
+/* Elements in the file's byte order, each reversed. `data` is the first one. */
+static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
+                         size_t n, void *dst)
+{
+    uint64_t last = t->block_bytes - 1u;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t in = (off + i) % t->block_bytes;
+        ((uint8_t *)dst)[i] = data[off + i - in + (big ? last - in : in)];
+    }
+}
+
+const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
+const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
+const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
+const struct form form_stored = {0, UINT32_MAX, NULL, read_swapped};
+
+static unsigned width_of(const struct form *f, const struct quant_type *type)
+{
+    return f->width ? f->width : type->block_bytes;
+}
+
+bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t)
+{
+    return g->fmt.big || (f->width && t->type_id != f->same);
+}
+
+uint64_t form_size(const struct form *f, const struct gguf_tensor *t)
+{
+    return f->width ? t->n_elem * f->width : t->nbytes;
+}
+
+struct decode {
+    const struct form *form;
+    const struct quant_type *type;
+    bool big;
+    const uint8_t *data;
+    uint64_t off;
+    size_t n;
+    void *dst;
+};
+
+static int decode(void *arg)
+{
+    const struct decode *d = arg;
+    d->form->read(d->type, d->big, d->data, d->off, d->n, d->dst);
+    return 0;
+}
+
+int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
+              uint64_t off, void *dst, size_t n)
+{
+    const struct quant_type *type = gguf_type(&g->tensor[i]);
+    uint64_t first, last;
+    quant_extent(type, width_of(f, type), off, n, &first, &last);
+    uint8_t *room;
+    const uint8_t *data;
+    int r = store_bytes(s, i, first, last, g->tensor[i].nbytes, &room, &data);
+    if (r < 0)
+        return r;
+    off -= first / type->block_bytes * type->block_len * width_of(f, type);
+    struct decode d = {f, type, g->fmt.big, data, off, n, dst};
+    r = map_guard(decode, &d);
+    free(room);
+    return r < 0 ? r : store_check(s, i, first, last);
 }

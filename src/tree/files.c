@@ -47,7 +47,7 @@ void reply_copy(struct reply *r, const void *p, size_t n)
 /*
  * ---- tensor data as stored and as floats, and the model as one file ----
  *
- * Values are decoded into scratch (model/form.h). Bytes that are shown as stored are copied there,
+ * Values are decoded into scratch (model/store.h). Bytes that are shown as stored are copied there,
  * which makes the kernel's own copy faster by as much; but if they are more than fit in the
  * processor's cache, the kernel gets them directly from the mapping. A read that includes missing
  * bytes is -EIO as a whole.
@@ -57,7 +57,7 @@ void reply_copy(struct reply *r, const void *p, size_t n)
 static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end, struct reply *r)
 {
     if (n <= REPLY_COPY_MAX || r->len > 0)
-        return mapped_copy_of(m, first, reply_room(r, n), n, end);
+        return mapped_copy(m, first, reply_room(r, n), n, end);
     if (first > m->map.size || n > m->map.size - first)
         return -EIO;
     mapped_want(m, first, n, end);

@@ -8,7 +8,7 @@
 #include "edit/history_job.h"
 #include "edit/open.h"
 #include "live/tensors.h"
-#include "model/newest.h"
+#include "model/snapshot.h"
 #include "tree/rights.h"
 #include "tree/tree.h"
 

@@ -4,7 +4,7 @@
  * refers to. See nodes.h.
  *
  * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of tensors
- * (model/ids.h) can share a store; when a state with another table becomes the newest, open files that show what it
+ * (model/snapshot.h) can share a store; when a state with another table becomes the newest, open files that show what it
  * lacks keep the view it replaces.
  */
 #include "tree/nodes.h"

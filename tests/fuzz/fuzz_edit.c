@@ -208,7 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct err e = {0};
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     for (unsigned n = next(&s) % 5; n > 0; n--)
         add_op(&s, g, &c);
     int r = edit_plan_make(&c, &o, &p, &e);

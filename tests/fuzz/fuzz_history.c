@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "edit/history.h"
 #include "edit/plan.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 
 static void check_err(int r, const struct err *e)
 {
@@ -48,7 +48,7 @@ static void restore(const struct gguf *g, const struct gguf *keys)
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct edit_options o = EDIT_OPTIONS_INIT;
     struct err e = {0};
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     int r = edit_restore(&c, keys, &e);
     check_err(r, &e);
     if (r == 0)

@@ -4,6 +4,7 @@
 
 #include <malloc.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 void *__real_malloc(size_t n);
@@ -15,6 +16,8 @@ void *__wrap_malloc(size_t n);
 void *__wrap_aligned_alloc(size_t to, size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strndup(const char *s, size_t n);
+char *__wrap_strdup(const char *s);
 void __wrap_free(void *p);
 
 static atomic_uint calls, fail_at; /* calls: since alloc_arm() */
@@ -127,6 +130,22 @@ void *__wrap_realloc(void *p, size_t n)
     if (now)
         sub(was);
     return now ? add(now) : NULL;
+}
+
+char *__wrap_strndup(const char *s, size_t n)
+{
+    const size_t len = strnlen(s, n);
+    char *p = __wrap_malloc(len + 1);
+    if (p) {
+        memcpy(p, s, len);
+        p[len] = '\0';
+    }
+    return p;
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return __wrap_strndup(s, SIZE_MAX);
 }
 
 void __wrap_free(void *p)

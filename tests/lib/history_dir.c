@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 #include "model_dir.h"
 
 void home_setup(struct home *x)

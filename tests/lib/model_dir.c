@@ -161,7 +161,7 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
     buf_uint(&v, n, 8, false);
     for (size_t i = 0; i < n; i++)
         buf_char(&v, letter);
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, &e), 0);
     finish(d, &c, old, old_n, s);
 }
@@ -208,7 +208,7 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
     struct tensor_piece five = {0, 5, 9, memory};
     const struct tensor_shape long_one = {I8, 1, {70001}}, short_one = {I8, 2, {5, 3}},
                               small_one = {I8, 1, {5}};
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     if (what & EDIT_BYTES)
         CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, bytes, 3, NULL), 0);
     if (what & EDIT_LENT) {

@@ -6,7 +6,7 @@
 #ifndef TESTS_LIB_WORLD_H
 #define TESTS_LIB_WORLD_H
 
-#include "edit/tensors.h"
+#include "edit/change.h"
 #include "model_dir.h"
 
 enum { Q8_0 = 8, UNKNOWN = 200, MOST = 40 };

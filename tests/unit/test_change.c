@@ -106,6 +106,9 @@ static const struct row rows[] = {
     {"> b b", 0, "a b c REST"},
     {"= d;> d e", 0, "a b c REST e=9"},
     {"> a t;> b a;> t b", 0, "b* a* c REST"},
+    /* The one that had the name last comes back. */
+    {"- a;> b a;- a;= a", 0, "a=9 c REST"},
+    {"- a;> b a;- a;> c a;- a;= a", 0, "a=9 REST"},
     {"- x", -ENOENT, NULL},
     {"- b;- b", -ENOENT, NULL},
     {"> x y", -ENOENT, NULL},
@@ -117,6 +120,7 @@ static const struct row rows[] = {
     {"= ggufs.reserve", -EPERM, NULL},
     {"- ggufs.reserve", -EPERM, NULL},
     {"> b ggufs.reserve", -EPERM, NULL},
+    {"> split.no x", -EPERM, NULL},
     {"= split.count", -EPERM, NULL},
     {"- split.no", -EPERM, NULL},
     {"= general.alignment", -EINVAL, NULL}, /* 9 is not a power of two */
@@ -156,7 +160,7 @@ static void check_row(const struct gguf *g, const struct row *row)
     CLEANUP(buf_free) struct buf got = BUF_INIT;
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     struct err e = {0};
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     int r = add_ops(&c, row->ops, &e);
     CU_ASSERT_EQUAL(r, row->code);
     CU_ASSERT_EQUAL(e.code, row->code);
@@ -188,7 +192,7 @@ static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t
     CLEANUP(edit_change_free) struct edit_change c;
     uint8_t bytes[8];
     put_uint(bytes, v, width, false);
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     int r = set_bytes(&c, "general.alignment", 17, type, bytes, width, EDIT_LAST, NULL);
     *ret = edit_alignment(&c);
     return r;
@@ -208,8 +212,9 @@ static void test_alignment(void)
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_U32, 48, 4, &got), -EINVAL);
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_I32, 64, 4, &got), -EINVAL);
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_U64, 64, 8, &got), -EINVAL);
+    CU_ASSERT_EQUAL(set_alignment(g, GGUF_U32, 64, 3, &got), -EINVAL);
     CLEANUP(edit_change_free) struct edit_change c;
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_remove(&c, "general.alignment", 17, NULL), 0);
     CU_ASSERT_EQUAL(edit_alignment(&c), 32);
     gguf_free(g);
@@ -223,7 +228,7 @@ static void test_names(void)
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     memset(buf_extend(&name, EDIT_MAX_KEY + 1), 'k', EDIT_MAX_KEY + 1);
     CLEANUP(edit_change_free) struct edit_change c;
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, EDIT_MAX_KEY + 1, NULL), -EINVAL);
     CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, EDIT_MAX_KEY, NULL), 0);
     CU_ASSERT_EQUAL(set_bytes(&c, "", 0, GGUF_U8, "x", 1, EDIT_LAST, NULL), -EINVAL);
@@ -239,7 +244,7 @@ static void check_undo(const struct gguf *g, const char *ops)
     size_t mark[16], n = 0;
     CLEANUP(buf_free) struct buf now = BUF_INIT;
     (void)snprintf(all, sizeof(all), "%s", ops);
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     for (char *save, *op = strtok_r(all, ";", &save); op; op = strtok_r(NULL, ";", &save), n++) {
         mark[n] = edit_mark(&c);
         spell_change(&c, &now);
@@ -272,7 +277,7 @@ static void test_replaced(void)
     struct gguf *g = model(&image);
     struct edit_change c;
     struct buf b = BUF_INIT;
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     buf_uint(&b, 7, 4, false);
     struct edit_value *first = edit_value_make(GGUF_U32, &b);
     CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
@@ -295,7 +300,7 @@ static void test_drop_values(void)
     struct gguf *g = model(&image);
     struct edit_change c;
     struct err e = {0};
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(add_op(&c, "= a", &e), 0);
     CU_ASSERT_EQUAL(add_op(&c, "= new", &e), 0);
     CU_ASSERT_EQUAL_FATAL(c.n, 2);
@@ -308,8 +313,48 @@ static void test_drop_values(void)
     free(image);
 }
 
+/* A change that would make the header too large is taken back. */
+static void test_too_large(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    struct edit_change c;
+    struct err e = {0};
+    struct buf b = {.data = malloc(1), .len = GGUF_MAX_HEADER};
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_EQUAL(add_op(&c, "= new", &e), 0);
+    const uint64_t before = c.bytes;
+    struct edit_value *v = edit_value_make(GGUF_STRING, &b);
+    CU_ASSERT_EQUAL(edit_set(&c, "a", 1, v, EDIT_LAST, &e), -EFBIG);
+    CU_ASSERT_STRING_EQUAL(e.msg, "the header would be over 4294967296 bytes");
+    CU_ASSERT_EQUAL(atomic_load(&v->refs), 1);
+    CU_ASSERT_TRUE(c.n == 1 && c.bytes == before);
+    edit_value_unref(v);
+    edit_change_free(&c);
+    gguf_free(g);
+    free(image);
+}
+
+/* What differs from the model is counted, up to a limit. */
+static void test_count(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    struct edit_change c;
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_EQUAL(add_ops(&c, "= a;- b;= new;= gone;- gone;> c d", NULL), 0);
+    CU_ASSERT_EQUAL(c.n, 5);
+    CU_ASSERT_EQUAL(edit_change_count(&c, 9), 4);
+    CU_ASSERT_EQUAL(edit_change_count(&c, 2), 2);
+    edit_change_free(&c);
+    gguf_free(g);
+    free(image);
+}
+
 static CU_TestInfo tests[] = {
     {"values that are dropped", test_drop_values},
+    {"a header that would be too large", test_too_large},
+    {"how much differs", test_count},
     {"operations keep places, and invalid ones are refused", test_rows},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},

@@ -222,7 +222,7 @@ static void test_backup_refused(void)
         make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
         d.o.backup = all[i].suffix ? all[i].suffix : longest;
         struct edit_file f = open_model(&x, &fs.sys);
-        CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk, NULL), all[i].full ? 0 : all[i].code);
+        CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk), all[i].full ? 0 : all[i].code);
         CU_ASSERT_EQUAL(disk.known, all[i].full);
         CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), all[i].code);
         CU_ASSERT_EQUAL(e.code, all[i].code);
@@ -249,7 +249,7 @@ static void test_backup_same(void)
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
     d.o.backup = ".d";
-    edit_change_init(&c, d.p.next, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = d.p.next});
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d.o, &p, NULL), 0);
     CU_ASSERT_TRUE(p.same);
     CU_ASSERT_EQUAL(edit_commit(&f, &p, &d.o, NULL, &res, NULL), 0);

@@ -13,8 +13,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "alloc.h"
+#include "base/bytes.h"
 #include "build_gguf.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 #include "faultsys.h"
 #include "history_dir.h"
 #include "model_dir.h"
@@ -684,6 +686,145 @@ static void test_no_lock(void)
     three_free(&t);
 }
 
+static unsigned slept, busy; /* milliseconds; attempts that fail */
+int __wrap_nanosleep(const struct timespec *t, struct timespec *rest);
+
+int __wrap_nanosleep(const struct timespec *t, struct timespec *rest)
+{
+    slept += (unsigned)(t->tv_nsec / 1000000);
+    (void)rest;
+    return 0;
+}
+
+static int busy_lock(const struct sys *s, int fd, int how)
+{
+    (void)s;
+    if (how == LOCK_UN || busy == 0)
+        return sys_libc.flock(&sys_libc, fd, how);
+    busy--;
+    return -EWOULDBLOCK;
+}
+
+/* Another process that holds the lock is waited for, but not forever. */
+static void test_clear_waits(void)
+{
+    struct three t;
+    struct err e = {0};
+    struct faultsys fs;
+    size_t n;
+    struct history *h = three_setup(&t);
+    edit(h, t.a, t.b, 1000, 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.flock = busy_lock;
+    h->sys = &fs.sys;
+    busy = UINT_MAX;
+    slept = 0;
+    CU_ASSERT_EQUAL(history_clear(h, &n, &e), -EAGAIN);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "another process has locked it"));
+    CU_ASSERT_EQUAL(slept, HISTORY_PATIENCE);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 1));
+    busy = 3;
+    slept = 0;
+    CU_ASSERT_EQUAL(history_clear(h, &n, &e), 0);
+    CU_ASSERT_TRUE(n == 1 && slept > 0 && slept < HISTORY_PATIENCE);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 0));
+    three_free(&t);
+}
+
+/* Facts that do not fit into their part, although all sums are right: they and what follows are ignored. */
+static void test_not_facts(void)
+{
+    enum { AT = 2 * HISTORY_UNIT, FACT = AT + HISTORY_UNIT };
+    static const struct {
+        size_t at, width;
+        uint64_t value;
+    } rows[] = {{AT, 4, 2},               /* facts of an edit that joined no state */
+                {AT, 4, 3},               /* an unknown part */
+                {AT + 72, 8, 23},         /* less than the head of a fact */
+                {AT + 72, 8, 1 << 20},    /* more than there is */
+                {FACT + 8, 8, 1 << 20},   /* the bytes of a fact, */
+                {FACT + 16, 4, 1 << 20},  /* where its key begins, */
+                {FACT + 20, 4, 1 << 20}}; /* and how long that is */
+    struct three t;
+    struct err e = {0};
+    struct history *h = three_setup(&t);
+    struct history_file f;
+    edit(h, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL_FATAL(history_load(h, &f, &e), 0);
+    CU_ASSERT_TRUE_FATAL(f.n == 1 && f.state[0].at == AT);
+    const size_t n = f.bytes.len;
+    uint8_t *file = buf_steal(&f.bytes);
+    history_file_free(&f);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        buf_add(&f.bytes, file, n);
+        uint8_t *p = f.bytes.data;
+        put_uint(p + rows[i].at, rows[i].value, rows[i].width, false);
+        const uint64_t bytes = get_u64(p + AT + 72, false);
+        put_u64(p + AT + 80, xxh64(0, p + FACT, bytes > n - FACT ? 0 : (size_t)bytes), false);
+        put_u64(p + AT + 120, xxh64(0, p + AT, 120), false);
+        CU_ASSERT_EQUAL(history_parse(&f, "/models/m.gguf", &e), 0);
+        CU_ASSERT_TRUE(f.n == 0 && f.n_fact == 0 && f.end == AT);
+        history_file_free(&f);
+    }
+    buf_add(&f.bytes, file, n);
+    CU_ASSERT_EQUAL(history_parse(&f, "/models/n.gguf", &e), -ESTALE);
+    history_file_free(&f);
+    free(file);
+    three_free(&t);
+}
+
+/* ---- what users ask for, while something fails ---- */
+
+static int text_of(struct history *h, struct gguf *now, struct err *e)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    return history_text(h, now, &out, e);
+}
+
+static int pick_one(struct history *h, struct gguf *now, struct err *e)
+{
+    struct history_pick p;
+    int r = history_pick(h, 0, now, &p, e);
+    history_pick_free(&p);
+    return r;
+}
+
+static int clear(struct history *h, struct gguf *now, struct err *e)
+{
+    size_t n;
+    (void)now;
+    return history_clear(h, &n, e);
+}
+
+/* Each call, and each allocation, fails once: nothing is lost, unless it was cleared. */
+static void test_asked_faults(void)
+{
+    int (*const asked[])(struct history *, struct gguf *, struct err *) = {text_of, pick_one,
+                                                                           clear};
+    for (size_t i = 0; i < 6; i++)
+        for (unsigned n = 1, hit = 1; hit; n++) {
+            struct three t;
+            struct err e = {0};
+            struct faultsys fs;
+            struct history again, *h = three_setup(&t);
+            const bool calls = i < 3;
+            edit(h, t.a, t.b, 1000, 0);
+            edit(h, t.b, t.c, 2000, 0);
+            faultsys_init(&fs, calls ? FAULT_FAIL : FAULT_NONE, n, -EIO);
+            alloc_arm(calls ? 0 : n, false);
+            int r = open_history(&t.x, &again, "/models/m.gguf", 20);
+            again.sys = &fs.sys;
+            if (r == 0)
+                r = asked[i % 3](&again, t.c, &e);
+            hit = alloc_disarm() || fs.hit;
+            history_close(&again);
+            CU_ASSERT_TRUE(r == 0 || (hit && r == (calls ? -EIO : -ENOMEM)));
+            CU_ASSERT_TRUE(numbers_are(h, 1, 2) || (i % 3 == 2 && numbers_are(h, 1, 0)));
+            CU_ASSERT_EQUAL(home_files(&t.x), 1);
+            three_free(&t);
+        }
+}
+
 /* ---- as text ---- */
 
 static void test_text(void)
@@ -960,6 +1101,9 @@ static CU_TestInfo tests[] = {
     {"a history that is damaged", test_damaged},
     {"contents that are not keys", test_not_keys},
     {"a directory that cannot be locked", test_no_lock},
+    {"clearing waits for another process", test_clear_waits},
+    {"facts that do not fit", test_not_facts},
+    {"requests while something fails", test_asked_faults},
     {"a history as text", test_text},
     {"differences in words", test_describe},
     {"the directory of a user's state", test_home},

@@ -20,7 +20,7 @@
 #include "alloc.h"
 #include "edit/history_job.h"
 #include "edit/journal.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 #include "faultsys.h"
 #include "history_dir.h"
 #include "model_dir.h"
@@ -135,7 +135,7 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
                       struct edit *d)
 {
     CLEANUP(edit_change_free) struct edit_change c;
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     *d = (struct edit){.o = {.strategy = s, .reserve = EDIT_RESERVE_AUTO}};
     CU_ASSERT_EQUAL_FATAL(edit_restore(&c, keys, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);

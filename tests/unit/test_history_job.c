@@ -16,7 +16,7 @@
 #include "base/pool.h"
 #include "base/when.h"
 #include "edit/history_job.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 #include "faultsys.h"
 #include "history_dir.h"
 

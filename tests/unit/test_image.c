@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "alloc.h"
 #include "cu_main.h"
 #include "model/image.h"
 #include "parsed.h"
@@ -268,7 +269,24 @@ static void test_refused(void)
     uint8_t got[4];
     CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 1), 0);
     CU_ASSERT_EQUAL(image_read(im, NULL, 0, got, 2), -EIO);
+    CU_ASSERT_EQUAL(image_read(im, NULL, 5, got, 0), -EIO);
+    CU_ASSERT_EQUAL(image_read(im, NULL, 4, got, 0), 0);
     image_unref(im);
+    /* Values that are not all of a tensor's, and of no tensor. */
+    for (uint32_t no = 0; no < 4; no += 3) {
+        im = image_new(m.p.g);
+        image_add_zeros(im, 19);
+        im->seg[0].from = IMAGE_VALUES;
+        im->seg[0].no = no;
+        im->seg[0].form = &form_f16;
+        CU_ASSERT_EQUAL(end_of(im), -EINVAL);
+    }
+    im = image_new(NULL);
+    image_add_file(im, image_file(im, source_mem("abc", 3)), UINT64_MAX, 4);
+    CU_ASSERT_EQUAL(end_of(im), -EINVAL);
+    im = image_new(m.p.g);
+    image_add_tensor(im, 0, UINT64_MAX, 4);
+    CU_ASSERT_EQUAL(end_of(im), -EINVAL);
     close_model(&m);
 }
 
@@ -289,7 +307,44 @@ static void test_many(void)
     image_unref(im);
 }
 
+/* A model with a reserve; each allocation fails once. */
+static void test_no_memory(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_tensor(&b, "a", 0, (uint64_t[]){5}, 1, NULL, 20);
+    build_str(&b, "ggufs.reserve", "    ");
+    struct parsed p = parse_build(&b, 0);
+    for (unsigned n = 1, hit = 1; hit; n++) {
+        struct image *im = NULL;
+        alloc_count();
+        alloc_arm(n, false);
+        const int r = image_of_model(p.g, &im);
+        hit = alloc_disarm();
+        CU_ASSERT_EQUAL(r, hit ? -ENOMEM : 0);
+        CU_ASSERT_EQUAL(im != NULL, !hit);
+        image_unref(im);
+        CU_ASSERT_EQUAL(alloc_live(), 0);
+    }
+    parsed_free(&p);
+}
+
+/* Without a file's table, no later segment is added either. */
+static void test_no_file(void)
+{
+    struct image *im = image_new(NULL);
+    alloc_arm(1, false);
+    CU_ASSERT_EQUAL(image_file(im, source_mem("abc", 3)), 0);
+    CU_ASSERT_TRUE(alloc_disarm());
+    image_add_zeros(im, 3);
+    CU_ASSERT_EQUAL(im->size, 0);
+    CU_ASSERT_EQUAL(image_end(im), -ENOMEM);
+    image_unref(im);
+}
+
 static CU_TestInfo tests[] = {
+    {"no memory", test_no_memory},
+    {"no memory for a file", test_no_file},
     {"a regular model", test_model},
     {"an image without the reserve", test_reserve},
     {"an image without the reserve or tensors", test_reserve_alone},

@@ -4,9 +4,13 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "alloc.h"
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
@@ -86,53 +90,63 @@ static void test_gguf(void)
 
 static void test_gguf_refused(void)
 {
-    static const float good[] = {1, 2, 3, 4}, bad[] = {NAN, INFINITY, -1, -INFINITY, 0x1p63f};
+    static const float ok[] = {1, 2, 3, 4}, bad[] = {NAN, INFINITY, -1, -INFINITY, 0x1p63f};
     struct build b;
     for (size_t i = 0; i < 5; i++) {
         const float sums[4] = {1, 2, 3, bad[i]};
         const bool fine = i == 4; /* 2^63 is a number like any other */
         build_init(&b, 3, false);
-        add(&b, "a.in_sum2", 4, good);
+        add(&b, "a.in_sum2", 4, ok);
         add(&b, "a.counts", 1, &bad[i]);
         imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': count 0 is"));
         build_init(&b, 3, false);
         add(&b, "a.in_sum2", 4, sums);
-        add(&b, "a.counts", 1, good);
+        add(&b, "a.counts", 1, ok);
         imatrix_free(finish(&b, fine ? NULL : "'a.in_sum2': number 3 is"));
     }
     build_init(&b, 3, false);
-    add(&b, "a.in_sum2", 4, good);
+    add(&b, "a.in_sum2", 4, ok);
     (void)finish(&b, "'a.in_sum2': has no tensor '....counts'");
     build_init(&b, 3, false);
-    add(&b, "a.counts", 1, good);
+    add(&b, "a.counts", 1, ok);
     (void)finish(&b, "'a.counts': has no tensor '....in_sum2'");
     build_init(&b, 3, false);
-    add(&b, "a.in_sum2", 4, good);
-    add(&b, "a.counts", 3, good);
+    add(&b, "a.in_sum2", 4, ok);
+    add(&b, "a.counts", 3, ok);
     (void)finish(&b, "4 sums and 3 counts");
+    for (uint64_t none = 0; none < 2; none++) {
+        build_init(&b, 3, false);
+        add(&b, "a.in_sum2", none ? 0 : 4, ok);
+        add(&b, "a.counts", none ? 1 : 0, ok);
+        (void)finish(&b, none ? "0 sums and 1 counts" : "4 sums and 0 counts");
+    }
     build_init(&b, 3, false);
-    add(&b, "a.in_sum2", 4, good);
+    build_tensor(&b, "a.in_sum2", 1, (uint64_t[]){1}, 1, NULL, 2);
+    add(&b, "a.counts", 1, ok);
+    (void)finish(&b, "not a pair of F32");
+    build_init(&b, 3, false);
+    add(&b, "a.in_sum2", 4, ok);
     build_tensor(&b, "a.counts", 1, (uint64_t[]){1}, 1, NULL, 2);
     (void)finish(&b, "not a pair of F32");
     build_init(&b, 3, false);
-    build_tensor(&b, "a.in_sum2", 0, (uint64_t[]){(uint64_t)1 << 63}, 1, good, 16);
+    build_tensor(&b, "a.in_sum2", 0, (uint64_t[]){(uint64_t)1 << 63}, 1, ok, 16);
     (void)finish(&b, "a.in_sum2");
     build_init(&b, 3, false);
     for (size_t i = 0; i < 2; i++) {
-        add(&b, "a.in_sum2", 4, good);
-        add(&b, "a.counts", 1, good);
+        add(&b, "a.in_sum2", 4, ok);
+        add(&b, "a.counts", 1, ok);
     }
     (void)finish(&b, "a.in_sum2");
     build_init(&b, 3, false);
     build_str(&b, "general.architecture", "llama");
-    add(&b, "a", 4, good);
+    add(&b, "a", 4, ok);
     (void)finish(&b, "is not an importance matrix");
 }
 
 static void put_row(struct buf *b, const char *name, uint32_t calls, uint32_t n, const float *v)
 {
-    buf_uint(b, strlen(name), 4, false);
-    buf_str(b, name);
+    buf_uint(b, name ? strlen(name) : 65536, 4, false);
+    buf_str(b, name ? name : "");
     buf_uint(b, calls, 4, false);
     buf_uint(b, n, 4, false);
     for (uint32_t i = 0; i < n && v; i++) {
@@ -178,6 +192,7 @@ static void test_list_refused(void)
         {UINT32_MAX, "a", 1, ok, "the number of tensors is -1"},
         {1, "", 1, ok, "the length of a name is 0"},
         {1, "a", 0, ok, "a number of columns is 0"},
+        {1, NULL, 0, NULL, "a name has 65536 bytes"},
         {1, "a", 0x7fffffff, NULL, "the file ends in importances"},
         {1, "a", 0x80000000, NULL, "a number of columns is -"},
         {1, "a\n", 3, v, "'a\\x0a': number 1 is nan"},
@@ -215,7 +230,87 @@ static void test_fit(void)
     }
 }
 
+/* ---- failures ---- */
+
+static unsigned left; /* reads until one fails */
+
+static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    const struct source whole = source_mem(s->mem, s->size);
+    return left && --left == 0 ? -EIO : whole.read(&whole, off, dst, n);
+}
+
+/* Both forms, with an expert and a number of chunks. *n: bytes. */
+static uint8_t *good(bool list, size_t *n)
+{
+    static const float sums[] = {8, 0, 2, 4, 6, 8}, two[] = {2, 4};
+    struct build b;
+    struct buf bytes = BUF_INIT;
+    if (list) {
+        buf_uint(&bytes, 2, 4, false);
+        put_row(&bytes, "a", 2, 3, sums);
+        put_row(&bytes, "b", 1, 1, sums);
+        buf_uint(&bytes, 5, 4, false);
+        *n = bytes.len;
+        return buf_steal(&bytes);
+    }
+    build_init(&b, 3, false);
+    build_u32(&b, "imatrix.chunk_count", 5);
+    add(&b, "a.in_sum2", 6, sums);
+    add(&b, "a.counts", 2, two);
+    return build_finish(&b, n);
+}
+
+/* Each read, and each allocation, fails once. */
+static void test_failures(void)
+{
+    for (int i = 0; i < 4; i++)
+        for (unsigned at = 1, hit = 1; hit; at++) {
+            size_t n;
+            uint8_t *bytes = good(i & 1, &n);
+            const struct source s = {.size = n, .read = failing, .mem = bytes, .fd = -1};
+            struct imatrix *m = NULL;
+            struct err e = {0};
+            left = i & 2 ? at : 0;
+            alloc_count();
+            alloc_arm(i & 2 ? 0 : at, false);
+            const int r = imatrix_parse(&s, "it", &m, &e);
+            hit = alloc_disarm() || (i & 2 && left == 0);
+            /* Not everything that is read or allocated is needed: the number of chunks is not. */
+            CU_ASSERT_TRUE(r == 0 || (hit && r == (i & 2 ? -EIO : -ENOMEM)));
+            CU_ASSERT_TRUE(r < 0 || (m->chunks == 5 || (i == 3 && m->chunks == 0)));
+            CU_ASSERT_EQUAL(e.code, r);
+            imatrix_free(m);
+            CU_ASSERT_EQUAL(alloc_live(), 0);
+            free(bytes);
+        }
+}
+
+static void test_open(void)
+{
+    struct imatrix *m = NULL;
+    struct err e = {0};
+    char path[64];
+    size_t n;
+    uint8_t *bytes = good(true, &n);
+    const int fd = memfd_create("matrix", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL(write(fd, bytes, n), (ssize_t)n);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    CU_ASSERT_EQUAL(imatrix_open("/no/such\x01/matrix", &m, &e), -ENOENT);
+    CU_ASSERT_EQUAL(imatrix_open("/tmp", &m, &e), -EISDIR);
+    CU_ASSERT_EQUAL(imatrix_open("/proc/self/exe", &m, &e), -EBADMSG);
+    CU_ASSERT_PTR_NULL(m);
+    CU_ASSERT_EQUAL_FATAL(imatrix_open(path, &m, &e), 0);
+    CU_ASSERT_EQUAL(m->n, 2);
+    CU_ASSERT_EQUAL(memcmp(m->path.data, path, m->path.len), 0);
+    imatrix_free(m);
+    free(bytes);
+    (void)close(fd);
+}
+
 static CU_TestInfo tests[] = {
+    {"reads and allocations that fail", test_failures},
+    {"files opened", test_open},
     {"GGUF files of either byte order", test_gguf},
     {"GGUF files that are refused", test_gguf_refused},
     {"lists", test_list},

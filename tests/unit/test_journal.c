@@ -606,7 +606,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     CU_ASSERT_EQUAL(ftruncate(fd, (off_t)n), 0);
     CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
     struct tensor_piece piece = {77, n, 0, d};
-    edit_change_init(c, g, NULL);
+    edit_change_init(c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_tensor_write(c, "w", 1, &piece, 1, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, o, p, NULL), 0);
     CU_ASSERT_TRUE(p->inplace);

@@ -66,6 +66,7 @@ static void test_taken(void)
         {1, "{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":()}", 4, 1, {1}},
         {1, " { 'descr' : '<f4' , 'fortran_order' : True , 'shape' : ( 9 , ) } \n", 4, 1, {9}},
         {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (), }", 4, 1, {1}},
+        {1, "{\r\n\t'descr':\t'<f4', 'fortran_order': False, 'shape': (4)}\r\n", 4, 1, {4}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct npy npy = {0}, part;
@@ -107,6 +108,16 @@ static void test_refused(void)
         {"{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}", "cannot be read"},
         {"{'descr: '<f4', 'fortran_order': False, 'shape': (2,)}", "cannot be read"},
         {"{descr: 1}", "cannot be read"},
+        {"{'de\\x73cr': '<f4', 'fortran_order': False, 'shape': (2,)}", "cannot be read"},
+        {"{'descr", "cannot be read"},
+        {"{'descr': '<f4', 'fortran_order': Fals", "not known"},
+        {"{'descr': '<f4', 'fortran_order': F", "not known"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551616,), }", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2L", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551615, 2), }",
+         "too many"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846977,), }", "too many"},
         {"[]", "no dict"},
         {"{", "cannot be read"},
         {"", "no dict"},

@@ -174,7 +174,7 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
     size_t key_len = strlen(d->key);
     CLEANUP(buf_free) struct buf v = BUF_INIT;
     int r = -1;
-    edit_change_init(c, g, NULL);
+    edit_change_init(c, &(struct edit_base){.g = g});
     if (d->kind == '=') {
         buf_uint(&v, d->n, 8, big);
         for (uint32_t i = 0; i < d->n; i++)

@@ -68,7 +68,7 @@ static struct made edit(const struct gguf *g, size_t n, struct edit_options o)
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(buf_free) struct buf value = BUF_INIT;
     r.p = EDIT_PLAN_INIT;
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     buf_uint(&value, n, 8, false);
     memset(buf_extend(&value, n), 'y', n);
     CU_ASSERT_EQUAL_FATAL(

@@ -34,7 +34,7 @@ static int refuse(struct build *b, const char *op, const void *value, size_t n, 
     struct gguf *g = NULL;
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, flags, &g, NULL), 0);
     uint32_t type = *op == 's' ? GGUF_STRING : *op == 'a' ? GGUF_ARRAY : GGUF_U32;
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(set_bytes(&c, "key", 3, type, value, n, EDIT_LAST, NULL), 0);
     int r = edit_plan_make(&c, &o, &p, &e);
     CU_ASSERT_EQUAL(e.code, r);
@@ -127,7 +127,7 @@ static void test_large_alignment(void)
         CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
         const char *key = cases[i].new ? "general.alignment" : "other";
         put_u32(value, cases[i].new, false);
-        edit_change_init(&c, g, NULL);
+        edit_change_init(&c, &(struct edit_base){.g = g});
         int r = set_bytes(&c, key, strlen(key), GGUF_U32, value, 4, EDIT_LAST, NULL);
         CU_ASSERT_EQUAL(r < 0 ? r : edit_plan_make(&c, &o, &p, NULL), cases[i].code);
         gguf_free(g);

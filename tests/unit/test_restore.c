@@ -10,7 +10,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
-#include "edit/restore.h"
+#include "edit/change.h"
 #include "history_dir.h"
 #include "soak.h"
 
@@ -101,7 +101,7 @@ static void check_restore(const struct version *now, const struct gguf *was)
     CLEANUP(edit_change_free) struct edit_change c;
     struct version back;
     struct err e = {0};
-    edit_change_init(&c, now->g, now->rank);
+    edit_change_init(&c, &(struct edit_base){.g = now->g, .rank = now->rank});
     CU_ASSERT_EQUAL(edit_restore(&c, was, &e), 0);
     CU_ASSERT_EQUAL_FATAL(carry_out(now, &c, &back, &e), 0);
     CU_ASSERT_TRUE(same_keys(back.g, was));
@@ -157,13 +157,13 @@ static void run_random(uint64_t seed, bool big)
     uint64_t ranks = 100;
     for (int i = 0; i < EDITS; i++) {
         CLEANUP(edit_change_free) struct edit_change c;
-        edit_change_init(&c, v[i].g, v[i].rank);
+        edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
         for (unsigned n = lot(&seed, 5); n > 0; n--)
             edit_once(&c, &seed, &ranks);
         /* Sometimes an edit is itself a restore. */
         if (lot(&seed, 6) == 0) {
             edit_change_free(&c);
-            edit_change_init(&c, v[i].g, v[i].rank);
+            edit_change_init(&c, &(struct edit_base){.g = v[i].g, .rank = v[i].rank});
             CU_ASSERT_EQUAL(edit_restore(&c, v[lot(&seed, (unsigned)i + 1)].g, NULL), 0);
         }
         CU_ASSERT_EQUAL_FATAL(carry_out(&v[i], &c, &v[i + 1], NULL), 0);
@@ -251,7 +251,7 @@ static void test_other_format(void)
     CLEANUP(edit_change_free) struct edit_change c;
     struct version was = first(true, 0), now = first(false, 0);
     struct err e = {0};
-    edit_change_init(&c, now.g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = now.g});
     CU_ASSERT_EQUAL(edit_restore(&c, was.g, &e), -EINVAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "byte order"));
     version_free(&was);
@@ -263,11 +263,11 @@ static void test_count(void)
 {
     CLEANUP(edit_change_free) struct edit_change c, d;
     struct version was = first(false, 0), now;
-    edit_change_init(&c, was.g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = was.g});
     CU_ASSERT_EQUAL(edit_remove(&c, "a.bool", 6, NULL), 0);
     CU_ASSERT_EQUAL(set_bytes(&c, "a.last", 6, GGUF_U8, "x", 1, EDIT_LAST, NULL), 0);
     CU_ASSERT_EQUAL(carry_out(&was, &c, &now, NULL), 0);
-    edit_change_init(&d, now.g, now.rank);
+    edit_change_init(&d, &(struct edit_base){.g = now.g, .rank = now.rank});
     CU_ASSERT_EQUAL(edit_restore(&d, was.g, NULL), 0);
     CU_ASSERT_EQUAL(edit_change_count(&d, SIZE_MAX), 2);
     edit_undo(&d, 0);
@@ -291,7 +291,7 @@ static void test_before_the_reserve(void)
     build_str(&more, "general.architecture", "test");
     build_str(&more, "a.more", "x");
     struct version now = built(&b), was = built(&more);
-    edit_change_init(&c, now.g, rank);
+    edit_change_init(&c, &(struct edit_base){.g = now.g, .rank = rank});
     CU_ASSERT_EQUAL(edit_restore(&c, was.g, NULL), 0);
     CU_ASSERT_TRUE_FATAL(edit_find(&c, "a.more", 6, &slot));
     CU_ASSERT_EQUAL(slot->rank, edit_first_rank(1) | 1);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/open.h"
@@ -262,10 +263,6 @@ static void test_merge_refused(void)
     struct shard second = {1, 2, 2, 3, false, "t", false};
     CU_ASSERT_EQUAL(merge(good, second, NULL, line), -EBADMSG);
     CU_ASSERT_STRING_EQUAL(line, "shard 2: tensor 't' has the same name as one of shard 1");
-    second.tensor = "u";
-    second.total = 3;
-    CU_ASSERT_EQUAL(merge(good, second, NULL, line), -EBADMSG);
-    CU_ASSERT_EQUAL(strncmp(line, "shard 2: split.tensors.count is 3, ", 35), 0);
 }
 
 /* ---- files ---- */
@@ -413,8 +410,72 @@ static void test_store(void)
     drop_folder();
 }
 
+/* Everything from a name to the model that the files form together. */
+static int whole(const char *path, struct err *e)
+{
+    struct shards s;
+    struct model_file m = {.dir = -1, .file = {.fd = -1}};
+    struct gguf *first = NULL, *merged = NULL;
+    char *found = NULL;
+    int r = shards_find(&s, path, &found);
+    if (r == 0)
+        r = model_find(found, &m, e);
+    if (r == 0)
+        r = model_parse(&m, 0, &first, e);
+    if (r == 0)
+        r = model_open_shards(&s, first, 0, NULL, e);
+    if (r == 0)
+        r = shards_merge(&s, first, &merged, e);
+    CU_ASSERT_TRUE(r < 0 || merged->n_tensors == 2);
+    gguf_free(merged);
+    gguf_free(first);
+    model_free(&m);
+    shards_free(&s);
+    free(found);
+    return r;
+}
+
+static int recover(const char *path, struct err *e)
+{
+    struct edit_recovered ret;
+    return model_recover(path, &ret, e);
+}
+
+static int sibling(const char *path, struct err *e)
+{
+    char *name = split_sibling(strrchr(path, '/') + 1, 0, 2);
+    const int r = name ? 0 : -ENOMEM;
+    CU_ASSERT_TRUE(!name || strcmp(name, "x-00001-of-00002.gguf") == 0);
+    free(name);
+    (void)e;
+    return r;
+}
+
+/* Each allocation fails once. */
+static void test_no_memory(void)
+{
+    int (*const calls[])(const char *path, struct err *e) = {whole, recover, sibling};
+    make_folder();
+    put_shard("x-00001-of-00002.gguf", good);
+    put_shard("x-00002-of-00002.gguf", (struct shard){1, 2, 2, 3, false, "u", false});
+    CU_ASSERT_EQUAL(symlink("x-00002-of-00002.gguf", in("link")), 0);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        for (unsigned n = 1, hit = 1; hit; n++) {
+            const char *path = in(i == 0 && n % 2 ? "link" : "x-00002-of-00002.gguf");
+            struct err e = {0};
+            alloc_arm(n, false);
+            const int r = calls[i](path, &e);
+            hit = alloc_disarm();
+            CU_ASSERT_TRUE(r == -ENOMEM || r == 0);
+            CU_ASSERT_TRUE(r < 0 || e.code == 0);
+            CU_ASSERT_TRUE(hit || r == 0);
+        }
+    drop_folder();
+}
+
 static CU_TestInfo tests[] = {
     {"names of shards", test_names},
+    {"no memory", test_no_memory},
     {"links to shards", test_links},
     {"a shard is checked against its name and the first one", test_check},
     {"shards merged", test_merge},

@@ -67,18 +67,18 @@ static void test_copy(void)
 {
     struct mapped *m = made(100), *none = made(0);
     uint8_t got[100];
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 100), 0);
+    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 100, 100), 0);
     CU_ASSERT_EQUAL(got[99], byte_at(99));
-    CU_ASSERT_EQUAL(mapped_copy(m, 99, got, 1), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, 100, got, 0), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, 99, got, 2), -EIO);
-    CU_ASSERT_EQUAL(mapped_copy(m, 100, got, 1), -EIO);
-    CU_ASSERT_EQUAL(mapped_copy(m, 101, got, 0), -EIO);
-    CU_ASSERT_EQUAL(mapped_copy(none, 0, got, 1), -EIO);
+    CU_ASSERT_EQUAL(mapped_copy(m, 99, got, 1, 100), 0);
+    CU_ASSERT_EQUAL(mapped_copy(m, 100, got, 0, 100), 0);
+    CU_ASSERT_EQUAL(mapped_copy(m, 99, got, 2, 100), -EIO);
+    CU_ASSERT_EQUAL(mapped_copy(m, 100, got, 1, 100), -EIO);
+    CU_ASSERT_EQUAL(mapped_copy(m, 101, got, 0, 100), -EIO);
+    CU_ASSERT_EQUAL(mapped_copy(none, 0, got, 1, 100), -EIO);
     CU_ASSERT_EQUAL(ftruncate(m->fd, 99), 0);
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 99), 0);
+    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 99, 100), 0);
     CU_ASSERT_FALSE(atomic_load(&m->cut));
-    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 100), -EIO);
+    CU_ASSERT_EQUAL(mapped_copy(m, 0, got, 100, 100), -EIO);
     CU_ASSERT_TRUE(atomic_load(&m->cut));
     mapped_unref(m);
     mapped_unref(none);
@@ -265,7 +265,83 @@ static void test_over(void)
     free_two(&t);
 }
 
+/* ---- contents ---- */
+
+static void test_shapes(void)
+{
+    enum { F32 = 0, Q4_2 = 4, Q8_0 = 8, F64 = 28 };
+    static const struct {
+        struct tensor_shape shape;
+        int code;
+        uint64_t bytes;
+    } rows[] = {
+        {{F32, 2, {3, 4}}, 0, 48},
+        {{Q8_0, 2, {64, 3}}, 0, 204},
+        {{F64, 1, {((uint64_t)1 << 60) - 1}}, 0, INT64_MAX - 7},
+        {{F64, 1, {(uint64_t)1 << 60}}, -EINVAL, 0},
+        {{I8, 2, {(uint64_t)1 << 60, 2}}, -EINVAL, 0},
+        {{I8, 2, {UINT64_MAX, UINT64_MAX}}, -EINVAL, 0},
+        {{Q8_0, 1, {33}}, -EINVAL, 0},
+        {{F32, 1, {0}}, -EINVAL, 0},
+        {{F32, 0, {0}}, -EINVAL, 0},
+        {{F32, 5, {1}}, -EINVAL, 0},
+        {{Q4_2, 1, {32}}, -EOPNOTSUPP, 0}, /* ggml removed it */
+        {{1000, 1, {1}}, -EOPNOTSUPP, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint64_t bytes = 0;
+        struct err e = {0};
+        CU_ASSERT_EQUAL(tensor_shape_bytes(&rows[i].shape, &bytes, &e), rows[i].code);
+        CU_ASSERT_EQUAL(e.code, rows[i].code);
+        CU_ASSERT_TRUE(rows[i].code || bytes == rows[i].bytes);
+    }
+}
+
+/* Space is taken at the end, large ranges with a phase, until the log is closed. */
+static void test_log(void)
+{
+    struct log *d;
+    uint64_t at, end;
+    const int fd = memfd_create("log", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL(ftruncate(fd, 5), 0);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
+    CU_ASSERT_TRUE(log_take(d, 10, 7, &at) == 0 && at == 5);
+    CU_ASSERT_TRUE(log_take(d, PAGE, 7, &at) == 0 && at == LOG_ROOM + 7);
+    CU_ASSERT_TRUE(log_close(d, &end) && end == LOG_ROOM + 7 + PAGE);
+    CU_ASSERT_EQUAL(log_take(d, 1, 0, &at), -EBUSY);
+    CU_ASSERT_FALSE(log_close(d, &end));
+    CU_ASSERT_EQUAL(log_end(d), LOG_ROOM + 7 + PAGE);
+    log_unref(d);
+    log_unref(NULL);
+}
+
+static void test_pieces(void)
+{
+    static const struct {
+        uint64_t at, len, src;
+    } rows[] = {{0, 0, 0},          {7, 2, 0}, {0, 1, UINT64_MAX}, {0, 1, 8},
+                {UINT64_MAX, 2, 0}, {0, 9, 0}, {0, 2, 7}};
+    struct log *d;
+    const int fd = memfd_create("log", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL(ftruncate(fd, 8), 0);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct tensor_piece p = {rows[i].at, rows[i].len, rows[i].src, d};
+        struct tensor_content *k = NULL;
+        CU_ASSERT_EQUAL(tensor_content_make(NULL, 8, NULL, &p, 1, &k), -EINVAL);
+        CU_ASSERT_PTR_NULL(k);
+    }
+    const struct tensor_piece back[] = {{4, 2, 0, d}, {3, 1, 0, d}};
+    struct tensor_content *k = NULL;
+    CU_ASSERT_EQUAL(tensor_content_make(NULL, 8, NULL, back, 2, &k), -EINVAL);
+    CU_ASSERT_EQUAL(atomic_load(&d->refs), 1);
+    log_unref(d);
+}
+
 static CU_TestInfo tests[] = {
+    {"bytes of shapes", test_shapes},
+    {"a log", test_log},
+    {"pieces that are refused", test_pieces},
     {"a hole is read without its pages", test_hole},
     {"copies of mapped bytes", test_copy},
     {"tensors in two files", test_store},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of tensors (edit/tensors.h): each operation, refusals, and random operations, undone and
+ * Edits of tensors (edit/change.h): each operation, refusals, and random operations, undone and
  * committed by each strategy, compared with a plain list of tensors in memory.
  */
 #include <errno.h>
@@ -108,7 +108,7 @@ static void run(const struct kind *k, enum edit_strategy s, size_t ops)
     struct world w;
     struct edit_change c;
     world_setup(&x, k, &w);
-    edit_change_init(&c, x.g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = x.g});
     for (size_t i = 0; i < ops; i++) {
         struct world before = world_copy(&w);
         size_t mark = edit_mark(&c);
@@ -155,7 +155,7 @@ static void test_refused(void)
     memset(name, 'n', sizeof(name));
     struct log *d = memory_draft(name, 64);
     setup(&x);
-    edit_change_init(&c, x.g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = x.g});
     const char *a = gguf_name(x.g, &x.g->tensor[0]);
     size_t n = x.g->tensor[0].name_len;
     struct tensor_piece p = {0, 4, 0, d};
@@ -198,15 +198,22 @@ static void test_refused(void)
     struct tensor_piece twice[] = {{0, 2, 0, d}, {1, 2, 0, d}};
     REFUSED(edit_tensor_write(&c, a, n, twice, 2, &e), -EINVAL);
     REFUSED(edit_tensor_write(&c, "no", 2, &p, 1, &e), -ENOENT);
+    REFUSED(edit_tensor_set(&c, a, n, &zero, NULL, 0, &e), -EINVAL);
+    const struct tensor_shape other = {I8, 1, {x.g->tensor[0].nbytes}};
+    REFUSED(edit_tensor_set(&c, a, n, &other, NULL, 0, &e), -EINVAL);
+    atomic_uint numbers = IDS_NONE - 1;
+    c.on.numbers = &numbers;
+    REFUSED(edit_tensor_rename(&c, a, n, "other", 5, &e), -EOVERFLOW);
+    REFUSED(edit_tensor_remove(&c, a, n, &e), -EOVERFLOW);
 #undef REFUSED
     CU_ASSERT_TRUE(edit_change_is_empty(&c));
-    CU_ASSERT_EQUAL(edit_mark(&c), 0);
+    CU_ASSERT_TRUE(edit_mark(&c) == 0 && c.tensors == 0);
     edit_change_free(&c);
     log_unref(d);
     teardown(&x);
 }
 
-static void test_split(void)
+static void split_by(const char *key)
 {
     struct build b;
     struct gguf *g;
@@ -214,18 +221,58 @@ static void test_split(void)
     struct err e = {0};
     size_t n;
     build_init(&b, 3, false);
-    build_num(&b, "split.count", GGUF_U16, 2);
+    build_num(&b, key, GGUF_U16, 2);
     build_tensor(&b, "a", F32, SHAPE(1), "abcd", 4);
     uint8_t *image = build_finish(&b, &n);
     struct source s = source_mem(image, n);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
-    edit_change_init(&c, g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = g});
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, &e), -EOPNOTSUPP);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "merge"));
     struct tensor_shape one = {F32, 1, {1}};
     CU_ASSERT_EQUAL(edit_tensor_add(&c, "b", 1, &one, NULL, 0, EDIT_LAST, 0, &e), -EOPNOTSUPP);
     CU_ASSERT_EQUAL(edit_tensor_rename(&c, "a", 1, "b", 1, &e), 0);
     edit_change_free(&c);
+    gguf_free(g);
+    free(image);
+}
+
+static void test_split(void)
+{
+    split_by("split.count");
+    split_by("split.tensors.count");
+}
+
+/* A key and a tensor of one name do not meet; a tensor is found by its number for as long as it exists. */
+static void test_found(void)
+{
+    struct build b;
+    struct gguf *g;
+    struct edit_change c;
+    struct edit_tensor t;
+    const struct edit_slot *s;
+    size_t n;
+    build_init(&b, 3, false);
+    build_u32(&b, "a", 1);
+    uint8_t *image = build_finish(&b, &n);
+    struct source src = source_mem(image, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, NULL), 0);
+    struct log *d = memory_draft("abcd", 4);
+    const struct tensor_piece p = {0, 4, 0, d};
+    const struct tensor_shape one = {F32, 1, {1}};
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_FALSE(edit_tensor_numbered(&c, 7, &t));
+    CU_ASSERT_EQUAL(edit_tensor_add(&c, "a", 1, &one, &p, 1, EDIT_RANK_STEP, 7, NULL), 0);
+    CU_ASSERT_EQUAL(c.moves, 0); /* there is nothing to move */
+    CU_ASSERT_TRUE(edit_find(&c, "a", 1, &s) && !s);
+    CU_ASSERT_EQUAL(edit_remove(&c, "a", 1, NULL), 0);
+    CU_ASSERT_FALSE(edit_find(&c, "a", 1, &s));
+    CU_ASSERT_TRUE(edit_tensor_find(&c, "a", 1, &t) && t.id.number == 7 && t.nbytes == 4);
+    CU_ASSERT_TRUE(edit_tensor_numbered(&c, 7, &t) && t.rank == EDIT_RANK_STEP);
+    CU_ASSERT_EQUAL(edit_tensor_remove(&c, "a", 1, NULL), 0);
+    CU_ASSERT_FALSE(edit_tensor_find(&c, "a", 1, &t) || edit_tensor_numbered(&c, 7, &t));
+    edit_change_free(&c);
+    log_unref(d);
     gguf_free(g);
     free(image);
 }
@@ -246,7 +293,7 @@ static void test_again(void)
         world_free(&w);
         teardown(&x);
     } while (true);
-    edit_change_init(&c, x.g, NULL);
+    edit_change_init(&c, &(struct edit_base){.g = x.g});
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "t1", 2, NULL), 0);
     world_drop(&w.t[1]);
     w.t[1] = (struct world_tensor){.name = "t1", .shape = world_shape()};
@@ -272,6 +319,7 @@ static CU_TestInfo tests[] = {
     {"a refused edit changes nothing", test_refused},
     {"files of a split model keep their number of tensors", test_split},
     {"a tensor that comes back gets its place", test_again},
+    {"found by name and by number", test_found},
     {"random operations, undone and committed", test_random},
     CU_TEST_INFO_NULL,
 };

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
-#include "model/content.h"
+#include "model/store.h"
 #include "edit_case.h"
 #include "viewfile.h"
 
