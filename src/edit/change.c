@@ -796,12 +796,15 @@ int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_ent
 
 int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n)
 {
-    struct item *item = list(c, EDIT_TENSOR, n);
-    *ret = item ? malloc((*n + 1) * sizeof(**ret)) : NULL;
-    for (size_t k = 0; *ret && k < *n; k++)
-        (*ret)[k] = item[k].slot ? of_slot(c, item[k].slot) : of_base(c, item[k].old);
+    size_t all = 0;
+    struct item *item = list(c, EDIT_TENSOR, &all);
+    struct edit_tensor *t = item ? malloc((all + 1) * sizeof(*t)) : NULL;
+    for (size_t k = 0; t && k < all; k++)
+        t[k] = item[k].slot ? of_slot(c, item[k].slot) : of_base(c, item[k].old);
     free(item);
-    return *ret ? 0 : -ENOMEM;
+    *ret = t;
+    *n = t ? all : 0;
+    return t ? 0 : -ENOMEM;
 }
 
 /* ---- all keys restored ---- */

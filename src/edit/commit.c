@@ -139,13 +139,14 @@ static int look(struct edit_file *f, const struct edit_options *o, struct edit_d
     return 0;
 }
 
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret)
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+              struct err *e)
 {
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
     struct edit_disk d;
-    int r = look(f, o, &d, NULL);
+    int r = look(f, o, &d, e);
     if (r == 0 && d.backup)
-        r = check_backup(f, o, NULL);
+        r = check_backup(f, o, e);
     if (r < 0)
         return r;
     if (clones && f->clone == EDIT_CLONE_UNKNOWN)

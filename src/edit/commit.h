@@ -69,7 +69,8 @@ struct edit_disk {
  * system clones. ret is set on success only. 0; -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -EISDIR
  * (in place of the backup), -errno.
  */
-int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret);
+int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_disk *ret,
+              struct err *e);
 
 /*
  * How a change will be written, and whether there is room for it, judging by sizes: without a plan,

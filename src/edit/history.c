@@ -247,7 +247,7 @@ static void part_put(const struct history_record *r, enum part kind, uint8_t dst
     put_u64(dst + SUM_AT, xxh64(0, dst, SUM_AT), false);
 }
 
-/* 0: this is no part. */
+/* 0: it is not a part of this form. */
 static enum part part_get(const uint8_t *src, struct history_record *ret)
 {
     uint64_t v[NUMBERS];

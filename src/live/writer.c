@@ -453,7 +453,7 @@ static bool ask_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
     f.fd = s->file[0]->fd;
     if (idle)
-        (void)edit_look(&f, &l->opt.edit, &room);
+        (void)edit_look(&f, &l->opt.edit, &room, e);
     store_unref(s);
     lock_take(&l->lock);
     note_room(l, &f, &room);

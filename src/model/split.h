@@ -48,7 +48,7 @@ char *split_sibling(const char *name, size_t i, size_t n);
 /* Check shard number i (from 0) of n: split.no, split.count, and the first's version and byte order. 0, -EBADMSG. */
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
-/* Check that a file without a shard's name is no shard by its keys: its siblings could not be found. 0, -EBADMSG. */
+/* Refuse a file that is a shard by its keys, but not by its name, because its siblings cannot be found. 0, -EBADMSG. */
 int merge_check_single(const struct gguf *g, struct err *e);
 /* Check that a shard's split.tensors.count, if present, is the number of tensors in all shards. 0, -EBADMSG. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);

@@ -222,7 +222,7 @@ static void test_backup_refused(void)
         make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
         d.o.backup = all[i].suffix ? all[i].suffix : longest;
         struct edit_file f = open_model(&x, &fs.sys);
-        CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk), all[i].full ? 0 : all[i].code);
+        CU_ASSERT_EQUAL(edit_look(&f, &d.o, &disk, NULL), all[i].full ? 0 : all[i].code);
         CU_ASSERT_EQUAL(disk.known, all[i].full);
         CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), all[i].code);
         CU_ASSERT_EQUAL(e.code, all[i].code);
