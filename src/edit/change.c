@@ -51,7 +51,7 @@ void edit_value_unref(struct edit_value *v)
 
 /* ---- names, and the base ---- */
 
-/* A range of bytes, not owned. */
+/* Bytes that the struct does not own. */
 struct name {
     const void *p;
     size_t n;
@@ -92,15 +92,15 @@ static uint64_t base_rank(const struct edit_change *c, enum edit_what kind, uint
     return rank ? rank[i] : edit_first_rank(i);
 }
 
-/* The slot of key or tensor i of the base; NULL: untouched. */
+/* Returns the slot of key or tensor i of the base; NULL: no operation touched it. */
 static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kind, uint32_t i)
 {
     return c->slot_of ? c->slot_of[kind == EDIT_KEY ? i : c->on.g->n_kv + i] : NULL;
 }
 
 /*
- * The slot for a name: that of the object that has it, else of the one that had it last and is
- * gone; NULL. True: an object has the name after the change.
+ * True if an object has this name after the change. *ret: its slot, or else the slot of the object that had the name
+ * last; NULL if there is neither.
  */
 static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
                       const struct edit_slot **ret)
@@ -122,13 +122,13 @@ static bool slot_find(const struct edit_change *c, enum edit_what kind, struct n
 
 /* ---- sizes ---- */
 
-/* For a tensor's info: name, dimensions, type, offset. */
+/* Counts name, dimensions, type and offset. */
 static uint64_t info_bytes(size_t name_len, uint32_t n_dims)
 {
     return 8 + name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
 }
 
-/* The bytes that the base has for a slot, in the header and as data. */
+/* Returns the size of a slot's entry in the base's header. */
 static uint64_t base_entry(const struct gguf *g, const struct edit_slot *s)
 {
     if (s->old == EDIT_NONE)
@@ -143,7 +143,7 @@ static uint64_t base_data(const struct gguf *g, const struct edit_slot *s)
     return s->kind == EDIT_TENSOR && s->old != EDIT_NONE ? g->tensor[s->old].nbytes : 0;
 }
 
-/* The same after the change. */
+/* Returns the size of the entry after the change. */
 static uint64_t entry_bytes(const struct gguf *g, const struct edit_slot *s)
 {
     if (s->gone)
@@ -162,7 +162,7 @@ static uint64_t data_bytes(const struct gguf *g, const struct edit_slot *s)
     return s->gone ? 0 : s->content ? s->content->nbytes : base_data(g, s);
 }
 
-/* True if, because of a slot, data of the base moves or disappears. */
+/* True if data of the base moves or disappears because of this slot. */
 static bool moves(const struct edit_change *c, const struct edit_slot *s)
 {
     const uint32_t n = c->on.g->n_tensors;
@@ -173,7 +173,7 @@ static bool moves(const struct edit_change *c, const struct edit_slot *s)
     return s->gone || data_bytes(c->on.g, s) != base_data(c->on.g, s);
 }
 
-/* Add or remove a slot's differences from the base. */
+/* Adds a slot's differences from the base to the counts, or removes them. */
 static void count(struct edit_change *c, const struct edit_slot *s, bool now)
 {
     const uint64_t sign = now ? 1 : UINT64_MAX; /* modulo 2^64 */
@@ -195,7 +195,7 @@ static void slot_free(struct edit_slot *s) /* may be NULL */
     free(s);
 }
 
-/* A copy, under this name. */
+/* Copies a slot under another name. NULL: no memory. */
 static struct edit_slot *copy(const struct edit_slot *from, struct name to)
 {
     struct edit_slot *s = malloc(sizeof(*s) + to.n + 1);
@@ -210,7 +210,7 @@ static struct edit_slot *copy(const struct edit_slot *from, struct name to)
     return s;
 }
 
-/* The first slot for a new object, marked as gone. */
+/* Makes the first slot for a new object, which is marked as gone. NULL: no memory. */
 static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank)
 {
     const struct edit_slot first = {
@@ -219,8 +219,9 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
 }
 
 /*
- * An operation changes a copy of a slot, and puts it back: a copy of the one that slot_find() finds, or a first one for
- * an object of the base, or, with this rank, one for a new object. `to`: the new name. NULL: no memory.
+ * Begins an operation, which changes a copy of a slot and puts that in its place with slot_end(). Copies the slot that
+ * slot_find() finds, or makes a first one for an object of the base or, with this rank, for a new object. `to`: the new
+ * name. NULL: no memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
                                     struct name name, struct name to, uint64_t rank)
@@ -238,7 +239,7 @@ static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what 
     return copy(&first, to);
 }
 
-/* The indexes of slots are made when the first is put. */
+/* Allocates the index by number for the first slot, and room for one more slot and undo. */
 static int make_room(struct edit_change *c)
 {
     const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
@@ -267,8 +268,8 @@ static void leave(struct edit_change *c, struct edit_slot *s)
 }
 
 /*
- * Replace one slot by another; either may be NULL. 0; -ENOMEM: nothing changed. When a slot is put
- * back, there is memory for it.
+ * Replaces one slot by another; either may be NULL. 0; -ENOMEM: nothing changed. A slot that was there before always
+ * finds memory.
  */
 static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
 {
@@ -310,7 +311,7 @@ static int check_limits(const struct edit_change *c, struct err *e)
     return 0;
 }
 
-/* Put a slot back, which is always taken over; NULL: no memory. 0; -ENOMEM, -EFBIG, -EOVERFLOW: nothing changed. */
+/* Ends an operation. Owns s, which is NULL if there was no memory. 0; -ENOMEM, -EFBIG, -EOVERFLOW: nothing changed. */
 static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
 {
     const size_t mark = edit_mark(c);
@@ -439,7 +440,7 @@ static int check_tensor(struct name name, struct err *e)
     return 0;
 }
 
-/* Every file of a split model states how many tensors there are in total. */
+/* Every file of a split model states the total number of tensors. */
 static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
 {
     static const char key[] = "split.tensors.count";
@@ -608,7 +609,7 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
 
-/* Give a slot, which may be NULL, a content, taking a reference. */
+/* Ends an operation that gives a tensor this content. Owns both; s may be NULL. */
 static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_content *k,
                     struct err *e)
 {
@@ -623,7 +624,7 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
     return slot_end(c, s, e);
 }
 
-/* What tensor_content_make() returned. */
+/* Reports what tensor_content_make() returned. */
 static int unmade(int r, struct name name, const char *why, struct err *e)
 {
     return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name, why)
@@ -631,7 +632,7 @@ static int unmade(int r, struct name name, const char *why, struct err *e)
                         : 0;
 }
 
-/* A content that covers all bytes of a shape. */
+/* Makes a content that covers all bytes of a shape. */
 static int make_whole(struct name name, const struct tensor_shape *shape,
                       const struct tensor_piece *piece, size_t n, struct tensor_content **ret,
                       struct err *e)
@@ -672,7 +673,7 @@ int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
     return end_with(c, s, k, e);
 }
 
-/* Another shape for the existing bytes. */
+/* Makes a content with another shape for the existing bytes. */
 static int reshape(const struct edit_change *c, const struct edit_tensor *t,
                    const struct tensor_shape *shape, struct tensor_content **ret, struct err *e)
 {
@@ -733,7 +734,7 @@ static int by_rank(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* All of a kind, *n of them, by rank: those without a slot in the order of the base, before slots of the same rank. */
+/* Lists all *n keys or tensors by rank; those of the base come before slots of the same rank. NULL: no memory. */
 static struct item *list(const struct edit_change *c, enum edit_what kind, size_t *n)
 {
     const uint32_t all = kind == EDIT_KEY ? c->on.g->n_kv : c->on.g->n_tensors;
@@ -836,7 +837,7 @@ bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uin
            memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
 }
 
-/* The position in the base of the walk over the keys to restore. */
+/* How far restoring has come. */
 struct at {
     uint64_t rank; /* of the last key */
     uint32_t next; /* in the base: the first key with a higher rank */
@@ -850,10 +851,9 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 }
 
 /*
- * A rank after the last key and before the base's next, with room for `left` keys in between. Its
- * last bit is set, unlike in the rank of an original key. Equal to the last if no number is left,
- * after a great many undos: slots of one rank are listed in the order in which they were made,
- * after the base's key.
+ * Chooses a rank after the last key and before the base's next, and leaves room for `left` keys. Its last bit is set,
+ * unlike that of an original key's rank. After a great many undos no number may be left; then it equals the last rank,
+ * and slots of one rank are listed in the order in which they were made, after the base's key.
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
@@ -984,7 +984,7 @@ uint64_t shown_size(const struct shown *s)
     return m.len;
 }
 
-/* Snapshot numbers stay far below the bit that marks numbers of values. */
+/* The numbers of snapshots stay far below the bit that marks those of values. */
 uint64_t shown_id(const struct shown *s)
 {
     return s->value ? UINT64_C(1) << 63 | s->value->id : s->snap->number;

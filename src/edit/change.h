@@ -50,7 +50,7 @@
 #define EDIT_MAX_TENSOR_NAME 63 /* bytes; ggml's limit, with its NUL */
 
 #define EDIT_NONE UINT32_MAX
-/* The rank of key or tensor i of a base without a table. Keys that come back fit between two; new ones keep the distance. */
+/* The rank of key or tensor i of a base without a table: ranks leave room for keys that come back between two. */
 #define EDIT_RANK_STEP ((uint64_t)1 << 32)
 static inline uint64_t edit_first_rank(uint32_t i)
 {

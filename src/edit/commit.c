@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Carrying out a plan: see commit.h, whose invariants are cited here. */
+/* Carries out a plan: see commit.h, whose invariants are cited here. */
 #include "edit/commit.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "edit/journal.h"
 #include "edit/temp.h"
 
-/* Space left for what the file system itself needs for a new file of this size. */
+/* A new file needs this much more, for the file system's own data. */
 #define SPACE_SLACK ((uint64_t)1 << 20)
 
 struct job {
@@ -39,7 +39,7 @@ static void call_ready(const struct job *j)
 
 /* ---- the disk ---- */
 
-/* Ask the file system, with a file beside the model. Its answer does not change. */
+/* Tries to clone into a file beside the model. The answer never changes, so it is kept. */
 static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
     struct temp t = TEMP_INIT;
@@ -57,7 +57,7 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
     return 0;
 }
 
-/* Bytes available for new files. */
+/* Finds how many bytes new files may take. */
 static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 {
     struct statvfs v;
@@ -87,7 +87,7 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
     return r < 0 ? r : check_free(found, needed, what, e);
 }
 
-/* Bytes that must be free for new data, for a new file of `size` bytes, and for a backup. */
+/* Returns how many bytes must be free for new data, for a new file of `size` bytes and for a backup. */
 static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint64_t size,
                          uint64_t head, uint64_t fresh)
 {
@@ -108,9 +108,11 @@ int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
     return 0;
 }
 
-static int check_backup(const struct edit_file *f, const struct edit_options *o, struct err *e)
+/* Finds the backup's name, and refuses one that a directory has. */
+static int check_backup(const struct edit_file *f, const struct edit_options *o,
+                        char name[NAME_MAX + 1], struct err *e)
 {
-    char name[NAME_MAX + 1], shown[SHOW_MAX];
+    char shown[SHOW_MAX];
     struct stat st;
     int r = edit_backup_name(name, f, o, e);
     if (r == 0 && f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && S_ISDIR(st.st_mode))
@@ -143,10 +145,11 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
               struct err *e)
 {
     const bool clones = o->strategy == EDIT_AUTO || o->strategy == EDIT_REFLINK;
+    char name[NAME_MAX + 1];
     struct edit_disk d;
     int r = look(f, o, &d, e);
     if (r == 0 && d.backup)
-        r = check_backup(f, o, e);
+        r = check_backup(f, o, name, e);
     if (r < 0)
         return r;
     if (clones && f->clone == EDIT_CLONE_UNKNOWN)
@@ -157,8 +160,8 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
 }
 
 /*
- * Whether the disk and sizes allow a strategy: the size of the new file, and of the part that comes
- * from drafts. 0, -EOPNOTSUPP.
+ * Checks whether the disk and the sizes of the new file, and of its part that comes from drafts, allow a strategy. 0,
+ * -EOPNOTSUPP.
  */
 static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
                        enum edit_strategy how, uint64_t size, uint64_t changed, struct err *e)
@@ -177,7 +180,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
     return 0;
 }
 
-/* The requested strategy, or the first that applies, judging by sizes. */
+/* Returns the requested strategy, or the first that applies, judging by sizes. */
 static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
                                    const struct edit_disk *d)
 {
@@ -204,8 +207,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 /* ---- in place ---- */
 
 /*
- * The model could not be written, but the journal has the edit. What was written is the result of
- * this file's own edit.
+ * Reports that the model could not be written although the journal has the edit. What was written counts as this file's
+ * own.
  */
 static int unfinished(struct job *j, struct err *e)
 {
@@ -243,8 +246,8 @@ static int write_inplace(struct job *j, struct err *e)
 /* ---- a new file ---- */
 
 /*
- * To replace the model; or, with the name of a backup, a copy of the unchanged model: it gets that
- * name once it is on the disk, so that it is never incomplete, and an older one is replaced.
+ * Makes a new file that replaces the model; or, with the name of a backup, copies the unchanged model. The copy gets
+ * that name once it is on the disk, so that no backup is ever incomplete, and replaces an older one.
  */
 static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
 {
@@ -267,19 +270,9 @@ static int make_file(struct job *j, bool clone, const char *backup, struct err *
     return r;
 }
 
-static int make_backup(struct job *j, struct err *e)
-{
-    char name[NAME_MAX + 1];
-    int r = edit_backup_name(name, j->f, j->o, e);
-    if (r == 0)
-        r = make_file(j, false, name, e);
-    j->f->backed = r == 0;
-    return r < 0 ? err_prefix(e, r, "backup") : 0;
-}
-
 /* ---- strategies ---- */
 
-/* What in-place demands of the bytes; *fresh: how many are written. */
+/* Checks what an edit in place demands of the bytes; *fresh: how many are written. */
 static int check_inplace(const struct job *j, uint64_t *fresh, struct err *e)
 {
     int r = j->p->changed ? journal_bytes(j->p, fresh) : 0;
@@ -327,7 +320,7 @@ static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
 
 /* ---- probes ---- */
 
-/* Some errors may be temporary: they do not count. */
+/* Returns 0 for errors that may be temporary. */
 static int lasting(int r)
 {
     static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
@@ -356,7 +349,7 @@ int edit_try_new(const struct edit_file *f, struct err *e)
 
 /* ---- the commit ---- */
 
-/* C1. Its own unfinished edit is completed first: the plan builds on it, and the space that it used is free then. */
+/* C1. Finishes the file's own unfinished edit first: the plan builds on it, and its journal takes space. */
 static int begin(struct job *j, struct err *e)
 {
     enum journal_state found;
@@ -373,16 +366,21 @@ static int begin(struct job *j, struct err *e)
 
 static int run(struct job *j, struct err *e)
 {
-    enum edit_strategy s;
+    char name[NAME_MAX + 1];
+    enum edit_strategy s = EDIT_AUTO;
     int r = begin(j, e);
     if (r < 0 || j->p->same)
         return r;
     if (j->d.backup)
-        r = check_backup(j->f, j->o, e);
+        r = check_backup(j->f, j->o, name, e);
     if (r == 0)
         r = choose(j, &s, e);
-    if (r == 0 && j->d.backup)
-        r = make_backup(j, e);
+    if (r == 0 && j->d.backup) {
+        r = make_file(j, false, name, e);
+        j->f->backed = r == 0;
+        if (r < 0)
+            (void)err_prefix(e, r, "backup");
+    }
     if (r < 0)
         return r;
     r = s == EDIT_INPLACE ? write_inplace(j, e) : make_file(j, s == EDIT_REFLINK, NULL, e);

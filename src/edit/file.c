@@ -13,8 +13,8 @@
 #include "base/hash.h"
 
 /*
- * How often a model may be replaced while it is opened. If inode numbers do not stay the same, it
- * always seems to be.
+ * How often a model may be replaced while it is opened. If inode numbers change by themselves, a model always seems to
+ * be replaced.
  */
 #define OPEN_TRIES 100
 
@@ -29,7 +29,7 @@ bool edit_id_equal(const struct edit_id *a, const struct edit_id *b)
            a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
-/* Take the lock, and check that the path still names this file: a writer may just have replaced it. */
+/* Takes the lock, and checks that the path still names this file, which a writer may just have replaced. */
 static int lock(const struct edit_file *f, bool *replaced, struct err *e)
 {
     struct stat st;
@@ -54,13 +54,13 @@ static int not_regular(struct err *e)
     return err_set(e, -EINVAL, "is not a regular file");
 }
 
-/* The file is read-only to its own user, as cp(1) leaves a copy of the view model.gguf. */
+/* True if the file is read-only to its own user, as cp(1) leaves a copy of the view model.gguf. */
 static bool is_own_copy(const struct stat *st, int error)
 {
     return error == -EACCES && st->st_uid == geteuid() && !(st->st_mode & S_IWUSR);
 }
 
-/* Only a regular file is opened, because opening a device may have effects. */
+/* Opens only a regular file, because opening a device may have effects. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
     int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What edits changed in a model's keys: see history.h, whose invariants are cited here. */
+/* Keeps what edits changed in a model's keys: see history.h, whose invariants are cited here. */
 #include "edit/history.h"
 
 #include <assert.h>
@@ -86,7 +86,7 @@ static int failed(const struct history *h, int r, const char *what, struct err *
                    h->name, what);
 }
 
-/* The result of a search for what need not exist. */
+/* Turns -ENOENT into success, for what need not exist. */
 static int missing_is_fine(int r, struct err *e)
 {
     if (r != -ENOENT)
@@ -96,9 +96,7 @@ static int missing_is_fine(int r, struct err *e)
     return 0;
 }
 
-/*
- * Our directories must belong to this user, and be writable by no other; the last one must be inaccessible to others.
- */
+/* Checks that a directory of ours belongs to this user, and that others have none of these permissions. */
 static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
 {
     struct stat st;
@@ -113,8 +111,8 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
 }
 
 /*
- * The directory `name` in `dir`, which is closed. New ones are only made in a directory owned by this user or root.
- * others: for one of ours, what these may not do.
+ * Opens the directory `name` in `dir`, and closes `dir`. With `make`, creates a missing one if this user or root owns
+ * `dir`. others: for one of ours, the permissions that others must not have. The descriptor, or -errno.
  */
 static int step(const struct history *h, int dir, const char *name, bool make, mode_t others,
                 struct err *e)
@@ -140,7 +138,7 @@ static int step(const struct history *h, int dir, const char *name, bool make, m
     return fd;
 }
 
-/* The first n bytes of the path of the state directory. */
+/* Opens the directory whose path is the first n bytes of the state directory's. The descriptor, or -errno. */
 static int open_home(const struct history *h, size_t n, bool make, struct err *e)
 {
     char *path = strndup(n ? h->home : "/", n ? n : 1);
@@ -161,7 +159,7 @@ static int open_home(const struct history *h, size_t n, bool make, struct err *e
     return dir;
 }
 
-/* H4. 0; -ENOENT (it does not exist, and must not be created), -EPERM, -ENOTDIR, -errno. */
+/* H4. Opens h->dir. 0; -ENOENT (it does not exist, and must not be created), -EPERM, -ENOTDIR, -errno. */
 static int open_folder(struct history *h, bool make, struct err *e)
 {
     struct err why = {0};
@@ -180,8 +178,8 @@ static int open_folder(struct history *h, bool make, struct err *e)
 }
 
 /*
- * -EAGAIN: another process holds it for that long; patience 0: at all. A directory removed while it
- * was open is abandoned for the one that now has its name.
+ * Opens and locks the directory. Waits for another process for at most `patience` ms, then -EAGAIN; 0: without a limit.
+ * If the directory was removed while it was open, opens the one that now has its name.
  */
 static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
@@ -247,7 +245,7 @@ static void part_put(const struct history_record *r, enum part kind, uint8_t dst
     put_u64(dst + SUM_AT, xxh64(0, dst, SUM_AT), false);
 }
 
-/* 0: it is not a part of this form. */
+/* Reads a record. 0: it is not a part of this form. */
 static enum part part_get(const uint8_t *src, struct history_record *ret)
 {
     uint64_t v[NUMBERS];
@@ -258,7 +256,7 @@ static enum part part_get(const uint8_t *src, struct history_record *ret)
     return get_u64(src + SUM_AT, false) == xxh64(0, src, SUM_AT) && kind <= MORE ? kind : 0;
 }
 
-/* 1; 0: they are not facts; -ENOMEM. */
+/* Reads facts. 1; 0: these are not facts; -ENOMEM. */
 static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
 {
     while (left) {
@@ -279,7 +277,7 @@ static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
     return 1;
 }
 
-/* Parse the next part. 1; 0: nothing more can be read; -ENOMEM. */
+/* Reads the next part. 1; 0: nothing more can be read; -ENOMEM. */
 static int next_part(struct history_file *f)
 {
     struct history_record rec;
@@ -337,7 +335,7 @@ static uint64_t last_number(const struct history_file *f)
     return f->n ? max_u64(f->state[f->n - 1].rec.number, f->forgotten) : f->forgotten;
 }
 
-/* H4. Only regular files are opened: opening a device would use it. */
+/* H4. Opens only regular files: opening a device would use it. The descriptor, or -errno. */
 static int open_file(struct history *h, const char *name, int flags, struct stat *st, struct err *e)
 {
     flags |= O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -348,7 +346,7 @@ static int open_file(struct history *h, const char *name, int flags, struct stat
     return fd < 0 ? failed(h, fd, "open it", e) : fd;
 }
 
-/* model NULL: any model. -ENOENT, and as history_load(). */
+/* Loads a file by name; model NULL: any model's. -ENOENT, and as history_load(). */
 static int load_name(struct history *h, const char *name, const char *model,
                      struct history_file *ret, struct err *e)
 {
@@ -398,7 +396,7 @@ static int by_place(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* The image of the state's keys: those of `next` without facts, in their order, and the others in their places. */
+/* Writes the state's keys: those of `next` that are kept, in their order, and those of facts in their places. */
 static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
                   size_t n, struct buf *b)
 {
@@ -425,7 +423,7 @@ static void merge(const struct gguf *next, const uint8_t *kept, const struct his
     }
 }
 
-/* Leaves room for all facts and a byte for each key. */
+/* Writes the state's keys. f and kept: room for all facts, and a byte for each key. */
 static int make_image(const struct history_fact *from, size_t n, const struct gguf *next,
                       struct history_fact *f, uint8_t *kept, struct buf *b)
 {
@@ -478,7 +476,7 @@ int history_before(const struct history_file *f, size_t i, const struct gguf *ne
                                   (unsigned long long)s->rec.number);
 }
 
-/* True if no edit after this state is known to be in the file, and the keys `id` are not those of one that may be. */
+/* True if no edit after this state reached the file, and the keys `id` are not those of an edit that may have. */
 static bool is_void(const struct history_record *r, uint64_t id)
 {
     return r->landed == r->before && (r->planned != id || id == r->before);
@@ -576,7 +574,7 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
     buf_add(b, bytes, n);
 }
 
-/* For a key that the edit changes, makes, moves or removes, keep the state's version, unless it is already kept. */
+/* Keeps the state's version of a key that the edit changes, makes, moves or removes, unless it is kept already. */
 static void note(struct adding *a, const struct gguf *g, uint32_t kv)
 {
     const char *key = gguf_key(g, &g->kv[kv]);
@@ -607,8 +605,8 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
 }
 
 /*
- * Find what an edit changes by walking both lists of keys: keys passed side by side are unchanged.
- * Of two keys that have swapped places, the one that moved further is noted.
+ * Finds what an edit changes by walking both lists of keys: keys passed side by side are unchanged. Of two keys that
+ * have swapped places, the one that moved further is noted.
  */
 static void compare(struct adding *to, const struct gguf *a, const struct gguf *b)
 {
@@ -642,7 +640,7 @@ static void compare(struct adding *to, const struct gguf *a, const struct gguf *
     }
 }
 
-/* True if its edit is not in the file, and the keys are still the state's. */
+/* True if the state's edit is not in the file, and the keys are still the state's. */
 static bool is_unused(const struct history_record *r, uint64_t before)
 {
     return r->landed == r->before && r->before == before;
@@ -654,7 +652,7 @@ static bool joins(const struct history_record *r, const struct recorded_edit *ed
                                     edit->now >= r->end && edit->now - r->end < HISTORY_JOIN);
 }
 
-/* True if the edit joins the newest state, whose keys were found. */
+/* True if the edit joins the newest state, whose keys it then found. */
 static bool look_up(const struct history_file *f, const struct recorded_edit *edit, uint64_t before,
                     struct adding *a)
 {
@@ -680,7 +678,7 @@ static bool look_up(const struct history_file *f, const struct recorded_edit *ed
     return found;
 }
 
-/* Write the whole file again, or for the first time (H1). */
+/* Writes the whole file, perhaps for the first time (H1). */
 static int replace(struct history *h, const char *name, const struct buf *b, struct err *e)
 {
     const struct sys *sys = h->sys;
@@ -722,7 +720,7 @@ static int add_part(const struct history *h, struct history_record *rec, enum pa
     return 0;
 }
 
-/* Append to the file, and update the state's record, durably (H1). */
+/* Appends to the file, and updates the state's record, durably (H1). */
 static int append(const struct recorder *r, const struct history_file *f, const struct buf *b,
                   struct err *e)
 {
@@ -745,7 +743,7 @@ static int append(const struct recorder *r, const struct history_file *f, const 
     return done < 0 ? failed(r->h, done, "write it", e) : 0;
 }
 
-/* With the directory's lock. */
+/* Records an edit; called with the directory's lock. */
 static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
                  struct err *e)
 {
@@ -801,7 +799,7 @@ int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct 
 
 /* ---- limits ---- */
 
-/* Remove the n oldest states from a file. */
+/* Removes the n oldest states from a file. */
 static int drop_states(struct history *h, const char *name, const struct history_file *f, size_t n,
                        struct err *e)
 {
@@ -812,7 +810,7 @@ static int drop_states(struct history *h, const char *name, const struct history
     return replace(h, name, &b, e);
 }
 
-/* All files. */
+/* What a pass over all models' files finds. */
 struct census {
     struct history *h;
     uint64_t bytes;
@@ -841,7 +839,7 @@ static int count_file(void *arg, const char *name)
     return 0;
 }
 
-/* Remove the oldest states: of this model, and then of all models, until the rest is within the limits. */
+/* Removes the oldest states of this model, and then of all models, until the rest is within the limits. */
 static int prune(struct history *h, struct err *e)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
@@ -866,8 +864,8 @@ static int prune(struct history *h, struct err *e)
 }
 
 /*
- * Store the outcome of the edit, if the state is where it was. It need not be durable: until the
- * next edit is, the model's content shows it.
+ * Stores the outcome of the edit, if the state is where it was. It need not be durable: until the next edit, the
+ * model's content shows it.
  */
 static int write_end(const struct recorder *r, const struct history_record *rec, struct err *e)
 {
@@ -928,7 +926,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
 
 /* ---- what changed ---- */
 
-/* The names of the keys of `of` that `other` does not have or, with `changed`, has with another value. */
+/* Names the keys of `of` that `other` does not have or, with `changed`, has with another value. */
 static void name_keys(const char *what, const struct gguf *of, const struct gguf *other,
                       bool changed, bool *any, struct buf *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeping the history of a model during edits: see history_job.h. */
+/* Keeps the history of a model during edits: see history_job.h. */
 #include "edit/history_job.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ struct history_job {
     struct recorder r;
 };
 
-/* With the lock, which is released. */
+/* Drops a reference; called with the lock, which it releases. */
 static void drop_ref(struct history_job *j)
 {
     bool last = --j->refs == 0;
@@ -79,7 +79,7 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 /* ---- the job ---- */
 
-/* With the lock, which is released during disk access. */
+/* Does KEEP; called with the lock, which it releases during disk access. */
 static void keep(struct history_job *j)
 {
     struct recorded_edit edit = j->edit;
@@ -95,7 +95,7 @@ static void keep(struct history_job *j)
     j->err = e;
 }
 
-/* The same. LOOK only finds out whether the directory responds. */
+/* Does the next task, likewise. LOOK only finds out whether the directory responds. */
 static void work(struct history_job *j)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
@@ -117,7 +117,7 @@ static void work(struct history_job *j)
     cond_broadcast(&j->done);
 }
 
-/* It ends when it has nothing to do: with many edited models, few threads and directories stay open. */
+/* Ends when there is nothing to do, so that many edited models keep few threads and directories. */
 static bool turn(struct pool_job *job, struct timespec *again)
 {
     struct history_job *j = (struct history_job *)job;
@@ -131,7 +131,7 @@ static bool turn(struct pool_job *job, struct timespec *again)
     return false;
 }
 
-/* Under the lock. */
+/* Requests a task; called with the lock. */
 static int ask(struct history_job *j, unsigned what)
 {
     int r = j->runs ? 0 : pool_do_beside(&j->job, turn);
@@ -143,7 +143,7 @@ static int ask(struct history_job *j, unsigned what)
     return 0;
 }
 
-/* The same. False: it takes longer. */
+/* Waits for tasks, with the lock. False: they take longer. */
 static bool wait_for(struct history_job *j, unsigned what, unsigned seconds)
 {
     struct timespec until = when_now();
@@ -171,7 +171,7 @@ static int ask_to_keep(struct history_job *j, struct snapshot *before, struct sn
     return 0;
 }
 
-/* Without the lock. */
+/* Logs a failure; called without the lock. */
 static void say(struct history_job *j, int r, const struct err *e)
 {
     if (r < 0 && !j->said)

@@ -15,14 +15,11 @@
 #include "edit/temp.h"
 
 #define MAGIC "GGUFSJN3"
-/* The offsets of the numbers in the fixed part, and its size. */
+/* Offsets of the numbers in the fixed part, and its size. */
 enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48, FIXED = 56 };
 #define ROW 32 /* bytes of a row */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
-/*
- * Start the write-out of rows of at least this size immediately. Smaller ones share blocks that
- * would be written twice.
- */
+/* Rows of this size begin to be written out at once. Smaller ones share blocks, which would be written twice. */
 #define LARGE ((uint64_t)256 << 10)
 /* How often a journal that does not fit is checked again while another process edits the model. */
 #define LOOKS 100
@@ -55,13 +52,13 @@ static uint64_t row_end(const struct journal_row *row)
     return row->at + row->n;
 }
 
-/* Rows that are not whole units of the model belong to its header. */
+/* True for whole units of the model. Other rows belong to its header. */
 static bool is_units(const struct journal *j, const struct journal_row *row)
 {
     return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
 }
 
-/* The checksum of sector i within n bytes. */
+/* Returns the sum of sector i within n bytes; 0 beyond them. */
 static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
 {
     size_t at = i * JOURNAL_SECTOR;
@@ -73,13 +70,13 @@ static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
     return xxh64(xxh64(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
 }
 
-/* How many bytes of a row the old model had. */
+/* Counts the bytes of a row that the old model had. */
 static size_t old_bytes(const struct journal *j, const struct journal_row *row)
 {
     return (size_t)within_u64(row->at, row->n, j->before);
 }
 
-/* Assign the positions of the parts of the table; returns its end. */
+/* Assigns the positions of the parts of the table; returns its end. */
 static uint64_t place_table(struct journal *j, uint64_t at)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -91,7 +88,7 @@ static uint64_t place_table(struct journal *j, uint64_t at)
 
 /* ---- the rows of a plan ---- */
 
-/* Add a row at the end, or extend the last one. */
+/* Adds a row at the end, or extends the last one. */
 static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 {
     struct journal_row *last = j->n ? &j->row[j->n - 1] : NULL;
@@ -108,8 +105,8 @@ static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 }
 
 /*
- * Add rows of whole grains (sectors or units) for bytes [lo, hi), in place of any overlap with the last rows. src: the
- * position of their new bytes; 0: allocate one.
+ * Adds rows of whole grains (sectors or units) for bytes [lo, hi); they replace rows at the end that overlap them. src:
+ * where their new bytes are in the journal; 0: nowhere yet.
  */
 static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
 {
@@ -130,8 +127,8 @@ static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, u
 }
 
 /*
- * For a segment of the log that has become the journal: whole units stay where they are, if they
- * have the same alignment there as in the model.
+ * Adds rows for a segment of the log that has become the journal. Whole units stay where they are if they are aligned
+ * there as in the model.
  */
 static int add_lent(struct journal *j, const struct segment *s)
 {
@@ -146,8 +143,8 @@ static int add_lent(struct journal *j, const struct segment *s)
 }
 
 /*
- * Bytes from drafts, and everything that the old file did not have, including padding, after the
- * rows of the header.
+ * Adds rows, after those of the header, for bytes from drafts and for everything that the old file did not have,
+ * padding included.
  */
 static int add_data(struct journal *j, const struct edit_plan *plan, const struct log *lent)
 {
@@ -164,7 +161,7 @@ static int add_data(struct journal *j, const struct edit_plan *plan, const struc
     return r;
 }
 
-/* The sectors of the header from the first difference to the last. */
+/* Adds rows for the sectors of the header from the first difference to the last. */
 static int add_header(struct journal *j, const struct edit_file *f, const struct buf *head)
 {
     uint64_t lo = head->len, hi = 0;
@@ -210,7 +207,7 @@ struct writing {
     uint64_t own; /* earlier new bytes in the journal belong to the log */
 };
 
-/* Write the part of a segment that is in the row. */
+/* Writes the part of a segment that is in the row to u->new. */
 static int put_segment(const struct writing *w, const struct segment *s,
                        const struct journal_row *row, struct stretch *u)
 {
@@ -271,7 +268,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
                        w->hooks->arg);
 }
 
-/* Most of the time goes into reading and summing bytes: large journals use all processors. */
+/* Writes all rows, with all processors: most of the time goes into reading and summing bytes. */
 static int write_rows(struct writing *w)
 {
     struct units c = {.unit = write_row, .arg = w, .n = w->j->n, .room = sizeof(struct stretch)};
@@ -280,13 +277,13 @@ static int write_rows(struct writing *w)
     return units_run(&c, &watch);
 }
 
-/* The checksum of the fixed part before it, and of the rows and the name. */
+/* Returns the sum of the fixed part before it, and of the rows and the name. */
 static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
 {
     return xxh64(xxh64(0, head, SUM), rest->data, rest->len);
 }
 
-/* Write the rows and the name at `at`, then the part that makes them a journal. */
+/* Writes the rows and the name at `at`, then the part that makes them a journal. */
 static int write_head(const struct writing *w, uint64_t at)
 {
     const struct journal *j = w->j;
@@ -311,7 +308,7 @@ static int write_head(const struct writing *w, uint64_t at)
     return r < 0 ? r : sys_write_all(w->f->sys, j->fd, head, FIXED, 0);
 }
 
-/* All of step 1 except creating the file. */
+/* Does all of step 1 except creating the file. */
 static int fill(struct writing *w)
 {
     struct journal *j = w->j;
@@ -332,9 +329,9 @@ static int fill(struct writing *w)
 }
 
 /*
- * Let the model's owner read and write the journal, and others read it if they may read the model.
- * The mode decides that only if neither has an ACL (the journal may inherit one), and the group
- * bits only if the journal has the same group. Otherwise the journal stays 0600.
+ * Lets the model's owner read and write the journal, and others read it if they may read the model. The mode decides
+ * that only if neither has an ACL (the journal may inherit one), and the group bits only if the journal has the same
+ * group. Otherwise the journal stays 0600.
  */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
@@ -348,9 +345,8 @@ static void give_to_owner(const struct edit_file *f, int fd)
 }
 
 /*
- * The journal's file, which has its name from the beginning, but not its head: a log that can be
- * lent, if the file system can give a name to an unnamed file, otherwise (*lent is then NULL) a new
- * one. *own: where its own bytes may begin.
+ * Makes the journal's file, which has its name from the beginning, but no head yet: of the log, if the file system can
+ * give a name to a file without one, or else (*lent is then NULL) a new file. *own: where its own bytes may begin.
  */
 static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
@@ -455,7 +451,7 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-/* Decode the rows, whose checksum is right. NULL; or why they are not those of an edit of this model. */
+/* Decodes the rows, whose sum is right. NULL; or why they are not those of an edit of this model. */
 static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
 {
     static const char outside[] = "its ranges lie outside";
@@ -482,8 +478,8 @@ static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, ui
 }
 
 /*
- * The record of a journal whose fixed part is `head`, in a file of `file` bytes, for a model of
- * `size` bytes. VOID: it was not completed; otherwise REDO, as far as known without the model.
+ * Loads the record of a journal with the fixed part `head`, in a file of `file` bytes, for a model of `size` bytes. The
+ * state is VOID if it was not completed, otherwise REDO, as far as known without the model.
  */
 static int load_record(const struct edit_file *f, struct journal *j, const uint8_t head[FIXED],
                        uint64_t file, uint64_t size, struct err *e)
@@ -519,12 +515,12 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
     return 0;
 }
 
-/* The state of the sectors. */
+/* What is known of all sectors compared so far. */
 struct found {
     bool fits, done, begun;
 };
 
-/* The model has `have` bytes of the row. What is new in the file is missing, zero or new. */
+/* Compares sector i of a row, of which the model has `have` bytes. What extends the model is missing, zero or new. */
 static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size_t have, size_t i,
                            struct found *ret)
 {
@@ -569,7 +565,7 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
     return 0;
 }
 
-/* Another user's object has the journal's name, or the journal has other names (in a backup). */
+/* Reports another user's object with the journal's name, or a journal with other names (in a backup). -ESTALE. */
 static int planted(const char *name, const struct stat *st, const struct stat *model, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -581,7 +577,7 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
                          "(if the model is whole, remove it to edit the model)");
 }
 
-/* Judge an open journal. A form unknown to this program is left alone. Otherwise only our own journals matter. */
+/* Judges an open journal. Refuses other versions; anything but a journal is VOID. */
 static int judge(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
                  struct err *e)
 {
@@ -601,8 +597,8 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
 }
 
 /*
- * Open the journal, if there is one, and judge it. It is checked before it is opened, because opening a device may
- * have effects.
+ * Opens the journal, if there is one, and judges it. Checks it before the open, because opening a device may have
+ * effects.
  */
 static int look(const struct edit_file *f, struct journal *j, struct err *e)
 {
@@ -656,7 +652,7 @@ static bool seen_equal(const struct journal_seen *a, const struct journal_seen *
     return edit_id_equal(&a->model, &b->model) && edit_id_equal(&a->journal, &b->journal);
 }
 
-/* True if another process holds the lock. f's own lock is unaffected. */
+/* True if another process holds the lock. Does not touch f's own lock. */
 static bool is_edited(const struct edit_file *f)
 {
     if (f->locked)
@@ -667,7 +663,7 @@ static bool is_edited(const struct edit_file *f)
     return r == -EWOULDBLOCK;
 }
 
-/* The model's editor may have begun or ended an edit while its journal was read. */
+/* Looks again if the model's editor may have begun or ended an edit while the journal was read. */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e)
 {
@@ -697,9 +693,8 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
 }
 
 /*
- * What can be read from either file need not be on the disk: its writer was killed, or a sync
- * failed, after which the kernel considers its pages written. Even what looks done is written again
- * from an existing journal.
+ * Writes the new bytes again even if all look done: what can be read from either file need not be on the disk, because
+ * its writer was killed, or because a sync failed, after which the kernel takes its pages for written.
  */
 static int settle(struct edit_file *f, const struct journal *j)
 {
@@ -744,8 +739,8 @@ struct sweep {
 };
 
 /*
- * Remove one of our files that is not locked: its writer has ended. It may have other hard links if an edit may break
- * them: the old file keeps them. What belongs to others is not even opened.
+ * Removes one of our files that is not locked, because its writer has ended. It may have other hard links: the old file
+ * of an edit that breaks them keeps them. Does not even open what belongs to others.
  */
 static int sweep_one(void *arg, const char *name)
 {

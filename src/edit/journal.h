@@ -91,7 +91,7 @@ int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
 /* Step 2, repeated once if it fails; f then has the model's identity. 0, -errno: part of it may be written. */
 int journal_apply(struct edit_file *f, const struct journal *j);
-/* Step 3. After step 2 it may fail: a journal that stays is applied again, and removed. 0; -errno: the name may stay. */
+/* Step 3. After step 2 it may fail: a journal that stays is applied again. 0; -errno: the name may stay. */
 int journal_remove(const struct edit_file *f);
 
 /*

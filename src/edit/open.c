@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening the files of a model: see open.h. */
+/* Opens the files of a model: see open.h. */
 #include "edit/open.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 /* How often a model is parsed again while another process continuously edits it in place. */
 #define PARSE_TRIES 100
 
-/* Search permission without read permission suffices for a single file. */
+/* Opens a directory. Search permission suffices for a single file. */
 static int open_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -87,17 +87,12 @@ void model_free(struct model_file *m)
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
 }
 
-/* Parse and map file i. */
+/* Parses and maps file i. */
 static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags, struct err *e)
 {
     int r = model_parse(m, flags, &s->g[i], e);
-    int fd = r == 0 ? fcntl(m->file.fd, F_DUPFD_CLOEXEC, 0) : -1;
-    if (r == 0 && fd < 0)
-        r = err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
     if (r == 0)
-        r = mapped_open(fd, m->src.size, &s->file[i], e);
-    if (r < 0 && fd >= 0)
-        (void)close(fd);
+        r = mapped_open(m->file.fd, m->src.size, &s->file[i], e);
     return r == 0 ? edit_overlay_map(&m->overlay, &s->file[i]->map, e) : r;
 }
 
@@ -122,7 +117,7 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
     return r;
 }
 
-/* A file whose number exceeds the count belongs to another split, or the count is wrong. */
+/* Refuses a file whose number exceeds the count: it is of another split, or the count is wrong. */
 static int check_extra(const struct shards *s, struct err *e)
 {
     char *path = split_path(&s->split, s->n);
@@ -137,7 +132,7 @@ static int check_extra(const struct shards *s, struct err *e)
     return r;
 }
 
-/* On failure *i is the number of the shard with the wrong count. */
+/* Checks each shard's count of all tensors; on failure *i is the shard with the wrong one. */
 static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
 {
     uint64_t total = first->n_tensors;
@@ -184,7 +179,7 @@ static int recover_file(const char *path, struct edit_recovered *ret, struct err
     return r;
 }
 
-/* Each file separately: a fault in one does not leave the others unrecovered. */
+/* Recovers each file separately, so that a fault in one does not leave the others unrecovered. */
 static int recover_shards(const struct shards *s, struct edit_recovered *ret, struct err *e)
 {
     int result = 0;

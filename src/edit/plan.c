@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Planning the new file: see plan.h, whose numbers are cited in the comments here. */
+/* Plans the new file: see plan.h, whose invariants are cited here. */
 #include "edit/plan.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ struct layout {
     uint64_t data_off; /* of the new file */
 };
 
-/* The size of a tensor in the new file. */
+/* Returns the size of a tensor in the new file. */
 static inline uint64_t info_size(const struct layout *d, const struct edit_tensor *t)
 {
     return t->content ? t->content->nbytes : d->g->tensor[t->old].nbytes;
@@ -57,7 +57,7 @@ static bool unknown_type(const struct gguf_tensor *t)
     return !type || type->block_len == 0;
 }
 
-/* P2 and P3 hold, as far as the parser sees (it does not read padding). */
+/* True if P2 and P3 hold, as far as the parser sees (it does not read padding). */
 static bool is_regular(const struct gguf *g)
 {
     unsigned fine = GGUF_ANOMALY_UNKNOWN;
@@ -68,14 +68,14 @@ static bool is_regular(const struct gguf *g)
 
 /* ---- the data offset, and the reserve: R1, R2 ---- */
 
-/* Network file systems report their preferred transfer size instead, which is meaningless here. */
+/* Network file systems report their preferred transfer size instead of a block, which is of no use here. */
 uint32_t edit_block(const struct edit_options *o)
 {
     bool block = is_pow2(o->block) && o->block >= DEFAULT_BLOCK && o->block <= LARGEST_BLOCK;
     return block ? o->block : DEFAULT_BLOCK;
 }
 
-/* The size of the file's reserve; false: it has none. */
+/* Finds the size of the file's reserve. False: the file has no reserve. */
 static bool present_reserve(const struct gguf *g, uint64_t *ret)
 {
     uint32_t i = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
@@ -95,7 +95,7 @@ static bool reserve_in_use(const struct layout *d)
            present_reserve(d->g, &n);
 }
 
-/* A small file with a reserve, although it would not be given one, keeps one of that size. */
+/* Returns the requested size; a small file keeps the size of its reserve, although it would not be given one. */
 static uint64_t wanted_reserve(const struct layout *d)
 {
     uint64_t n = EDIT_RESERVE_DEFAULT;
@@ -106,7 +106,7 @@ static uint64_t wanted_reserve(const struct layout *d)
     return min_u64(n, EDIT_RESERVE_DEFAULT);
 }
 
-/* The number of spaces that makes the header end a little before `data_off`; false: they do not fit. */
+/* Finds how many spaces make the header end a little before `data_off`. False: not even the entry fits. */
 static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret)
 {
     uint64_t slack = min_u64(RESERVE_SLACK, d->alignment - 1);
@@ -117,7 +117,7 @@ static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret
     return true;
 }
 
-/* True for a file that is edited in place, if at all possible. */
+/* True for a file that is edited in place if possible. */
 static bool wants_inplace(const struct layout *d)
 {
     return d->o->strategy == EDIT_INPLACE ||
@@ -130,7 +130,7 @@ struct lean {
     uint64_t best;    /* the largest of them, in bytes */
 };
 
-/* How many of a tensor's bytes are old ones. */
+/* Counts the bytes of a tensor that are old ones. */
 static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
 {
     uint64_t n = info_size(d, t);
@@ -139,7 +139,7 @@ static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
     return n;
 }
 
-/* A tensor without old bytes weighs nothing. */
+/* Weighs the tensors by their old bytes. */
 static void weigh(const struct layout *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment, at = 0;
@@ -156,7 +156,7 @@ static void weigh(const struct layout *d, struct lean *l)
     }
 }
 
-/* R1. Padding that a huge alignment has put before the data is not used for a reserve. */
+/* R1. Does not use the padding that a huge alignment puts before the data. False: the data must move. */
 static bool keep_data_off(struct layout *d, const struct lean *l)
 {
     uint64_t old = d->g->data_off, n;
@@ -174,7 +174,7 @@ static bool keep_data_off(struct layout *d, const struct lean *l)
     return true;
 }
 
-/* R2. With alignments over the block, the data offset is always a multiple of it. */
+/* R2. With an alignment over the block, the data offset is a multiple of the block anyway. */
 static void move_data(struct layout *d, const struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment;
@@ -236,7 +236,7 @@ static void put_shape(struct buf *b, const struct tensor_shape *s, bool big)
     buf_uint(b, s->type, 4, big);
 }
 
-/* P2. An unchanged info differs from the old one only in the offset. */
+/* P2. Copies an unchanged info, except for the offset. */
 static void put_infos(struct buf *b, const struct layout *d)
 {
     bool big = d->g->fmt.big;
@@ -282,7 +282,7 @@ static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
     return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->old]);
 }
 
-/* Zeros after tensor i. */
+/* Counts the zeros after tensor i. */
 static uint64_t padding_after(const struct layout *d, size_t i)
 {
     if (i + 1 == d->n && is_unknown(d, &d->info[i]))
@@ -290,7 +290,7 @@ static uint64_t padding_after(const struct layout *d, size_t i)
     return (0 - info_size(d, &d->info[i])) & (d->alignment - 1);
 }
 
-/* A log is a file of the image. */
+/* Adds bytes of a log, which is a file of the image. */
 static void add_draft(const struct layout *d, const struct tensor_piece *piece)
 {
     struct edit_plan *p = d->p;
@@ -342,7 +342,7 @@ static int make_image(const struct layout *d)
     return image_end(p->image);
 }
 
-/* True if some tensor is shorter than before. Then old bytes are where the new file has padding. */
+/* True if some tensor is shorter than before, so that old bytes lie where the new file has padding. */
 static bool shrinks(const struct layout *d)
 {
     for (size_t i = 0; i < d->n; i++) {
@@ -353,7 +353,7 @@ static bool shrinks(const struct layout *d)
     return false;
 }
 
-/* Determine what the strategies require. */
+/* Determines which strategies the plan allows. */
 static void judge(const struct layout *d)
 {
     const struct gguf *g = d->g;
@@ -431,7 +431,7 @@ static int check(struct layout *d, struct err *e)
     return 0;
 }
 
-/* The ranks of the new header's keys: the reserve is last. */
+/* Lists the ranks of the new header's keys; the reserve is last. */
 static int make_ranks(const struct layout *d)
 {
     struct edit_plan *p = d->p;
@@ -520,7 +520,7 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
     return applies(how, p->inplace || p->same, p->clonable || p->same, e);
 }
 
-/* If no old data has to move, the total size of the header determines the layout. */
+/* Needs no plan where no old data has to move: then the header's size determines the layout. */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e)
 {

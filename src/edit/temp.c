@@ -23,7 +23,7 @@
 
 /* ---- attributes ---- */
 
-/* Errors of the medium are returned; any other is a refusal. */
+/* Returns errors of the medium as they are, any other as -EPERM. */
 static int refuse(struct err *e, int r, const char *what, const char *name)
 {
     bool medium = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
@@ -32,7 +32,7 @@ static int refuse(struct err *e, int r, const char *what, const char *name)
                    *name ? " " : "", show(shown, name, strlen(name)), strerror(-r));
 }
 
-/* Read a whole attribute (name) or the list of names (NULL), which may grow between two calls. */
+/* Reads a whole attribute, or with NULL the list of names; either may grow between two calls. */
 static int get_all(const struct sys *s, int fd, const char *name, struct buf *ret)
 {
     for (;;) {
@@ -52,7 +52,7 @@ static int get_all(const struct sys *s, int fd, const char *name, struct buf *re
     }
 }
 
-/* The names, one after another, each with its NUL. None on file systems without attributes. */
+/* Reads the names, each with its NUL; there are none on file systems without attributes. */
 static int get_names(const struct sys *s, int fd, struct buf *ret)
 {
     int r = get_all(s, fd, NULL, ret);
@@ -74,13 +74,13 @@ static bool has_name(const struct buf *names, const char *name)
     return false;
 }
 
-/* Copy one attribute. If `to` already has it (a label set by the system), no permission is needed. */
+/* Copies an attribute; to < 0: only reads it. One that `to` has already (a label of the system) needs no permission. */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     CLEANUP(buf_free) struct buf have = BUF_INIT;
     int r = get_all(s, from, name, &want);
-    if (r < 0)
+    if (r < 0 || to < 0)
         return r;
     if (get_all(s, to, name, &have) == 0 && have.len == want.len &&
         (want.len == 0 || memcmp(have.data, want.data, want.len) == 0))
@@ -93,7 +93,7 @@ static int copy_xattrs(const struct sys *s, int from, int to, struct err *e)
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     CLEANUP(buf_free) struct buf have = BUF_INIT;
     int r = get_names(s, from, &want);
-    if (r == 0)
+    if (r == 0 && to >= 0)
         r = get_names(s, to, &have);
     if (r < 0)
         return refuse(e, r, "list of extended attributes", "");
@@ -124,15 +124,7 @@ bool attr_drop_acl(const struct sys *s, int fd)
 
 int attr_check(const struct sys *s, int fd, struct err *e)
 {
-    CLEANUP(buf_free) struct buf names = BUF_INIT;
-    CLEANUP(buf_free) struct buf value = BUF_INIT;
-    int r = get_names(s, fd, &names);
-    if (r < 0)
-        return refuse(e, r, "list of extended attributes", "");
-    for (const char *name = NULL; (name = next_name(&names, name));)
-        if ((r = get_all(s, fd, name, &value)) < 0)
-            return refuse(e, r, "extended attribute", name);
-    return 0;
+    return copy_xattrs(s, fd, -1, e);
 }
 
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e)
@@ -197,12 +189,6 @@ static int copy_piecewise(struct move *m, int from, uint64_t src, uint64_t at, s
     return r;
 }
 
-/* Errors of copy_file_range() that are about the call, not the medium. */
-static bool is_unsupported(ssize_t r)
-{
-    return r == -EXDEV || r == -ENOSYS || r == -EOPNOTSUPP || r == -EINVAL || r == -EPERM;
-}
-
 static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     while (n > 0) {
@@ -210,7 +196,9 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
         ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
         if (got == -EINTR)
             continue;
-        if (got == 0 || is_unsupported(got)) {
+        /* Errors about the call, not the medium: the kernel does not copy between these files. */
+        if (got == 0 || got == -EXDEV || got == -ENOSYS || got == -EOPNOTSUPP || got == -EINVAL ||
+            got == -EPERM) {
             const int r = copy_piecewise(m, from, src, at, part);
             got = r < 0 ? r : (ssize_t)part;
         }
@@ -224,7 +212,7 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
     return 0;
 }
 
-/* The next stretch of data at or after src, before end; if unsupported, everything is data. */
+/* Finds the next data [lo, hi) from src to end. Where holes are not known, everything is data. */
 static int find_data(const struct move *m, int from, uint64_t src, uint64_t end, uint64_t *lo,
                      uint64_t *hi)
 {
@@ -240,7 +228,7 @@ static int find_data(const struct move *m, int from, uint64_t src, uint64_t end,
     return r == -ENXIO || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
-/* A range of a file, whose holes are already holes of the new file. */
+/* Copies a range of a file, but not its holes: there the new file has holes too. */
 static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     uint64_t end = src + n, lo, hi;
@@ -258,7 +246,7 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
     return 0;
 }
 
-/* The same, with whole blocks cloned if possible. */
+/* Copies a range likewise, and clones its whole blocks if possible. */
 static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n, bool draft)
 {
     const uint64_t mask = m->block - 1, end = at + n;
@@ -371,14 +359,14 @@ static bool same_rights(const struct stat *a, const struct stat *b)
     return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid;
 }
 
-/* Times may be coarse: owner, mode and links are compared, too. */
+/* Compares owner and mode too, because times may be coarse. */
 static bool same_change(const struct stat *a, const struct stat *b)
 {
     return a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec &&
            same_rights(a, b);
 }
 
-/* T5. Check for changes of the model while the new file was written. */
+/* T5. Follows what changed of the model's attributes while the new file was written. */
 static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
 {
     for (int i = 0; i < DRESS_TRIES; i++) {
@@ -404,8 +392,8 @@ static bool no_exchange(int r)
 }
 
 /*
- * With two named files, test what only they can show: one replaces the other, which is open, like
- * the model. With SMB that fails, and the other one disappears.
+ * Tests with two named files whether one can replace another that is open, like the model. With SMB that fails, and the
+ * other one disappears.
  */
 static int probe_named(const struct edit_file *f, struct err *e)
 {
@@ -427,11 +415,15 @@ static int probe_named(const struct edit_file *f, struct err *e)
     return r;
 }
 
+static int open_unnamed(const struct edit_file *f)
+{
+    return f->sys->openat(f->sys, f->dir, ".", O_TMPFILE | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 int temp_unnamed(const struct edit_file *f, struct err *e)
 {
-    int flags = O_TMPFILE | O_RDWR | O_NOFOLLOW | O_CLOEXEC;
     struct temp t = TEMP_INIT;
-    int fd = f->sys->openat(f->sys, f->dir, ".", flags, 0600);
+    int fd = open_unnamed(f);
     if (fd >= 0)
         return fd;
     int r = temp_create(f, &t, e);
@@ -446,8 +438,7 @@ int temp_unnamed(const struct edit_file *f, struct err *e)
 
 int temp_probe(const struct edit_file *f, struct err *e)
 {
-    int flags = O_TMPFILE | O_RDWR | O_NOFOLLOW | O_CLOEXEC;
-    struct temp t = {.fd = f->sys->openat(f->sys, f->dir, ".", flags, 0600)};
+    struct temp t = {.fd = open_unnamed(f)};
     if (t.fd < 0)
         return probe_named(f, e);
     int r = temp_dress(f, &t, e);
@@ -467,7 +458,7 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* T2, T5: what the exchange displaced must be the file that was opened, unchanged since the last check. */
+/* T2, T5. Checks that the exchange displaced the file that was opened, unchanged since the last check. */
 static int check_displaced(const struct edit_file *f, const struct temp *t, struct err *e)
 {
     struct stat st;
@@ -488,41 +479,41 @@ static int sync_folder(const struct edit_file *f, struct err *e)
     return err_sys(e, r, "cannot sync the model's directory");
 }
 
-/* The new file is now the model: f takes its descriptor. */
-static void adopt(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old)
+/* Gives f the descriptor of the new file, which is now the model. */
+static void adopt(struct edit_file *f, struct temp *t, int *old)
 {
     *old = f->fd;
     f->fd = t->fd;
-    f->id = *id;
+    f->id = t->id;
     *t = TEMP_INIT;
 }
 
-/* The path permanently names the new file, although the edit failed: f keeps the one it has. */
+/* Leaves the new file where it is, although the edit failed: f keeps the file that it has. */
 static void let_go(const struct edit_file *f, struct temp *t)
 {
     sys_close(f->sys, &t->fd);
     *t = TEMP_INIT;
 }
 
-/* True if `name` names the file with this id. */
-static bool names(const struct edit_file *f, const char *name, const struct edit_id *id)
+/* True if `name` names the new file. */
+static bool names(const struct edit_file *f, const char *name, const struct temp *t)
 {
     struct stat st;
-    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && st.st_dev == id->dev &&
-           st.st_ino == id->ino;
+    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && st.st_dev == t->id.dev &&
+           st.st_ino == t->id.ino;
 }
 
 /*
- * T3. Undo the exchange. It must displace the new file: if not, another one was put there meanwhile, and goes back.
- *     If the exchange fails, the old file is renamed over the new one, which is no longer needed: a recovery would
- *     remove a file with the name of a temp. What cannot be undone stays.
+ * T3. Undoes the exchange. If that displaces a file that was put there meanwhile instead of the new one, that file goes
+ * back. If the exchange fails, renames the old file over the new one: a recovery would remove a file with the name of a
+ * temp. What cannot be undone stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
-    if (r == 0 && !names(f, t->name, &t->id))
+    if (r == 0 && !names(f, t->name, t))
         r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
-    else if (r < 0 && names(f, f->name, &t->id))
+    else if (r < 0 && names(f, f->name, t))
         r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
     if (r == 0)
         (void)sys_sync_dir(f->sys, f->dir);
@@ -530,8 +521,7 @@ static void take_back(const struct edit_file *f, struct temp *t)
         let_go(f, t);
 }
 
-static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old,
-                     struct err *e)
+static int exchanged(struct edit_file *f, struct temp *t, int *old, struct err *e)
 {
     int r = check_displaced(f, t, e);
     if (r == 0)
@@ -543,12 +533,11 @@ static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *
     /* The edit is done. If the old file keeps its name, the next recovery removes it (T4). */
     if (f->sys->unlinkat(f->sys, f->dir, t->name) < 0)
         (void)f->sys->unlinkat(f->sys, f->dir, t->name);
-    adopt(f, t, id, old);
+    adopt(f, t, old);
     return 0;
 }
 
-static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old,
-                 struct err *e)
+static int plain(struct edit_file *f, struct temp *t, int *old, struct err *e)
 {
     struct stat st;
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
@@ -564,7 +553,7 @@ static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, 
     if (r < 0)
         let_go(f, t);
     else
-        adopt(f, t, id, old);
+        adopt(f, t, old);
     return r;
 }
 
@@ -578,9 +567,9 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
         return r;
     r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
     if (r == 0)
-        return exchanged(f, t, &t->id, old, e);
+        return exchanged(f, t, old, e);
     if (no_exchange(r))
-        return plain(f, t, &t->id, old, e);
+        return plain(f, t, old, e);
     return err_sys(e, r, "cannot put the new file in the model's place");
 }
 
@@ -594,7 +583,7 @@ int temp_name(const struct edit_file *f, struct temp *t, const char *name, struc
     return sync_folder(f, e);
 }
 
-/* A store that caches open files may bring the name back when the file is closed. */
+/* Removes the name again after the close: a store that caches open files may bring it back. */
 void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;

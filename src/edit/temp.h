@@ -80,8 +80,8 @@ int temp_name(const struct edit_file *f, struct temp *t, const char *name, struc
 void temp_abandon(const struct edit_file *f, struct temp *t);
 
 /*
- * Probe what temp_create(), temp_dress() and temp_publish() need, beside the model: with a file without a name or, where
- * there is none, or on a remote file system, with two files that are removed again. 0, -errno.
+ * Probe what temp_create(), temp_dress() and temp_publish() need, beside the model: with a file without a name; where
+ * these do not exist, or on a remote file system, with two files, which are removed again. 0, -errno.
  */
 int temp_probe(const struct edit_file *f, struct err *e);
 

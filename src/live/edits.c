@@ -233,7 +233,7 @@ struct name *look_key(struct live *l, const char *key, size_t n)
 static uint32_t find_key(const struct live *l, const char *text)
 {
     const struct snapshot *g = base_snapshot(l);
-    const uint32_t kv = snapshot_find_key(g, text);
+    const uint32_t kv = snapshot_find(g, true, text);
     return kv != UINT32_MAX && snapshot_shows_key(g, kv) ? kv : UINT32_MAX;
 }
 

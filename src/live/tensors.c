@@ -31,7 +31,7 @@ int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
     assert(lock_held(&l->lock));
     int r = name_decode(file, name, &n);
     if (r == -ENAMETOOLONG) {
-        const uint32_t i = snapshot_find_tensor(base, file);
+        const uint32_t i = snapshot_find(base, false, file);
         if (i == UINT32_MAX)
             return -ENOENT;
         p = gguf_name(g, &g->tensor[i]);

@@ -60,7 +60,7 @@ void image_own(struct image *im, void *memory)
     im->own = memory;
 }
 
-/* I2. */
+/* I2. True if b continues a. */
 static bool continues(const struct segment *a, const struct segment *b)
 {
     if (a->from != b->from || a->no != b->no || a->from == IMAGE_VALUES)
@@ -122,7 +122,7 @@ void image_add_zeros(struct image *im, uint64_t n)
     add(im, (struct segment){.from = IMAGE_ZERO, .len = n});
 }
 
-/* I3, for one segment. */
+/* I3. Checks one segment. */
 static bool is_inside(const struct image *im, const struct segment *s)
 {
     uint64_t end = 0;
@@ -152,7 +152,7 @@ int image_end(struct image *im)
     return im->err;
 }
 
-/* The entry of the reserve; NULL: there is none. Version 1 is never written. */
+/* Finds the entry of the reserve; NULL: the header has none. Version 1 is never written. */
 static const struct gguf_kv *reserve_of(const struct gguf *g)
 {
     uint32_t i =
@@ -222,7 +222,7 @@ const struct segment *image_at(const struct image *im, uint64_t off)
     return &im->seg[UPTO(im->seg, at, im->n, off) - 1];
 }
 
-/* Where in a mapping the n bytes of a segment, from `in` on, lie; NULL: not in a mapping. */
+/* Finds where in a mapping the n bytes of a segment lie, from `in` on; NULL: not in a mapping. */
 static struct mapped *find_mapped(const struct image *im, const struct store *s,
                                   const struct segment *seg, uint64_t in, size_t n, uint64_t *at)
 {

@@ -29,7 +29,7 @@ static int read_some(const struct source *s, uint64_t off, void *dst, size_t n, 
     return err_sys(e, r, "cannot read");
 }
 
-/* Read n numbers of a file. The caller has checked that they exist. */
+/* Reads n numbers of a file, which the caller has checked to exist. */
 static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool big, float *dst,
                        struct err *e)
 {
@@ -43,7 +43,7 @@ static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool bi
     return 0;
 }
 
-/* A row for a tensor, with room for n importances. */
+/* Adds a row for a tensor, with room for n importances. */
 static int add_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
                    struct imatrix_row **ret, struct err *e)
 {
@@ -60,10 +60,7 @@ static int add_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
     return 0;
 }
 
-/*
- * Divide the sums of a matrix, each over that many tokens, to get importances; without tokens all columns count the
- * same.
- */
+/* Turns the sums of a matrix, each over `count` tokens, into importances. Without tokens they stay as they are. */
 static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float count, struct err *e)
 {
     for (uint64_t i = at; i < at + n; i++) {
@@ -77,7 +74,7 @@ static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float co
 
 /* ---- GGUF ---- */
 
-/* The other tensor of a pair; both must be F32. */
+/* Finds the other tensor of a pair; both must be F32. */
 static int find_pair(const struct gguf *g, const struct gguf_tensor *t, const char *end,
                      const char *other, const struct gguf_tensor **ret, struct err *e)
 {
@@ -147,7 +144,7 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
 
 /* ---- the older form ---- */
 
-/* The next number of the list, at *at, which must not be below `least`. */
+/* Reads the number at *at, which must not be below `least`, and moves *at behind it. */
 static int next_int(const struct source *s, uint64_t *at, int32_t least, const char *what,
                     int32_t *ret, struct err *e)
 {
@@ -205,7 +202,7 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
     return 0;
 }
 
-/* Nothing that follows the rows matters except the number of chunks. */
+/* Parses the older form. Of what follows the rows, only the number of chunks matters. */
 static int parse_list(struct imatrix *m, const struct source *s, struct err *e)
 {
     uint64_t at = 0;
@@ -232,7 +229,7 @@ const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name
     return NULL;
 }
 
-/* Index the rows by name; names must be unique. */
+/* Indexes the rows by name; names must be unique. */
 static int index_rows(struct imatrix *m, struct err *e)
 {
     char shown[SHOW_MAX];

@@ -53,7 +53,7 @@ static void skip_spaces(struct text *t)
         t->p++;
 }
 
-/* Skip spaces; take the next byte if it is c. */
+/* Skips spaces; takes the next byte if it is c. */
 static bool take(struct text *t, char c)
 {
     skip_spaces(t);
@@ -63,7 +63,7 @@ static bool take(struct text *t, char c)
     return true;
 }
 
-/* A Python string without escapes. */
+/* Takes a Python string without escapes. */
 static bool take_string(struct text *t, const char **ret, size_t *n)
 {
     skip_spaces(t);
@@ -109,7 +109,7 @@ static int read_descr(struct text *t, struct npy *ret)
                    show(shown, p, n));
 }
 
-/* A decimal number, with or without the L that Python 2 wrote. False: not a number, or above u64. */
+/* Takes a decimal number, with or without the L that Python 2 wrote. False: not a number, or above u64. */
 static bool take_number(struct text *t, uint64_t *ret)
 {
     skip_spaces(t);
@@ -125,7 +125,7 @@ static bool take_number(struct text *t, uint64_t *ret)
     return any;
 }
 
-/* Convert NumPy's order to the stored one. */
+/* Checks the dimensions, and turns NumPy's order into the stored one. */
 static int finish_shape(struct text *t, struct npy *ret)
 {
     ret->n_elem = 1;

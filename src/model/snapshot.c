@@ -3,10 +3,8 @@
 #include "model/snapshot.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/when.h"
@@ -66,14 +64,14 @@ int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret)
 
 /* ---- snapshots ---- */
 
-/* The name of key or tensor i. */
+/* Returns the name of key or tensor i. */
 static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *n)
 {
     *n = keys ? m->kv[i].key_len : m->tensor[i].name_len;
     return keys ? gguf_key(m, &m->kv[i]) : gguf_name(m, &m->tensor[i]);
 }
 
-/* A name of up to a third of a file name's length always fits; a longer one is tried. */
+/* True if a name does not fit into a file name. Each byte takes at most three. */
 static bool is_cut(const char *name, size_t n, char file[TREE_NAME_MAX + 1])
 {
     char back[TREE_NAME_MAX + 1];
@@ -261,26 +259,16 @@ static uint32_t find_long(const struct gguf *m, bool keys, const struct index *i
     return UINT32_MAX;
 }
 
-static uint32_t find(const struct snapshot *g, bool keys, const char *file)
+uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file)
 {
     char name[TREE_NAME_MAX + 1];
     size_t n;
     int r = name_decode(file, name, &n);
     if (r == -ENAMETOOLONG)
-        return find_long(g->gguf, keys, keys ? &g->long_keys : &g->long_tensors, file);
+        return find_long(g->gguf, key, key ? &g->long_keys : &g->long_tensors, file);
     if (r < 0)
         return UINT32_MAX;
-    return keys ? gguf_find_key(g->gguf, name, n) : gguf_find_tensor(g->gguf, name, n);
-}
-
-uint32_t snapshot_find_key(const struct snapshot *g, const char *file)
-{
-    return find(g, true, file);
-}
-
-uint32_t snapshot_find_tensor(const struct snapshot *g, const char *file)
-{
-    return find(g, false, file);
+    return key ? gguf_find_key(g->gguf, name, n) : gguf_find_tensor(g->gguf, name, n);
 }
 
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)
@@ -346,7 +334,7 @@ void newest_touch(struct newest *n)
     lock_drop(&n->lock);
 }
 
-/* Takes over the files. */
+/* Makes the snapshot of a split model. Owns the files on success. */
 static int make_split(const struct newest *n, struct gguf *const *file, uint32_t number,
                       const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
@@ -390,38 +378,22 @@ int newest_make(const struct newest *n, struct gguf *const *file, uint32_t numbe
     return 0;
 }
 
-/* The store of these files; m is the first. */
-static int make_store(const struct snapshot *g, struct mapped *const *file, struct mapped *m,
-                      struct store **ret)
-{
-    const size_t n = snapshot_files(g);
-    struct mapped **all = malloc(n * sizeof(struct mapped *));
-    if (!all)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        all[i] = i ? file[i] : m;
-    int r = store_make(all, (const struct gguf *const *)(g->shard ? g->shard : &g->gguf), n, ret);
-    free((void *)all);
-    return r;
-}
-
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e)
 {
-    struct mapped *m = NULL;
-    if (fd < 0)
-        return make_store(g, file, file[0], ret) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
-    int own_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (own_fd < 0)
-        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(own_fd, snapshot_file(g, 0)->file_size, &m, e);
-    if (r < 0) {
-        (void)close(own_fd);
-        return r;
-    }
-    r = make_store(g, file, m, ret);
+    const size_t n = snapshot_files(g);
+    struct mapped *m = NULL, **all = malloc(n * sizeof(struct mapped *));
+    int r = all ? 0 : err_set(e, -ENOMEM, "no memory");
+    if (r == 0 && fd >= 0)
+        r = mapped_open(fd, snapshot_file(g, 0)->file_size, &m, e);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        all[i] = i || fd < 0 ? file[i] : m;
+    if (r == 0 &&
+        store_make(all, (const struct gguf *const *)(g->shard ? g->shard : &g->gguf), n, ret) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
     mapped_unref(m);
-    return r < 0 ? err_set(e, r, "no memory") : 0;
+    free((void *)all);
+    return r;
 }
 
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s)

@@ -143,9 +143,8 @@ struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
-/* The number of the key or tensor with this file name, UINT32_MAX if it does not exist. */
-uint32_t snapshot_find_key(const struct snapshot *g, const char *file);
-uint32_t snapshot_find_tensor(const struct snapshot *g, const char *file);
+/* The number of the key, or else the tensor, with this file name; UINT32_MAX if it does not exist. */
+uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file);
 
 /* The number of a tensor of the snapshot. */
 static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct gguf_tensor *t)

@@ -159,7 +159,7 @@ static bool is_split_key(const struct gguf *g, const struct gguf_kv *kv)
     return kv->key_len >= n && memcmp(gguf_key(g, kv), KEY_SPLIT_PREFIX, n) == 0;
 }
 
-/* Keys of the first shard; returns how many. */
+/* Writes the keys of the first shard; returns how many there are. */
 static uint64_t put_keys(struct buf *out, const struct gguf *g)
 {
     uint64_t n = 0;
@@ -172,7 +172,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* An info as in its file, except for its last word, the offset. */
+/* Writes an info as in its file, except for its last word, the offset. */
 static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
 {
     uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
@@ -181,7 +181,7 @@ static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t
     buf_uint(out, off, 8, g->fmt.big);
 }
 
-/* All tensor infos; *ret: bytes of the data section. */
+/* Writes all tensor infos; *ret: bytes of the data section. */
 static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
     uint64_t off = 0;
@@ -196,7 +196,7 @@ static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n,
     return 0;
 }
 
-/* The header from memory, zeros for the data, which the parser does not look at. */
+/* Parses a header in memory; the data, which the parser does not read, are zeros. */
 static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment, bool tensors,
                        struct gguf **ret, struct err *e)
 {
@@ -233,7 +233,7 @@ int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
     return 0;
 }
 
-/* Fail with a line that names both shards, which the parser's line for the merged model does not. */
+/* Names both shards that have a tensor of one name, which the parser's line for the merged model does not. */
 static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -252,7 +252,7 @@ static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
     return 0;
 }
 
-/* A tensor of unknown type takes its size from its own file, without the padding of the merged model. */
+/* Gives tensors of unknown type the size that they have in their own files, without the merged model's padding. */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
     uint32_t at = 0;
@@ -288,7 +288,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- the files opened ---- */
 
-/* Lists with room for s->n files. Names are added as files are found: the n in a name may be a lie. */
+/* Makes lists for s->n files. Names are added as files are found: the number in a name may be wrong. */
 static int make_lists(struct shards *s)
 {
     s->name = calloc(s->n, sizeof(char *));

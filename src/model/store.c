@@ -3,6 +3,7 @@
 #include "model/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,7 +136,7 @@ static void append(struct tensor_content *k, struct tensor_piece p)
     k->piece[k->n++] = p;
 }
 
-/* Append the part of an old piece that lies in [lo, hi). */
+/* Appends the part of an old piece that lies in [lo, hi). */
 static void append_part(struct tensor_content *k, const struct tensor_piece *p, uint64_t lo,
                         uint64_t hi)
 {
@@ -145,7 +146,7 @@ static void append_part(struct tensor_content *k, const struct tensor_piece *p, 
         append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
 }
 
-/* Both lists are in order. Keeps the new pieces, and whatever they leave uncovered of the old ones. */
+/* Merges the new pieces with what they leave uncovered of the old ones. Both lists are in order. */
 static void merge(struct tensor_content *k, const struct tensor_content *old,
                   const struct tensor_piece *piece, size_t n)
 {
@@ -219,13 +220,15 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     struct mapped *m = calloc(1, sizeof(*m));
     if (!m)
         return err_set(e, -ENOMEM, "no memory");
-    int r = map_open(&m->map, fd, size);
+    m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int r = m->fd < 0 ? err_set(e, -errno, "cannot duplicate: %s", strerror(errno))
+                      : err_sys(e, map_open(&m->map, m->fd, size), "cannot map");
     if (r < 0) {
+        sys_close(&sys_libc, &m->fd);
         free(m);
-        return err_sys(e, r, "cannot map");
+        return r;
     }
     atomic_init(&m->refs, 1);
-    m->fd = fd;
     m->far = far_file(fd);
     if (m->far)
         far_init(&m->map);
@@ -268,7 +271,7 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
 /* From this size on it is cheaper to ask whether bytes are a hole than to read a hole, which fills pages of memory. */
 #define HOLE_LEAST ((size_t)64 << 10)
 
-/* True: a hole, with data after it. Without data after it the file may have been cut. */
+/* True for a hole with data after it. Without data after it the file may have been cut. */
 static bool is_hole(int fd, uint64_t off, size_t n)
 {
     uint64_t data = off;
@@ -276,7 +279,7 @@ static bool is_hole(int fd, uint64_t off, size_t n)
            data - off >= n;
 }
 
-/* With pread(2): on a file system in memory, reading a hole through a mapping allocates its pages. */
+/* Uses pread(2): on a file system in memory, reading a hole through a mapping allocates its pages. */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     if (!is_hole(s->fd, off, n))
@@ -433,7 +436,7 @@ bool store_cut(const struct store *s)
 
 /* ---- forms ---- */
 
-/* Elements in the file's byte order, each reversed. `data` is the first one. */
+/* Reads elements in little-endian order; `data` is the first one. */
 static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                          size_t n, void *dst)
 {

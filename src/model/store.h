@@ -122,7 +122,7 @@ struct mapped {
     struct map map;
 };
 
-/* Map the first `size` bytes of fd, which it takes over on success. */
+/* Map the first `size` bytes of a duplicate of fd. 0, -ENOMEM, -errno. */
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
 struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);

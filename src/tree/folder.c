@@ -44,7 +44,7 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
         row = files_find(g, FILES_TENSOR, tensor, name);
         return row < 0 ? 0 : tensor_file(g, tensor, (uint32_t)row);
     }
-    uint32_t found = snapshot_find_tensor(g, name);
+    uint32_t found = snapshot_find(g, false, name);
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 

@@ -388,7 +388,7 @@ void tree_notes(struct tree *t, struct buf *out)
     LOCKED(&t->newest.lock);
     for (struct note n = {0}; unsaved_next(&t->notes, &n);)
         if (strncmp(n.path, UNSAVED_TENSOR, tensors) != 0 ||
-            snapshot_find_tensor(v.snap, n.path + tensors) == UINT32_MAX)
+            snapshot_find(v.snap, false, n.path + tensors) == UINT32_MAX)
             unsaved_add(out, "", n.path, n.why);
 }
 

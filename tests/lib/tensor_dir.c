@@ -43,6 +43,7 @@ static void open_store(struct tensor_dir *x)
     struct mapped *m;
     int fd = openat(x->dir, NAME, O_RDONLY | O_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(mapped_open(fd, x->g->file_size, &m, NULL), 0);
+    (void)close(fd);
     CU_ASSERT_EQUAL_FATAL(store_make(&m, (const struct gguf *const *)&x->g, 1, &x->store), 0);
     mapped_unref(m);
 }

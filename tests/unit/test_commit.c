@@ -407,7 +407,7 @@ static void test_real_clone(void)
 /* Owner, mode and attributes. */
 
 /* Each clone in turn is refused, including the clone after the probe: the data is then copied. */
-static void test_clone_refused(void)
+static void clone_refused(int error)
 {
     unsigned refused = 0;
     struct faultsys fs = {.hit = true};
@@ -416,7 +416,7 @@ static void test_clone_refused(void)
         struct edit d;
         struct edit_result res;
         setup_with(&x, 0);
-        faultsys_init(&fs, FAULT_FAIL, n, -EOPNOTSUPP);
+        faultsys_init(&fs, FAULT_FAIL, n, error);
         fs.clone = true;
         make_edit(&d, x.g, x.old, x.old_n, EDIT_AUTO, 'n', 10);
         struct edit_file f = open_model(&x, &fs.sys);
@@ -431,6 +431,66 @@ static void test_clone_refused(void)
         teardown(&x);
     }
     CU_ASSERT_TRUE(refused >= 2);
+}
+
+static void test_clone_refused(void)
+{
+    static const int errors[] = {-EOPNOTSUPP, -EINVAL, -EXDEV, -ENOTTY, -ENOSYS};
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+        clone_refused(errors[i]);
+}
+
+/* Where the kernel does not copy from file to file, the bytes are read and written. */
+static void test_no_range(void)
+{
+    static const int errors[] = {-EXDEV, -ENOSYS, -EOPNOTSUPP, -EINVAL, -EPERM};
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        struct fixture x;
+        struct edit d;
+        struct edit_result res;
+        struct faultsys fs;
+        setup_with(&x, 0);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.no_range = errors[i];
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
+static int vast(const struct sys *s, int fd, struct statvfs *ret)
+{
+    (void)s;
+    (void)fd;
+    *ret = (struct statvfs){.f_bfree = UINT64_MAX, .f_bavail = UINT64_MAX, .f_frsize = 4096};
+    return 0;
+}
+
+/* Room that no number of bytes expresses is enough, and room that is not known is not. */
+static void test_room(void)
+{
+    struct fixture x;
+    struct faultsys fs;
+    struct err e = {0};
+    setup(&x);
+    struct edit_file f = open_model(&x, &fs.sys);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.fstatvfs = vast;
+    CU_ASSERT_EQUAL(edit_room_for(&f, UINT64_MAX, "it", &e), 0);
+    faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
+    CU_ASSERT_EQUAL(edit_room_for(&f, 0, "it", &e), -EIO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot find the free space"));
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.full = true;
+    CU_ASSERT_EQUAL(edit_room_for(&f, 0, "it", &e), 0);
+    CU_ASSERT_EQUAL(edit_room_for(&f, 1, "it", &e), -ENOSPC);
+    CU_ASSERT_STRING_EQUAL(e.msg, "it: 1048577 bytes are needed, 0 are free");
+    edit_file_close(&f);
+    teardown(&x);
 }
 
 static void test_attributes(void)
@@ -564,6 +624,8 @@ static CU_TestInfo tests[] = {
     {"strategies that do not apply touch nothing", test_refused},
     {"data is cloned where the file system can", test_real_clone},
     {"data that cannot be cloned is copied", test_clone_refused},
+    {"a kernel that does not copy", test_no_range},
+    {"free space", test_room},
     {"owner, mode and attributes are kept, or the edit is refused", test_attributes},
     {"the new file does not inherit an ACL of the directory", test_inherited_acl},
     {"ready is called once, before any part of the edit is visible", test_ready},

@@ -89,6 +89,33 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
+/* The line for a copy that its own user may not write says what to do. */
+static void test_own_copy(void)
+{
+    static const struct {
+        mode_t mode;
+        bool write;
+        int error;
+        bool said;
+    } rows[] = {{0444, true, -EACCES, true},
+                {0644, true, -EACCES, false},
+                {0444, true, -EROFS, false},
+                {0444, false, -EACCES, false}};
+    struct fixture x;
+    struct faultsys fs;
+    struct edit_file f;
+    setup(&x);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err e = {0};
+        CU_ASSERT_EQUAL(fchmodat(x.dir, NAME, rows[i].mode, 0), 0);
+        faultsys_init(&fs, FAULT_FAIL, 2, rows[i].error);
+        CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, rows[i].write, &e), rows[i].error);
+        CU_ASSERT_STRING_EQUAL(fs.what, "openat");
+        CU_ASSERT_EQUAL(strstr(e.msg, "(chmod u+w)") != NULL, rows[i].said);
+    }
+    teardown(&x);
+}
+
 /* Replace the model after the open. */
 static void replace(void *arg)
 {
@@ -134,6 +161,27 @@ static void stale(const struct edit_file *f, const char *line)
     struct err e = {0};
     CU_ASSERT_EQUAL(edit_file_fresh(f, &e), -ESTALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+}
+
+/* While an edit in place is unfinished, any state of the file counts, but no other file. */
+static void test_unfinished(void)
+{
+    struct fixture x;
+    setup(&x);
+    struct edit_file f = open_model(&x, calm());
+    f.unfinished = true;
+    CU_ASSERT_EQUAL(ftruncate(f.fd, 1), 0);
+    CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
+    f.id.dev++;
+    CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), -ESTALE);
+    f.id.dev--;
+    replace(&x);
+    stale(&f, "is another file now");
+    edit_file_unlock(&f);
+    CU_ASSERT_FALSE(is_locked(&x));
+    edit_file_close(&f);
+    edit_file_unlock(&f); /* does nothing */
+    teardown(&x);
 }
 
 static void test_fresh(void)
@@ -267,6 +315,8 @@ static CU_TestInfo tests[] = {
     {"calls that fail while one is opened", test_open_faults},
     {"a model that is replaced while it is opened", test_replaced},
     {"a model that changed", test_fresh},
+    {"a copy that its owner may not write", test_own_copy},
+    {"a model that is being changed", test_unfinished},
     {"identities", test_id},
     {"names beside a model", test_side_name},
     {"files that are ours", test_ours},

@@ -79,6 +79,42 @@ static void test_arch(void)
     parsed_free(&p);
 }
 
+/* A value for all layers, or one for each. */
+static void test_layers(void)
+{
+    static const struct {
+        uint32_t key;
+        uint64_t layer;
+        bool known;
+        uint64_t value;
+    } rows[] = {{0, 0, true, 7},  {0, 99, true, 7},         {1, 1, true, 5},  {1, 2, false, 0},
+                {2, 0, true, 1},  {2, 1, true, 0},          {3, 0, false, 0}, {4, 0, true, 1},
+                {5, 0, false, 0}, {UINT32_MAX, 0, false, 0}};
+    struct build b;
+    build_init(&b, 3, false);
+    build_u32(&b, "one", 7);
+    build_array(&b, "numbers", GGUF_U16, 2);
+    build_item_num(&b, GGUF_U16, 4);
+    build_item_num(&b, GGUF_U16, 5);
+    build_array(&b, "bools", GGUF_BOOL, 2);
+    build_item_num(&b, GGUF_BOOL, 1);
+    build_item_num(&b, GGUF_BOOL, 0);
+    build_array(&b, "texts", GGUF_STRING, 1);
+    build_item_str(&b, "1");
+    build_num(&b, "bool", GGUF_BOOL, 1);
+    build_str(&b, "text", "1");
+    struct parsed p = parse_build(&b, 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint64_t v = 0;
+        CU_ASSERT_EQUAL(fact_layer_uint(p.g, rows[i].key, rows[i].layer, &v), rows[i].known);
+        CU_ASSERT_EQUAL(v, rows[i].value);
+    }
+    CU_ASSERT_TRUE(text_ends((struct text){"a.b", 3}, ".b"));
+    CU_ASSERT_FALSE(text_ends((struct text){".b", 2}, ".b"));
+    CU_ASSERT_FALSE(text_ends((struct text){"a.c", 3}, ".b"));
+    parsed_free(&p);
+}
+
 /* Keys of up to 256 bytes are composed; longer ones count as absent. */
 static void test_long_arch(void)
 {
@@ -275,6 +311,7 @@ static void test_type_name(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"values of layers", test_layers},
     {"numbers and texts by key", test_uint},
     {"keys of the architecture, and the vocabulary", test_arch},
     {"long architecture names", test_long_arch},

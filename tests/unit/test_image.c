@@ -59,6 +59,7 @@ static struct model open_spaced(bool big, size_t missing, int spaces)
     CU_ASSERT_EQUAL_FATAL(pwrite(fd, m.p.image, m.p.size - missing, 0),
                           (ssize_t)(m.p.size - missing));
     CU_ASSERT_EQUAL_FATAL(mapped_open(fd, m.p.size - missing, &m.file, &e), 0);
+    (void)close(fd);
     CU_ASSERT_EQUAL_FATAL(store_make(&m.file, (const struct gguf *const *)&m.p.g, 1, &m.store), 0);
     return m;
 }

@@ -664,6 +664,52 @@ static void test_bounds(void)
     teardown(&x);
 }
 
+/* Whole units that a lent log aligns as the model does stay where they are; all other bytes are copied. */
+static void test_pieces(void)
+{
+    struct fixture x;
+    struct edit_file f;
+    struct edit_change c;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    struct edit_result res;
+    const struct edit_options in_place = {.strategy = EDIT_INPLACE};
+    struct log *d;
+    setup(&x);
+    struct gguf *g = make_large(&x, 20 * U, &f);
+    const uint64_t off = g->tensor[0].off, phase = off % U;
+    uint8_t *bytes = malloc(40 * U), *want = calloc(1, 20 * U), *got = malloc(20 * U);
+    for (size_t i = 0; i < 40 * U; i++)
+        bytes[i] = (uint8_t)(1 + i % 251);
+    int fd = openat(x.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, bytes, 40 * U, 0), 40 * U);
+    CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
+    const struct tensor_piece piece[] = {
+        {10, 3 * U, 4 * U + (phase + 10) % U, d},         /* whole units, and parts of two */
+        {5 * U, 2 * U, 12 * U + phase + 1, d},            /* another phase */
+        {9 * U + 100, 50, 20 * U + (phase + 100) % U, d}, /* less than a unit */
+        {12 * U - phase, 2 * U, 0, d},                    /* where the head of the journal goes */
+        {16 * U - phase, 2 * U, 30 * U, d}};              /* exactly two units */
+    for (size_t i = 0; i < COUNT(piece); i++)
+        memcpy(want + piece[i].at, bytes + piece[i].src, piece[i].len);
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_EQUAL(edit_tensor_write(&c, "w", 1, piece, COUNT(piece), NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &in_place, &p, NULL), 0);
+    CU_ASSERT_PTR_EQUAL(p.lender, d);
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &in_place, NULL, &res, NULL), 0);
+    CU_ASSERT_EQUAL(pread(f.fd, got, 20 * U, (off_t)off), 20 * U);
+    CU_ASSERT_EQUAL(memcmp(got, want, 20 * U), 0);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    edit_plan_free(&p);
+    edit_change_free(&c);
+    edit_file_close(&f);
+    log_unref(d);
+    gguf_free(g);
+    free(bytes);
+    free(want);
+    free(got);
+    teardown(&x);
+}
+
 /* The journal's bytes overlay a mapping up to its end, and nothing beyond it. */
 static void test_mapped(void)
 {
@@ -863,6 +909,7 @@ static CU_TestInfo tests[] = {
     {"rows that are accepted, and rows that are not", test_heads},
     {"files that are not journals", test_others},
     {"conditions for an edit in place", test_bounds},
+    {"pieces of a log", test_pieces},
     {"a journal over a mapping", test_mapped},
     {"the mode of a journal", test_mode},
     {"ACLs give no access to a journal", test_acl},

@@ -135,7 +135,44 @@ static void test_large_alignment(void)
     }
 }
 
+/* The keys fit into a header, but not with the reserve. */
+static void test_large_header(void)
+{
+    struct build b;
+    size_t n;
+    struct gguf *g = NULL;
+    struct err e = {0};
+    const struct edit_options o = {.reserve = 65536};
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    build_init(&b, 3, false);
+    put_regular(&b);
+    uint8_t *bytes = build_finish(&b, &n);
+    struct source s = source_mem(bytes, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    struct buf value = {.data = malloc(1), .len = GGUF_MAX_HEADER - 65536};
+    struct edit_value *v = edit_value_make(GGUF_STRING, &value);
+    edit_change_init(&c, &(struct edit_base){.g = g});
+    CU_ASSERT_EQUAL(edit_set(&c, "large", 5, v, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(edit_plan_make(&c, &o, &p, &e), -EFBIG);
+    CU_ASSERT_STRING_EQUAL(e.msg, "the header would be over 4294967296 bytes");
+    edit_value_unref(v);
+    gguf_free(g);
+    free(bytes);
+}
+
+/* Data moves by blocks of the file system, if it has any. */
+static void test_block(void)
+{
+    static const uint32_t rows[][2] = {{0, 4096},      {2048, 4096},   {4096, 4096},  {5000, 4096},
+                                       {16384, 16384}, {65536, 65536}, {131072, 4096}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CU_ASSERT_EQUAL(edit_block(&(struct edit_options){.block = rows[i][0]}), rows[i][1]);
+}
+
 static CU_TestInfo tests[] = {
+    {"a header that is too large with its reserve", test_large_header},
+    {"the block of a file system", test_block},
     {"files that cannot be edited are refused", test_refused_files},
     {"bytes that are not a value are refused", test_refused_values},
     {"an alignment over 1 MiB must be lowered first", test_large_alignment},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/restore: all keys are restored bit for bit after any edit, and no tensor changes. */
+/* edit_restore(): all keys are restored bit for bit after any edit, and no tensor changes. */
 #include "cu_main.h"
 
 #include <errno.h>

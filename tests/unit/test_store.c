@@ -38,6 +38,7 @@ static struct mapped *made(size_t n)
     if (n)
         fill_file(fd, n, 0);
     CU_ASSERT_EQUAL_FATAL(mapped_open(fd, n, &m, &e), 0);
+    (void)close(fd);
     return m;
 }
 
@@ -59,6 +60,7 @@ static void test_hole(void)
     CU_ASSERT_EQUAL(bytes[HOLE], 'x');
     CU_ASSERT_EQUAL(ftruncate(fd, PAGE), 0);
     CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), -EIO);
+    (void)close(fd);
     mapped_unref(m);
     free(bytes);
 }
@@ -110,6 +112,7 @@ static struct two make_two(void)
         int fd = memfd_create("model", MFD_CLOEXEC);
         CU_ASSERT_EQUAL_FATAL(pwrite(fd, t.p[k].image, t.p[k].size, 0), (ssize_t)t.p[k].size);
         CU_ASSERT_EQUAL_FATAL(mapped_open(fd, t.p[k].size, &t.file[k], &(struct err){0}), 0);
+        (void)close(fd);
     }
     const struct gguf *g[2] = {t.p[0].g, t.p[1].g};
     CU_ASSERT_EQUAL_FATAL(store_make(t.file, g, 2, &t.s), 0);
@@ -212,6 +215,7 @@ static void test_empty_behind(void)
     int fd = memfd_create("model", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(pwrite(fd, p.image, size, 0), (ssize_t)size);
     CU_ASSERT_EQUAL_FATAL(mapped_open(fd, size, &m, &(struct err){0}), 0);
+    (void)close(fd);
     CU_ASSERT_EQUAL_FATAL(store_make(&m, (const struct gguf *const *)&p.g, 1, &s), 0);
     check_bytes(s, 1, 0, "", 0);
     CU_ASSERT_EQUAL(read_error(s, 1, 0, 1), -EIO);
