@@ -803,9 +803,11 @@ int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, s
     for (size_t k = 0; t && k < all; k++)
         t[k] = item[k].slot ? of_slot(c, item[k].slot) : of_base(c, item[k].old);
     free(item);
+    if (!t)
+        return -ENOMEM;
     *ret = t;
-    *n = t ? all : 0;
-    return t ? 0 : -ENOMEM;
+    *n = all;
+    return 0;
 }
 
 /* ---- all keys restored ---- */
