@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/content: the size of a shape, logs, and contents made of pieces. */
+/* model/store: the size of a shape, logs, and contents made of pieces. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "model/content.h"
+#include "model/store.h"
 
 enum { F32 = 0, Q4_0 = 2, Q4_2 = 4, Q8_0 = 8, F64 = 28 };
 
