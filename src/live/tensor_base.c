@@ -268,24 +268,20 @@ void tensor_edit_free(struct tensor_edit *t)
 
 /* ---- texts ---- */
 
-/* The text, which may end in a newline; only blanks may follow that. */
-struct line {
-    const char *p, *end; /* the line, without leading spaces */
-    bool whole;          /* no more of it will come */
-};
-
-static bool take_line(const char *text, size_t n, bool end, struct line *ret)
+/* The first line, without blanks around it: only blanks may follow it. */
+static int take_line(const char *text, size_t n, const char **ret, const char **upto, struct err *e)
 {
-    const char *last = n ? memchr(text, '\n', n) : NULL, *after = text + n;
-    for (const char *p = last; p && p < after; p++)
+    const char *last = n ? memchr(text, '\n', n) : NULL, *end = last ? last : text + n;
+    for (const char *p = end; p < text + n; p++)
         if (!is_space((uint8_t)*p))
-            return false;
-    ret->p = text;
-    ret->end = last ? last : after;
-    ret->whole = last || end;
-    while (ret->p < ret->end && is_space((uint8_t)*ret->p))
-        ret->p++;
-    return true;
+            return err_set(e, -EINVAL, "more than one line");
+    while (text < end && is_space((uint8_t)*text))
+        text++;
+    while (end > text && is_space((uint8_t)end[-1]))
+        end--;
+    *ret = text;
+    *upto = end;
+    return 0;
 }
 
 /* ---- type ---- */
@@ -308,28 +304,31 @@ static int not_a_type(const char *p, size_t n, struct err *e)
     return err_set(e, -EINVAL, "'%s' is not a type, such as Q8_0 or F16", show(shown, p, n));
 }
 
-/* True if more text could turn it into the name of a type, or "unknown:NNN". */
-static bool may_become(const char *p, size_t n)
+/* True for "unknown:NNN". */
+static bool is_unknown(const char *p, size_t n)
 {
-    static const char unknown[] = "unknown:";
-    const size_t prefix = sizeof(unknown) - 1;
-    for (uint32_t id = 0; quant_find(id); id++)
-        if (strlen(quant_find(id)->name) >= n && strncasecmp(quant_find(id)->name, p, n) == 0)
-            return true;
-    if (strncasecmp(unknown, p, n < prefix ? n : prefix) != 0)
+    const size_t prefix = strlen("unknown:");
+    size_t i = prefix;
+    if (n <= prefix || strncasecmp(p, "unknown:", prefix) != 0)
         return false;
-    for (size_t i = prefix; i < n; i++)
-        if (!isdigit((unsigned char)p[i]))
-            return false;
-    return true;
+    while (i < n && isdigit((unsigned char)p[i]))
+        i++;
+    return i == n;
 }
 
-static int find_type(const char *p, size_t n, uint32_t *ret, struct err *e)
+int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e)
 {
     char shown[SHOW_MAX];
+    const char *p, *end;
+    int r = take_line(text, n, &p, &end, e);
+    const size_t len = r < 0 ? 0 : (size_t)(end - p);
+    if (r == 0 && len == 0)
+        r = err_set(e, -EINVAL, "no type is given, such as Q8_0 or F16");
+    if (r < 0)
+        return r;
     for (uint32_t id = 0; quant_find(id); id++) {
         const struct quant_type *t = quant_find(id);
-        if (strlen(t->name) != n || strncasecmp(t->name, p, n) != 0)
+        if (strlen(t->name) != len || strncasecmp(t->name, p, len) != 0)
             continue;
         if (t->block_len == 0)
             return err_set(e, -EOPNOTSUPP, "a tensor of the retired type %s cannot be made",
@@ -337,26 +336,9 @@ static int find_type(const char *p, size_t n, uint32_t *ret, struct err *e)
         *ret = id;
         return 0;
     }
-    if (n > 8 && may_become(p, n))
-        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be made", show(shown, p, n));
-    return not_a_type(p, n, e);
-}
-
-int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struct err *e)
-{
-    struct line line;
-    if (!take_line(text, n, end, &line))
-        return err_set(e, -EINVAL, "more than one line");
-    const char *last = line.end;
-    while (last > line.p && is_space((uint8_t)last[-1]))
-        last--;
-    size_t len = (size_t)(last - line.p);
-    if (line.whole && len == 0)
-        return err_set(e, -EINVAL, "no type is given, such as Q8_0 or F16");
-    if (!line.whole && last == line.end)
-        return may_become(line.p, len) ? TENSOR_TEXT_MORE : not_a_type(line.p, len, e);
-    int r = find_type(line.p, len, ret, e);
-    return r < 0 || line.whole ? r : TENSOR_TEXT_MORE;
+    if (is_unknown(p, len))
+        return err_set(e, -EOPNOTSUPP, "a tensor of type %s cannot be made", show(shown, p, len));
+    return not_a_type(p, len, e);
 }
 
 /* ---- shape ---- */
@@ -368,32 +350,29 @@ static int not_a_shape(const char *p, const char *end, struct err *e)
                    show(shown, p, (size_t)(end - p)));
 }
 
-/* Parse the number at *p; *p moves past it. open: more digits may follow. */
+/* Parse the number at *p; *p moves past it. -ERANGE. */
 static int take_number(const char **p, const char *end, uint64_t *ret)
 {
-    const char *first = *p;
     uint64_t v = 0;
     for (; *p < end && isdigit((unsigned char)**p); ++*p)
         if (!mul_u64(v, 10, &v) || !add_u64(v, (uint64_t)(**p - '0'), &v))
             return -ERANGE;
     *ret = v;
-    return *p > first ? 0 : -EINVAL;
+    return 0;
 }
 
-static int take_dims(const struct line *line, struct tensor_shape *s, struct err *e)
+static int take_dims(const char *line, const char *end, struct tensor_shape *s, struct err *e)
 {
     uint64_t elements = 1, v;
-    for (const char *p = line->p; p < line->end;) {
+    for (const char *p = line; p < end;) {
         if (is_space((uint8_t)*p)) {
             p++;
             continue;
         }
-        int r = take_number(&p, line->end, &v);
-        bool open = p == line->end && !line->whole;
-        if (r == -EINVAL || (p < line->end && r == 0 && !is_space((uint8_t)*p)))
-            return not_a_shape(line->p, line->end, e);
-        if (r == 0 && v == 0 && open)
-            continue; /* a zero may precede other digits */
+        const char *first = p;
+        int r = take_number(&p, end, &v);
+        if (r == 0 && (p == first || (p < end && !is_space((uint8_t)*p))))
+            return not_a_shape(line, end, e);
         if (r == 0 && v == 0)
             return err_set(e, -EINVAL, "a dimension is 0");
         if (s->n_dims == TENSOR_MAX_DIMS)
@@ -415,18 +394,15 @@ static void reverse(struct tensor_shape *s)
     }
 }
 
-int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
-                       struct err *e)
+int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e)
 {
-    struct line line;
     struct tensor_shape s = {0};
-    if (!take_line(text, n, end, &line))
-        return err_set(e, -EINVAL, "more than one line");
-    int r = take_dims(&line, &s, e);
+    const char *p, *end;
+    int r = take_line(text, n, &p, &end, e);
+    if (r == 0)
+        r = take_dims(p, end, &s, e);
     if (r < 0)
         return r;
-    if (!line.whole)
-        return TENSOR_TEXT_MORE;
     reverse(&s);
     if (s.n_dims == 0)
         s.dims[s.n_dims++] = 1;

@@ -107,27 +107,18 @@ int tensor_edit_apply(const struct tensor_edit *t, struct edit_change *c, const 
                       size_t n, struct err *e);
 void tensor_edit_free(struct tensor_edit *t);
 
-/*
- * ---- the texts of a tensor's `type` and `shape`. A text is refused as soon as no continuation could make it valid,
- * and is judged in full at its newline ----
- */
-
-/* More text is needed: the newline is missing. */
-#define TENSOR_TEXT_MORE 1
+/* ---- the texts of a tensor's `type` and `shape`: one line, which may end in a newline and blanks ---- */
 
 /*
- * Parse ggml's name of a type, such as "Q8_0", in upper or lower case; spaces around it are ignored. end: the text
- * ends here, so the newline may be missing. 0; TENSOR_TEXT_MORE; -EINVAL (not a type; the line suggests the nearest),
- * -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
+ * Parse ggml's name of a type, such as "Q8_0", in upper or lower case. 0; -EINVAL (not a type; the line suggests the
+ * nearest), -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
  */
-int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struct err *e);
-
+int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e);
 /*
  * Parse "4096 128": 1 to 4 nonzero decimal numbers in NumPy's order, separated by spaces; an empty text is one
- * dimension of 1. Sets n_dims and dims of *ret. 0; TENSOR_TEXT_MORE; -EINVAL.
+ * dimension of 1. Sets n_dims and dims of *ret. 0, -EINVAL.
  */
-int tensor_shape_parse(const char *text, size_t n, bool end, struct tensor_shape *ret,
-                       struct err *e);
+int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e);
 
 /* What `type` or `shape` shows for a tensor, with the newline; nothing if the tensor does not exist. */
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);

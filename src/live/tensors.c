@@ -372,23 +372,18 @@ static void new_tensor_take_out(struct live *l, struct object *o, struct draft *
     new_tensor_touch(l, o); /* it may have been in the way */
 }
 
-int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n, bool end,
+int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e)
 {
     struct object *o = d->object;
-    int r;
+    const bool is_type = d->view == TENSOR_TYPE;
     assert(lock_held(&l->lock));
-    if (d->view == TENSOR_TYPE) {
-        r = tensor_type_parse(text, n, end, &o->type, e);
-        if (r == 0 || !d->unlinked) /* a refused helper is a helper again */
-            o->has_type = r == 0;
-    } else {
-        r = tensor_shape_parse(text, n, end, &o->shape, e);
-        if (r == 0 || !d->unlinked)
-            o->has_shape = r == 0;
-    }
+    int r = is_type ? tensor_type_parse(text, n, &o->type, e)
+                    : tensor_shape_parse(text, n, &o->shape, e);
+    if (r == 0 || !d->unlinked) /* a refused helper is a helper again */
+        *(is_type ? &o->has_type : &o->has_shape) = r == 0;
     new_tensor_touch(l, o);
-    return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+    return r;
 }
 
 /* ---- judged ---- */

@@ -117,8 +117,8 @@ void new_tensor_touch(struct live *l, struct object *o);
 /* One of its handles was closed, or written after it was; and is released, closed or not. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
-/* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
-int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n, bool end,
+/* A text was written to `type` or `shape`. 0, -errno with a line. */
+int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
 /*
  * Its handles, or the end of the mount, may change whether it is due: a list, ordered by `last`, has those that were

@@ -231,9 +231,9 @@ static bool is_what_it_has(const struct round *o, const char *text, size_t n)
 static int judge_type(struct round *o, const char *text, size_t n, const struct units_watch *watch)
 {
     uint32_t type;
-    int r = tensor_type_parse(text, n, o->end, &type, &o->e);
-    if (r != 0)
-        return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+    int r = tensor_type_parse(text, n, &type, &o->e);
+    if (r < 0)
+        return r;
     lock_take(&o->l->lock);
     writer_converts(o->l, true);
     lock_drop(&o->l->lock);
@@ -247,10 +247,9 @@ static int judge_type(struct round *o, const char *text, size_t n, const struct 
 static int judge_shape(struct round *o, const char *text, size_t n)
 {
     struct tensor_shape shape;
-    int r = tensor_shape_parse(text, n, o->end, &shape, &o->e);
-    if (r != 0)
-        return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
-    r = tensor_reshape(o->base, &shape, &o->e);
+    int r = tensor_shape_parse(text, n, &shape, &o->e);
+    if (r == 0)
+        r = tensor_reshape(o->base, &shape, &o->e);
     if (r == TENSOR_CHANGED)
         o->edit = (struct tensor_edit){.shaped = true, .shape = shape};
     return r;
@@ -260,12 +259,12 @@ static int judge_shape(struct round *o, const char *text, size_t n)
 static int judge_new(struct round *o, const char *text, size_t n)
 {
     LOCKED(&o->l->lock);
-    int r = new_tensor_text(o->l, o->d, text, n, o->end, &o->e);
+    int r = new_tensor_text(o->l, o->d, text, n, &o->e);
     if (r < 0) {
         o->d->why = o->e;
         (void)tensor_refused(o->l, o->d->object, &o->e);
     }
-    return r == TENSOR_SHORT ? TENSOR_SHORT : r < 0 ? r : TENSOR_SAME;
+    return r < 0 ? r : TENSOR_SAME;
 }
 
 /* As tensor_draft_judge(). */
@@ -283,6 +282,8 @@ static int judge_text(struct round *o, const struct units_watch *watch)
         r = tensor_round_read(d, &round, 0, text, n);
     if (r < 0)
         (void)err_sys(&o->e, r, "cannot read the draft");
+    else if (!o->end && !memchr(text, '\n', n)) /* the line was cut meanwhile */
+        r = TENSOR_SHORT;
     else if (d->made)
         r = judge_new(o, text, n);
     else if (is_what_it_has(o, text, n))

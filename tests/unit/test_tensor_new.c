@@ -53,13 +53,13 @@ static void give(struct making *m, enum tensor_view view, const void *bytes, siz
 static void give_type(struct making *m, const char *name)
 {
     m->t.has_type = true;
-    CU_ASSERT_EQUAL_FATAL(tensor_type_parse(name, strlen(name), true, &m->t.type, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_type_parse(name, strlen(name), &m->t.type, NULL), 0);
 }
 
 static void give_shape(struct making *m, const char *text)
 {
     m->t.has_shape = true;
-    CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), true, &m->t.shape, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), &m->t.shape, NULL), 0);
 }
 
 /* Write n small values from `first` on, as the bytes of a view, after a header if there is one. */

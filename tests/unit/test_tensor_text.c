@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live/tensor_text: the texts that `type` and `shape` accept, and when they refuse the rest. */
+/* live/tensor_base: the texts that `type` and `shape` accept. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,8 +9,6 @@
 
 #include "live/tensor_base.h"
 #include "quant/types.h"
-
-enum { MORE = TENSOR_TEXT_MORE };
 
 static void check_line(const char *text, const struct err *e, const char *line)
 {
@@ -23,73 +21,70 @@ static void check_line(const char *text, const struct err *e, const char *line)
 
 struct row {
     const char *text;
-    int open, end; /* results, while more text may follow and at the end */
+    int want;
     const char *line;
 };
 
 static void test_type(void)
 {
     static const struct row rows[] = {
-        {"Q8_0\n", 0, 0, NULL},
-        {"q8_0\r\n", 0, 0, NULL},
-        {"  Q8_0 \t\n\n  ", 0, 0, NULL},
-        {"Q8_0", MORE, 0, NULL},
-        {"Q8_0 ", MORE, 0, NULL},
-        {"Q8_", MORE, -EINVAL, "did you mean Q8_0"},
-        {"Q8", MORE, -EINVAL, "did you mean Q8_0"},
-        {"Q", MORE, -EINVAL, "did you mean Q4_0"},
-        {"", MORE, -EINVAL, "no type"},
-        {" ", MORE, -EINVAL, "no type"},
-        {"\n", -EINVAL, -EINVAL, "no type"},
-        {"Q9", -EINVAL, -EINVAL, "'Q9' is not a type"},
-        {"Q8-0", -EINVAL, -EINVAL, "did you mean Q8_0"},
-        {"Q4_KM\n", -EINVAL, -EINVAL, "did you mean Q4_K"},
-        {"Q8_00", -EINVAL, -EINVAL, "did you mean Q8_0"},
-        {"Q8 _0", -EINVAL, -EINVAL, "not a type"},
-        {"Q8_0\nx", -EINVAL, -EINVAL, "more than one line"},
-        {"x", -EINVAL, -EINVAL, "not a type"},
-        {"x\x1b[0m\n", -EINVAL, -EINVAL, "\\x1b"},
-        {"unknown:", MORE, -EINVAL, "not a type"},
-        {"unknown:77", MORE, -EOPNOTSUPP, "unknown:77"},
-        {"unknown:77\n", -EOPNOTSUPP, -EOPNOTSUPP, "unknown:77"},
-        {"unknown:7x", -EINVAL, -EINVAL, "not a type"},
-        {"Q4_2\n", -EOPNOTSUPP, -EOPNOTSUPP, "retired type Q4_2"},
-        {"Q4_0_4_4\n", -EOPNOTSUPP, -EOPNOTSUPP, "retired"},
+        {"Q8_0\n", 0, NULL},
+        {"q8_0\r\n", 0, NULL},
+        {"  Q8_0 \t\n\n  ", 0, NULL},
+        {"Q8_0", 0, NULL},
+        {"Q8_0 ", 0, NULL},
+        {"Q8_", -EINVAL, "did you mean Q8_0"},
+        {"Q8", -EINVAL, "did you mean Q8_0"},
+        {"Q", -EINVAL, "did you mean Q4_0"},
+        {"", -EINVAL, "no type"},
+        {" ", -EINVAL, "no type"},
+        {"\n", -EINVAL, "no type"},
+        {"Q9", -EINVAL, "'Q9' is not a type"},
+        {"Q8-0", -EINVAL, "did you mean Q8_0"},
+        {"Q4_KM\n", -EINVAL, "did you mean Q4_K"},
+        {"Q8_00", -EINVAL, "did you mean Q8_0"},
+        {"Q8 _0", -EINVAL, "not a type"},
+        {"Q8_0\nx", -EINVAL, "more than one line"},
+        {"x", -EINVAL, "not a type"},
+        {"x\x1b[0m\n", -EINVAL, "\\x1b"},
+        {"unknown:", -EINVAL, "not a type"},
+        {"unknown:77", -EOPNOTSUPP, "unknown:77"},
+        {"unknown:77\n", -EOPNOTSUPP, "unknown:77"},
+        {"unknown:7x", -EINVAL, "not a type"},
+        {"Q4_2\n", -EOPNOTSUPP, "retired type Q4_2"},
+        {"Q4_0_4_4\n", -EOPNOTSUPP, "retired"},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        for (int end = 0; end < 2; end++) {
-            struct err e = {0};
-            uint32_t id = 99;
-            size_t n = strlen(rows[i].text);
-            char *exact = malloc(n + 1); /* a sanitizer detects a read beyond it */
-            memcpy(exact + 1, rows[i].text, n);
-            int r = tensor_type_parse(exact + 1, n, end, &id, &e);
-            free(exact);
-            if (r != (end ? rows[i].end : rows[i].open))
-                (void)printf("\n'%s' %d: %d\n", rows[i].text, end, r);
-            CU_ASSERT_EQUAL(r, end ? rows[i].end : rows[i].open);
-            if (r == 0)
-                CU_ASSERT_EQUAL(id, Q8_0_ID);
-            if (r < 0)
-                check_line(rows[i].text, &e, rows[i].line);
-        }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err e = {0};
+        uint32_t id = 99;
+        size_t n = strlen(rows[i].text);
+        char *exact = malloc(n + 1); /* a sanitizer detects a read beyond it */
+        memcpy(exact + 1, rows[i].text, n);
+        int r = tensor_type_parse(exact + 1, n, &id, &e);
+        free(exact);
+        if (r != rows[i].want)
+            (void)printf("\n'%s': %d\n", rows[i].text, r);
+        CU_ASSERT_EQUAL(r, rows[i].want);
+        if (r == 0)
+            CU_ASSERT_EQUAL(id, Q8_0_ID);
+        if (r < 0)
+            check_line(rows[i].text, &e, rows[i].line);
+    }
 }
 
-/* Each type's own name is accepted, and each prefix of it waits for more. */
+/* Each type's own name is accepted. */
 static void test_names(void)
 {
     for (uint32_t id = 0; quant_find(id); id++) {
         const struct quant_type *t = quant_find(id);
         uint32_t got = 99;
-        for (size_t n = 0; n <= strlen(t->name); n++)
-            CU_ASSERT_EQUAL(tensor_type_parse(t->name, n, false, &got, NULL), MORE);
         int want = t->block_len ? 0 : -EOPNOTSUPP;
-        CU_ASSERT_EQUAL(tensor_type_parse(t->name, strlen(t->name), true, &got, NULL), want);
+        CU_ASSERT_EQUAL(tensor_type_parse(t->name, strlen(t->name), &got, NULL), want);
         CU_ASSERT_TRUE(want < 0 || got == id);
     }
 }
 
-/* A known type is shown by its name, an unknown or removed type by its number. */
+/* A type is shown by its name, an unknown or removed one by its number. */
 static void test_type_shown(void)
 {
     static const struct {
@@ -107,52 +102,50 @@ static void test_type_shown(void)
 static void test_shape(void)
 {
     static const struct row rows[] = {
-        {"2 3\n", 0, 0, NULL},
-        {" 2\t3 \r\n\n", 0, 0, NULL},
-        {"02 3", MORE, 0, NULL},
-        {"2 3 ", MORE, 0, NULL},
-        {"2 0", MORE, -EINVAL, "dimension is 0"},
-        {"2 0 ", -EINVAL, -EINVAL, "dimension is 0"},
-        {"0\n", -EINVAL, -EINVAL, "dimension is 0"},
-        {"2 3 4 5 6", -EINVAL, -EINVAL, "1 to 4"},
-        {"2,3", -EINVAL, -EINVAL, "not a shape"},
-        {"(2 3)\n", -EINVAL, -EINVAL, "not a shape"},
-        {"-2\n", -EINVAL, -EINVAL, "not a shape"},
-        {"x", -EINVAL, -EINVAL, "not a shape"},
-        {"2 3\n4", -EINVAL, -EINVAL, "more than one line"},
-        {"4294967296 4294967296", -EINVAL, -EINVAL, "overflows"},
-        {"99999999999999999999", -EINVAL, -EINVAL, "overflows"},
-        {"1152921504606846977", -EINVAL, -EINVAL, "overflows"},
+        {"2 3\n", 0, NULL},
+        {" 2\t3 \r\n\n", 0, NULL},
+        {"02 3", 0, NULL},
+        {"2 3 ", 0, NULL},
+        {"2 0", -EINVAL, "dimension is 0"},
+        {"2 0 ", -EINVAL, "dimension is 0"},
+        {"0\n", -EINVAL, "dimension is 0"},
+        {"2 3 4 5 6", -EINVAL, "1 to 4"},
+        {"2,3", -EINVAL, "not a shape"},
+        {"(2 3)\n", -EINVAL, "not a shape"},
+        {"-2\n", -EINVAL, "not a shape"},
+        {"x", -EINVAL, "not a shape"},
+        {"2 3\n4", -EINVAL, "more than one line"},
+        {"4294967296 4294967296", -EINVAL, "overflows"},
+        {"99999999999999999999", -EINVAL, "overflows"},
+        {"1152921504606846977", -EINVAL, "overflows"},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        for (int end = 0; end < 2; end++) {
-            struct err e = {0};
-            struct tensor_shape s = {0};
-            size_t n = strlen(rows[i].text);
-            char *exact = malloc(n + 1);
-            memcpy(exact + 1, rows[i].text, n);
-            int r = tensor_shape_parse(exact + 1, n, end, &s, &e);
-            free(exact);
-            if (r != (end ? rows[i].end : rows[i].open))
-                (void)printf("\n'%s' %d: %d\n", rows[i].text, end, r);
-            CU_ASSERT_EQUAL(r, end ? rows[i].end : rows[i].open);
-            if (r == 0)
-                CU_ASSERT_TRUE(s.n_dims == 2 && s.dims[0] == 3 && s.dims[1] == 2);
-            if (r < 0)
-                check_line(rows[i].text, &e, rows[i].line);
-        }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err e = {0};
+        struct tensor_shape s = {0};
+        size_t n = strlen(rows[i].text);
+        char *exact = malloc(n + 1); /* a sanitizer detects a read beyond it */
+        memcpy(exact + 1, rows[i].text, n);
+        int r = tensor_shape_parse(exact + 1, n, &s, &e);
+        free(exact);
+        if (r != rows[i].want)
+            (void)printf("\n'%s': %d\n", rows[i].text, r);
+        CU_ASSERT_EQUAL(r, rows[i].want);
+        if (r == 0)
+            CU_ASSERT_TRUE(s.n_dims == 2 && s.dims[0] == 3 && s.dims[1] == 2);
+        if (r < 0)
+            check_line(rows[i].text, &e, rows[i].line);
+    }
 }
 
 static void test_scalar(void)
 {
     struct tensor_shape s = {0};
-    CU_ASSERT_EQUAL(tensor_shape_parse("\n", 1, false, &s, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_shape_parse("\n", 1, &s, NULL), 0);
     CU_ASSERT_TRUE(s.n_dims == 1 && s.dims[0] == 1);
     s = (struct tensor_shape){0};
-    CU_ASSERT_EQUAL(tensor_shape_parse("", 0, false, &s, NULL), MORE);
-    CU_ASSERT_EQUAL(tensor_shape_parse("", 0, true, &s, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_shape_parse("", 0, &s, NULL), 0);
     CU_ASSERT_TRUE(s.n_dims == 1 && s.dims[0] == 1);
-    CU_ASSERT_EQUAL(tensor_shape_parse("1152921504606846976\n", 20, false, &s, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_shape_parse("1152921504606846976\n", 20, &s, NULL), 0);
 }
 
 static void test_reshape(void)
