@@ -11,8 +11,8 @@
 #include "base/bytes.h"
 #include "base/sys.h"
 
-/* Most NumPy headers are shorter. */
-#define HEADER_MOST 4096
+/* How many bytes are copied to the log at once. */
+#define HELD_MOST 4096
 
 /* How many bytes written in order are sent to disk at once. */
 #define RUN_LEAST ((uint64_t)4 << 20)
@@ -257,7 +257,7 @@ static int too_long(const struct draft *d, struct err *e)
                    tensor_view_name(d->view), (unsigned long long)d->limit);
 }
 
-/* A NumPy header must be valid as far as it exists. */
+/* A NumPy header, in the first `most` bytes, must be valid as far as it exists. */
 static int parse_header(struct draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);
@@ -274,13 +274,6 @@ static int parse_header(struct draft *d, size_t most, struct err *e)
     return r;
 }
 
-/* Most headers are short. */
-static int find_header(struct draft *d, struct err *e)
-{
-    int r = parse_header(d, HEADER_MOST, e);
-    return r == NPY_MORE && d->size > HEADER_MOST ? parse_header(d, NPY_MAX_HEADER, e) : r;
-}
-
 static uint64_t npy_end(const struct npy *npy)
 {
     return npy->header + npy->n_elem * npy->width;
@@ -291,7 +284,7 @@ static int check_header(struct draft *d, uint64_t off, struct err *e)
 {
     int r = 0;
     if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER))
-        r = find_header(d, e);
+        r = parse_header(d, NPY_MAX_HEADER, e);
     if (r == 0 && d->npy.header && d->size > npy_end(&d->npy))
         return err_set(e, -EFBIG, "longer than its header says: %llu bytes",
                        (unsigned long long)npy_end(&d->npy));
@@ -442,7 +435,7 @@ int tensor_draft_check(struct draft *d, struct err *e)
 
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
 {
-    uint8_t bytes[HEADER_MOST];
+    uint8_t bytes[HELD_MOST];
     const struct extent *x;
     int r = 0;
     for (uint64_t len; r == 0 && lo < hi; lo += len) {

@@ -16,16 +16,21 @@
 
 /* ---- made ---- */
 
+uint64_t tensor_shape_elements(const struct tensor_shape *s)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < s->n_dims; i++)
+        n *= s->dims[i];
+    return n;
+}
+
 static void take_shape(struct tensor_base *b, const struct tensor_shape *s, uint64_t nbytes)
 {
     b->type = s->type;
     b->n_dims = s->n_dims;
-    b->n_elem = 1;
+    b->n_elem = tensor_shape_elements(s);
     b->nbytes = nbytes;
-    for (uint32_t i = 0; i < s->n_dims; i++) {
-        b->dims[i] = s->dims[i];
-        b->n_elem *= s->dims[i];
-    }
+    memcpy(b->dims, s->dims, s->n_dims * sizeof(s->dims[0]));
 }
 
 static void take_tensor(struct tensor_base *b, const struct gguf *g, const struct gguf_tensor *t)
@@ -429,13 +434,12 @@ void tensor_text(const struct tensor_base *base, enum tensor_view view, struct b
 
 int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e)
 {
-    uint64_t nbytes, elements = 1;
+    uint64_t nbytes;
     shape->type = base->type;
     int r = tensor_shape_bytes(shape, &nbytes, e);
     if (r < 0)
         return r;
-    for (uint32_t i = 0; i < shape->n_dims; i++)
-        elements *= shape->dims[i];
+    const uint64_t elements = tensor_shape_elements(shape);
     if (elements != base->n_elem)
         return err_set(e, -EINVAL, "the shape has %llu elements, the tensor has %llu",
                        (unsigned long long)elements, (unsigned long long)base->n_elem);

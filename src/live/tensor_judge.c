@@ -109,26 +109,32 @@ static int run_units(struct failing *f, const struct units_watch *watch, struct 
 
 /* ---- all values of a tensor encoded ---- */
 
-/* Where values come from, by number. */
-struct values {
-    /* As blocks of this type, in the model's byte order. NULL: as the view shows them. */
+/* All values of a tensor, encoded into the log. */
+struct encoding {
+    /* Blocks of this type, in the model's byte order; NULL: values as the view shows them. */
     const struct quant_type *stored;
     enum quant_view view;
     /* Read values [first, first + n), whole blocks. Called by several threads. 0, -errno. */
     int (*read)(void *arg, uint64_t first, void *dst, size_t n);
     void *arg;
-};
-
-struct encode {
-    struct values from;
     struct tensor_shape shape; /* of the resulting tensor, valid for tensor_shape_bytes() */
     bool big;
-    const struct imatrix_row *imp; /* NULL: none */
+    const struct imatrix_row *row; /* NULL: none */
     /*
      * Blocks of the same type: a block that shows the same values keeps its bytes. NULL: all are encoded, as in a
      * conversion. May have fewer or more elements.
      */
     const struct tensor_base *old;
+    struct logs *logs;
+    /* Set by encode_values(): */
+    const struct quant_type *type;
+    uint64_t n_elem;
+    uint64_t old_elem; /* elements whose old blocks can be compared */
+    struct quant_importances imp;
+    const struct quant_importances *weigh; /* imp, or NULL */
+    struct log *log;                       /* where the bytes are, from `at` on */
+    uint64_t at;
+    struct failing work;
 };
 
 /* What a row has for a tensor of this shape: 0; *arg: ret, or NULL if nothing is weighed. -EINVAL: they do not fit. */
@@ -143,19 +149,6 @@ static int find_importances(const struct imatrix_row *row, const struct quant_ty
     return imatrix_fit(row, n_dims, dims, ret, e);
 }
 
-struct encoding {
-    const struct encode *t;
-    const struct quant_type *type;
-    uint64_t n_elem;
-    uint64_t old_elem; /* elements whose old blocks can be compared */
-    struct quant_importances imp;
-    const struct quant_importances *weigh; /* imp, or NULL */
-    struct logs *logs;
-    struct log *log; /* where the bytes are, from `at` on */
-    uint64_t at;
-    struct failing work;
-};
-
 struct encoding_room {
     uint8_t values[TENSOR_STRETCH * 8];
     uint8_t raw[TENSOR_STRETCH * 8];
@@ -165,7 +158,6 @@ struct encoding_room {
 static int encode_part(struct encoding *j, uint64_t first, size_t n, struct encoding_room *room,
                        struct err *e)
 {
-    const struct encode *t = j->t;
     const uint64_t byte = first / j->type->block_len * j->type->block_bytes;
     const size_t blocks = n / j->type->block_len, bytes = blocks * j->type->block_bytes;
     const bool over = first < j->old_elem;
@@ -173,20 +165,19 @@ static int encode_part(struct encoding *j, uint64_t first, size_t n, struct enco
     struct quant_importances imp = j->imp;
     const struct quant_importances *weigh = j->weigh ? &imp : NULL;
     imp.first = first;
-    int r = t->from.read(t->from.arg, first, room->values, n);
+    int r = j->read(j->arg, first, room->values, n);
     if (r == 0 && over)
-        r = tensor_view_read(t->old, TENSOR_RAW, byte, room->raw, bytes);
+        r = tensor_view_read(j->old, TENSOR_RAW, byte, room->raw, bytes);
     if (r < 0)
         return err_sys(e, r, "cannot read the values");
-    if (t->from.stored)
-        r = quant_convert(t->from.stored, j->type, t->big, room->values, n, room->raw, weigh,
-                          &fault);
+    if (j->stored)
+        r = quant_convert(j->stored, j->type, j->big, room->values, n, room->raw, weigh, &fault);
     else
-        r = quant_write(j->type, t->big, t->from.view, over ? room->raw : NULL, room->values,
-                        blocks, room->raw, weigh, &fault);
+        r = quant_write(j->type, j->big, j->view, over ? room->raw : NULL, room->values, blocks,
+                        room->raw, weigh, &fault);
     fault.element += first;
     if (r < 0)
-        return report_fault(r, j->type, &fault, t->shape.n_dims, t->shape.dims, e);
+        return report_fault(r, j->type, &fault, j->shape.n_dims, j->shape.dims, e);
     r = logs_put(j->logs, j->log, j->at + byte, room->raw, bytes);
     return logs_failed(r, e);
 }
@@ -208,41 +199,41 @@ static int encode_unit(void *arg, uint64_t unit, void *room)
 }
 
 /*
- * Encode all values into the log, as an edit. 0; -EDOM, -ERANGE, -EOPNOTSUPP (the line names the element by NumPy's
+ * Encode all values into the log, as an edit. TENSOR_CHANGED; -EDOM, -ERANGE, -EOPNOTSUPP (the line names the element by NumPy's
  * index), -EINTR, -ENOSPC, -ENOMEM, -errno.
  */
-static int encode_values(const struct encode *t, struct logs *logs, const struct units_watch *watch,
+static int encode_values(struct encoding *j, const struct units_watch *watch,
                          struct tensor_edit *ret, struct err *e)
 {
-    struct encoding j = {.t = t, .type = quant_find(t->shape.type), .n_elem = 1, .logs = logs};
     uint64_t nbytes;
-    int r = tensor_shape_bytes(&t->shape, &nbytes, e);
+    j->type = quant_find(j->shape.type);
+    j->n_elem = tensor_shape_elements(&j->shape);
+    int r = tensor_shape_bytes(&j->shape, &nbytes, e);
     if (r == 0)
-        r = find_importances(t->imp, j.type, t->shape.n_dims, t->shape.dims, &j.imp, &j.weigh, e);
+        r = find_importances(j->row, j->type, j->shape.n_dims, j->shape.dims, &j->imp, &j->weigh,
+                             e);
     if (r < 0)
         return r;
-    for (uint32_t i = 0; i < t->shape.n_dims; i++)
-        j.n_elem *= t->shape.dims[i];
-    if (t->old && t->old->exists && t->old->type == t->shape.type)
-        j.old_elem = min_u64(j.n_elem, t->old->n_elem);
+    if (j->old && j->old->exists && j->old->type == j->shape.type)
+        j->old_elem = min_u64(j->n_elem, j->old->n_elem);
     struct tensor_piece *p = malloc(sizeof(*p));
-    r = p ? logs_take(logs, nbytes, 0, &j.log, &j.at, e) : err_set(e, -ENOMEM, "no memory");
+    r = p ? logs_take(j->logs, nbytes, 0, &j->log, &j->at, e) : err_set(e, -ENOMEM, "no memory");
     if (r < 0) {
         free(p);
         return r;
     }
-    *p = (struct tensor_piece){0, nbytes, j.at, j.log};
-    struct tensor_edit edit = {true, true, t->shape, p, 1};
-    j.work.units = (struct units){.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH,
-                                  .unit = encode_unit,
-                                  .arg = &j,
-                                  .room = sizeof(struct encoding_room)};
-    r = run_units(&j.work, watch, e);
+    *p = (struct tensor_piece){0, nbytes, j->at, j->log};
+    struct tensor_edit edit = {true, true, j->shape, p, 1};
+    j->work.units = (struct units){.n = (j->n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH,
+                                   .unit = encode_unit,
+                                   .arg = j,
+                                   .room = sizeof(struct encoding_room)};
+    r = run_units(&j->work, watch, e);
     if (r < 0)
         tensor_edit_free(&edit);
     else
         *ret = edit;
-    return r;
+    return r < 0 ? r : TENSOR_CHANGED;
 }
 
 /* ---- convert ---- */
@@ -281,17 +272,16 @@ static int check_convert(const struct tensor_base *base, const struct quant_type
 int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
-    struct encode t = {
-        .from = {.stored = quant_find(base->type), .read = read_stored, .arg = base},
-        .big = base->big,
-        .imp = base->imp,
-    };
+    struct encoding j = {.stored = quant_find(base->type),
+                         .read = read_stored,
+                         .arg = base,
+                         .big = base->big,
+                         .row = base->imp,
+                         .logs = logs};
     if (base->exists && base->type == type)
         return TENSOR_SAME;
-    int r = check_convert(base, quant_find(type), &t.shape, logs, e);
-    if (r == 0)
-        r = encode_values(&t, logs, watch, ret, e);
-    return r < 0 ? r : TENSOR_CHANGED;
+    int r = check_convert(base, quant_find(type), &j.shape, logs, e);
+    return r < 0 ? r : encode_values(&j, watch, ret, e);
 }
 
 /* ---- what was written to a view, and differs ---- */
@@ -332,13 +322,6 @@ struct room {
 _Static_assert(RAW_UNIT <= TENSOR_STRETCH * 4, "a unit of bytes fits");
 
 /* ---- pieces ---- */
-
-/* Copy to the log the bytes of the view for n blocks, starting with one. */
-static int hold(const struct job *j, uint64_t first, uint64_t n)
-{
-    uint64_t lo = j->head + first * j->block;
-    return tensor_draft_hold(j->d, lo, min_u64(lo + n * j->block, j->head + j->size));
-}
 
 /* Takes over the reference. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
@@ -412,8 +395,10 @@ static int hold_changed(struct job *j, uint64_t from, const struct compare *c, s
     for (size_t i = first, upto; r == 0 && i < end; i = upto + 1) {
         for (upto = i; upto < end && differs(c, upto);)
             upto++;
-        if (upto > i)
-            r = hold(j, from + i, upto - i);
+        if (upto > i) {
+            const uint64_t lo = j->head + (from + i) * j->block, n = (upto - i) * j->block;
+            r = tensor_draft_hold(j->d, lo, min_u64(lo + n, j->head + j->size));
+        }
     }
     return r;
 }
@@ -438,15 +423,10 @@ static int cannot_read(int r, struct err *e)
     return err_sys(e, r, "cannot read the draft or the tensor");
 }
 
-static int read_draft(const struct job *j, uint64_t at, uint8_t *dst, size_t n)
-{
-    return tensor_round_read(j->d, j->round, j->head + at, dst, n);
-}
-
 static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
 {
     struct compare c = {room->old, room->view, (size_t)(hi - lo), RAW_BLOCK};
-    int r = read_draft(j, lo, room->view, c.n);
+    int r = tensor_round_read(j->d, j->round, j->head + lo, room->view, c.n);
     if (r == 0)
         r = tensor_view_read(j->base, TENSOR_RAW, lo, room->old, c.n);
     if (r < 0)
@@ -463,7 +443,7 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     struct quant_fault fault = {0};
     struct quant_importances imp = j->imp;
     imp.first = first * j->type->block_len;
-    int r = read_draft(j, lo, room->view, (size_t)(hi - lo));
+    int r = tensor_round_read(j->d, j->round, j->head + lo, room->view, (size_t)(hi - lo));
     if (r == 0)
         r = tensor_view_read(j->base, TENSOR_RAW, first * j->raw_block, room->old, c.n);
     if (r < 0)
@@ -543,15 +523,6 @@ static int reserve(struct job *j, struct err *e)
     return logs_take(j->d->logs, hi - lo, tensor_base_offset(j->base) + lo, &j->log, &j->room, e);
 }
 
-/* The pieces as an edit. */
-static void collect(struct job *j, struct tensor_edit *ret)
-{
-    if (j->n)
-        qsort(j->piece, j->n, sizeof(*j->piece), by_place);
-    ret->piece = j->piece;
-    ret->n = j->n;
-}
-
 /* Judge what was written to a tensor that keeps its number of elements and its type. */
 static int judge_changes(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
                          struct err *e)
@@ -569,8 +540,9 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
         return r;
     r = run_units(&j->work, watch, e);
     log_unref(j->log);
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    collect(j, &edit);
+    struct tensor_edit edit = {.piece = j->piece, .n = j->n};
+    if (j->n)
+        qsort(j->piece, j->n, sizeof(*j->piece), by_place);
     if (r < 0)
         tensor_edit_free(&edit);
     else
@@ -622,53 +594,43 @@ static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
                       struct tensor_edit *ret, struct err *e)
 {
     struct reader rd = {d, head, tensor_values_width(values)};
-    struct encode t = {.from = {NULL, values, read_values, &rd},
-                       .shape = *shape,
-                       .big = d->base->big,
-                       .imp = imp,
-                       .old = old};
-    return encode_values(&t, d->logs, watch, ret, e);
+    struct encoding j = {.view = values,
+                         .read = read_values,
+                         .arg = &rd,
+                         .shape = *shape,
+                         .big = d->base->big,
+                         .row = imp,
+                         .old = old,
+                         .logs = d->logs};
+    return encode_values(&j, watch, ret, e);
 }
 
 /* ---- what a draft becomes ---- */
 
-static int too_short(const struct tensor_round *round, uint64_t whole, struct err *e)
-{
-    (void)err_set(e, -EINVAL, "it has %llu of %llu bytes", (unsigned long long)round->size,
-                  (unsigned long long)whole);
-    return TENSOR_SHORT;
-}
-
 /* 0, a verdict, or -EINVAL: the length is right. */
 static int check_length(const struct tensor_round *round, uint64_t whole, struct err *e)
 {
-    if (round->size < whole)
-        return too_short(round, whole, e);
+    if (round->size < whole) {
+        (void)err_set(e, -EINVAL, "it has %llu of %llu bytes", (unsigned long long)round->size,
+                      (unsigned long long)whole);
+        return TENSOR_SHORT;
+    }
     if (round->size > whole)
         return err_set(e, -EINVAL, "it has %llu bytes, %llu too many",
                        (unsigned long long)round->size, (unsigned long long)(round->size - whole));
     return 0;
 }
 
-static int read_header(struct draft *d, uint64_t size, struct npy *ret, struct err *e)
+/* 0, a verdict. */
+static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct err *e)
 {
-    size_t n = (size_t)min_u64(size, NPY_MAX_HEADER), got = 0;
-    uint8_t *head = malloc(NPY_MAX_HEADER);
-    if (!head)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = tensor_draft_read(d, 0, head, n, &got);
-    if (r < 0)
-        (void)cannot_read(r, e);
-    else
-        r = npy_parse(head, got, ret, e);
-    free(head);
-    if (r == NPY_MORE) {
-        (void)err_set(e, -EINVAL, "its NumPy header is not whole");
-        return TENSOR_SHORT;
-    }
-    if (r == 0 && size == ret->header)
-        return TENSOR_BEGUN;
-    return r;
+    lock_take(&d->lock);
+    *ret = d->npy;
+    lock_drop(&d->lock);
+    if (ret->header && ret->header <= size)
+        return ret->header == size ? TENSOR_BEGUN : 0;
+    (void)err_set(e, -EINVAL, "its NumPy header is not whole");
+    return TENSOR_SHORT;
 }
 
 static bool same_dims(const struct tensor_base *b, const struct npy *npy)
@@ -700,7 +662,7 @@ static int judge_npy(struct draft *d, struct tensor_round *round, const struct u
     struct npy npy = {0};
     struct tensor_shape shape = {.type = base->type};
     uint64_t nbytes;
-    int r = read_header(d, round->size, &npy, e);
+    int r = find_header(d, round->size, &npy, e);
     if (r == 0)
         r = check_length(round, npy.header + npy.n_elem * npy.width, e);
     if (r)
@@ -762,14 +724,6 @@ int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct 
 static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
                                          TENSOR_BF16};
 
-static uint64_t elements(const struct tensor_shape *s)
-{
-    uint64_t n = 1;
-    for (uint32_t i = 0; i < s->n_dims; i++)
-        n *= s->dims[i];
-    return n;
-}
-
 static int lacks(struct err *e, const char *what)
 {
     (void)err_set(e, -EINVAL, "a new tensor: lacks %s", what);
@@ -814,12 +768,6 @@ static bool same_shape(const struct tensor_shape *s, const struct npy *npy)
            memcmp(s->dims, npy->dims, s->n_dims * sizeof(s->dims[0])) == 0;
 }
 
-/* The type that values have by themselves. */
-static uint32_t own_type(enum tensor_view view)
-{
-    return tensor_view_form(view)->same;
-}
-
 /* The shape, and where the values begin. */
 static int place_values(const struct tensor_new *t, struct draft *d, struct npy *npy,
                         struct tensor_shape *shape, struct err *e)
@@ -829,7 +777,7 @@ static int place_values(const struct tensor_new *t, struct draft *d, struct npy 
     *shape = t->shape;
     *npy = (struct npy){.width = width};
     if (tensor_view_is_npy(d->view)) {
-        int r = read_header(d, size, npy, e);
+        int r = find_header(d, size, npy, e);
         if (r == TENSOR_BEGUN)
             return lacks(e, "the values behind the NumPy header");
         if (r)
@@ -842,8 +790,8 @@ static int place_values(const struct tensor_new *t, struct draft *d, struct npy 
     } else if (!t->has_shape) {
         return lacks(e, "shape");
     }
-    shape->type = t->has_type ? t->type : own_type(d->view);
-    return check_new_length(d, npy->header + elements(shape) * npy->width, e);
+    shape->type = t->has_type ? t->type : tensor_view_form(d->view)->same;
+    return check_new_length(d, npy->header + tensor_shape_elements(shape) * npy->width, e);
 }
 
 static int judge_new_values(const struct tensor_new *t, struct draft *d,
@@ -860,8 +808,7 @@ static int judge_new_values(const struct tensor_new *t, struct draft *d,
         return r;
     enum quant_view values =
         tensor_view_is_npy(d->view) ? tensor_npy_values(&npy) : tensor_view_values(d->view);
-    r = encode_all(d, values, npy.header, &shape, NULL, t->imp, watch, ret, e);
-    return r < 0 ? r : TENSOR_CHANGED;
+    return encode_all(d, values, npy.header, &shape, NULL, t->imp, watch, ret, e);
 }
 
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
