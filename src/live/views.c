@@ -180,33 +180,6 @@ static void forget_why(struct live *l, struct draft *d)
     d->why = (struct err){0};
 }
 
-/* ---- progress ---- */
-
-struct progress {
-    struct live *l;
-    uint32_t tensor;
-    time_t last; /* seconds; 0: none yet */
-};
-
-static void on_progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct progress *p = arg;
-    struct timespec now = when_now();
-    struct edit_tensor t;
-    char name[SHOW_MAX] = "?";
-    if (now.tv_sec == p->last)
-        return;
-    if (p->last) {
-        lock_take(&p->l->lock);
-        if (edit_tensor_numbered(&p->l->next.change, p->tensor, &t))
-            (void)show(name, t.name, t.name_len);
-        lock_drop(&p->l->lock);
-        live_log(p->l, LOG_INFO, "encoding '%s': %llu %%", name,
-                 (unsigned long long)(done * 100 / all));
-    }
-    p->last = now.tv_sec;
-}
-
 /* ---- judged ---- */
 
 /* A judgement in progress. */
@@ -214,11 +187,36 @@ struct round {
     struct live *l;
     struct draft *d;
     bool end;                 /* no more will come */
-    bool wrote;               /* there is something to judge */
+    time_t told;              /* when its progress was last logged; 0: not yet */
     struct tensor_base *base; /* for a text: a reference to the tensor as it is now */
     struct tensor_edit edit;
     struct err e;
 };
+
+static time_t seconds(void)
+{
+    struct timespec now = when_now();
+    return now.tv_sec;
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct round *o = arg;
+    const time_t now = seconds();
+    struct edit_tensor t;
+    char name[SHOW_MAX] = "?";
+    if (now == o->told)
+        return;
+    if (o->told) {
+        lock_take(&o->l->lock);
+        if (edit_tensor_numbered(&o->l->next.change, o->d->object->number, &t))
+            (void)show(name, t.name, t.name_len);
+        lock_drop(&o->l->lock);
+        live_log(o->l, LOG_INFO, "encoding '%s': %llu %%", name,
+                 (unsigned long long)(done * 100 / all));
+    }
+    o->told = now;
+}
 
 /* True if it is what is shown, even a type or shape that cannot be set. */
 static bool is_what_it_has(const struct round *o, const char *text, size_t n)
@@ -255,43 +253,29 @@ static int judge_shape(struct round *o, const char *text, size_t n)
     return r;
 }
 
-/* For a new tensor: alone, and at once. */
-static int judge_new(struct round *o, const char *text, size_t n)
-{
-    LOCKED(&o->l->lock);
-    int r = new_tensor_text(o->l, o->d, text, n, &o->e);
-    if (r < 0) {
-        o->d->why = o->e;
-        (void)tensor_refused(o->l, o->d->object, &o->e);
-    }
-    return r < 0 ? r : TENSOR_SAME;
-}
-
-/* As tensor_draft_judge(). */
+/* As tensor_draft_judge(). For a new tensor: alone, and at once. */
 static int judge_text(struct round *o, const struct units_watch *watch)
 {
     struct draft *d = o->d;
     char text[TENSOR_TEXT_MAX];
     struct tensor_round round;
     int r = tensor_draft_begin(d, &round);
-    if (r == 0)
-        return TENSOR_SAME;
-    const size_t n = r < 0 ? 0 : (size_t)round.size;
-    const bool begun = r > 0;
-    if (begun)
-        r = tensor_round_read(d, &round, 0, text, n);
-    if (r < 0)
+    if (r <= 0)
+        return r == 0 ? TENSOR_SAME : err_sys(&o->e, r, "cannot read the draft");
+    const size_t n = (size_t)round.size;
+    r = tensor_round_read(d, &round, 0, text, n);
+    if (r < 0) {
         (void)err_sys(&o->e, r, "cannot read the draft");
-    else if (!o->end && !memchr(text, '\n', n)) /* the line was cut meanwhile */
+    } else if (!o->end && !memchr(text, '\n', n)) { /* the line was cut meanwhile */
         r = TENSOR_SHORT;
-    else if (d->made)
-        r = judge_new(o, text, n);
-    else if (is_what_it_has(o, text, n))
-        r = TENSOR_SAME;
-    else
+    } else if (d->made) {
+        lock_take(&o->l->lock);
+        r = new_tensor_text(o->l, d, text, n, &o->e);
+        lock_drop(&o->l->lock);
+    } else if (!is_what_it_has(o, text, n)) {
         r = d->view == TENSOR_TYPE ? judge_type(o, text, n, watch) : judge_shape(o, text, n);
-    if (begun)
-        r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
+    }
+    r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
     if (r == TENSOR_SAME)
         tensor_draft_passed(d, d->base);
     return r;
@@ -309,7 +293,7 @@ static int check_base(const struct draft *d, struct err *e)
     return 0;
 }
 
-/* Make it part of the change. 1, -errno. With the lock. */
+/* Make it part of the change. 0, -errno. With the lock. */
 static int accept(struct round *o)
 {
     struct live *l = o->l;
@@ -338,7 +322,7 @@ static int accept(struct round *o)
     d->accepted = true;
     (void)tensor_accepted(l, d->object, NULL);
     promise_make(&d->promise, l->edits);
-    return 1;
+    return 0;
 }
 
 /* Store its line, and `why` of the draft, which every later flush repeats. With the lock. */
@@ -352,15 +336,6 @@ static int report(struct round *o, int r)
         o->d->why = o->e;
     (void)tensor_refused(o->l, o->d->object, &o->e);
     return r;
-}
-
-/* Its program opens it again (numpy's open_memmap). With the lock. */
-static int leave_begun(struct round *o)
-{
-    struct timespec now = when_now();
-    o->d->begun = now.tv_sec;
-    object_set_error(&o->l->objects, o->d->object, "of a NumPy array only the header was written");
-    return 0;
 }
 
 /* What was written is what the tensor has, perhaps through a pending edit; or what it had when the draft was begun. */
@@ -381,27 +356,29 @@ static int same(struct round *o)
 static int settle(struct round *o, int r)
 {
     struct draft *d = o->d;
-    const bool end = o->end;
-    bool changed = r == TENSOR_CHANGED;
-    if (changed)
+    if (r == TENSOR_CHANGED) {
         r = accept(o);
-    if (changed && r < 0)
+        if (r == 0)
+            return 1;
         tensor_draft_failed(d);
+    }
     if (r < 0)
         return report(o, r);
-    if (changed)
-        return 1;
-    if (r == TENSOR_BEGUN && end && !d->accepted)
-        return leave_begun(o);
-    if (r == TENSOR_SHORT || (r == TENSOR_BEGUN && end)) {
-        if (!o->e.code)
-            (void)err_set(&o->e, -EINVAL, "it is too short");
-        o->e.code = -EINVAL;
-        return end ? report(o, -EINVAL) : -EINVAL;
+    if (d->made || (r == TENSOR_BEGUN && !o->end))
+        return 0;
+    if (r == TENSOR_SAME) {
+        if (draft_is_text(d))
+            object_set_error(&o->l->objects, d->object, NULL);
+        return same(o);
     }
-    if (r == TENSOR_SAME && draft_is_text(d))
-        object_set_error(&o->l->objects, d->object, NULL);
-    return r == TENSOR_SAME && o->wrote ? same(o) : 0;
+    if (r == TENSOR_BEGUN && !d->accepted) { /* its program opens it again (numpy's open_memmap) */
+        d->begun = seconds();
+        object_set_error(&o->l->objects, d->object, "of a NumPy array only the header was written");
+        return 0;
+    }
+    if (!o->e.code)
+        (void)err_set(&o->e, -EINVAL, "it is too short");
+    return o->end ? report(o, -EINVAL) : -EINVAL;
 }
 
 /* Why a write of it was refused, or the new tensor that it belonged to was lost. With the lock. */
@@ -420,26 +397,25 @@ static int prepare(struct round *o)
     if (draft_is_helper(d))
         return 0;
     int r = why_not(d);
-    o->wrote = draft_is_due(d->state);
+    const bool wrote = draft_is_due(d->state);
     if (d->replaced)
-        return o->wrote ? report(o, check_base(d, &o->e)) : 0;
+        return wrote ? report(o, check_base(d, &o->e)) : 0;
     if (!draft_is_text(d)) /* for a new tensor it is judged together with the other views */
-        return r < 0 ? r : !d->made;
+        return r < 0 ? r : wrote && !d->made;
     d->losses = d->object->losses;
     d->edits = d->object->edits;
-    if (r == 0 && o->wrote && !d->made && (r = view_base(o->l, d->object->number, &o->base)) < 0) {
+    if (r == 0 && wrote && !d->made && (r = view_base(o->l, d->object->number, &o->base)) < 0) {
         (void)err_set(&o->e, r, "%s",
                       r == -ENOENT ? "the tensor was removed" : "no memory for the edit");
         return report(o, r);
     }
-    return r < 0 ? r : o->wrote;
+    return r < 0 ? r : wrote;
 }
 
 int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .end = end, .edit = TENSOR_EDIT_INIT};
-    struct progress p = {l, d->object->number, 0};
-    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &p};
+    const struct units_watch watch = {w ? &w->cancel : NULL, on_progress, &o};
     int r = prepare(&o);
     if (r <= 0)
         return r;
@@ -447,25 +423,15 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
         r = draft_is_text(d) ? judge_text(&o, &watch)
                              : tensor_draft_judge(d, &watch, &o.edit, &o.e);
     while (r == -EAGAIN);
-    if (!d->made) {
-        lock_take(&l->lock);
-        r = settle(&o, r);
-        lock_drop(&l->lock);
-    } else if (r > 0) {
-        r = 0;
-    }
+    lock_take(&l->lock);
+    r = settle(&o, r);
+    lock_drop(&l->lock);
     tensor_edit_free(&o.edit);
     tensor_base_unref(o.base);
     return r;
 }
 
-/* ---- drafts ---- */
-
-static time_t seconds(void)
-{
-    struct timespec now = when_now();
-    return now.tv_sec;
-}
+/* ---- drafts for a view ---- */
 
 /* True if it waited for its program long enough. */
 static bool is_left(const struct draft *d)
