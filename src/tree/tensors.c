@@ -132,7 +132,10 @@ int tensors_lookup(struct tree *t, const struct node *dir, const char *name, str
         r = live_making_view(l, dir->number, n.row, &n.number);
     else
         return 0;
-    return r < 0 ? r : tensors_pending(t, &n, ret) ? 1 : -ENOENT;
+    if (r == 0)
+        r = tensors_pending(t, &n, ret) ? 1 : -ENOENT;
+    /* A new tensor may have become one since. */
+    return r == -ENOENT && row >= 0 && !live_making(l, dir->number, &views) ? 0 : r;
 }
 
 bool tensors_look(struct tree *t, const struct node *dir, struct node *file, struct tree_entry *ret)

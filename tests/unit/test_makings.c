@@ -52,6 +52,20 @@ int __wrap_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
     return __real_tensor_draft_truncate(d, size, e);
 }
 
+/* What the writer does once a lookup knows that the tensor is new. */
+static void (*before_lookup)(void);
+
+int __real_live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);
+int __wrap_live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);
+int __wrap_live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node)
+{
+    void (*hook)(void) = before_lookup;
+    before_lookup = NULL;
+    if (hook)
+        hook();
+    return __real_live_making_view(l, number, row, node);
+}
+
 /* ---- a tree ---- */
 
 struct room {
@@ -360,6 +374,28 @@ static void test_synced_with_another(void)
     end(&x);
 }
 
+static struct tree *added_in;
+
+static void add_it(void)
+{
+    put(added_in, "n", "raw", "123");
+    CU_ASSERT_EQUAL(do_sync(added_in), 0);
+}
+
+/* It becomes a tensor while a file in it is looked up. */
+static void test_looked_up(void)
+{
+    struct room x;
+    begin(&x);
+    added_in = x.t;
+    before_lookup = add_it;
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "raw"), 0);
+    CU_ASSERT_PTR_NULL(before_lookup);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
+    shows(x.t, "123");
+    end(&x);
+}
+
 /* ---- added, but not written ---- */
 
 static void look_for_first(void *arg)
@@ -480,6 +516,7 @@ static CU_TestInfo tests[] = {
     {"its drafts are released once it is written", test_released},
     {"fsync of the directory waits for it", test_synced},
     {"and for a tensor that is made meanwhile", test_synced_with_another},
+    {"it is looked up as it becomes a tensor", test_looked_up},
     {"a view is unlinked", test_unlink},
     {"a view is created", test_create},
     {"a helper is renamed over a view", test_rename},
