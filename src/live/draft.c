@@ -173,7 +173,7 @@ static void drop_room(struct draft *d)
 }
 
 /*
- * Reserve space for bytes [off, off + n): for the whole view if its length is bounded, so that contiguous bytes of
+ * Reserve space for bytes [off, off + n), aligned as in the model: for the whole view if its length is bounded, so that contiguous bytes of
  * the view are contiguous in the log. Otherwise only for these: the next bytes usually follow them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
@@ -184,7 +184,10 @@ static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
         return 0;
     drop_room(d);
     struct extent room = {.at = known ? 0 : off, .len = known ? d->limit : n};
-    int r = logs_take(d->logs, room.len, d->phase + room.at, &room.log, &room.src, e);
+    lock_take(&d->lock);
+    const uint64_t phase = d->view == TENSOR_RAW ? tensor_base_offset(d->base) : 0;
+    lock_drop(&d->lock);
+    int r = logs_take(d->logs, room.len, phase + room.at, &room.log, &room.src, e);
     if (r < 0)
         return r;
     d->room = room;
@@ -303,16 +306,16 @@ static int write_at(struct draft *d, uint64_t off, const void *bytes, size_t n, 
     int r = put(d, off, bytes, n, true, e);
     if (r < 0)
         return r;
-    const struct extent gap = {.at = d->size, .len = off - d->size, .fresh = true};
+    r = grow(d, off, e);
     lock_take(&d->lock);
-    if (off > d->size && (r = extents_put(&d->written, &gap)) < 0)
+    if (r < 0) {
         extents_cut(&d->written, d->size);
-    if (r == 0) {
+    } else {
         d->size = max_u64(d->size, end);
         draft_event(d, DRAFT_WRITE);
     }
     lock_drop(&d->lock);
-    return r < 0 ? err_set(e, r, "no memory for a draft") : 0;
+    return r;
 }
 
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
@@ -395,7 +398,6 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
-    d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
     /* Only the header is read from the model. If there is none that can be used (more dimensions), writes find out. */
     if (tensor_view_is_npy(view) && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
@@ -415,7 +417,6 @@ void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_b
     d->view = view;
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
-    d->phase = view == TENSOR_RAW ? tensor_base_offset(base) : 0;
     d->npy = (struct npy){0};
     d->layout = (struct tensor_layout){0};
     for (size_t i = 0; i < d->written.n; i++)

@@ -137,7 +137,6 @@ struct draft {
     _Atomic enum tensor_view
         view;       /* a helper renamed over a view becomes that view: with the lock of live, too */
     uint64_t limit; /* writes may not go past it */
-    uint64_t phase; /* alignment of the view's first byte in the model: log_take() */
     struct extents written;
     uint64_t cut;         /* bytes from here on do not come from below: all are in `written` */
     unsigned truncations; /* how often it was cut: judgements of what is gone do not count */
