@@ -57,7 +57,7 @@ int tensor_base_none(bool big, struct tensor_base **ret);
 struct tensor_base *tensor_base_ref(struct tensor_base *b);
 void tensor_base_unref(struct tensor_base *b); /* may be NULL */
 
-/* Of a shape that is valid for tensor_shape_bytes(). */
+/* The shape must be valid for tensor_shape_bytes(). */
 uint64_t tensor_shape_elements(const struct tensor_shape *s);
 
 /* Where its bytes are in the file of its store; 0 without one. */

@@ -271,6 +271,8 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     } else if (d->made) {
         lock_take(&o->l->lock);
         r = new_tensor_text(o->l, d, text, n, &o->e);
+        if (r < 0) /* it is not added without it */
+            d->why = o->e;
         lock_drop(&o->l->lock);
     } else if (!is_what_it_has(o, text, n)) {
         r = d->view == TENSOR_TYPE ? judge_type(o, text, n, watch) : judge_shape(o, text, n);

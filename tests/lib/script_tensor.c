@@ -30,14 +30,20 @@ static int parent_of(struct run *r, const char *path, uint64_t *dir, const char 
     return got;
 }
 
+/* As the kernel: a path that is stale is walked once more. */
 static int find(struct run *r, const char *path, struct tree_entry *e)
 {
     uint64_t dir;
     const char *name;
-    int got = parent_of(r, path, &dir, &name);
-    if (got == 0 && strcmp(path, ".") == 0)
-        return tree_getattr(r->t, dir, NULL, e);
-    return got == 0 ? tree_lookup(r->t, dir, name, e) : got;
+    int got = -ESTALE;
+    for (int tries = 0; got == -ESTALE && tries < 2; tries++) {
+        got = parent_of(r, path, &dir, &name);
+        if (got == 0 && strcmp(path, ".") == 0)
+            got = tree_getattr(r->t, dir, NULL, e);
+        else if (got == 0)
+            got = tree_lookup(r->t, dir, name, e);
+    }
+    return got;
 }
 
 /* Look a stale node up once more, like the kernel. */
