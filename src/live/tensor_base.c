@@ -2,6 +2,7 @@
 /* The state of a tensor before an edit: see tensor_base.h. */
 #include "live/tensor_base.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -91,7 +92,7 @@ void tensor_base_unref(struct tensor_base *b)
 
 uint64_t tensor_base_offset(const struct tensor_base *b)
 {
-    return b->store && b->place < b->store->n ? b->store->place[b->place].off : 0;
+    return b->store ? b->store->place[b->place].off : 0;
 }
 
 /* ---- views ---- */
@@ -145,8 +146,7 @@ unsigned tensor_values_width(enum quant_view values)
 
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view)
 {
-    return b->exists && view != TENSOR_HELPER &&
-           (!views[view].form || quant_has_values(quant_find(b->type), b->big));
+    return b->exists && (!views[view].form || quant_has_values(quant_find(b->type), b->big));
 }
 
 static bool is_text(enum tensor_view view)
@@ -179,8 +179,7 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
 static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
 {
     uint64_t at;
-    if (!b->store || b->place >= b->store->n)
-        return -EIO;
+    assert(b->store && b->place < b->store->n);
     struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
     const struct source file = m ? mapped_source(m) : (struct source){0};
     int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
@@ -296,7 +295,7 @@ static int not_a_type(const char *p, size_t n, struct err *e)
     char shown[SHOW_MAX];
     struct nearest near = nearest_to(p, n);
     /* a name that is merely incomplete is meant */
-    for (uint32_t id = 0; n > 0 && quant_find(id); id++)
+    for (uint32_t id = 0; quant_find(id); id++)
         if (quant_find(id)->block_len > 0 && strncasecmp(quant_find(id)->name, p, n) == 0)
             return err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", show(shown, p, n),
                            quant_find(id)->name);
@@ -421,8 +420,6 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out)
 {
     const struct quant_type *type = quant_find(base->type);
-    if (!base->exists)
-        return;
     if (view == TENSOR_TYPE && type && type->block_len)
         buf_str(out, type->name);
     else if (view == TENSOR_TYPE)

@@ -72,7 +72,7 @@ bool tensor_view_is_npy(enum tensor_view view);
 enum quant_view tensor_view_values(enum tensor_view view);
 enum quant_view tensor_npy_values(const struct npy *npy);
 unsigned tensor_values_width(enum quant_view values);
-/* False: its values cannot be shown, it does not exist, or the view is a helper's. Then the view has size 0. */
+/* False: its values cannot be shown, or it does not exist. Then the view has size 0. */
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view);
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
 /* Read bytes [off, off + n), within its size. 0, -EIO (the file was cut), -errno of a draft, -ENOMEM. */
@@ -123,7 +123,7 @@ int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e);
  */
 int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e);
 
-/* What `type` or `shape` shows for a tensor, with the newline; nothing if the tensor does not exist. */
+/* What `type` or `shape` shows for an existing tensor, with the newline. */
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);
 
 /*

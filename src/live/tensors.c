@@ -141,8 +141,6 @@ int tensors_remove_due(struct live *l)
         batch_note(l, NULL, NULL);
     else
         edit_undo(c, mark);
-    if (r < 0 && !e.code)
-        (void)err_sys(&e, r, "nothing was removed");
     while ((o = s->doomed.first)) {
         object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
         if (r == 0) {
@@ -193,13 +191,14 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = c->slot[i];
         struct object *o = object_of(l, s);
-        if (o && s->old == EDIT_NONE && !s->gone) {
+        if (!o)
+            continue;
+        if (s->old == EDIT_NONE && !s->gone) {
             (void)object_set_name(&l->objects, o, s->name, s->name_len);
             object_event(&l->objects, o, OBJECT_LOSE);
             o->lost = e->code;
         }
-        if (o)
-            object_set_error(&l->objects, o, e->msg);
+        object_set_error(&l->objects, o, e->msg);
     }
 }
 

@@ -457,6 +457,45 @@ static const struct script scripts[] = {
      "mv b.new b.other; tmv n m; tput c/raw WXYZ; go EIO; wait =EIO; gone b.new; gone b.other;"
      "tlist . 'a b c z'; ttext c/raw wxyz; logged 'not written: the edit before it failed'; fsync",
      A B C},
+    /* ---- rarely ---- */
+    {"views that are ignored: written, read, synced", "tensors",
+     "topen A a/offset rw; write A 5; trunc A 0; allocate A 0 8; read A ''; flush A; fsync A; "
+     "close "
+     "A; trm a/offset; topen A a/offset creat rw; write A 5; close A",
+     A B C},
+    {"a helper is closed twice, synced, renamed to itself and over another", "tensors",
+     "topen A a/.h creat w; write A 12; flush A; flush A; fsync A; write A 3; close A; ttext a/.h "
+     "123; tmv a/.h a/.h; ttext a/.h 123; tput a/.k x; tmv a/.h a/.k; ttext a/.k 123; tgone a/.h; "
+     "tput a/.l y; trm a/.k; tgone a/.k; trm a/.l",
+     A B C},
+    {"helpers that are longer than the view, and NumPy arrays", "tensors",
+     "tput a/.h 123456789; tmv a/.h a/raw =EFBIG; ttext a/.h 123456789; topen A b/.n creat w; tnpy "
+     "A '3, 2' '6 5 4 3 2 1'; close A; tmv b/.n b/f32.npy; tput b/.n x; tmv b/.n b/f32.npy =EINVAL;"
+     "ttext b/.n x",
+     A "b:F32:3x2=6,5,4,3,2,1 " C},
+    {"writes that are refused in a row", "tensors",
+     "topen A a/raw w; write A x 8 =EFBIG; write A x 8 =EFBIG; close A =EFBIG; topen A b/shape w "
+     "trunc; write A 2 5 =EINVAL; write A 2 5 =EINVAL; write A 2 5000 =EINVAL; terror b 'longer'; "
+     "trunc A 0; write A '6\n' 0; close A; topen A b/type w; write A '' 0; close A",
+     A "b:F32:6=1,2,3,4,5,6 " C},
+    {"what of a new tensor is not there", "tensors",
+     "tmkdir n; tgone n/raw; tgone n/none; trm n/raw =ENOENT; tput n/offset 1; trm n/offset; trm "
+     "n/offset =ENOENT; tput n/type I8; tforgive n; terror n 'not whole yet'; trm n/type; tput "
+     "n/shape 1; tput n/raw x; trm n/shape; fsync; terror n 'lacks'; trmdir n",
+     A B C},
+    {"a name that another tensor gets while its own is forgotten", "tensors",
+     "trmdir b; fsync; tmv c b; tmv b d; tmkdir b; tput b/type I8; tput b/shape 1; tput b/raw x;"
+     "fsync; tlist . 'a d z b'; tgone 'x%~0123456789abcdef'",
+     A "d:I8:4=wxyz " Z "b:I8:1=x "},
+    {"a header alone waits for ten seconds", "tensors",
+     "topen A b/f32.npy rw trunc; tnpy A '3, 2' ''; close A; terror b 'only the header'; ttext "
+     "b/shape '2 3\n'; later 9; topen A b/f32.npy rw; close A; terror b 'only the header'; later "
+     "11; tvalues b/f32 '1 2 3 4 5 6'; topen A b/f32.npy rw; tpoke A 128 '9'; close A",
+     A BA "9,2,3,4,5,6 " C},
+    {"a draft that is dropped, and another one at the same node", "tensors",
+     "topen A a/raw r; topen B a/raw w trunc; write B 12; close B =EINVAL; ttext a/raw abcdefgh; "
+     "topen B a/raw w; write B X; close B; close A",
+     "a:I8:8=Xbcdefgh " B C},
     {"hurry: written before the end", "tensors", "tput a/raw 12345678; hurry; finish",
      "a:I8:8=12345678 " B C},
 };

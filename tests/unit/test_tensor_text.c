@@ -117,6 +117,7 @@ static void test_shape(void)
         {"2 3\n4", -EINVAL, "more than one line"},
         {"4294967296 4294967296", -EINVAL, "overflows"},
         {"99999999999999999999", -EINVAL, "overflows"},
+        {"18446744073709551616", -EINVAL, "overflows"},
         {"1152921504606846977", -EINVAL, "overflows"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
