@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The lines that edits of metadata/ write to the log. For scripts see script.h. */
+/* The lines that edits write to the log. For scripts see script.h. */
 #include "script.h"
+
+#define A "a:I8:8=abcdefgh "
+#define B "b:F32:2x3=1,2,3,4,5,6 "
+#define C "c:I8:4=wxyz "
+#define Z "z:I8:20000=.{20000} "
 
 static const struct script scripts[] = {
     {"a value", NULL, "put a.name 'newer'; fsync; logged 'a.name: string, 3 -> 5 bytes; '; quiet",
@@ -30,6 +35,29 @@ static const struct script scripts[] = {
      "put a.name 'new'; fail EIO; fsync =EIO; fail; logged 'a.name: string, 3 -> 3 bytes: not "
      "written: '",
      UNCHANGED},
+
+    {"bytes of a tensor", "tensors", "tput c/raw WXyz; fsync; logged 'tensors/c: 4 bytes; '; quiet",
+     A B "c:I8:4=WXyz " Z},
+    {"a new tensor", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 3; tput n/raw 123; fsync;"
+     "logged 'tensors/n: new, 3 bytes; '; quiet",
+     A B C Z "n:I8:3=123 "},
+    {"a removed tensor", "tensors", "trmdir a; fsync; logged 'tensors/a: removed; '; quiet", B C Z},
+    {"a renamed tensor", "tensors", "tmv a d; fsync; logged 'tensors/a: renamed to d; '; quiet",
+     "d:I8:8=abcdefgh " B C Z},
+    {"a tensor renamed and changed at once", "tensors sync",
+     "tmv a d; tput d/raw ABCDEFGH; fsync;"
+     "logged 'tensors/a: renamed to d; tensors/d: 8 bytes; '; quiet",
+     "d:I8:8=ABCDEFGH " B C Z},
+    {"a tensor with another shape", "tensors",
+     "tput b/shape '6\n'; fsync; logged 'tensors/b: 0 bytes; '; quiet",
+     A "b:F32:6=1,2,3,4,5,6 " C Z},
+    {"a refused tensor", "tensors",
+     "tput a/raw abc =EINVAL; logged 'tensors/a: refused: it has 3 of 8 bytes'", A B C Z},
+    {"a refused shape", "tensors",
+     "tput b/shape '5\n' =EINVAL;"
+     "logged 'tensors/b: refused: the shape has 5 elements, the tensor has 6'",
+     A B C Z},
 };
 
 SCRIPTS_MAIN("live log", scripts)
