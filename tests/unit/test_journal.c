@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -614,15 +615,16 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     log_unref(d);
 }
 
-/* Check how the edit would be written, and how much space it needs. */
-static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_strategy s, uint64_t n,
-                      enum edit_strategy want, uint64_t needed)
+/* Check how the edit of n bytes would be written, and how much space it needs. */
+static void estimated_on(struct edit_disk disk, const struct gguf *g, enum edit_strategy s,
+                         uint64_t n, enum edit_strategy want, uint64_t needed)
 {
     struct edit_change c;
     struct edit_plan p = EDIT_PLAN_INIT;
     struct edit_options o = {.strategy = s, .reserve = EDIT_RESERVE_AUTO};
     enum edit_strategy got = EDIT_AUTO;
-    struct edit_disk disk = {.clone = clone, .used = g->file_size};
+    struct err e = {0};
+    char line[200];
     begin_bytes(g, &o, n, &c, &p);
     CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* it was not probed yet */
     CU_ASSERT_EQUAL(got, want);
@@ -630,9 +632,46 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     disk.free = needed + ((uint64_t)1 << 20);
     CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0);
     disk.free--;
-    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), -ENOSPC);
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, &e), -ENOSPC);
+    (void)snprintf(line, sizeof(line), "%s: %llu bytes are needed, %llu are free",
+                   edit_strategy_name(want), (unsigned long long)disk.free + 1,
+                   (unsigned long long)disk.free);
+    CU_ASSERT_STRING_EQUAL(e.msg, line);
     edit_plan_free(&p);
     edit_change_free(&c);
+}
+
+static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_strategy s, uint64_t n,
+                      enum edit_strategy want, uint64_t needed)
+{
+    estimated_on((struct edit_disk){.clone = clone, .used = g->file_size}, g, s, n, want, needed);
+}
+
+/* A sparse model, one with another hard link, and a backup that is still to be made. */
+static void test_room(void)
+{
+    const uint64_t mib = 1 << 20;
+    struct fixture x;
+    struct edit_file f;
+    setup(&x);
+    struct gguf *g = make_large(&x, 100 * mib, &f);
+    const uint64_t size = g->head_len + g->file_size - g->data_off;
+    struct edit_disk disk = {.clone = EDIT_CLONE_NO, .used = 9 * mib};
+    estimated_on(disk, g, EDIT_COPY, 26 * mib, EDIT_COPY, 35 * mib + g->head_len);
+    disk.linked = true;
+    estimated_on(disk, g, EDIT_AUTO, 1, EDIT_COPY, 9 * mib + g->head_len + 1);
+    disk.linked = false;
+    disk.backup = true;
+    estimated_on(disk, g, EDIT_AUTO, 1, EDIT_INPLACE, 9 * mib + 2);
+    estimated_on(disk, g, EDIT_COPY, 1, EDIT_COPY, 18 * mib + g->head_len + 1);
+    disk.used = 99 * mib;
+    estimated_on(disk, g, EDIT_COPY, 26 * mib, EDIT_COPY, size + 99 * mib);
+    disk.clone = EDIT_CLONE_YES; /* the backup is cloned */
+    estimated_on(disk, g, EDIT_INPLACE, 3, EDIT_INPLACE, 6);
+    estimated_on(disk, g, EDIT_REFLINK, 3, EDIT_REFLINK, 3);
+    edit_file_close(&f);
+    gguf_free(g);
+    teardown(&x);
 }
 
 static void test_bounds(void)
@@ -910,6 +949,7 @@ static CU_TestInfo tests[] = {
     {"files that are not journals", test_others},
     {"conditions for an edit in place", test_bounds},
     {"pieces of a log", test_pieces},
+    {"room for copies, backups and clones", test_room},
     {"a journal over a mapping", test_mapped},
     {"the mode of a journal", test_mode},
     {"ACLs give no access to a journal", test_acl},
