@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Results that are kept: see kept.h. */
+/* Keeps results: see kept.h. */
 #include "derive/kept.h"
 
 #include <errno.h>

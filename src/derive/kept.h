@@ -15,14 +15,15 @@
 #include "base/hash.h"
 #include "model/snapshot.h"
 
-/* About twenty pictures. */
+/* Room for about twenty pictures. */
 #define KEPT_BYTES ((size_t)64 << 20)
 
-/* A hash in lower-case hex, with a newline; struct moments; the text; the file. */
+/* Kinds of results: a hash in lower-case hex, with a newline; struct moments; the text; the
+ * file. */
 enum derived { DERIVED_SHA256, DERIVED_MOMENTS, DERIVED_STATS, DERIVED_PICTURE };
 
 struct result {
-    struct link link; /* first */
+    struct link link; /* must come first */
     struct tensor_id of;
     enum derived what;
     atomic_uint refs;
@@ -41,13 +42,13 @@ struct kept {
 #define KEPT_NONE ((struct kept){0})
 void kept_free(struct kept *k);
 
-/* Not a reference; NULL: not kept. */
+/* Return the result, without a reference, or NULL if it is not kept. */
 struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived what);
-/* A reference, or NULL. Counts as a use. */
+/* Return a reference, or NULL. This counts as a use. */
 struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what);
-/* Keep bytes, which it takes over. 0, -ENOMEM. */
+/* Keep bytes, and take them over. Returns 0 or -ENOMEM. */
 int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes);
-/* Forget the other states of this tensor, except for those that are needed. */
+/* Forget the results for other states of this tensor, except for those that are needed. */
 void kept_forget_others(struct kept *k, struct tensor_id of,
                         bool (*needed)(void *arg, struct tensor_id other), void *arg);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors as pictures: see picture.h. */
+/* Draws tensors as pictures: see picture.h. */
 #include "derive/picture.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ const char *picture_library(void)
 
 /* ---- layout ---- */
 
-/* The least integer whose square is at least n. */
+/* Return the smallest integer whose square is at least n. */
 static uint64_t root_up(uint64_t n)
 {
     uint64_t r = (uint64_t)sqrt((double)n);
@@ -45,13 +45,14 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     p.rows = p.columns ? p.n / p.columns + (p.n % p.columns != 0) : 0;
     p.height = (uint32_t)max_u64(1, min_u64(p.rows, PICTURE_MOST));
     p.width = (uint32_t)max_u64(1, min_u64(p.columns, PICTURE_MOST));
-    /* A pixel belongs to one unit only, so its mean does not depend on how the picture is divided. */
+    /* A pixel belongs to only one unit, so its mean does not depend on how the picture is
+     * divided. */
     uint64_t units = p.columns / PICTURE_UNIT + 1;
     p.slices = p.rows == p.height ? (uint32_t)min_u64(units, p.width) : 1;
     return p;
 }
 
-/* Where part `i` of `parts` parts of n begins: floor(i * n / parts), without overflow. */
+/* Return where part `i` of `parts` parts of n begins: floor(i * n / parts), without overflow. */
 static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
 {
     return n / parts * i + n % parts * i / parts;
@@ -75,7 +76,7 @@ static struct slice slice_of(const struct picture *p, uint64_t unit)
                           .end = (uint32_t)part(p->width, i + 1, p->slices)};
 }
 
-/* One grid row may have several slices. */
+/* A grid row may have several slices. */
 void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end)
 {
     struct slice s = slice_of(p, unit);
@@ -96,10 +97,10 @@ void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uin
 struct sums {
     double squares[PICTURE_MOST];
     uint64_t n[PICTURE_MOST];
-    bool broken[PICTURE_MOST]; /* has a value that is not finite */
+    bool broken[PICTURE_MOST]; /* the block has a value that is not finite */
 };
 
-/* n values of one grid row, from column `at` on. */
+/* Add n values of one grid row, from column `at` on. */
 static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
                     const float *v, size_t n)
 {
@@ -119,8 +120,8 @@ static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64
 }
 
 /*
- * How many values from `at` on are decoded at once: whole grid rows, or as much of a long one as fits. The sums of a
- * pixel do not depend on where a unit begins.
+ * Return how many values from `at` on are decoded at once: whole grid rows, or as much of a long
+ * row as fits. The sums of a pixel do not depend on where a unit begins.
  */
 static uint64_t stretch(const struct picture *p, uint64_t at)
 {
@@ -130,7 +131,7 @@ static uint64_t stretch(const struct picture *p, uint64_t at)
     return min_u64(PICTURE_ROOM - column % PICTURE_ROOM, p->columns - column);
 }
 
-/* n values from `at` on, in one grid row or several. */
+/* Add n values from `at` on, in one grid row or several. */
 static void add_values(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
                        const float *v, size_t n)
 {
@@ -171,11 +172,11 @@ void picture_pixels(const struct picture *p, const struct quant_type *type, bool
  */
 enum {
     SIGNATURE = 8,
-    CHUNK = 12,    /* a chunk without its data */
-    HEADER = 13,   /* data of IHDR */
-    ZLIB = 2 + 4,  /* of the stream: head, Adler-32 */
-    STORED = 5,    /* of a block: head and lengths */
-    BLOCK = 65535, /* bytes in a block, at most */
+    CHUNK = 12,    /* size of a chunk without its data */
+    HEADER = 13,   /* size of the data of IHDR */
+    ZLIB = 2 + 4,  /* size of the stream's head and Adler-32 */
+    STORED = 5,    /* size of a block's head and lengths */
+    BLOCK = 65535, /* maximum number of bytes in a block */
 };
 
 static size_t pixels_size(const struct picture *p)
@@ -204,8 +205,8 @@ static uint32_t bits_of(float v)
 }
 
 /*
- * The pixel of this `rank` among those that are above 0 and finite, sorted by size: as integers their bits sort the
- * same way. The upper half is found first, then the lower.
+ * Return the pixel of this `rank` among those that are above 0 and finite, sorted by size. As
+ * integers, their bits sort in the same order. The upper half is found first, then the lower.
  */
 static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
 {
@@ -226,7 +227,7 @@ static float ranked(const float *pixel, size_t n, uint32_t *count, size_t rank)
     return ret;
 }
 
-/* The 99.9th percentile of the pixels above 0; 0: there are none. -1: no memory. */
+/* Return the 99.9th percentile of the pixels above 0, 0 if there are none, or -1 without memory. */
 static double brightest(const float *pixel, size_t n)
 {
     size_t bright = 0;
@@ -265,7 +266,7 @@ static void paint(const struct picture *p, const float *pixel, double most, uint
     }
 }
 
-/* Begins a chunk of n bytes of data; returns where the data begins. */
+/* Begin a chunk of n bytes of data. Returns the place of the data. */
 static size_t chunk_begin(struct buf *out, const char *type, size_t n)
 {
     buf_uint(out, n, 4, true);

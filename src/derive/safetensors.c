@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Models as safetensors: see safetensors.h. */
+/* Shows models as safetensors: see safetensors.h. */
 #include "derive/safetensors.h"
 
 #include <errno.h>
@@ -18,9 +18,9 @@
 #include "text/json.h"
 #include "text/number.h"
 
-enum { PAGE = 4096, LENGTH = 8 /* bytes before the header */ };
+enum { PAGE = 4096, LENGTH = 8 /* LENGTH: bytes before the header */ };
 
-/* ---- names, and what is left out ---- */
+/* ---- names, and omitted tensors and keys ---- */
 
 static bool is_utf8(const char *s, size_t n)
 {
@@ -32,8 +32,8 @@ static bool is_utf8(const char *s, size_t n)
 }
 
 /*
- * The text itself if it is UTF-8, else a copy in `room`: bytes that are not become %XX in tensors' names, U+FFFD in
- * keys and their texts.
+ * Return the text itself if it is UTF-8, else a copy in `room`: other bytes become %XX in tensors'
+ * names, U+FFFD in keys and their texts.
  */
 static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tensor)
 {
@@ -54,7 +54,7 @@ static const char *as_utf8(const char *s, size_t *n, struct buf *room, bool tens
     return (const char *)room->data;
 }
 
-/* A JSON string of n bytes. */
+/* Add a JSON string of n bytes. */
 static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
 {
     CLEANUP(buf_free) struct buf room = BUF_INIT;
@@ -65,14 +65,14 @@ static void add_string(struct buf *out, const char *s, size_t n, bool tensor)
         json_string(out, shown, n);
 }
 
-/* The name of tensor or key i. */
+/* Return the name of tensor or key i. */
 static const char *name_of(const struct gguf *g, bool tensor, uint32_t i, size_t *n)
 {
     *n = tensor ? g->tensor[i].name_len : g->kv[i].key_len;
     return tensor ? gguf_name(g, &g->tensor[i]) : gguf_key(g, &g->kv[i]);
 }
 
-/* Leave out name i if the index has one that is shown the same way; else add it. */
+/* Omit name i if the index has a name that is shown the same way; else add it. */
 static int omit_double(const struct gguf *g, bool tensor, struct index *seen, uint32_t i,
                        bool *omit)
 {
@@ -97,8 +97,8 @@ static int omit_double(const struct gguf *g, bool tensor, struct index *seen, ui
 }
 
 /*
- * Leave out all but the first of names that are shown alike. The parser refuses equal names, so this can only happen
- * where names are changed to be shown.
+ * Omit all but the first of names that are shown alike. The parser refuses equal names, so this can
+ * only happen where names are changed to be shown.
  */
 static int omit_doubles(const struct gguf *g, bool tensor, bool *omit)
 {
@@ -128,19 +128,21 @@ static bool is_one_of(const char *name, size_t n, const char *const *list)
 
 /* ---- the plan ---- */
 
-/* What a build, or measuring its size, goes over. */
+/* The tensors and keys that a build, or measuring its size, includes. */
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    /* owned: whether each is left out: without values, or named like the metadata or an earlier tensor */
+    /* Owned: whether each tensor is omitted: without values, or named like the metadata or an
+     * earlier tensor. */
     bool *tensor;
-    /* owned: whether each is left out: an array, hidden, or named like something already in the metadata */
+    /* Owned: whether each key is omitted: an array, hidden, or named like another entry of the
+     * metadata. */
     bool *key;
-    bool tensors;   /* some are */
-    uint64_t limit; /* keys whose text is longer are left out too */
+    bool tensors;   /* some tensors are omitted */
+    uint64_t limit; /* keys with a longer text are also omitted */
 };
 
-/* 0, -ENOMEM; free it in both cases. */
+/* Make a plan. Returns 0 or -ENOMEM; free the plan in both cases. */
 static int plan_make(const struct snapshot *s, enum safetensors_as as, struct plan *p)
 {
     static const char *const reserved[] = {"__metadata__", NULL};
@@ -197,7 +199,7 @@ static const char *dtype_of(uint32_t type)
     }
 }
 
-/* How the values of a tensor are shown. */
+/* Return how the values of a tensor are shown. */
 static const struct form *form_of(const struct plan *p, const struct gguf_tensor *t,
                                   const char **dtype)
 {
@@ -224,7 +226,7 @@ static unsigned width_of(const struct form *f, const struct gguf_tensor *t)
 
 /* ---- metadata ---- */
 
-/* Add key number i as `,"key":"text"`; nothing if it is not shown. */
+/* Add key number i as `,"key":"text"`, or nothing if it is not shown. */
 static void add_key(const struct plan *p, uint32_t i, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
@@ -244,7 +246,7 @@ static void add_key(const struct plan *p, uint32_t i, struct buf *out)
     buf_char(out, '"');
 }
 
-/* `,"ggufs.omitted":"[\"a\",...]"` */
+/* Add `,"ggufs.omitted":"[\"a\",...]"`. */
 static void add_omitted(const struct plan *p, struct buf *out)
 {
     const struct gguf *g = p->g->gguf;
@@ -263,7 +265,7 @@ static void add_omitted(const struct plan *p, struct buf *out)
     json_string(out, list.data, list.len);
 }
 
-/* Writes entry number i; the list of what is left out follows the last key. */
+/* Write entry number i; the list of omitted tensors follows the last key. */
 static void add_entry(const struct plan *p, uint32_t i, struct buf *out)
 {
     if (i < p->g->gguf->n_kv)
@@ -330,7 +332,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     return buf_error(w->out);
 }
 
-/* The header without its padding; *data: bytes of all tensors. */
+/* Write the header without its padding. *data: bytes of all tensors. */
 static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 {
     struct writing w = {p, out, 0};
@@ -343,7 +345,7 @@ static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
 
 /* ---- the limit of the header ---- */
 
-/* Where the data begins in the file, given n bytes of header without padding. */
+/* Return where the data begins in the file, given n bytes of header without padding. */
 static uint64_t data_begin(uint64_t n)
 {
     return (LENGTH + n + PAGE - 1) / PAGE * PAGE;
@@ -361,8 +363,8 @@ static int by_length(const void *a, const void *b)
 }
 
 /*
- * Leave out the longest keys until the header, n bytes with all of them, is short enough. Keys of the same length go
- * together.
+ * Omit the longest keys until the header, n bytes with all of them, is short enough. Keys of the
+ * same length are omitted together.
  */
 static int limit_keys(struct plan *p, uint64_t n)
 {
@@ -463,7 +465,7 @@ static int add_values(void *arg, uint32_t i, const struct form *f, const char *d
     return 0;
 }
 
-/* The length and the header, padded. */
+/* Write the length and the header, padded. */
 static int make_head(struct plan *p, struct buf *out)
 {
     uint64_t head, data, begin;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of a tensor's values, and how they are written: `stats` and the lines of `stats.tsv`.
+ * Computes and writes statistics of a tensor's values: `stats` and the lines of `stats.tsv`.
  *
- * Values come in any number of stretches, each measured separately; the measurements are joined in the order of the
- * values, so the result does not depend on the number of threads. NaN and infinities are counted and left out. Sums
- * are in double, and stable: the deviation of each stretch is taken from its own mean. A second pass finds what
- * depends on the overall mean and deviation.
+ * Values come in any number of stretches, each measured separately; the measurements are joined in
+ * the order of the values, so the result does not depend on the number of threads. NaN and
+ * infinities are counted and skipped. Sums are in double, and stable: the deviation of each stretch
+ * is taken from its own mean. A second pass computes the statistics that depend on the overall mean
+ * and deviation.
  *
  * Threads: pure functions, except that threads may set marks of one struct alive at the same time.
  */
@@ -28,17 +29,18 @@ struct moments {
 
 #define MOMENTS_NONE ((struct moments){0})
 
-/* The most values in a stretch: they fit the processor's first-level cache. A multiple of every block. */
+/* Maximum number of values in a stretch: they fit the processor's first-level cache. A multiple of
+ * every block. */
 enum { STATS_STRETCH = 4096 };
 
 /* Measure n host floats, at most STATS_STRETCH, and join the result to *m. The floats may be reordered. */
 void moments_add(struct moments *m, float *x, size_t n);
-/* Join the measurements of the values that follow. */
+/* Join the measurements of the following values. */
 void moments_join(struct moments *m, const struct moments *next);
-/* The largest magnitude of a finite value; 0 if there are none. */
+/* Return the largest magnitude of a finite value, or 0 if there are none. */
 float moments_absmax(const struct moments *m);
 
-/* The results of the second pass. */
+/* Results of the second pass. */
 struct spread {
     uint64_t count[QUANT_BINS];
     uint64_t first; /* the first value of the largest magnitude, counted from 1; 0: none yet */
@@ -47,13 +49,14 @@ struct spread {
 
 /* Rows and columns of the last two dimensions that have a nonzero value. */
 struct alive {
-    uint64_t columns, rows; /* of a matrix */
+    uint64_t columns, rows; /* sizes of a matrix */
     uint64_t matrices;
-    /* A bit for each, over all matrices; column is owned by row. NULL: zeros are counted instead. */
+    /* A bit for each row and column, over all matrices; `row` owns `column`. NULL: zeros are
+     * counted instead. */
     atomic_uint *row, *column;
 };
 
-/* 0, -ENOMEM. */
+/* Begin. Returns 0 or -ENOMEM. */
 int alive_begin(struct alive *a, const struct gguf *g, const struct gguf_tensor *t);
 void alive_free(struct alive *a);
 
@@ -62,14 +65,15 @@ void spread_add(struct spread *s, struct alive *a, const struct moments *all, fl
                 size_t n);
 void spread_join(struct spread *s, const struct spread *next);
 
-/* `stats`: always STATS_TEXT bytes. */
+/* Size of `stats` in bytes, always the same. */
 #define STATS_TEXT 3603
 void stats_text(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
                 const struct spread *s, const struct alive *a, struct buf *out);
 
 /*
- * `stats.tsv`: its head, and the line of a tensor; a line's length does not depend on the moments (NULL: a type
- * without values, whose fields stay empty). Blanks after the last field, a number, fill the line.
+ * Write the head of `stats.tsv`, and the line of a tensor. A line's length does not depend on the
+ * moments (NULL: a type without values, whose fields stay empty). Blanks after the last field, a
+ * number, fill the line.
  */
 void stats_head(struct buf *out);
 size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);

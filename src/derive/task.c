@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One result of one tensor: see task.h. */
+/* Computes one result of one tensor: see task.h. */
 #include "derive/task.h"
 
 #include <errno.h>
@@ -17,30 +17,31 @@
 typedef void EVP_MD_CTX;
 #endif
 
-/* Bytes hashed, or values measured, per unit: some milliseconds. Values: whole stretches. */
+/* Number of bytes hashed, or values measured, per unit, in some milliseconds. Values: whole
+ * stretches. */
 #define HASHED ((uint64_t)8 << 20)
 #define MEASURED ((uint64_t)1024 * STATS_STRETCH)
-/* Each unit keeps its own result until all are joined: at most 20 MiB. */
+/* Each unit keeps its own result until all are joined: at most 20 MiB in all. */
 #define UNITS_MOST ((uint64_t)1 << 16)
 
-/* Decoded values per thread. */
+/* Number of decoded values per thread. */
 enum { ROOM = 4096 };
 _Static_assert((int)ROOM >= (int)PICTURE_ROOM && (int)ROOM >= (int)STATS_STRETCH, "room for all");
 
 struct unit;
 
-/* One pass over all values of the tensor. */
+/* A pass over all values of the tensor. */
 struct pass {
     struct task *t;
     const struct gguf_tensor *tensor;
     const struct quant_type *type;
     bool big;
-    void (*look)(const struct unit *u); /* under map_guard() */
-    uint64_t measured;                  /* values per unit */
+    void (*look)(const struct unit *u); /* runs under map_guard() */
+    uint64_t measured;                  /* number of values per unit */
     EVP_MD_CTX *digest;                 /* for a hash */
-    bool failed;                        /* the library */
-    struct moments *part;               /* owned, like those below: one per unit */
-    struct spread *spread;              /* the same */
+    bool failed;                        /* the library reported a failure */
+    struct moments *part;               /* owned, like the next two: one per unit */
+    struct spread *spread;              /* like `part` */
     struct alive alive;
     struct picture picture;
     float *pixel; /* see picture_pixels() */
@@ -48,8 +49,8 @@ struct pass {
 
 struct unit {
     struct pass *p;
-    uint64_t no, first, end; /* of the values, or bytes to be hashed */
-    const uint8_t *data;     /* of the tensor */
+    uint64_t no, first, end; /* range of the values, or of bytes to hash */
+    const uint8_t *data;     /* data of the tensor */
     float *room;
 };
 
@@ -84,7 +85,8 @@ static int look(void *arg)
     return 0;
 }
 
-/* A page partly beyond the end of a cut file reads as zeros, so the length is checked afterwards. */
+/* A page partly beyond the end of a truncated file reads as zeros, so the length is checked
+ * afterwards. */
 static int do_unit(void *arg, uint64_t no, void *room)
 {
     struct pass *p = arg;
@@ -102,7 +104,8 @@ static int do_unit(void *arg, uint64_t no, void *room)
     int r = store_bytes(t->view.store, t->tensor, first, end, p->tensor->nbytes, &copy, &u.data);
     if (r < 0)
         return r;
-    u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first); /* others are not touched */
+    /* Other bytes are not touched. */
+    u.data = (const uint8_t *)((uintptr_t)u.data - (uintptr_t)first);
     r = map_guard(look, &u);
     free(copy);
     return r < 0 ? r : store_check(t->view.store, t->tensor, first, end);
@@ -122,7 +125,7 @@ const char *task_hash_library(void)
     return OpenSSL_version(OPENSSL_VERSION);
 }
 
-/* It must not allocate or lock. */
+/* Must not allocate or lock. */
 static void hash(const struct unit *u)
 {
     u->p->failed |=

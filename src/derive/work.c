@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Computing results on demand: see work.h.
+ * Computes results on demand: see work.h.
  *
- * A wish (struct want) advances over its tensors: it starts jobs ahead, passes tensors whose results are kept, and is
- * answered once it has passed the last.
+ * A wish (struct want) advances over its tensors: it starts jobs ahead, passes tensors whose
+ * results are kept, and is answered when it has passed the last.
  *
  * Unless noted otherwise, callers of static functions hold the lock.
  */
@@ -16,30 +16,31 @@
 #include "derive/task.h"
 
 /*
- * Jobs beyond one per processor: for wishes for one tensor, which thus share the processors; and for tensors that are
- * done in a blink, which never wait for others.
+ * Number of jobs beyond one per processor: for wishes for one tensor, which thus share the
+ * processors; and for small tensors, which never wait for others.
  */
 enum { JOBS_OF_ONE = 16, JOBS_SMALL = 18 };
 
-/* The size below which a tensor is done in a blink. */
+/* A tensor below this size counts as small, because its result takes no time. */
 #define SMALL ((uint64_t)16 << 20)
 
 struct want {
     struct want *next;
-    struct want *also; /* answered at the same time */
+    struct want *also; /* another wish, answered at the same time */
     struct view view;  /* references */
     enum derived what;
     uint32_t first; /* the range of tensors */
-    uint32_t ready; /* all tensors before it are kept, or left out */
-    uint32_t start; /* all tensors before have been started */
+    uint32_t ready; /* all tensors before this one are kept, or omitted */
+    uint32_t start; /* all tensors before this one have been started */
     uint32_t last;
     int err;
-    bool answered; /* done() is being called: until it returns, what was waited for stays kept */
+    /* Done() is being called: until it returns, the results that were waited for stay kept. */
+    bool answered;
     struct work_waiter waiter;
 };
 
 struct job {
-    struct pool_job job; /* first */
+    struct pool_job job; /* must come first */
     struct job *next;
     struct work *work;
     struct tensor_id of;
@@ -48,17 +49,17 @@ struct job {
 
 struct work {
     struct lock lock;
-    struct cond idle;   /* no thread is left */
+    struct cond idle;   /* signalled when no thread is left */
     atomic_bool ending; /* set under the lock */
     /* Protected by the lock: */
     struct kept kept;
-    struct want *wants; /* the first is next in turn */
-    struct job *jobs;   /* with results that are not cached yet */
+    struct want *wants; /* the first wish is next in turn */
+    struct job *jobs;   /* jobs with results that are not kept yet */
     unsigned running;   /* jobs that have not ended ... */
-    unsigned threads;   /* ... and those of them that check whether others can begin */
+    unsigned threads;   /* ... and those that check whether others can begin */
 };
 
-/* Over all works; each changes it under its own lock. */
+/* Number of jobs of all works; each work changes it under its own lock. */
 static atomic_uint running;
 
 struct work *work_new(void)
@@ -71,19 +72,20 @@ struct work *work_new(void)
     return w;
 }
 
-/* The id under which results of tensor i are kept. */
+/* Return the id under which results of tensor i are kept. */
 static struct tensor_id id_of(const struct view *v, uint32_t i)
 {
     return ids_of(v->snap->ids, i);
 }
 
-/* The index in a view of a tensor in this state, IDS_NONE if the view does not show it. */
+/* Return the index in a view of a tensor in this state, or IDS_NONE if the view does not show
+ * it. */
 static uint32_t place_of(const struct view *v, struct tensor_id of)
 {
     return ids_find_version(v->snap->ids, v->snap->gguf->n_tensors, of.version);
 }
 
-/* References to whatever tensors are read from. */
+/* Return references to everything that tensors are read from. */
 static struct view same_view(const struct view *v)
 {
     return (struct view){snapshot_ref(v->snap), store_ref(v->store), NULL};
@@ -127,7 +129,7 @@ static bool is_computed(const struct work *w, const struct want *want, uint32_t 
     return j;
 }
 
-/* True: the wish can be answered. */
+/* True if the wish can be answered. */
 static bool is_ready(const struct work *w, struct want *want)
 {
     while (want->ready < want->last && settled(w, want, want->ready))
@@ -225,7 +227,7 @@ static bool is_needed(void *work, struct tensor_id of)
     return want;
 }
 
-/* Keep what was computed, or fail the wishes that wait for it. */
+/* Keep a computed result, or fail the wishes that wait for it. */
 static void keep(struct work *w, struct job *j, int r)
 {
     struct task *t = &j->task;
@@ -249,7 +251,8 @@ static void keep(struct work *w, struct job *j, int r)
     }
 }
 
-/* Answer the wishes that are ready. Releases the lock meanwhile. False: no wish is ready. */
+/* Answer the wishes that are ready, and release the lock meanwhile. Returns false if no wish is
+ * ready. */
 static bool answer(struct work *w)
 {
     struct want *list = NULL, **end = &list, *next;
@@ -276,7 +279,7 @@ static bool answer(struct work *w)
     return true;
 }
 
-/* A turn of the pool. */
+/* Run a turn of the pool. */
 static bool run(struct pool_job *job, struct timespec *again)
 {
     struct job *j = (struct job *)job;
@@ -293,16 +296,16 @@ static bool run(struct pool_job *job, struct timespec *again)
     w->running--;
     do
         start_jobs(w);
-    while (answer(w)); /* those that could not be started */
+    while (answer(w)); /* wishes whose jobs could not be started */
     if (--w->threads == 0)
         cond_signal(&w->idle);
     lock_drop(&w->lock);
     return false;
 }
 
-/* ---- what is wanted ---- */
+/* ---- wishes ---- */
 
-/* As work_want(). */
+/* Implements work_want(). */
 static int want_now(struct work *w, struct want *want)
 {
     const struct work_waiter *waiter = &want->waiter;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Accepted edits that are not on disk yet: see batch.h. */
+/* Handles accepted edits that are not on disk yet: see batch.h. */
 #include "live/batch.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 /* A model of at most this many bytes is written at once, whatever the strategy. */
 #define SMALL_MODEL ((uint64_t)64 << 20)
 
-/* ---- begin, end ---- */
+/* ---- beginning and end ---- */
 
 /* In a split model only keys are edited, in the first file. */
 static struct edit_base base_of(const struct snapshot *g)
@@ -49,7 +49,7 @@ static void unpin(struct names *n, struct name *x)
     name_reap(n, x);
 }
 
-/* It can no longer be played back. */
+/* End a step, which can then no longer be undone. */
 static void step_end(struct names *n, struct step *s)
 {
     unpin_file(n, s->file);
@@ -128,12 +128,12 @@ static void add_step(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* of many saves, the last one goes back */
+        !before->opens) { /* of many saves, only the last one goes back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
     b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts, false, to->edit};
-    if (before) /* what programs write to it from now on shares the fate of this edit */
+    if (before) /* later writes to it share the fate of this edit */
         promise_make(&before->promise, to->edit);
 }
 
@@ -145,7 +145,7 @@ static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
     return i < b->n_step;
 }
 
-/* If it had moved there by this edit before, it goes back to where it was then. */
+/* If this edit had moved the file there before, the file goes back to its place from then. */
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     struct file *f = from->file;
@@ -160,7 +160,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     name_reap(&l->names, from);
 }
 
-/* The name of a helper gets a new file: f, which has its bytes, stays what it is. */
+/* Give the name of a helper a new file: f, which has its bytes, does not change. */
 static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
     struct file *anew = file_new(n, x, FILE_HELPER);
@@ -171,8 +171,8 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
 }
 
 /*
- * The two names swap back, unless one of them has another file now. The handles swap back too, except those of a draft
- * that was opened by the new name: then the helper gets a new file.
+ * Swap the two names back, unless one of them has another file now. The handles swap back too,
+ * except those of a draft that was opened by the new name: then the helper gets a new file.
  */
 static void play_back(struct live *l, const struct step *s)
 {
@@ -200,7 +200,7 @@ static void play_all_back(struct live *l, const struct batch *b)
 
 /* ---- snapshots ---- */
 
-/* A key with an unchanged value keeps its measured size. */
+/* Keep the measured size of keys whose value is unchanged. */
 static void keep_sizes(const struct snapshot *old, struct snapshot *now)
 {
     for (uint32_t kv = 0; kv < now->gguf->n_kv; kv++) {
@@ -261,7 +261,7 @@ static int make_snapshot(struct live *l, const struct snapshot *like, struct ggu
     return 0;
 }
 
-/* ---- of tensors: which is which, and where their bytes are ---- */
+/* ---- identity of tensors, and places of their bytes ---- */
 
 void batch_note_version(struct live *l, struct tensor_id id)
 {
@@ -282,7 +282,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Reuse the table if it is the same; otherwise make a new one. */
+/* Reuse the table of the tensors if it is the same; otherwise make a new one. */
 static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
 {
     const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};
@@ -301,7 +301,8 @@ static int make_ids(const struct live *l, const struct edit_plan *p, struct ids 
     return r;
 }
 
-/* Where a tensor's bytes are: its content over what the base has. *ret: a reference. 0, -ENOMEM. */
+/* Get the place of a tensor's bytes: its content over the base. *ret: a reference. Returns 0 or
+ * -ENOMEM. */
 static int place_of(const struct store *base, const struct edit_tensor *t,
                     struct place_in_store *ret)
 {
@@ -371,7 +372,7 @@ int batch_store(struct live *l, struct store **ret)
 
 /* ---- the newest snapshot ---- */
 
-/* From the present change. */
+/* Make the newest snapshot from the present change. */
 static int make_newest(struct live *l, struct err *e)
 {
     struct batch *b = &l->next;
@@ -405,11 +406,12 @@ int batch_freshen(struct live *l, struct err *e)
         return 0;
     if (!edit_change_is_empty(&l->next.change))
         return make_newest(l, e);
-    adopt_base(l); /* nothing is pending: use the state below */
+    adopt_base(l); /* no edit is pending, so use the state below */
     return 0;
 }
 
-/* They are part of the change while the snapshot is made: what cannot be removed is shown. */
+/* Make a snapshot whose change includes the doomed keys and tensors. Those that cannot be removed
+ * are shown. */
 static int show_without_doomed(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -440,7 +442,7 @@ int batch_look(struct live *l, struct err *e)
     return r;
 }
 
-/* The change, as it is now. */
+/* Check that the strategy applies to the present change. */
 static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
 {
     struct edit_plan p;
@@ -455,8 +457,8 @@ static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
 }
 
 /*
- * Both without and with the doomed tensors: they may be written before those are due, and must not prevent their
- * removal.
+ * Check both without and with the doomed tensors: edits may be written before these are due, and
+ * must not prevent their removal.
  */
 static int check_strategy(struct live *l, struct err *e)
 {
@@ -534,7 +536,7 @@ void batch_follow(struct live *l, const struct edit_change *c)
     }
 }
 
-/* The same state again, without a table of its tensors. */
+/* Copy a snapshot without the table of its tensors. */
 static int copy_snapshot(struct live *l, struct snapshot *from, struct snapshot **ret)
 {
     uint64_t *rank = NULL;
@@ -582,7 +584,7 @@ static int renew(struct live *l, const struct batch *const lost[], size_t n_lost
         snapshot_unref(now);
         return r;
     }
-    snapshot_unref(l->disk.snap); /* the newest one has its own reference */
+    snapshot_unref(l->disk.snap); /* the newest state has its own reference */
     l->disk.snap = now;
     return 0;
 }
@@ -636,7 +638,7 @@ static bool break_keys(struct live *l, int r)
         if (f->promise.edit <= l->settled)
             continue;
         promise_break(&f->promise, l->settled, r);
-        if (f->draft) /* nothing has to be put back */
+        if (f->draft) /* no edit has to be taken back */
             f->draft->accepted = false;
     }
     return silent;
@@ -664,13 +666,14 @@ bool batch_break(struct live *l, int r)
 
 /* ---- for the log ---- */
 
-/* The value's bytes without a string's length word, since that is how people count. */
+/* Return the length of the value without a string's length word, because that is how people
+ * count. */
 static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 {
     return type == GGUF_STRING ? n - fmt->len_width : n;
 }
 
-/* Describe what an edit does to a key, for the log; nothing if it does nothing. */
+/* Describe the effect of an edit on a key, for the log, or nothing if it has none. */
 static void note_key(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];
@@ -699,7 +702,7 @@ static void note_key(const struct edit_change *c, const struct edit_slot *s, str
         buf_printf(out, "new, %s, %zu bytes", gguf_type_name(&v, type), now);
 }
 
-/* The same for a tensor. */
+/* Describe the effect of an edit on a tensor. */
 static void note_tensor(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts, their states, and what is written to them: see draft.h. */
+/* Keeps drafts, their states and their bytes: see draft.h. */
 #include "live/draft.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 /* How many bytes are copied to the log at once. */
 #define HELD_MOST 4096
 
-/* How many bytes written in order are sent to disk at once. */
+/* Number of bytes written in order after which they are sent to the disk. */
 #define RUN_LEAST ((uint64_t)4 << 20)
 
 /* ---- drafts and their states ---- */
@@ -45,7 +45,7 @@ void draft_free(struct draft *d)
     free(d);
 }
 
-/* An event that cannot happen in this state. */
+/* Marks an event that cannot happen in a state. */
 #define NEVER DRAFT_STATES
 
 #define CLEAN DRAFT_CLEAN
@@ -92,7 +92,7 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Bytes of one stretch: of x; if it is NULL the base's, and past `cut` zeros. */
+/* Read bytes of one stretch: from x or, if it is NULL, from the base; zeros past `cut`. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
@@ -164,7 +164,7 @@ int tensor_round_piece(const struct draft *d, const struct tensor_round *round, 
     return 0;
 }
 
-/* ---- written: one at a time, with `io` ---- */
+/* ---- writes: one at a time, with `io` ---- */
 
 static void drop_room(struct draft *d)
 {
@@ -200,8 +200,8 @@ static void release_log(void *log)
 }
 
 /*
- * Bytes [off, end) of the reserved space were written. Long sequential runs are sent to disk before a commit waits
- * for them.
+ * Note that bytes [off, end) of the reserved space were written. Long sequential runs are sent to
+ * the disk before a commit waits for them.
  */
 static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {
@@ -233,7 +233,7 @@ static int put(struct draft *d, uint64_t off, const void *bytes, size_t n, bool 
     return logs_failed(r, e);
 }
 
-/* What is added are zeros, as if they were written: cp(1) skips the zeros of a sparse file. */
+/* Add zeros, as if they were written: cp(1) skips the zeros of a sparse file. */
 static int grow(struct draft *d, uint64_t end, struct err *e)
 {
     const struct extent zeros = {.at = d->size, .len = end - d->size, .fresh = true};
@@ -282,7 +282,7 @@ static uint64_t npy_end(const struct npy *npy)
     return npy->header + npy->n_elem * npy->width;
 }
 
-/* After a write at `off`. */
+/* Check the header after a write at `off`. */
 static int check_header(struct draft *d, uint64_t off, struct err *e)
 {
     int r = 0;
@@ -326,7 +326,8 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
     int r = write_at(d, off, bytes, n, e);
     if (r == 0 && tensor_view_is_npy(d->view))
         r = check_header(d, off, e);
-    /* A line followed by more text is not the whole value: a program may cut that off next. */
+    /* A line followed by more text is not the whole value, because a program may cut the text off
+     * next. */
     if (r == 0 && draft_is_text(d) && n > 0 && off + n >= d->size)
         r = memchr(bytes, '\n', n) != NULL;
     lock_drop(&d->io);
@@ -370,9 +371,10 @@ int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_s
     return r;
 }
 
-/* ---- made ---- */
+/* ---- making drafts ---- */
 
-/* The greatest length of the view of an existing tensor: a NumPy array may have any shape. */
+/* Return the greatest length of the view of an existing tensor: a NumPy array may have any
+ * shape. */
 static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
 {
     if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
@@ -442,7 +444,8 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     for (uint64_t len; r == 0 && lo < hi; lo += len) {
         lock_take(&d->io);
         len = extents_stretch(&d->written, lo, hi - lo, &x);
-        const bool is_below = !x && lo < d->cut; /* otherwise they exist, or are past its end */
+        /* Otherwise the log has them, or they are past its end. */
+        const bool is_below = !x && lo < d->cut;
         if (is_below) {
             len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));
             r = tensor_view_read(d->base, d->view, lo, bytes, (size_t)len);
@@ -454,7 +457,7 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     return r;
 }
 
-/* The ranges to judge. */
+/* Find the ranges to judge. */
 static int find_fresh(const struct extents *s, struct tensor_ranges *ret)
 {
     ret->of = malloc((s->n + 1) * sizeof(*ret->of));
@@ -480,7 +483,7 @@ static void round_free(struct tensor_round *round)
     free(round->fresh.of);
 }
 
-/* Everything written so far. Its bytes do not change from now on. With `io`. */
+/* Take all bytes written so far, which do not change from now on. With `io`. */
 static int take_round(struct draft *d, struct tensor_round *ret)
 {
     drop_room(d);
@@ -543,7 +546,7 @@ int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struc
     return 0;
 }
 
-/* What was being judged must be judged again. Under `lock`. */
+/* Mark the judged ranges to be judged again. Under `lock`. */
 static void put_back(struct draft *d, const struct tensor_ranges *judged, enum draft_event event)
 {
     size_t k = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A draft: what programs write to a key, a view of a tensor or a helper file, until it is judged. All writing handles
- * share it. In metadata/ it holds a text (key_draft.h); for a view of a tensor, or a helper beside one (views.h),
- * stretches of the log over what the view shows.
+ * A draft holds the bytes that programs write to a key, a view of a tensor or a helper file, until
+ * they are judged. All writing handles share it. In metadata/ it holds a text (key_draft.h); for a
+ * view of a tensor, or a helper beside one (views.h), stretches of the log over the view's content.
  *
- * Locks: unless marked otherwise, members are protected by the lock of `struct live`. A view's draft is judged
- * without it, for one request at a time (waits.h). `io` is held while it is written, and comes before that lock.
+ * Locks: unless marked otherwise, members are protected by the lock of `struct live`. A view's
+ * draft is judged without it, for one request at a time (waits.h). `io` is held while it is
+ * written, and comes before that lock.
  */
 #ifndef LIVE_DRAFT_H
 #define LIVE_DRAFT_H
@@ -26,11 +27,11 @@ struct object;
 struct live_view;
 
 /*
- * Whether what was written is judged. A view's draft may be written while it is judged: that belongs to the next
- * judgement. A refused draft that was not written since is judged again by a flush or fsync, which reports the result
- * (unless `why` says what stays wrong). The release of the last writer does not judge it again: a close has already
- * reported the failure, and a later success could not be reported. Events happen under the lock that protects the
- * content; the state is read without it.
+ * State of the judgement. A view's draft may be written while it is judged: those bytes belong to
+ * the next judgement. A flush or fsync judges a refused draft that was not written since again, and
+ * reports the result (unless `why` says what stays wrong). The release of the last writer does not
+ * judge it again: a close has already reported the failure, and a later success could not be
+ * reported. Events happen under the lock that protects the content; the state is read without it.
  */
 enum draft_state {
     DRAFT_CLEAN,    /* not written since it was begun or passed */
@@ -38,31 +39,31 @@ enum draft_state {
     DRAFT_WRITTEN,  /* written, and still to be judged */
     DRAFT_JUDGED,   /* being judged */
     DRAFT_MORE,     /* being judged, and written meanwhile */
-    DRAFT_SHORT,    /* at the last close a key's text was not a value, but may become one */
+    DRAFT_SHORT,    /* at the last close a key's text was not a value, but it may become one */
     DRAFT_ACCEPTED, /* a key's text is the value, or was */
-    DRAFT_REFUSED,  /* it was judged and is an error; not written since */
-    DRAFT_DROPPED,  /* its last writer is gone and it was not accepted: it never will be */
+    DRAFT_REFUSED,  /* judged to be an error, and not written since */
+    DRAFT_DROPPED,  /* its last writer is gone and it was not accepted, and never will be */
     DRAFT_STATES
 };
 
 enum draft_event {
     DRAFT_WRITE,  /* bytes, or zeros that made it longer */
     DRAFT_CUT,    /* data was made shorter: not a write by itself */
-    DRAFT_EMPTY,  /* a text was made empty: what was written to it is gone */
+    DRAFT_EMPTY,  /* a text was made empty: bytes written to it are gone */
     DRAFT_JUDGE,  /* a judgement begins; if draft_is_due(). A key is judged at once, without this */
     DRAFT_PASS,   /* it was accepted, or does not differ */
     DRAFT_LEAVE,  /* no verdict: too short so far, or to be judged again */
-    DRAFT_LACK,   /* the same for a key, which is judged when more is written */
+    DRAFT_LACK,   /* no verdict on a key's text, which is judged when more is written */
     DRAFT_REFUSE, /* an error */
     DRAFT_TAKE_BACK, /* a refused write is reported as not having happened */
-    DRAFT_REOPEN,    /* another program starts over from what is stored */
+    DRAFT_REOPEN,    /* another program starts over from the stored value */
     DRAFT_DROP,      /* the last writer is gone */
     DRAFT_EVENTS
 };
 
-/* Where the values of a NumPy view are, according to its header. */
+/* Place of the values of a NumPy view, according to its header. */
 struct tensor_layout {
-    uint32_t header, width; /* bytes of the header, of a value; 0: unknown */
+    uint32_t header, width; /* sizes of the header and of a value in bytes; 0: unknown */
 };
 
 /* Bytes [lo, hi) of the view. */
@@ -77,28 +78,32 @@ struct tensor_ranges {
 
 /* A stored value, by numbers unique in this mount, and its type. */
 struct typed_value {
-    uint64_t id; /* shown_id() */
+    uint64_t id; /* result of shown_id() */
     uint32_t kv; /* as in struct shown */
     struct typed type;
 };
 
 struct draft {
     _Atomic enum draft_state state;
-    struct buf text;         /* in metadata/: the content */
-    _Atomic uint64_t size;   /* for any other; the disk is not accessed under the lock */
-    unsigned handles, users; /* for a view: open handles; and calls that use it without the lock */
-    unsigned writers;        /* handles open for writing */
-    bool accepted;  /* some of it was, since it was begun or has writers, and is not lost */
-    struct err why; /* code 0; or why a write was refused, until it is rewritten */
+    struct buf text; /* in metadata/: the content */
+    /* For any other draft: its size; the disk is not accessed under the lock. */
+    _Atomic uint64_t size;
+    /* For a view: numbers of open handles, and of calls that use it without the lock. */
+    unsigned handles, users;
+    unsigned writers; /* number of handles open for writing */
+    /* A part of it was accepted since it was begun or has writers, and is not lost. */
+    bool accepted;
+    /* Code 0, or the reason why a write was refused, until the draft is rewritten. */
+    struct err why;
 
     /* ---- in metadata/ ---- */
-    unsigned restarts;  /* a program started over from what is stored */
-    bool whole;         /* written from the start, without a hole: its beginning can be judged */
-    bool closed;        /* the last call on it was a flush, as sent by close(2) */
-    bool anew;          /* for a name without a file although the key is stored; until accepted */
-    struct typed typed; /* opened as KEY:TYPE */
+    unsigned restarts; /* how often a program started over from the stored value */
+    bool whole;  /* written from the start, without a hole, so that its beginning can be judged */
+    bool closed; /* the last call on it was a flush, as sent by close(2) */
+    bool anew;   /* for a name without a file whose key is stored; until it is accepted */
+    struct typed typed;       /* opened as KEY:TYPE */
     struct typed_value known; /* the stored value whose type was determined last */
-    struct shown before;      /* the key's value when the draft was begun */
+    struct shown before;      /* value of the key when the draft was begun */
 
     /* ---- of a view, or of a helper beside it ---- */
     struct live *live;        /* constant */
@@ -106,64 +111,68 @@ struct draft {
     struct draft *inside;     /* in the drafts of its object */
     struct link link;         /* in live.nodes */
     /*
-     * The node's version: that of the tensor shown when it was begun. For a helper, and for a tensor being made: from
-     * the counter for versions.
+     * Version of the node: that of the tensor shown when the draft was begun. For a helper, and for
+     * a new tensor: from the counter for versions.
      */
     uint32_t node;
     uint32_t row;
-    struct object *object; /* of the tensor: there as long as the draft */
-    bool made;             /* of a view: begun when the tensor was a new one: objects.h */
+    struct object *object; /* object of the tensor, which exists as long as the draft */
+    bool made;             /* of a view: begun when the tensor was new: objects.h */
     bool unlinked;         /* its name is gone */
-    bool replaced;         /* a helper has taken its place: what is written to it is refused */
-    char *
-        helper; /* owned: the name of a helper, or of one that was renamed over a view; NULL: it never was one */
-    uint64_t n_elem;        /* of the tensor, when it was begun */
-    struct promise promise; /* what was accepted of it */
-    unsigned unsettled; /* writers that were opened, or written, and not closed or synced since */
-    bool cold;          /* when it was begun, what the kernel has kept of its node was not right */
-    /* CLOCK_MONOTONIC: when its last writer left nothing but a NumPy header, which the next program to open it
-     * continues; or 0. */
+    bool replaced;         /* a helper has taken its place: writes to it are refused */
+    /* Owned: the name of a helper, or of a helper that was renamed over a view; NULL: never a
+     * helper. */
+    char *helper;
+    uint64_t n_elem;        /* of the tensor, when the draft was begun */
+    struct promise promise; /* for its accepted edits */
+    /* Number of writers that were opened, or written, and not closed or synced since. */
+    unsigned unsettled;
+    bool cold; /* when it was begun, the kernel's cached pages of its node were not right */
+    /* CLOCK_MONOTONIC: when its last writer left only a NumPy header, which the next program to
+     * open it continues; or 0. */
     time_t begun;
-    bool unclosed;       /* some writer was released without a flush */
-    unsigned edits;      /* the object's, when it was begun or passed */
-    unsigned losses;     /* the object's at that time */
-    bool asked;          /* requests are being carried out: waits.h ... */
+    bool unclosed;       /* a writer was released without a flush */
+    unsigned edits;      /* the object's count when it was begun or passed */
+    unsigned losses;     /* the object's count at that time */
+    bool asked;          /* requests are being handled: waits.h ... */
     struct pool_job job; /* ... in turns of this job */
 
     /* ---- data ---- */
-    struct logs *logs; /* not owned; constant; NULL: it is in metadata/ */
+    struct logs *logs; /* not owned; constant; NULL: the draft is in metadata/ */
     struct lock io, lock;
     /* Changed with both locks, like the size: */
-    _Atomic enum tensor_view
-        view;       /* a helper renamed over a view becomes that view: with the lock of live, too */
+    /* A helper renamed over a view becomes that view: changed with the lock of live, too. */
+    _Atomic enum tensor_view view;
     uint64_t limit; /* writes may not go past it */
     struct extents written;
-    uint64_t cut;         /* bytes from here on do not come from below: all are in `written` */
-    unsigned truncations; /* how often it was cut: judgements of what is gone do not count */
-    struct npy npy;       /* the header of a NumPy view, if npy.header is not 0 */
+    uint64_t cut; /* bytes from here on do not come from the base: all are in `written` */
+    /* How often it was truncated: judgements of truncated bytes do not count. */
+    unsigned truncations;
+    struct npy npy; /* the header of a NumPy view, if npy.header is not 0 */
     /*
-     * Protected by `io`: where the log has space for bytes [room.at, room.at + room.len) of the view. No judgement
-     * has seen that space. Without a log: none.
+     * Protected by `io`: the space in the log for bytes [room.at, room.at + room.len) of the view.
+     * No judgement has seen that space. Without a log: no space.
      */
     struct extent room;
-    uint64_t sent, run; /* bytes [sent, run) of it were written in order but not yet sent to disk */
+    /* Bytes [sent, run) of that space were written in order but not yet sent to the disk. */
+    uint64_t sent, run;
     /* Protected by `lock`: the base, and */
     struct tensor_base *base;     /* a reference */
-    struct tensor_ranges judging; /* what is being judged */
-    /* The judge's: */
-    /* the layout by which everything was judged that will not be judged again */
+    struct tensor_ranges judging; /* the ranges being judged */
+    /* Members of the judge: */
+    /* The layout by which all bytes were judged that will not be judged again. */
     struct tensor_layout layout;
 };
 
-/* All its members are still unset. NULL: no memory. */
+/* Make a draft whose members are all unset. Returns NULL without memory. */
 struct draft *draft_new(void);
 void draft_free(struct draft *d); /* may be NULL */
 
-/* The only place where a state changes. */
+/* Change the state. Only this function does. */
 void draft_event(struct draft *d, enum draft_event event);
-/* True if something has to be judged. */
+/* True if there is something to judge. */
 bool draft_is_due(enum draft_state state);
-/* True if something written to a view is not accepted. */
+/* True if bytes written to a view are not accepted. */
 bool draft_is_unaccepted(enum draft_state state);
 
 static inline bool draft_is_text(const struct draft *d)
@@ -177,101 +186,109 @@ static inline bool draft_is_helper(const struct draft *d)
 }
 
 /*
- * ---- the data in the draft of a view: what was written, over what the view showed when the draft was begun ----
+ * ---- the data in the draft of a view: written bytes, over the view's content when the draft was
+ * begun ----
  *
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
  *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read
- *     r = tensor_draft_judge(d, &watch, &edit, &e);              at a flush, fsync or release (tensor_judge.h)
+ *     r = tensor_draft_judge(d, &watch, &edit, &e);    (tensor_judge.h) at a flush, fsync or release
  *     TENSOR_CHANGED:  r = tensor_edit_apply(&edit, change, name, n, &e);
  *                      r == 0: tensor_draft_passed(d, base with the new content)
  *                      r < 0:  tensor_draft_failed(d)
  *     tensor_edit_free(&edit);
  *     draft_free(d);
  *
- * Bytes lie in the model's log (logs.h): a draft is a list of stretches of it, over what the view shows of the base.
- * Bytes not judged yet are overwritten in place; bytes that are being judged, or were, never change: new ones are
- * written elsewhere. Where the draft was truncated and grew again, there are zeros.
+ * Bytes are in the model's log (logs.h): a draft is a list of stretches of it, over the view of the
+ * base. Bytes not judged yet are overwritten in place; bytes that are being judged, or were, never
+ * change: new ones are written elsewhere. Where the draft was truncated and grew again, there are
+ * zeros.
  *
- * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write meanwhile: what they
- * write is part of this judgement or the next. `io` is held for one write and while the disk is accessed, but not
- * while values are compared and encoded; `lock` is held only briefly, to look at what it protects, and comes after
- * all other locks.
+ * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write
+ * meanwhile: their bytes are part of this judgement or the next. `io` is held for one write and
+ * while the disk is accessed, but not while values are compared and encoded; `lock` is held only
+ * briefly, to access the members that it protects, and comes after all other locks.
  */
 
-/* Limit on a draft whose length is not bounded by a tensor, in bytes: larger than any tensor. */
+/* Limit on a draft whose length is not limited by a tensor, in bytes: larger than any tensor. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
-/* The longest text of `type` or `shape`. */
+/* Maximum length of a text of `type` or `shape`. */
 #define TENSOR_TEXT_MAX 4096
 
 /*
- * A draft of a view that exists, or of any view of a tensor that does not exist, or of a helper (which is never
- * judged). The logs must outlive it. Takes a reference to the base. Does not access the disk: the first write creates
- * a log. 0, -ENOMEM.
+ * Make a draft of a view that exists, or of any view of a tensor that does not exist, or of a
+ * helper (which is never judged). The logs must outlive it. Takes a reference to the base. Does not
+ * access the disk: the first write creates a log. Returns 0 or -ENOMEM.
  */
 int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
                       struct draft **ret, struct err *e);
 
 /*
- * append: at its present end; else at `off`. 0; 1: for a text, if a line is complete and ends with these bytes;
- * -EFBIG (longer than the view can be), -EINVAL (a complete or incomplete NumPy header that cannot become a valid
- * one; a text that has a hole or is too long), -ENOSPC, -ENOMEM, -EIO, -errno. On failure the content is undefined
- * where it should have been written.
+ * Write to the draft. append: at its present end; else at `off`. Returns 0, or 1 for a text whose
+ * line is complete and ends with these bytes; -EFBIG (longer than the view can be), -EINVAL (a
+ * complete or incomplete NumPy header that cannot become a valid one; a text that has a hole or is
+ * too long), -ENOSPC, -ENOMEM, -EIO or -errno. On failure the content at the place of the write is
+ * undefined.
  */
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
                        struct err *e);
-/* 0, -EFBIG, -ENOMEM, -errno. */
+/* Returns 0, -EFBIG, -ENOMEM or -errno. */
 int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
-/* fallocate(2) with mode 0, or keeping the size. Reserves no space. 0, -EFBIG. */
+/* Handle fallocate(2) with mode 0, or keeping the size. Reserves no space. Returns 0 or -EFBIG. */
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
-/* Read up to n bytes at `off`; *got: fewer at the end. 0, -ENOMEM, -EIO, -errno. */
+/* Read up to n bytes at `off`; *got is less at the end. Returns 0, -ENOMEM, -EIO or -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 /*
- * The edit was accepted: the draft continues from this base, which includes it. Quick; call it before the model can
- * be edited again. Takes a reference.
+ * Note that the edit was accepted: the draft continues from this base, which includes it. Quick;
+ * call it before the model can be edited again. Takes a reference.
  */
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
-/* The edit was not accepted. */
+/* Note that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
 /*
- * Take back a line that a signal has stopped: while it was judged (judged), or before, when no other line waits
- * (all).
+ * Take back a line that a signal has stopped: while it was judged (judged), or before, when no
+ * other line waits (all).
  */
 void tensor_draft_take_back(struct draft *d, bool judged, bool all);
 /*
- * Everything in a helper counts as written to this view, and must be judged; or it becomes a helper again. Takes a
- * reference to the base. With `io`. And whether it can: 0, -EFBIG, -EINVAL, -errno, as for a write.
+ * Count all bytes of a helper as written to this view, so that they must be judged; or make it a
+ * helper again. Takes a reference to the base. With `io`. The second function checks that this is
+ * possible: 0, -EFBIG, -EINVAL or -errno, as for a write.
  */
 void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_base *base);
 int tensor_draft_check(struct draft *d, struct err *e);
 
 /* ---- for judges ---- */
 
-/* What is judged, as of the beginning of the judgement. */
+/* The data to judge, as of the beginning of the judgement. */
 struct tensor_round {
     struct tensor_base *base;   /* a reference */
-    struct extents shown;       /* owned: their bytes do not change */
+    struct extents shown;       /* owned: extents whose bytes do not change */
     struct tensor_ranges fresh; /* owned: the ranges to judge */
     uint64_t size;
     uint64_t cut;
     unsigned truncations;
 };
 
-/* 0: nothing was written. 1: then _end() must follow. -errno. */
+/* Begin a judgement. Returns 0 if no bytes were written, 1 if _end() must follow, or -errno. */
 int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
-/* Judge all of it, by this header, showing nothing of the base any more. 0, -errno. */
+/* Judge all of it, by this header, showing no bytes of the base any more. Returns 0 or -errno. */
 int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
-/* Copy bytes [lo, hi) to the log unless they are there. 0, -errno. */
+/* Copy bytes [lo, hi) to the log unless they are there. Returns 0 or -errno. */
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
-/* Read bytes [off, off + n) of the view as judged, zeros past the size. 0, -EIO, -errno. */
+/* Read bytes [off, off + n) of the view as judged, zeros past the size. Returns 0, -EIO or
+ * -errno. */
 int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
                       void *dst, size_t n);
-/* The same as a piece: how many bytes, and where they are; *ret: log NULL: in the base. 0, -errno. */
+/* Get these bytes as a piece: how many, and their place; *ret: log NULL: in the base. Returns 0 or
+ * -errno. */
 int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
-/* All its bytes, which then never change, as a tensor of this shape. 0, -errno with a line. */
+/* Get all its bytes, which then never change, as a tensor of this shape. Returns 0, or -errno with
+ * a message. */
 int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
                        struct err *e);
-/* keep: passed() or failed() will follow; otherwise everything counts as not judged. -EAGAIN as above, else r. */
+/* End the judgement. keep: passed() or failed() will follow; otherwise all bytes count as not
+ * judged. Returns -EAGAIN as above, else r. */
 int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r);
 
 #endif

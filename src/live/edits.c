@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the model has for a key, and edits of it: see edits.h. */
+/* Finds the model's values of keys, and edits them: see edits.h. */
 #include "live/edits.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 #include "live/batch.h"
 #include "text/text.h"
 
-/* ---- what is stored ---- */
+/* ---- stored values ---- */
 
-/* The slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
+/* Return the slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
 static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
 {
     const struct edit_slot *s = NULL;
@@ -32,7 +32,7 @@ bool stored_has(const struct live *l, const struct name *x)
     return stored;
 }
 
-/* The value that a key has below everything pending. */
+/* Return the value that a key has below all pending edits. */
 static struct shown base_value(const struct live *l, const char *key, size_t n)
 {
     struct snapshot *g = base_snapshot(l);
@@ -61,7 +61,8 @@ struct typed stored_wanted_type(const struct name *x)
     return d && d->typed.set ? d->typed : x->typed;
 }
 
-/* The type of the stored value. The whole value is walked: for a draft once, until the value changes. */
+/* Return the type of the stored value. The whole value is walked: for a draft only once, until the
+ * value changes. */
 static struct typed stored_type(const struct live *l, const struct name *x)
 {
     struct gguf_value v;
@@ -74,7 +75,8 @@ static struct typed stored_type(const struct live *l, const struct name *x)
         return known->type;
     *known = (struct typed_value){shown_id(&s), s.kv, type_of_value(&v)};
     if (known->type.inner && strchr(known->type.inner, ','))
-        known->type.inner = NULL; /* of several, each has the type of the one before */
+        /* Of several inner arrays, each has the type of the previous one. */
+        known->type.inner = NULL;
     return known->type;
 }
 
@@ -99,7 +101,7 @@ uint64_t stored_rank(const struct live *l, const struct name *x)
     return base->rank ? base->rank[kv] : edit_first_rank(kv);
 }
 
-/* ---- what a name shows ---- */
+/* ---- the content of a name ---- */
 
 void name_hide(struct live *l, struct name *x)
 {
@@ -163,8 +165,8 @@ void look_measure(struct shown *s, struct live_attr *ret)
 /* ---- by name and number ---- */
 
 /*
- * For an untouched key of the model below everything pending: its number; and the key of a number. Its rank is still
- * the original.
+ * Return the number of an untouched key of the model below all pending edits, whose rank is still
+ * the original. The second function returns the key of a number.
  */
 static uint32_t first_number(const struct snapshot *g, uint32_t kv)
 {
@@ -190,7 +192,7 @@ bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv,
     const uint64_t rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
     if (rank % EDIT_RANK_STEP || rank > l->names.first * EDIT_RANK_STEP ||
         (g->rank &&
-         /* a key that has come back has its old rank */
+         /* A restored key has its old rank. */
          key_of_number(g, first_number(g, kv)) != kv) ||
         names_file(&l->names, first_number(g, kv)))
         return false;
@@ -229,7 +231,7 @@ struct name *look_key(struct live *l, const char *key, size_t n)
     return kv == UINT32_MAX ? x : touch(l, kv);
 }
 
-/* The key with this name that is shown, below everything pending. */
+/* Return the visible key with this name, below all pending edits. */
 static uint32_t find_key(const struct live *l, const char *text)
 {
     const struct snapshot *g = base_snapshot(l);
@@ -373,8 +375,8 @@ struct typed edits_type(const struct live *l, const struct name *x, const struct
 }
 
 /*
- * An operation is part of the change. It must be planned before it is accepted if it moves the tensors, or if the key
- * may equal another one up to a NUL: the parser detects both.
+ * Make an operation part of the change. It must be planned before it is accepted if it moves the
+ * tensors, or if the key may equal another one up to a NUL: the parser detects both.
  */
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
@@ -427,7 +429,7 @@ int edits_parse(const struct live *l, const struct name *x, const struct buf *te
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* That a key cannot be edited is reported before any other fault. */
+/* A key that cannot be edited is reported before any other fault. */
 static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -448,7 +450,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
         return r;
     name_spare(&l->names, x);
     x->typed.set = false;
-    /* not an edit: when an editor restores the value after a refused write, the reason stays */
+    /* Not an edit: when an editor restores the value after a refused write, the reason stays. */
     if (r == 0)
         return 0;
     x->mtime = when_date();
@@ -467,7 +469,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     shown_text(&s, &text);
     if (buf_error(&text))
         return no_memory(e);
-    if (x->file && x->file->draft) /* opened as KEY:TYPE: that was later */
+    if (x->file && x->file->draft) /* opened as KEY:TYPE, which came later */
         x->file->draft->typed.set = false;
     x->typed = type;
     int r = edits_accept(l, x, &text, e);
@@ -500,7 +502,8 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
 
 /* ---- names ---- */
 
-/* Remember the type and place of a key that is about to leave its name, in case it comes back. */
+/* Remember the type and place of a key that is about to leave its name, in case it is created
+ * again. */
 static void remember(const struct live *l, struct name *x)
 {
     struct gguf_value v;

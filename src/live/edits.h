@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the model, with all edits accepted, has for a key, and what the key's name shows of it. Also the way from a
- * text to an accepted edit: values are parsed and put into the change that is not on disk yet (edit/change.h).
- * Nothing is planned here: see batch.h.
+ * Finds the value of a key in the model with all accepted edits, and the content that the key's
+ * name shows. Also makes an accepted edit from a text: values are parsed and put into the change
+ * that is not on disk yet (edit/change.h). Planning is in batch.h.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -13,15 +13,16 @@
 #include "live/key_draft.h"
 #include "live/helper.h"
 
-/* ---- what is stored, and shown ---- */
+/* ---- stored and shown values ---- */
 
 bool stored_has(const struct live *l, const struct name *x);
-/* The value: references for shown_free(). */
+/* Return the value, with references for shown_free(). */
 struct shown stored_value(const struct live *l, const struct name *x);
-/* The rank of a key that is stored. */
+/* Return the rank of a stored key. */
 uint64_t stored_rank(const struct live *l, const struct name *x);
 /*
- * The type that a new value should have: as far as the name has it; and as far as it is known before there is a text.
+ * Return the type that a new value should have: as far as the name has it; and as far as it is
+ * known before there is a text.
  */
 struct typed stored_wanted_type(const struct name *x);
 struct typed stored_known_type(const struct live *l, const struct name *x);
@@ -74,27 +75,29 @@ enum name_class look_classify(const struct live *l, const char *text);
 
 /* ---- edits ---- */
 
-/* True if some key has a NUL in it: it may equal another one up to there. Any thread. */
+/* True if some key has a NUL in it, and may equal another one up to there. Any thread. */
 bool has_nul_names(const struct gguf *g);
-/* The type that this text would have. */
+/* Return the type that this text would have. */
 struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text);
-/* Parse the text as a value of a type. 1: the key already has it; 0; -errno. */
+/* Parse the text as a value of a type. Returns 1 if the key already has it, 0, or -errno. */
 int edits_parse(const struct live *l, const struct name *x, const struct buf *text,
                 const struct typed *type, struct buf *payload, struct err *e);
 
 /*
- * Take a text as the value of a key. 1: accepted; 0: the key already has it; -errno with a line in *e. After an
- * accepted edit call writer_accepted().
+ * Take a text as the value of a key. Returns 1 if it was accepted, 0 if the key already has it, or
+ * -errno with a message in *e. After an accepted edit call writer_accepted().
  */
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e);
-/* Give a key an earlier value; if that was none, remove it. Returns like edits_accept(). */
+/* Give a key an earlier value; if there was none, remove it. Returns the same results as
+ * edits_accept(). */
 int edits_restore(struct live *l, struct name *x, const struct shown *value, struct err *e);
-/* Rename a key to one that is not stored, or change a type. Returns like edits_accept(). */
+/* Rename a key to one that is not stored, or change a type. Returns the same results as
+ * edits_accept(). */
 int edits_rename(struct live *l, struct name *from, struct name *to, struct err *e);
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e);
-/* Remove a key. Returns like edits_accept(). */
+/* Remove a key. Returns the same results as edits_accept(). */
 int edits_remove(struct live *l, struct name *x, struct err *e);
-/* Accept the removals that are due. 0, or why keys came back. */
+/* Accept the due removals. Returns 0, or the reason why keys reappeared. */
 int edits_remove_due(struct live *l);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening, creating, reading, writing and closing files: see live.h. What is written goes to a draft. */
+/* Opens, creates, reads, writes and closes files: see live.h. Writes go to a draft. */
 #include "live/files.h"
 
 #include <errno.h>
@@ -18,18 +18,18 @@
 
 struct live_file {
     struct file *file;
-    bool writes;   /* it is one of the draft's writers */
+    bool writes;   /* it is a writer of the draft */
     bool append;   /* each write goes to the end */
-    bool wrote;    /* part of the draft was written by this handle */
-    bool fresh;    /* the same, since its last flush */
-    uint64_t edit; /* the edit that accepted what it wrote: see waits.h */
+    bool wrote;    /* this handle wrote a part of the draft */
+    bool fresh;    /* this handle wrote a part of the draft since its last flush */
+    uint64_t edit; /* the edit that accepted its writes: see waits.h */
     int refused;   /* 0, or the error of its last flush or fsync, until it writes again, ... */
-    unsigned of;   /* ... and restarts of the draft by then */
+    unsigned of;   /* ... and the restarts of the draft by then */
 };
 
 /* ---- open and release ---- */
 
-/* made: there was no file with this name. */
+/* made: no file had this name before. */
 static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool made,
                        const struct err *unready)
 {
@@ -73,7 +73,7 @@ void live_release(struct live *l, struct live_file *h)
     free(h);
 }
 
-/* ---- made by mknod ---- */
+/* ---- files made by mknod ---- */
 
 void files_end_made(struct live *l)
 {
@@ -100,7 +100,8 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     return 0;
 }
 
-/* What a file opened for reading shows: bytes in memory, or a value to be rendered. A helper is read as it is. */
+/* Get the content of a file opened for reading: bytes in memory, or a value to render. A helper is
+ * read unchanged. */
 static int text_of(const struct live *l, struct file *f, struct live_text *ret)
 {
     const struct buf *bytes = file_bytes(f);
@@ -112,7 +113,8 @@ static int text_of(const struct live *l, struct file *f, struct live_text *ret)
     else
         ret->value = look_shown(l, f);
     if (!file_name(f) && !bytes && !ret->value.snap)
-        return -ESTALE; /* the key was removed after the lookup: the kernel looks again */
+        /* The key was removed after the lookup, so the kernel looks the name up again. */
+        return -ESTALE;
     return buf_error(&ret->bytes);
 }
 
@@ -226,8 +228,8 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
 /* ---- read and write ---- */
 
 /*
- * Other writers may move the content meanwhile, so it is copied under the lock. A file that was a helper when it was
- * opened keeps its bytes until it is closed.
+ * Other writers may move the content meanwhile, so it is copied under the lock. A file that was a
+ * helper when it was opened keeps its bytes until it is closed.
  */
 size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
 {
@@ -273,13 +275,14 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
-/* Another file has its name: what was written to it shares the fate of the edit that did that. */
+/* True if another file has its name: bytes written to it share the fate of the edit that did
+ * that. */
 static bool is_replaced(const struct file *f)
 {
     return f->kind == FILE_KEY && !file_name(f) && f->draft->state == DRAFT_WRITTEN;
 }
 
-/* Accept what was written. *edit: the edit with what this handle wrote. 0, -errno. */
+/* Accept the draft. *edit: the edit with this handle's writes. Returns 0 or -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
     const unsigned restarts = h->file->draft->restarts;
@@ -288,8 +291,7 @@ static int settle(struct live *l, struct live_file *h, uint64_t *edit)
     int r = draft_settle(l, h->file);
     h->refused = r < 0 ? r : 0;
     h->of = restarts;
-    const bool judged =
-        r >= 0 && !draft_is_shown(h->file->draft); /* else it was merely truncated */
+    const bool judged = r >= 0 && !draft_is_shown(h->file->draft); /* else it was only truncated */
     if (h->fresh && (judged || is_replaced(h->file)))
         h->edit = h->file->promise.edit;
     h->fresh &= !judged;
@@ -304,7 +306,7 @@ static int settle_and_wait(struct live *l, struct live_file *h, struct live_wait
     return r < 0 ? r : writer_flush(l, &h->file->promise, edit, w);
 }
 
-/* What others wrote may be half of what they will write: they flush it themselves. */
+/* Writes of other handles may be half of a text, so those handles flush them themselves. */
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 {
     if (!h->writes)
@@ -316,7 +318,8 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     return settle_and_wait(l, h, w);
 }
 
-/* If nothing was accepted from this handle, sync whatever its key has, whichever handle wrote it (sync FILE). */
+/* If no write of this handle was accepted, sync the key's edits, whichever handle wrote them (sync
+ * FILE). */
 static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
     const struct name *x = file_name(h->file);
@@ -375,7 +378,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     return draft_truncate(l, h->file, size);
 }
 
-/* Keys that every model needs, or that this program keeps for itself. */
+/* True for keys that every model needs, or that this program reserves for itself. */
 static bool stays(const struct name *x)
 {
     return strcmp(x->key, "general.architecture") == 0 || key_is_own(x->key, x->key_len);
@@ -388,11 +391,11 @@ static void doom(struct live *l, struct name *x)
     if (!stored_has(l, x))
         return;
     name_doom(&l->names, x);
-    newest_touch(l->newest); /* whole-model views no longer show it */
+    newest_touch(l->newest); /* views of the whole no longer show it */
     writer_later(l, WRITER_SOON);
 }
 
-/* The last copy of a hidden key is gone: that was intended. NULL: of no key. */
+/* Remove a hidden key whose last copy is gone: that was intended. NULL: no key. */
 static void lost_backup(struct live *l, struct name *key)
 {
     if (!key)
@@ -439,11 +442,12 @@ int live_unlink(struct live *l, const char *text)
 struct move {
     struct live *l;
     struct names *n;        /* its names */
-    struct name *from, *to; /* both are looked up before anything is changed */
+    struct name *from, *to; /* both names are looked up before any change */
     struct live_wait *wait;
 };
 
-/* The text as shown; of a key that an undo removed while it is open, the text that its writers have. */
+/* Copy the shown text or, for a key that an undo removed while it is open, the text that its
+ * writers have. */
 static int copy_text(const struct move *m, struct buf *out)
 {
     const struct draft *d = m->from->file->draft;
@@ -459,7 +463,7 @@ static int copy_text(const struct move *m, struct buf *out)
     return buf_error(out);
 }
 
-/* Another file takes the helper's name: its previous file is gone. */
+/* Another file takes the helper's name, so remove its previous file. */
 static void replace_helper(const struct move *m)
 {
     if (m->to->file)
@@ -479,7 +483,8 @@ static int helper_to_helper(const struct move *m)
     return 0;
 }
 
-/* vim's backup: key -> key~. The key is hidden until it is created again or its backup is removed. */
+/* Make vim's backup: key -> key~. The key is hidden until it is created again or its backup is
+ * removed. */
 static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -512,8 +517,8 @@ static int key_to_helper(const struct move *m)
 }
 
 /*
- * A rename was refused: the old value is back, even if the key was out of the way (sed -i.bak). If the new name has
- * no file, the old one gets the reason.
+ * Refuse a rename: the old value returns, even if the key was moved out of the way (sed -i.bak). If
+ * the new name has no file, the old one gets the reason.
  */
 static int refused(const struct move *m, const struct err *e)
 {
@@ -527,7 +532,7 @@ static int refused(const struct move *m, const struct err *e)
     return e->code;
 }
 
-/* Accept the helper's bytes as the key's value, with the helper's type if it was given one. */
+/* Accept the helper's bytes as the key's value, with the helper's type if it has one. */
 static int accept_helper(const struct move *m, const struct buf *text, struct err *e)
 {
     const struct file *f = m->from->file;
@@ -541,7 +546,8 @@ static int accept_helper(const struct move *m, const struct buf *text, struct er
     return r;
 }
 
-/* A file that is open and has no value yet takes the name: what is written to it will be the value of that name. */
+/* Give the name to an open file without a value: bytes written to it will become the value of that
+ * name. */
 static int unfinished(const struct move *m)
 {
     if (key_is_own(m->to->key, m->to->key_len))
@@ -556,7 +562,7 @@ static int unfinished(const struct move *m)
     return 0;
 }
 
-/* Renamed after it was opened but before it was written (programs with a buffer of their own). */
+/* Handle a rename after the open but before the first write (programs with their own buffer). */
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
@@ -571,7 +577,7 @@ static int unwritten_to_key(const struct move *m)
     return 0;
 }
 
-/* The helper's file becomes the key's; `left`: its bytes, if it is being written. */
+/* Make the helper's file the key's; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
     struct names *n = m->n;
@@ -588,7 +594,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
     batch_move(m->l, m->from, m->to);
 }
 
-/* sed -i, rsync, an editor's own way of saving: the helper's bytes become the key's value. */
+/* Make the helper's bytes the key's value (sed -i, rsync, some editors). */
 static int helper_to_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf left = BUF_INIT;
@@ -759,7 +765,7 @@ int live_readlink(struct live *l, uint32_t number, struct buf *out)
     return buf_error(out);
 }
 
-/* ---- found and listed ---- */
+/* ---- finding and listing ---- */
 
 void live_forget(struct live *l, uint32_t number, uint64_t n)
 {
@@ -790,7 +796,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
     return r;
 }
 
-/* The st_ino of a key's name. False: it is hidden. */
+/* Get the st_ino of a key's name. Returns false if it is hidden. */
 static bool ino_of(struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret)
 {
     const struct gguf_kv *k = &g->gguf->kv[kv];
@@ -834,8 +840,8 @@ void live_list_free(struct live_list *list)
 }
 
 /*
- * The file of entry *i, or of the next entry that still has one. NULL: there are no more; or, if *i is an entry, it
- * is an untouched key.
+ * Return the file of entry *i, or of the next entry that still has one. NULL: there are no more;
+ * or, if *i is an entry, it is an untouched key.
  */
 static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i)
 {

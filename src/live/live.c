@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Beginning and ending editing, and what is known about files: see live.h. */
+/* Begins and ends editing, and finds facts about files: see live.h. */
 #include "live/live.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "live/views.h"
 #include "live/writer.h"
 
-/* ---- begin and end ---- */
+/* ---- beginning and end ---- */
 
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret)
@@ -102,7 +102,7 @@ int live_finish(struct live *l)
         return 0;
     live_hurry(l);
     waits_rest(l);
-    pool_call(&l->writer.job); /* deal with the results */
+    pool_call(&l->writer.job); /* handle the results */
     pool_leave(&l->writer.job);
     waits_stop(l);
     lock_take(&l->lock);
@@ -112,7 +112,7 @@ int live_finish(struct live *l)
     return r;
 }
 
-/* ---- what is not in the file ---- */
+/* ---- edits that are not in the file ---- */
 
 void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why)
 {
@@ -140,7 +140,7 @@ void unsaved_lines(const struct buf *notes, struct buf *out)
         buf_printf(out, "%s: %s\n", n.path, n.why);
 }
 
-/* Why what was given to a name is not in the model; NULL if it is, or need not be. */
+/* Return why the value given to a name is not in the model, or NULL if it is, or need not be. */
 static const char *why_unsaved(const struct live *l, const struct name *x)
 {
     if (x->error)
@@ -253,7 +253,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
             *ret = newest_view(l->newest);
         return 0;
     }
-    /* What is written includes removed keys and tensors: the view is taken before another one replaces it. */
+    /* Take the view before another one replaces it: a write includes removed keys and tensors. */
     LOCKED(&l->lock);
     if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);
@@ -264,7 +264,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     return r;
 }
 
-/* Tensors being made, and drafts and helpers of tensors: they end with the mount. */
+/* Count new tensors, and drafts and helpers of tensors, which end with the mount. */
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.n_new;
@@ -338,7 +338,7 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino)
 
 /* ---- facts ---- */
 
-/* All facts except a value's type, which is determined without the lock. */
+/* Find all facts except a value's type, which is determined without the lock. */
 static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct shown *value)
 {
     LOCKED(&l->lock);
@@ -382,8 +382,9 @@ void live_facts_free(struct live_facts *f)
 }
 
 /*
- * Set the type of what is being written: it counts from then on, when the draft is accepted (cp -a); a helper keeps
- * it for the key it is renamed to (rsync -X). False: it is neither.
+ * Set the type of a file that is being written: it counts from then on, when the draft is accepted
+ * (cp -a); a helper keeps it for the key that it is renamed to (rsync -X). Returns false if it is
+ * neither.
  */
 static bool type_to_come(const struct live *l, struct file *f, struct typed type)
 {
@@ -400,9 +401,9 @@ static bool type_to_come(const struct live *l, struct file *f, struct typed type
 }
 
 /*
- * Whether a helper that is given a type becomes a key (cp -a from another mount, or from a backup). Not if it has a
- * name that programs which copy attributes use temporarily (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX), or that of a
- * key's backup.
+ * True if a helper that is given a type becomes a key (cp -a from another mount, or from a backup).
+ * Not if it has a name that programs which copy attributes use temporarily (rsync's .NAME.XXXXXX,
+ * Python's tmpXXXXXXXX), or that of a key's backup.
  */
 static bool is_key_by_type(struct live *l, const struct file *f)
 {
@@ -420,7 +421,7 @@ static bool is_key_by_type(struct live *l, const struct file *f)
     return class == NAME_STRAY || text[0] == '#' || !strchr(text, '.');
 }
 
-/* A helper's bytes become the value of the key that its name now stands for. */
+/* Make a helper's bytes the value of the key that its name now stands for. */
 static int accept_content(struct live *l, struct name *x, struct file *f, struct typed type,
                           struct err *e)
 {
@@ -436,7 +437,8 @@ static bool is_to_come(const struct draft *d)
     return d && (d->state == DRAFT_WRITTEN ? !d->closed : d->state != DRAFT_CLEAN);
 }
 
-/* Turn a helper into the key that its name now stands for. Returns like promote(). */
+/* Turn a helper into the key that its name now stands for. Returns the same results as
+ * promote(). */
 static int make_key(struct live *l, struct name *x, struct file *f, struct typed type,
                     struct err *e)
 {
@@ -470,7 +472,8 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
     return r;
 }
 
-/* Turn a helper into a key. 1: it must be written; 0: not yet, or it stays a helper; -errno. */
+/* Turn a helper into a key. Returns 1 if the edit must be written, 0 if not yet or if it stays a
+ * helper, or -errno. */
 static int promote(struct live *l, struct file *f, struct typed type, struct err *e)
 {
     if (name_set_key(f->of) < 0)
@@ -517,8 +520,8 @@ int live_forgive(struct live *l, uint32_t number)
 /* ---- the history ---- */
 
 /*
- * True if nothing is pending or being written. An undo, which restores all keys as one edit, requires this, so that
- * the history has every edit before it.
+ * True if no edit is pending or being written. An undo, which restores all keys as one edit,
+ * requires this, so that the history has every edit before it.
  */
 static bool is_idle(const struct live *l)
 {
@@ -562,7 +565,8 @@ static int note_names(struct live *l, struct err *e)
 
 /* ---- the edit ---- */
 
-/* 1: accepted; 0: the keys are already in that state; -errno. Under the lock. */
+/* Returns 1 if the edit was accepted, 0 if the keys are already in that state, or -errno. Under the
+ * lock. */
 static int restore(struct live *l, const struct history_pick *p, struct err *e)
 {
     struct batch *next = &l->next;
@@ -589,7 +593,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     return 1;
 }
 
-/* It is accepted: record what to report once it is written, and until then. */
+/* Record the line to report after the write, and the line until then. */
 static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;
@@ -619,7 +623,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
     return writer_sync(l, &(struct promise){0}, l->edits, w);
 }
 
-/* What the disk holds, if nothing else has to be written: a reference; or NULL. */
+/* Return a reference to the state on the disk if no other edit has to be written, or NULL. */
 static struct snapshot *disk_snapshot(struct live *l)
 {
     lock_take(&l->lock);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is being edited: the files of metadata/ while a model can be written, what is accepted and
- * not on the disk yet, and the thread that writes it.
+ * Edits a model: the files of metadata/ while it can be written, accepted edits that are not on the
+ * disk yet, and the thread that writes them.
  *
  *     r = live_open(&newest, &file, &options, &l, &e);
- *     r = live_start(l, history, &e);  before the first edit; in the process that edits: after a fork
+ *     r = live_start(l, history, &e);  before the first edit, and after a fork
  *     ... any of the other calls, from any threads ...
  *     r = live_finish(l);              what is pending is written
  *     live_close(l);
  *
- * The kernel knows a file by its number. What a name means, when an edit is accepted and when it is durable:
- * docs/editing.md.
+ * The kernel knows a file by its number. docs/editing.md says what a name means, when an edit is
+ * accepted and when it is durable.
  *
- * Functions return 0 or -errno with the meaning it has for the system call of the same name, and leave outputs
- * untouched on failure. Where there is a wait, the result may be LIVE_PARKED: then done() is called later, once, by
- * another thread.
+ * Functions return 0 or -errno with the meaning it has for the system call of the same name, and
+ * leave outputs unchanged on failure. If a function takes a wait, the result may be LIVE_PARKED:
+ * then another thread calls done() later, once.
  *
  * Threads: any. No lock is held while a text is rendered or measured, or the disk is accessed.
  */
@@ -37,27 +37,30 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
-    bool tensors;                  /* tensors can be edited too: tensors.h */
+    bool tensors;                  /* tensors can also be edited: tensors.h */
     const struct imatrix *imatrix; /* weights for encoding values; not owned, or NULL */
     struct logger log;             /* called by any thread */
 };
 
 /*
- * Edit the model whose newest state is `n`, which must also be what is on disk; `file` is its file, for a split model
- * the first. Both must outlive it and may not be changed by other code. Initially key i has number i. Before
- * live_start() it can only be looked at and read. 0, -ENOMEM.
+ * Edit the model whose newest state is `n`, which must also be the state on disk; `file` is its
+ * file, for a split model the first. Both must outlive it and may not be changed by other code.
+ * Initially key i has number i. Before live_start() the model can only be read. Returns 0 or
+ * -ENOMEM.
  */
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret);
-/* The writer joins the pool: call this before the first edit. history: not owned; NULL: none is kept. */
+/* Join the pool with the writer; call this before the first edit. history: not owned; NULL: no
+ * history is kept. */
 int live_start(struct live *l, struct history_job *history, struct err *e);
-/* Start writing what is pending; for live_finish() of many models. No edit may follow. */
+/* Start writing pending edits, before live_finish() of many models. No edit may follow. */
 void live_hurry(struct live *l);
-/* Write what is pending, and end the thread. 0, or why an edit was lost (it was logged). */
+/* Write pending edits, and end the thread. Returns 0, or the reason for the loss of an edit (it was
+ * logged). */
 int live_finish(struct live *l);
 /*
- * Before releasing files that programs may still have open: drafts that no flush, fsync or release has judged are
- * dropped.
+ * Call this before releasing files that programs may still have open: drafts that no flush, fsync
+ * or release has judged are dropped.
  */
 void live_abandon(struct live *l);
 /*
@@ -66,8 +69,8 @@ void live_abandon(struct live *l);
  */
 void live_unsaved(struct live *l, struct buf *notes);
 /*
- * Before the first edit: takes the notes of an earlier instance for the same model, as if those edits had been made
- * here. Notes that have no place here stay in `notes`. 0, -ENOMEM.
+ * Before the first edit, take the notes of an earlier instance for the same model, as if those
+ * edits had been made here. Notes that do not apply here stay in `notes`. Returns 0 or -ENOMEM.
  */
 int live_recall(struct live *l, struct buf *notes);
 void live_close(struct live *l); /* may be NULL */
@@ -90,73 +93,78 @@ struct note {
 };
 
 void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
-/* False: there are no more. */
+/* Get the next note. Returns false at the end. */
 bool unsaved_next(const struct buf *notes, struct note *n);
-/* A line for each: "PATH: WHY". */
+/* Write a line for each note: "PATH: WHY". */
 void unsaved_lines(const struct buf *notes, struct buf *out);
 
 /* ---- the newest state ---- */
 
 /*
- * Make a snapshot of the accepted edits, unless there is one. whole: for a whole-model view, which shows nothing that
- * was removed, even if that is still to be written. *ret: that view, to be freed; NULL: not wanted.
+ * Make a snapshot of the accepted edits, unless there is one. whole: for a view of the whole, which
+ * shows no removed keys or tensors, even if the removal is still to be written. *ret: that view, to
+ * be freed; NULL: not requested.
  */
 int live_freshen(struct live *l, bool whole, struct view *ret);
 
-/* Pending edits are counted up to this number, so that looking stays cheap. */
+/* Pending edits are counted up to this number, so that a query stays cheap. */
 #define LIVE_COUNT_MOST 101
 
 struct live_counts {
-    size_t pending; /* edits not yet written */
-    size_t refused; /* files whose last write was refused */
-    bool changed; /* another program changed a file of the model. Finding out accesses the disk. */
+    size_t pending; /* number of edits not yet written */
+    size_t refused; /* number of files whose last write was refused */
+    /* Another program changed a file of the model; determining this accesses the disk. */
+    bool changed;
 };
 struct live_counts live_count(struct live *l);
 /* A note for each file whose last write was refused. */
 void live_refused(struct live *l, struct buf *notes);
-/* How many of them are accepted. Does not access the disk. */
+/* Return how many edits are accepted. Does not access the disk. */
 size_t live_accepted(struct live *l);
 
-/* True if dropping it would lose nothing but notes, and helpers if these may be lost. No file is open. */
+/* True if dropping it would lose only notes, and helpers if these may be lost. No file is open. */
 bool live_idle(struct live *l, bool helpers);
 
-/* How many numbers were given out: all later ones are at least these. */
+/* The next numbers: all later ones are at least these. */
 struct live_given {
     uint32_t snapshots, keys;
 };
 struct live_given live_given(struct live *l);
 
-/* True if it has nothing to write, and this is a file that it edits. */
+/* True if it has no edit to write, and this is a file that it edits. */
 bool live_edits(struct live *l, dev_t dev, ino_t ino);
 
 /* ---- the history ---- */
 
 /*
- * Restore all keys to a state of the history; number 0: before its last edits. One edit, written at once in any mode.
- * 0: they are in that state already; -EBUSY (edits are not written yet: try again after live_fsync() of the
- * directory), -EOPNOTSUPP (no history is kept), or as for history_pick(), edit_restore() and edit_plan_make().
- * live_undo_said() reports what was done, or why not.
+ * Restore all keys to a state of the history; number 0: before its last edits. This is one edit,
+ * written at once in any mode. Returns 0 if they are in that state already; -EBUSY (edits are not
+ * written yet: try again after live_fsync() of the directory), -EOPNOTSUPP (no history is kept), or
+ * the errors of history_pick(), edit_restore() and edit_plan_make(). live_undo_said() reports the
+ * result.
  */
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);
-/* A line about the last live_undo(); empty if there was none. 0, -ENOMEM. */
+/* Write a line about the last live_undo(), or nothing if there was none. Returns 0 or -ENOMEM. */
 int live_undo_said(struct live *l, struct buf *out);
-/* The states as text (history_text()). 0, -EOPNOTSUPP, -errno. */
+/* Write the states as text (history_text()). Returns 0, -EOPNOTSUPP or -errno. */
 int live_history(struct live *l, struct buf *out, struct err *e);
-/* Forget all states. 0, -EOPNOTSUPP, -errno. */
+/* Forget all states. Returns 0, -EOPNOTSUPP or -errno. */
 int live_history_clear(struct live *l);
 
 /* ---- facts ---- */
 
-/* What is known about a file; an empty text means that it does not apply. Free with live_facts_free(). */
+/* Facts about a file; an empty text means that a fact does not apply. Free them with
+ * live_facts_free(). */
 struct live_facts {
     struct buf key, type, error;
     bool helper; /* it lives in memory, and is not a link */
 };
 int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
 void live_facts_free(struct live_facts *f);
-/* Give a file the type with this name. -EINVAL: there is no such type, or the value does not fit it. */
+/* Give a file the type with this name. Returns -EINVAL if there is no such type, or the value does
+ * not fit it. */
 int live_retype(struct live *l, uint32_t number, const void *type, size_t n, struct live_wait *w);
-/* Forget why its last write was refused. */
+/* Forget the reason why the file's last write was refused. */
 int live_forgive(struct live *l, uint32_t number);
 
 #endif

@@ -21,24 +21,25 @@ struct logs {
 
 void logs_init(struct logs *s, const struct edit_file *f);
 void logs_free(struct logs *s);
-/* log_take() in the model's log. *ret: a reference to it. 0, -errno with a line. */
+/* Call log_take() on the model's log. *ret: a reference to it. Returns 0, or -errno with a
+ * message. */
 int logs_take(struct logs *s, uint64_t n, uint64_t phase, struct log **ret, uint64_t *at,
               struct err *e);
-/* The same, filled with zeros. */
+/* Take such a range, filled with zeros. */
 int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, struct err *e);
-/* Write bytes that were reserved. 0, -ENOSPC, -errno. */
+/* Write reserved bytes. Returns 0, -ENOSPC or -errno. */
 int logs_put(const struct logs *s, struct log *log, uint64_t at, const void *bytes, size_t n);
-/* Turn an error of logs_put() into a line. Returns r. */
+/* Set e to a message about an error of logs_put(). Returns r. */
 int logs_failed(int r, struct err *e);
-/* Something may no longer need the log. */
+/* Drop the log if nothing needs it any more. */
 void logs_rest(struct logs *s);
 
-/* ---- what was written to a view: stretches of it, in order and disjoint, each in a log, or zeros. One thread at a
- * time ---- */
+/* ---- bytes written to a view: stretches of it, in order and disjoint, each in a log, or zeros.
+ * One thread at a time ---- */
 
 struct extent {
     uint64_t at, len; /* in the view */
-    uint64_t src;     /* where its first byte is in the log */
+    uint64_t src;     /* place of its first byte in the log */
     struct log *log;  /* a reference; NULL: zeros */
     bool fresh;       /* not judged yet */
 };
@@ -49,16 +50,17 @@ struct extents {
 };
 
 void extents_free(struct extents *s);
-/* Put an extent over what is there; takes its own reference. 0, -ENOMEM. */
+/* Put an extent over the existing ones. It takes its own reference. Returns 0 or -ENOMEM. */
 int extents_put(struct extents *s, const struct extent *x);
-/* Drop everything past `size`. */
+/* Drop all bytes past `size`. */
 void extents_cut(struct extents *s, uint64_t size);
-/* Copy all, with new references. *ret must be empty. 0, -ENOMEM. */
+/* Copy all extents, with new references. *ret must be empty. Returns 0 or -ENOMEM. */
 int extents_copy(const struct extents *s, struct extents *ret);
-/* How many bytes from `off` on, at most n > 0, belong to one extent: *ret; NULL: to none. */
+/* Return how many bytes from `off` on, at most n > 0, belong to one extent, *ret, or to none
+ * (NULL). */
 uint64_t extents_stretch(const struct extents *s, uint64_t off, uint64_t n,
                          const struct extent **ret);
-/* Read bytes [off, off + n) of the view, all within one extent. 0, -EIO, -errno. */
+/* Read bytes [off, off + n) of the view, all within one extent. Returns 0, -EIO or -errno. */
 int extent_read(const struct extent *x, uint64_t off, void *dst, size_t n);
 
 #endif

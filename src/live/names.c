@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names and files: see names.h. */
+/* Keeps names and files: see names.h. */
 #include "live/names.h"
 
 #include <assert.h>
@@ -47,7 +47,7 @@ struct name *names_of_ino(const struct names *n, uint32_t ino)
     return of_link(l);
 }
 
-/* What was taken out has room again. */
+/* The removed entries leave room. */
 void name_swap_inos(struct names *n, struct name *x, struct name *y)
 {
     uint32_t ino = x->ino;
@@ -245,7 +245,7 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
     return x;
 }
 
-/* The name of an original key stays: without it the key would count as untouched. */
+/* The name of an original key stays, because without it the key would count as untouched. */
 void file_reap(struct names *n, struct file *f)
 {
     struct name *x = f->of;
@@ -293,7 +293,7 @@ struct file *names_make(struct names *n, const char *text, enum file_kind kind)
     return f;
 }
 
-/* ---- begin and end ---- */
+/* ---- beginning and end ---- */
 
 void names_init(struct names *n, uint32_t first)
 {

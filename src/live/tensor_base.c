@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a tensor before an edit: see tensor_base.h. */
+/* Reads the state of a tensor before an edit: see tensor_base.h. */
 #include "live/tensor_base.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@
 #include "quant/encode.h"
 #include "text/number.h"
 
-/* ---- made ---- */
+/* ---- making bases ---- */
 
 uint64_t tensor_shape_elements(const struct tensor_shape *s)
 {
@@ -183,7 +183,7 @@ static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size
     struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
     const struct source file = m ? mapped_source(m) : (struct source){0};
     int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
-    /* It records that the file was cut. */
+    /* store_read() records that the file was truncated. */
     return r == -EIO ? store_read(b->store, b->place, off, dst, n, b->nbytes) : r;
 }
 
@@ -200,7 +200,7 @@ static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, siz
     return 0;
 }
 
-/* Stored bytes decoded at a time. */
+/* Number of stored bytes decoded at a time. */
 enum { ROOM = 64 * 1024 };
 
 static int read_values(const struct tensor_base *b, const struct form *form, uint64_t off,
@@ -215,7 +215,7 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
         size_t len = (size_t)min_u64(n - done, step - (at - skip));
         quant_extent(t, form->width, at, len, &first, &last);
         r = read_raw(b, first, raw, (size_t)(last - first));
-        /* The stream from the first block read. */
+        /* The values' offset of the first block that is read. */
         uint64_t start = first / t->block_bytes * t->block_len * form->width;
         if (r == 0)
             form->read(t, b->big, raw, at - start, len, dst + done);
@@ -245,7 +245,7 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
                                        n - done);
 }
 
-/* ---- what comes out of a judgement ---- */
+/* ---- the result of a judgement ---- */
 
 int tensor_edit_apply(const struct tensor_edit *t, struct edit_change *c, const void *name,
                       size_t n, struct err *e)
@@ -415,7 +415,7 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
     return 0;
 }
 
-/* ---- shown ---- */
+/* ---- the content of texts ---- */
 
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out)
 {

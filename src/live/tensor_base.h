@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tensor as an edit finds it, and what its views show: its bytes come from a store, under pieces of drafts that are
- * accepted and perhaps not written yet. Or a tensor that does not exist yet, without bytes.
+ * A tensor before an edit, and the content of its views: its bytes come from a store, under pieces
+ * of drafts that are accepted and perhaps not written yet. Or a tensor that does not exist yet,
+ * without bytes.
  *
- * If the pieces are written in place later, both give the same bytes: a base stays the same as long as it lives,
- * unless bytes outside its pieces are overwritten.
+ * If the pieces are written in place later, both give the same bytes: a base stays the same as long
+ * as it lives, unless bytes outside its pieces are overwritten.
  *
  * Threads: immutable and counted; any.
  */
@@ -17,42 +18,44 @@
 #include "model/npy.h"
 #include "quant/encode.h"
 
-/* What a file in a tensor's directory is to programs that write it. */
+/* Kinds of files in a tensor's directory, for programs that write them. */
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */
     TENSOR_F32, /* the values, as in model/store.h */
     TENSOR_F16,
     TENSOR_BF16,
-    TENSOR_F32_NPY, /* the same after a NumPy header */
+    TENSOR_F32_NPY, /* the values after a NumPy header */
     TENSOR_F16_NPY,
     TENSOR_VIEWS,
     TENSOR_TYPE = TENSOR_VIEWS, /* texts of the tensor's type and shape */
     TENSOR_SHAPE,
-    TENSOR_HELPER, /* a file beside them, with which a program replaces a view by renaming */
+    TENSOR_HELPER, /* a file beside the views, with which a program replaces a view by renaming */
     TENSOR_ASIDE,  /* computed from the others: writes are accepted and ignored */
 };
 
 struct tensor_base {
     atomic_uint refs;
     bool big;
-    bool exists;   /* if not, everything below is 0 */
+    bool exists;   /* if not, all members below are 0 */
     uint32_t type; /* ggml's id */
     uint32_t n_dims;
     uint64_t dims[GGUF_MAX_DIMS]; /* as stored */
     uint64_t n_elem, nbytes;
     struct store *store;            /* a reference; NULL: all bytes are in the pieces */
-    uint32_t place;                 /* its number there */
+    uint32_t place;                 /* number of the tensor in the store */
     struct tensor_content *content; /* a reference; NULL: no pieces */
-    const struct imatrix_row *imp;  /* not owned: how much its columns matter; NULL: unknown */
+    const struct imatrix_row *imp;  /* not owned: importances of its columns; NULL: unknown */
 };
 
 /*
- * Tensor i of g, which is tensor `place` of the store, with a content over it. Takes references. store NULL: the
- * content covers everything. If the content has a shape of its own, that is used and i is ignored. 0, -ENOMEM.
+ * Make the base of tensor i of g, which is tensor `place` of the store, with a content over it.
+ * Takes references. store NULL: the content covers all bytes. If the content has its own shape,
+ * that is used and i is ignored. Returns 0 or -ENOMEM.
  */
 int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store, uint32_t place,
                      struct tensor_content *content, struct tensor_base **ret);
-/* A tensor that does not exist yet, in a model of this byte order. 0, -ENOMEM. */
+/* Make the base of a tensor that does not exist yet, in a model of this byte order. Returns 0 or
+ * -ENOMEM. */
 int tensor_base_none(bool big, struct tensor_base **ret);
 struct tensor_base *tensor_base_ref(struct tensor_base *b);
 void tensor_base_unref(struct tensor_base *b); /* may be NULL */
@@ -85,11 +88,11 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
  */
 
 enum tensor_verdict {
-    TENSOR_SAME,    /* nothing changes */
+    TENSOR_SAME,    /* no byte changes */
     TENSOR_CHANGED, /* struct tensor_edit is set */
-    /* incomplete, but may become complete; struct err says what is missing, with -EINVAL */
+    /* Incomplete, but may become complete; struct err says what is missing, with -EINVAL. */
     TENSOR_SHORT,
-    TENSOR_BEGUN, /* only a NumPy header: not an edit yet, but not a mistake */
+    TENSOR_BEGUN, /* only a NumPy header: not an edit yet, but not an error */
 };
 
 struct tensor_edit {
@@ -103,8 +106,8 @@ struct tensor_edit {
 #define TENSOR_EDIT_INIT ((struct tensor_edit){0})
 
 /*
- * Apply it to the tensor with this name. Like edit_tensor_write() and edit_tensor_set(); on failure nothing has
- * changed.
+ * Apply the edit to the tensor with this name, like edit_tensor_write() and edit_tensor_set(). On
+ * failure nothing has changed.
  */
 int tensor_edit_apply(const struct tensor_edit *t, struct edit_change *c, const void *name,
                       size_t n, struct err *e);

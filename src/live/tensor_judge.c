@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judges: see tensor_judge.h.
+ * Judges drafts: see tensor_judge.h.
  *
- * What was written is processed in units, on all processors: each yields the bytes that the tensor would have (for
- * `raw`, those of the draft), which are compared with the present ones. Runs of blocks that differ become pieces: for
- * `raw` as they were written, for values as encoded into the log.
+ * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
+ * tensor would have (for `raw`, those of the draft), which are compared with the present ones. Runs
+ * of different blocks become pieces: for `raw` the written bytes, for values those encoded into the
+ * log.
  */
 #include "live/tensor_judge.h"
 
@@ -20,7 +21,7 @@
 
 /* ---- faults ---- */
 
-/* "[3, 17]": NumPy's index of an element. */
+/* Write "[3, 17]", NumPy's index of an element. */
 static void put_index(struct buf *out, uint64_t element, uint32_t n_dims, const uint64_t *dims)
 {
     uint64_t at[GGUF_MAX_DIMS];
@@ -52,7 +53,8 @@ static int needs_importances(const struct quant_type *t, struct err *e)
                    t->name);
 }
 
-/* A line about an error of quant_write() or quant_convert(); fault->element counts from the tensor's first. */
+/* Set e to a message about an error of quant_write() or quant_convert(); fault->element counts from
+ * the tensor's first. */
 static int report_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
                         uint32_t n_dims, const uint64_t *dims, struct err *e)
 {
@@ -81,7 +83,7 @@ static int report_fault(int code, const struct quant_type *t, const struct quant
     return err_sys(e, code, "values cannot be stored");
 }
 
-/* Units, and the line of the first that failed. */
+/* The units of some work, and the message of the first that failed. */
 struct failing {
     struct units units;
     uint64_t unit;
@@ -96,7 +98,7 @@ static void note_failure(struct failing *f, uint64_t unit, const struct err *e)
     f->e = *e;
 }
 
-/* units_run(), with a line. */
+/* Call units_run(), and set a message. */
 static int run_units(struct failing *f, const struct units_watch *watch, struct err *e)
 {
     const int r = units_run(&f->units, watch);
@@ -107,22 +109,23 @@ static int run_units(struct failing *f, const struct units_watch *watch, struct 
     return r;
 }
 
-/* ---- all values of a tensor encoded ---- */
+/* ---- encoding all values of a tensor ---- */
 
 /* All values of a tensor, encoded into the log. */
 struct encoding {
     /* Blocks of this type, in the model's byte order; NULL: values as the view shows them. */
     const struct quant_type *stored;
     enum quant_view view;
-    /* Read values [first, first + n), whole blocks. Called by several threads. 0, -errno. */
+    /* Reads values [first, first + n), whole blocks. Called by several threads. Returns 0 or
+     * -errno. */
     int (*read)(void *arg, uint64_t first, void *dst, size_t n);
     void *arg;
     struct tensor_shape shape; /* of the resulting tensor, valid for tensor_shape_bytes() */
     bool big;
     const struct imatrix_row *row; /* NULL: none */
     /*
-     * Blocks of the same type: a block that shows the same values keeps its bytes. NULL: all are encoded, as in a
-     * conversion. May have fewer or more elements.
+     * Blocks of the same type: a block with the same values keeps its bytes. NULL: all blocks are
+     * encoded, as in a conversion. May have fewer or more elements.
      */
     const struct tensor_base *old;
     struct logs *logs;
@@ -137,7 +140,8 @@ struct encoding {
     struct failing work;
 };
 
-/* What a row has for a tensor of this shape: 0; *arg: ret, or NULL if nothing is weighed. -EINVAL: they do not fit. */
+/* Get the importances of a row for a tensor of this shape. Returns 0, with *arg = ret, or NULL if
+ * nothing is weighed; -EINVAL if they do not fit. */
 static int find_importances(const struct imatrix_row *row, const struct quant_type *t,
                             uint32_t n_dims, const uint64_t *dims, struct quant_importances *ret,
                             const struct quant_importances **arg, struct err *e)
@@ -246,7 +250,8 @@ static int read_stored(void *arg, uint64_t first, void *dst, size_t n)
                             n / t->block_len * t->block_bytes);
 }
 
-/* From this size on the file system is first asked for free space, because encoding takes a while. */
+/* From this size on the file system is first queried for free space, because encoding takes a
+ * while. */
 #define ROOM_ASKED ((uint64_t)1 << 20)
 
 static int check_convert(const struct tensor_base *base, const struct quant_type *to,
@@ -284,19 +289,20 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
     return r < 0 ? r : encode_values(&j, watch, ret, e);
 }
 
-/* ---- what was written to a view, and differs ---- */
+/* ---- changed bytes of a view ---- */
 
 enum {
-    RAW_UNIT = 256 * 1024, /* bytes of `raw` judged at a time */
-    RAW_BLOCK = 512,       /* and compared as a unit */
-    /* Gaps of up to this many equal bytes between two runs are rewritten, to limit the number of pieces. */
+    RAW_UNIT = 256 * 1024, /* number of bytes of `raw` judged at a time */
+    RAW_BLOCK = 512,       /* number of bytes compared as a unit */
+    /* Gaps of up to this many equal bytes between two runs are rewritten, to limit the number of
+     * pieces. */
     GAP = 16 * 1024,
 };
 
 struct job {
     struct draft *d;
     const struct tensor_base *base;
-    const struct tensor_round *round; /* what is judged */
+    const struct tensor_round *round; /* the data to judge */
     const struct quant_type *type;    /* NULL: bytes are judged, not values */
     enum quant_view view;
     struct quant_importances imp;
@@ -305,8 +311,8 @@ struct job {
     uint64_t unit, block;                  /* bytes of the view per unit, and per block */
     uint64_t size;                         /* bytes of the view after head */
     uint32_t raw_block;                    /* bytes per stored block */
-    struct log *log;                       /* a reference: values are encoded into it ... */
-    uint64_t low, room;                    /* ... stored byte `low` at `room` */
+    struct log *log;    /* a reference: the log that values are encoded into ... */
+    uint64_t low, room; /* ... stored byte `low` at `room` */
     struct failing work;
     /* Protected by the lock of the units: */
     struct tensor_piece *piece; /* owned, with a reference to the log of each */
@@ -336,7 +342,7 @@ static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct l
     return r;
 }
 
-/* For `raw`: bytes that come from the base are equal. */
+/* Add a piece of `raw`: bytes that come from the base are equal. */
 static int add_written(struct job *j, uint64_t at, uint64_t n)
 {
     struct tensor_piece p;
@@ -349,7 +355,7 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
     return r;
 }
 
-/* Stored bytes [at, at + n) become these. */
+/* Replace stored bytes [at, at + n) with these. */
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
     uint64_t src = j->room + (at - j->low);
@@ -372,7 +378,8 @@ static bool differs(const struct compare *c, size_t block)
     return memcmp(c->old + at, c->raw + at, n) != 0;
 }
 
-/* The next run of differing blocks, including small gaps: [*first, *end). False: there are no more. */
+/* Find the next run of different blocks, including small gaps: [*first, *end). Returns false at the
+ * end. */
 static bool next_run(const struct compare *c, size_t *first, size_t *end)
 {
     const size_t blocks = (c->n + c->block - 1) / c->block, gap = GAP / c->block + 1;
@@ -387,7 +394,8 @@ static bool next_run(const struct compare *c, size_t *first, size_t *end)
     return true;
 }
 
-/* Copy all values of the blocks that differ to the log, so that judging them again gives the same result. */
+/* Copy all values of the different blocks to the log, so that judging them again gives the same
+ * result. */
 static int hold_changed(struct job *j, uint64_t from, const struct compare *c, size_t first,
                         size_t end)
 {
@@ -403,7 +411,7 @@ static int hold_changed(struct job *j, uint64_t from, const struct compare *c, s
     return r;
 }
 
-/* Add those of the blocks from number `from` on that differ. */
+/* Add the different blocks from number `from` on. */
 static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 {
     int r = 0;
@@ -457,14 +465,16 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     return logs_failed(r, e);
 }
 
-/* The first range to judge that ends after byte `off` of the view, or the number of ranges. */
+/* Return the first range to judge that ends after byte `off` of the view, or the number of
+ * ranges. */
 static size_t find_fresh(const struct job *j, uint64_t off)
 {
     const struct tensor_ranges *f = &j->round->fresh;
     return UPTO(f->of, hi, f->n, off);
 }
 
-/* The part of the view, after the header, that was written within [lo, hi), as whole blocks. False: none. */
+/* Find the part of the view, after the header, that was written within [lo, hi), as whole blocks.
+ * Returns false if there is none. */
 static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
 {
     const struct tensor_ranges *f = &j->round->fresh;
@@ -503,7 +513,7 @@ static uint64_t next_unit(void *arg, uint64_t unit)
     return lo <= j->head ? unit : max_u64(unit, (lo - j->head) / j->unit);
 }
 
-/* ---- the whole ---- */
+/* ---- all units ---- */
 
 static int by_place(const void *a, const void *b)
 {
@@ -511,7 +521,8 @@ static int by_place(const void *a, const void *b)
     return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* Reserve space for all values that may differ: in the tensor's order, and aligned as in its file. */
+/* Reserve space for all values that may differ, in the tensor's order, and aligned as in its
+ * file. */
 static int reserve(struct job *j, struct err *e)
 {
     uint64_t lo = 0, hi = j->size;
@@ -571,7 +582,7 @@ static struct job make_job(struct draft *d, const struct tensor_round *round, co
     return j;
 }
 
-/* ---- all values encoded again ---- */
+/* ---- encoding all values again ---- */
 
 struct reader {
     struct draft *d;
@@ -605,7 +616,7 @@ static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
     return encode_values(&j, watch, ret, e);
 }
 
-/* ---- what a draft becomes ---- */
+/* ---- the result for a draft ---- */
 
 /* 0, a verdict, or -EINVAL: the length is right. */
 static int check_length(const struct tensor_round *round, uint64_t whole, struct err *e)
@@ -642,8 +653,8 @@ static bool same_dims(const struct tensor_base *b, const struct npy *npy)
 }
 
 /*
- * True if values have moved, so that all must be judged: compared with the base's view while that shows; later with
- * what was judged.
+ * True if values have moved, so that all must be judged: they are compared with the base's view
+ * while that shows, later with the judged bytes.
  */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
@@ -718,9 +729,9 @@ int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct 
     return r;
 }
 
-/* ---- tensors being made ---- */
+/* ---- new tensors ---- */
 
-/* A view that implies its type is worth at most as much as one that also brings the shape. */
+/* A view that implies its type comes after a view that also brings the shape. */
 static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
                                          TENSOR_BF16};
 
@@ -744,7 +755,7 @@ static int check_new_length(struct draft *d, uint64_t need, struct err *e)
     return TENSOR_SHORT;
 }
 
-/* Take the bytes as they are. */
+/* Take the bytes unchanged. */
 static int judge_new_raw(const struct tensor_new *t, struct tensor_edit *ret, struct err *e)
 {
     struct draft *d = t->draft[TENSOR_RAW];

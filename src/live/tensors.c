@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which tensors the model has; making, renaming and removing them: see tensors.h. */
+/* Makes, renames and removes tensors: see tensors.h. */
 #include "live/tensors.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 #include "live/views.h"
 #include "live/writer.h"
 
-/* ---- found ---- */
+/* ---- finding tensors ---- */
 
 /* Long names are found in the base. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
@@ -50,7 +50,7 @@ struct object *tensor_object(struct live *l, uint32_t number)
     return o;
 }
 
-/* Its place is remembered, if memory allows. */
+/* Remove a tensor. Its place is remembered, if memory allows. */
 static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct object *o = object_find(&l->objects, t->id.number);
@@ -93,13 +93,13 @@ int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
     return writer_accepted(l, w);
 }
 
-/* ---- removals that are due ---- */
+/* ---- due removals ---- */
 
-/* False: the change leaves the model without any tensor. */
+/* False if the change leaves the model without any tensor. */
 static bool tensors_left(const struct live *l)
 {
     struct edit_tensor *all = NULL;
-    size_t n = 1; /* no memory: most probably */
+    size_t n = 1; /* lack of memory, most probably */
     if (edit_change_tensors(&l->next.change, &all, &n) == 0)
         free(all);
     return n > 0;
@@ -145,7 +145,7 @@ int tensors_remove_due(struct live *l)
         object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
         if (r == 0) {
             promise_make(&o->promise, l->edits);
-        } else { /* it stays, and shows why */
+        } else { /* it stays, and has the reason */
             atomic_store(&l->names.other_doomed, true);
             (void)tensor_refused(l, o, &e);
         }
@@ -168,7 +168,7 @@ void tensors_follow(struct live *l)
             object_event(&l->objects, o, OBJECT_BACK);
 }
 
-/* The object for a slot, or NULL. */
+/* Return the object of a slot, or NULL. */
 static struct object *object_of(const struct live *l, const struct edit_slot *s)
 {
     return s->kind == EDIT_TENSOR ? object_find(&l->objects, s->id.number) : NULL;
@@ -216,9 +216,9 @@ struct draft *tensors_landed(struct live *l, const struct batch *b)
     return dead;
 }
 
-/* ---- to be judged ---- */
+/* ---- tensors to be judged ---- */
 
-/* In the order in which they were last written: usually this is the last one. */
+/* Insert in the order of the last write: usually this is the last one. */
 static void enqueue(struct object_list *due, struct object *o)
 {
     struct object *before = due->last;
@@ -252,7 +252,7 @@ void new_tensors_hurry(struct live *l)
             new_tensor_queue(l, o);
 }
 
-/* ---- found and made ---- */
+/* ---- finding and making ---- */
 
 static struct object *new_tensor(const struct live *l, uint32_t number)
 {
@@ -346,7 +346,7 @@ void new_tensor_closed(struct live *l, struct object *o, bool closed)
         new_tensor_queue(l, o);
 }
 
-/* A closed file is as old as its close: so tensors are added in the order of the program. */
+/* A closed file is as old as its close, so tensors are added in the order of the program. */
 void new_tensor_released(struct live *l, struct object *o, bool closed)
 {
     const struct timespec last = o->last;
@@ -368,7 +368,7 @@ static void new_tensor_take_out(struct live *l, struct object *o, struct draft *
     o->has_type &= d->view != TENSOR_TYPE;
     o->has_shape &= d->view != TENSOR_SHAPE;
     view_drafts_reap(l, o);
-    new_tensor_touch(l, o); /* it may have been in the way */
+    new_tensor_touch(l, o); /* it may have prevented the tensor */
 }
 
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
@@ -385,9 +385,9 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
     return r;
 }
 
-/* ---- judged ---- */
+/* ---- judging ---- */
 
-/* The one to judge first; NULL: none. The one being judged may have been written since. */
+/* Return the object to judge first, or NULL. The one being judged may have been written since. */
 static struct object *next_due(const struct live *l)
 {
     struct object *o = l->objects.due.first;
@@ -408,14 +408,14 @@ const struct timespec *new_tensors_due_at(const struct live *l)
     if (!first)
         return NULL;
     at = first->last;
-    at.tv_sec += NEW_QUIET + 1; /* everything from the same second together */
+    at.tv_sec += NEW_QUIET + 1; /* all writes of the same second together */
     at.tv_nsec = 0;
     return &at;
 }
 
 /*
- * The name is in use again: lost tensors with this name are no longer reported, and the place of removed ones is
- * forgotten.
+ * Note that the name is in use again: lost tensors with this name are no longer reported, and the
+ * place of removed ones is forgotten.
  */
 static void name_taken(struct live *l, const struct object *o)
 {
@@ -429,7 +429,7 @@ static void name_taken(struct live *l, const struct object *o)
         object_clear_name(s, other);
 }
 
-/* Make it a tensor: in the place of a removed one with its name, or as the last. */
+/* Add the tensor: in the place of a removed one with its name, or as the last. */
 static int add(struct live *l, struct object *o, const struct tensor_edit *edit, struct err *e)
 {
     struct objects *s = &l->objects;
@@ -463,8 +463,8 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
 }
 
 /*
- * Check whether one of the views that count lacks the data of a refused write. 0, or that write's error: the view
- * must be rewritten from the start.
+ * Check whether a view that counts lacks the data of a refused write. Returns 0, or that write's
+ * error: the view must be rewritten from the start.
  */
 static int check_views(const struct object *o, struct err *e)
 {
@@ -476,7 +476,7 @@ static int check_views(const struct object *o, struct err *e)
     return e->code;
 }
 
-/* Judge its views as they are. The lock is released meanwhile. */
+/* Judge its views in their present state. The lock is released meanwhile. */
 static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_new t = {.big = l->newest->view.snap->gguf->fmt.big,
@@ -502,7 +502,7 @@ static int judge(struct live *l, struct object *o)
     o->dirty = false;
     new_tensor_queue(l, o);
     int r = check_views(o, &e);
-    const bool reported = r < 0 && !l->objects.now; /* to the program that wrote it */
+    const bool reported = r < 0 && !l->objects.now; /* reported to the program that wrote it */
     if (r == 0)
         r = judge_views(l, o, &edit, &e);
     const bool again = !l->writer.stop && (o->open || o->dirty); /* a program continues with it */
@@ -531,7 +531,7 @@ int new_tensors_judge(struct live *l)
     struct object *o;
     assert(lock_held(&l->lock));
     const struct timespec begun = when_now();
-    while ((o = next_due(l)) && !when_before(&begun, &o->last)) { /* each one once */
+    while ((o = next_due(l)) && !when_before(&begun, &o->last)) { /* each object once */
         int r = judge(l, o);
         if (r < 0)
             result = r;
@@ -539,7 +539,7 @@ int new_tensors_judge(struct live *l)
     return result;
 }
 
-/* ---- looked at ---- */
+/* ---- queries ---- */
 
 int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
 {
@@ -551,7 +551,7 @@ int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
     return known || first ? 0 : -ENOENT;
 }
 
-/* A visible tensor. */
+/* Find a visible tensor. */
 static int find_shown(struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct object *o = new_tensor_named(l, file);
@@ -621,7 +621,7 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 
 #define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* The name for a directory that is made or renamed: 0, -EINVAL, -ENAMETOOLONG. */
+/* Get the name for a directory that is created or renamed. Returns 0, -EINVAL or -ENAMETOOLONG. */
 static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n)
 {
     int r = name_decode(file, name, n);
@@ -656,7 +656,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return new_tensor_rename(l, o, now.name, now.name_len);
     const struct object *placed = object_named(&l->objects, t.name, t.name_len, OBJECT_ABSENT);
     size_t mark = edit_mark(c);
-    if (cleared) /* what was just removed under the new name goes at once */
+    if (cleared) /* the tensor just removed under the new name goes at once */
         r = tensor_clear(l, &now, &e);
     if (r == 0)
         r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);
@@ -688,9 +688,10 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
     return o ? writer_sync(l, &o->promise, o->promise.edit, w) : 0;
 }
 
-/* ---- removed ---- */
+/* ---- removal ---- */
 
-/* Whether it can be removed is known at once. A strategy that was asked for may remove it only with the doomed ones. */
+/* Try a removal, because it is known at once whether it is possible. A strategy that was requested
+ * may remove the tensor only with the doomed ones. */
 static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct edit_change *c = &l->next.change;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that can be edited: their directories, by name. For their views see views.h. What live.h says about
- * results, waits and threads applies here too. Only if live_options.tensors is set.
+ * Handles the directories of editable tensors, by name. For their views see views.h. live.h
+ * explains results, waits and threads. Used only if live_options.tensors is set.
  *
  * The newest snapshot (live_freshen()) has every tensor that a function here returns.
  */
@@ -11,96 +11,106 @@
 #include "live/live.h"
 #include "live/tensor_base.h"
 
-/* What is known about a tensor's directory in addition to what snapshots have for the tensor. */
+/* Facts about a tensor's directory that snapshots do not have. */
 struct live_folder {
-    uint64_t generation;   /* differs each time it comes back after a removal */
+    uint64_t generation;   /* differs each time that it returns after a removal */
     uint32_t hidden;       /* rows of views that were unlinked a moment ago */
-    bool removed;          /* it is no longer shown */
+    bool removed;          /* it is no longer visible */
     struct timespec mtime; /* tv_sec 0: not written in this mount */
 };
 
-/* The number of the tensor whose directory has this name. -ENOENT. */
+/* Get the number of the tensor whose directory has this name. Returns -ENOENT if there is none. */
 int live_tensor_find(struct live *l, const char *file, uint32_t *number);
-/* The same for a replaced version; very old versions are forgotten. */
+/* Get the number of the tensor of a replaced version; very old versions are forgotten. */
 int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number);
-/* What is known about it; all zero if nothing is. fresh: bring the newest snapshot up to date for this tensor. */
+/* Get the facts about a directory, all zero if there are none. fresh: bring the newest snapshot up
+ * to date for this tensor. */
 int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_folder *ret);
 
 /*
- * Tensors being made: created by mkdir(2), they become tensors of the model when they are complete, with the same
- * number, which the nodes of ignored views have, too. live_tensor_find(), _rename() and _remove() work on them as
- * well.
+ * New tensors: created by mkdir(2), they become tensors of the model when they are complete, with
+ * the same number, which the nodes of ignored views have, too. live_tensor_find(), _rename() and
+ * _remove() also work on them.
  */
 int live_tensor_make(struct live *l, const char *file, uint32_t *number);
-/* True if it is still being made. *views: the rows that were written. */
+/* True if the tensor is new and incomplete. *views: the rows that were written. */
 bool live_making(struct live *l, uint32_t number, uint32_t *views);
 /*
- * From index *i on, the next of them, in the order in which they were made; *i becomes its index. False: there are no
- * more.
+ * Get the next new tensor from index *i on, in order of creation; *i becomes its index. Returns
+ * false at the end.
  */
 bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number);
-/* The node number of a written view; if it is the tensor's own number, the view is ignored. -ENOENT. */
+/* Get the node number of a written view; if it is the tensor's own number, the view is ignored.
+ * Returns -ENOENT if there is none. */
 int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);
 /* True if a view is ignored; it then counts as written. */
 bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum tensor_view view);
 int live_making_unlink(struct live *l, uint32_t number, uint32_t row);
 
-/* flags as for renameat2(2). -ENOTEMPTY: a tensor with the new name exists. */
+/* Rename a directory, with the flags of renameat2(2). Returns -ENOTEMPTY if a tensor with the new
+ * name exists. */
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w);
-/* rmdir(2): removes it with everything in it. */
+/* Handle rmdir(2): remove a directory with everything in it. */
 int live_tensor_remove(struct live *l, const char *file);
 /* Hide a view, a row of the directory, for a second. */
 int live_view_unlink(struct live *l, uint32_t number, uint32_t row);
-/* It is visible again. */
+/* Show the view again. */
 void live_view_show(struct live *l, uint32_t number, uint32_t row);
 
-/* fsync of a view that shows what is stored: syncs whatever the tensor has, whichever program wrote it (sync FILE). */
+/* Handle fsync of a view that shows the stored tensor: sync the tensor's edits, whichever program
+ * wrote them (sync FILE). */
 int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
 
 /* ---- errors ---- */
 
-/* Append to `out` why the last edit was refused: nothing if it was not. And forget it. */
+/* Append to `out` the reason why the last edit was refused, or nothing. The second function forgets
+ * it. */
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out);
 void live_tensor_forgive(struct live *l, uint32_t number);
 
-/* ---- of this layer: with the lock of `struct live` ---- */
+/* ---- for this layer: with the lock of `struct live` ---- */
 
 struct batch;
 struct draft;
 struct object;
 
-/* The tensor with this directory name, even if it is doomed. -ENOENT. */
+/* Find the tensor with this directory name, even if it is doomed. Returns -ENOENT if there is
+ * none. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret);
 /*
- * Remove the doomed tensors from the change, up to an edit_undo(); but not if no tensor would be left, because then
- * all of them come back. True if it removed any.
+ * Remove the doomed tensors from the change, up to an edit_undo(); but if no tensor would be left,
+ * all of them return. Returns true if it removed any.
  */
 bool tensors_remove_doomed(struct live *l);
-/* Its object. NULL: no memory. */
+/* Return the tensor's object, or NULL without memory. */
 struct object *tensor_object(struct live *l, uint32_t number);
-/* Record a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns e->code. */
+/* Record a refused edit in the log and in user.gguf.error, unless the tensor is gone. Returns
+ * e->code. */
 int tensor_refused(struct live *l, struct object *o, const struct err *e);
-/* An operation on a tensor is part of the change now. Like writer_accepted(). */
+/* Note that an operation on a tensor is part of the change now, like writer_accepted(). */
 int tensor_accepted(struct live *l, struct object *o, struct live_wait *w);
-/* Accept the removals that are due. 0, or why tensors came back. */
+/* Accept the due removals. Returns 0, or the reason why tensors returned. */
 int tensors_remove_due(struct live *l);
 
-/* Edits were given up: which tensors exist is derived from what is stored now. */
+/* Update which tensors exist from the stored state, after edits were dropped. */
 void tensors_follow(struct live *l);
-/* Drafts begun from what a batch gave its tensors can no longer be accepted. */
+/* Note that drafts begun from a batch's content of its tensors can no longer be accepted. */
 void tensors_lost(struct live *l, const struct batch *b);
-/* A batch was not written: the tensors that it names show why, and those that it added are lost. */
+/* Note that a batch was not written: its tensors show the reason, and those that it added are
+ * lost. */
 void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
-/* It was written: what it removed is gone for good. Returns a list for view_drafts_end(), without the lock. */
+/* Note that a batch was written: the tensors that it removed are finally gone. Returns a list for
+ * view_drafts_end(), without the lock. */
 struct draft *tensors_landed(struct live *l, const struct batch *b);
 
 /*
- * ---- new tensors: directories made in tensors/ that are not tensors yet (objects.h). Their files are drafts without
- * a base (views.h), which stay when they are closed. When no program has one open for writing and NEW_QUIET seconds
- * have passed, at fsync of a directory and at the end, the writer's thread judges it as a whole (tensor_judge.h); then
- * it is a tensor of the model, with the same number. If a program opens or changes it meanwhile, it is judged again
- * once it is quiet ----
+ * ---- new tensors: directories created in tensors/ that are not tensors yet (objects.h). Their
+ * files are drafts without a base (views.h), which stay when they are closed. When no program has
+ * one open for writing and NEW_QUIET seconds have passed, at fsync of a directory and at the end,
+ * the writer's thread judges the directory as a whole (tensor_judge.h); then it is a tensor of the
+ * model, with the same number. If a program opens or changes it meanwhile, it is judged again when
+ * it is quiet ----
  */
 
 #define NEW_QUIET 2
@@ -110,27 +120,30 @@ struct draft *tensors_landed(struct live *l, const struct batch *b);
  */
 #define NEW_RELEASE 5000
 
-/* What is known about a removed one goes with its last draft. */
+/* Free the object of a removed new tensor with its last draft. */
 void new_tensor_reap(struct live *l, struct object *o);
-/* Something was written, or a writable handle is gone. */
+/* Note a write, or the end of a writable handle. */
 void new_tensor_touch(struct live *l, struct object *o);
-/* One of its handles was closed, or written after it was; and is released, closed or not. */
+/* Note that a handle was closed, or written after its close. The second function notes its release,
+ * closed or not. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
 /* A text was written to `type` or `shape`. 0, -errno with a line. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
 /*
- * Its handles, or the end of the mount, may change whether it is due: a list, ordered by `last`, has those that were
- * written and have no writable handle, or at the end all of them.
+ * Update whether a tensor is due after a change of its handles, or at the end of the mount: a list,
+ * ordered by `last`, has those that were written and have no writable handle, or at the end all of
+ * them.
  */
 void new_tensor_queue(struct live *l, struct object *o);
-/* The end of the mount has come. */
+/* Note the end of the mount. */
 void new_tensors_hurry(struct live *l);
-/* When one is due to be judged; NULL: none. */
+/* Return the time at which a tensor is due to be judged, or NULL. */
 const struct timespec *new_tensors_due_at(const struct live *l);
 bool new_tensors_due(const struct live *l);
-/* Judge what is due. The lock is released meanwhile. 0, or why one could not be added. */
+/* Judge the due tensors. The lock is released meanwhile. Returns 0, or the reason why a tensor
+ * could not be added. */
 int new_tensors_judge(struct live *l);
 
 #endif

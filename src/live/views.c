@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Views of tensors and helpers: their drafts, handles and judgements: see views.h. */
+/* Keeps views of tensors and helpers, with their drafts, handles and judgements: see views.h. */
 #include "live/views.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include "live/tensor_judge.h"
 #include "live/writer.h"
 
-#define VIEW_NO_ROW UINT32_MAX /* of helpers */
-/* Seconds that a draft which holds only a NumPy header waits for its program. */
+#define VIEW_NO_ROW UINT32_MAX /* row of helpers */
+/* Seconds that a draft with only a NumPy header waits for its program. */
 #define VIEW_BEGUN 10
 
 static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
@@ -68,7 +68,7 @@ struct draft *view_reap(struct live *l, struct draft *d, struct draft *more)
     return d;
 }
 
-/* Remove its name. Returns the same. */
+/* Remove the draft's name. Returns drafts like view_reap(). */
 static struct draft *forget(struct live *l, struct draft *d, struct draft *more)
 {
     d->unlinked = true;
@@ -117,7 +117,7 @@ static int add_draft(struct live *l, struct draft *d, struct object *o)
     return 0;
 }
 
-/* The drafts of a tensor, linked by `inside`. */
+/* Return the drafts of a tensor, linked by `inside`. */
 static struct draft *drafts_of(const struct live *l, uint32_t tensor)
 {
     const struct object *o = object_find(&l->objects, tensor);
@@ -134,7 +134,8 @@ static struct live_view *handle_of(struct link *k)
     return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
 }
 
-/* The draft of a node: its own, else one that a handle of the node shares, else a dropped one, else NULL. */
+/* Return the draft of a node: its own, else one that a handle of the node shares, else a dropped
+ * one, else NULL. */
 static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
@@ -152,11 +153,11 @@ static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
     return h ? h->d : dropped;
 }
 
-/* ---- written ---- */
+/* ---- writes ---- */
 
 /*
- * A write was refused: the error stays with the draft, except for a helper, which is not judged. It is reported once,
- * although a full disk refuses each page of a mapping.
+ * Record a refused write: the error stays with the draft, except for a helper, which is not judged.
+ * It is reported once, although a full disk refuses each page of a mapping.
  */
 static int refused(struct live *l, struct draft *d, int r, struct err *e)
 {
@@ -173,7 +174,7 @@ static int refused(struct live *l, struct draft *d, int r, struct err *e)
     return r;
 }
 
-/* It is being rewritten. */
+/* Forget the error of a draft that is being rewritten. */
 static void forget_why(struct live *l, struct draft *d)
 {
     LOCKED(&l->lock);
@@ -283,7 +284,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     return r;
 }
 
-/* Check that the draft's base is still what the model has. */
+/* Check that the draft's base is still the model's state. */
 static int check_base(const struct draft *d, struct err *e)
 {
     if (d->replaced)
@@ -327,13 +328,13 @@ static int accept(struct round *o)
     return 0;
 }
 
-/* Store its line, and `why` of the draft, which every later flush repeats. With the lock. */
+/* Store its message, and `why` of the draft, which every later flush repeats. With the lock. */
 static int report(struct round *o, int r)
 {
     if (!o->e.code)
         (void)err_set(&o->e, r, "%s", strerror(-r));
     o->e.code = r;
-    /* an error in data is found again as long as it is there */
+    /* an error in data is found again as long as the data stays */
     if (r != -EINTR && draft_is_text(o->d))
         o->d->why = o->e;
     (void)tensor_refused(o->l, o->d->object, &o->e);
@@ -350,7 +351,7 @@ static int same(struct round *o)
         return 0;
     }
     (void)report(o, r);
-    d->why = o->e; /* stays so whatever is written to it */
+    d->why = o->e; /* stays so whatever is written to the draft */
     return r;
 }
 
@@ -383,14 +384,16 @@ static int settle(struct round *o, int r)
     return o->end ? report(o, -EINVAL) : -EINVAL;
 }
 
-/* Why a write of it was refused, or the new tensor that it belonged to was lost. With the lock. */
+/* Return the reason why a write to the draft was refused, or its new tensor was lost. With the
+ * lock. */
 static int why_not(const struct draft *d)
 {
     return d->made && d->object->lost ? d->object->lost : d->why.code;
 }
 
 /*
- * Whether there is something to judge: 1; 0; -errno: it was refused. A text is compared with the tensor as it is now.
+ * Return 1 if there is something to judge, 0, or -errno if the draft was refused. A text is
+ * compared with the tensor in its present state.
  */
 static int prepare(struct round *o)
 {
@@ -435,13 +438,13 @@ int view_judge(struct live *l, struct draft *d, bool end, struct live_wait *w)
 
 /* ---- drafts for a view ---- */
 
-/* True if it waited for its program long enough. */
+/* True if the draft has waited for its program long enough. */
 static bool is_left(const struct draft *d)
 {
     return d->begun && d->handles == 0 && seconds() - d->begun > VIEW_BEGUN;
 }
 
-/* True if the tensor is no longer what the draft was begun from: it will never be accepted. */
+/* True if the tensor has changed since the draft was begun, so that it will never be accepted. */
 static bool is_outdated(const struct draft *d)
 {
     if (d->made || d->replaced)
@@ -453,8 +456,8 @@ static bool is_outdated(const struct draft *d)
 }
 
 /*
- * The newest draft of a view that is not outdated. in_work: it is being written just now, so programs that open the
- * view share it.
+ * Return the newest draft of a view that is not outdated. in_work: the draft is being written, so
+ * programs that open the view share it.
  */
 static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, bool in_work)
 {
@@ -465,7 +468,7 @@ static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, b
     return d;
 }
 
-/* True if another view of the tensor holds something not accepted. */
+/* True if another view of the tensor has bytes that are not accepted. */
 static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
@@ -477,7 +480,7 @@ static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     return false;
 }
 
-/* What a draft is begun from. */
+/* Get the base on which a draft is begun. */
 static int base_of(struct live *l, const struct object *o, enum tensor_view view,
                    struct tensor_base **ret)
 {
@@ -486,7 +489,7 @@ static int base_of(struct live *l, const struct object *o, enum tensor_view view
     return view_base(l, o->number, ret);
 }
 
-/* A new draft that holds what the view shows, for a node that has none; IDS_NONE: for a node of its own. */
+/* Make a draft with the view's content, for a node that has none; IDS_NONE: for its own node. */
 static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, enum tensor_view view,
                 struct draft **ret)
 {
@@ -518,7 +521,7 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
 
 /* ---- open ---- */
 
-/* A handle: one that truncates a view writes it. NULL: no memory. */
+/* Make a handle. A handle that truncates a view writes it. Returns NULL without memory. */
 static struct live_view *new_handle(struct draft *d, uint32_t node, int flags)
 {
     struct live_view *h = calloc(1, sizeof(*h));
@@ -552,7 +555,7 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     return 0;
 }
 
-/* It was closed, or is written: one of several threads records that. */
+/* Record that the handle was closed, or is written: one of several threads does. */
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
     struct draft *d = h->d;
@@ -565,7 +568,7 @@ static void note_closed(struct live *l, struct live_view *h, bool closed)
     lock_drop(&l->lock);
 }
 
-/* The draft of a node, unless it has waited long enough for its program. */
+/* Return the draft of a node, unless it has waited long enough for its program. */
 static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
 {
     struct draft *d = view_at(l, node, row);
@@ -576,7 +579,7 @@ static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
     return NULL;
 }
 
-/* *current: the node shows the tensor as it is now. */
+/* *current: the node shows the tensor in its present state. */
 static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool *current)
 {
     struct edit_tensor t;
@@ -585,7 +588,8 @@ static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool
     return there ? 0 : -ESTALE;
 }
 
-/* For a node that is written from now on. The kernel's cache may hold what was written to it before. */
+/* Begin a draft for a node that is written from now on. The kernel's cache may hold earlier writes
+ * to it. */
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
                        enum tensor_view view, struct draft **ret, bool *cold)
 {
@@ -603,8 +607,8 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
 }
 
 /*
- * The draft through which a view being opened is written. If a program found the node just before another one began
- * to write the view through its next node, it shares that draft.
+ * Find the draft through which a view being opened is written. If a program found the node just
+ * before another one began to write the view through its next node, it shares that draft.
  */
 static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                          uint32_t node, struct draft **ret, bool *cold)
@@ -613,9 +617,9 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
     struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
     bool current;
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
-        d = *ret = NULL; /* another one begins */
+        d = *ret = NULL; /* another draft begins */
     if (d && (is_outdated(d) || (other && other != d)))
-        return -ESTALE; /* what is written to it now will never be accepted */
+        return -ESTALE; /* writes to it will never be accepted */
     *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
     if (d)
         return 0;
@@ -664,7 +668,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_vi
     return r;
 }
 
-/* True if its node shows it. */
+/* True if the draft's node shows it. */
 static bool is_shown(const struct draft *d)
 {
     return d && d->state != DRAFT_DROPPED && !is_left(d);
@@ -742,7 +746,7 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
     return r;
 }
 
-/* A line is complete. */
+/* Handle a complete line. */
 static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct draft *d = w->view->d;
@@ -795,9 +799,9 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
     return h->d && !draft_is_text(h->d) ? tensor_draft_allocate(h->d, off, n, keep_size, &e) : 0;
 }
 
-/* ---- closed ---- */
+/* ---- closes ---- */
 
-/* The draft was judged: wait according to the commit mode. */
+/* Wait according to the commit mode, after the draft was judged. */
 static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
@@ -807,7 +811,7 @@ static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 
 static int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    /* Each close may be the end of a text, which may lack its newline. */
+    /* Each close may end a text, which may lack its newline. */
     int r = view_judge(l, h->d, draft_is_text(h->d), w);
     if (r >= 0)
         return flushed(l, h, w);
@@ -820,7 +824,7 @@ static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
     return stopped ? -EINTR : view_flush(l, w->view, w);
 }
 
-/* Record the close of a helper, which judges nothing. False: it is not a helper. */
+/* Record the close of a helper, which is not judged. Returns false if it is not a helper. */
 static bool helper_closed(struct live *l, struct live_view *h)
 {
     LOCKED(&l->lock);
@@ -837,8 +841,8 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 }
 
 /*
- * If nothing was accepted from the draft, sync whatever the tensor has, whichever file it was written to; for a
- * tensor being made there is nothing to wait for.
+ * If the draft has no accepted edit, sync the tensor's edits, whichever file they were written to;
+ * for a new tensor there is nothing to wait for.
  */
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
@@ -852,7 +856,7 @@ static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
     int r = judged ? view_judge(l, d, draft_is_text(d) || d->made, w) : 0;
     if (r < 0 || d->made)
         return r;
-    note_closed(l, h, true); /* before it is answered, because then its program may write */
+    note_closed(l, h, true); /* before the answer, after which the program may write again */
     lock_take(&l->lock);
     const struct promise *p = d->promise.edit ? &d->promise : &d->object->promise;
     r = writer_sync(l, p, p->edit, w);
@@ -865,7 +869,7 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
     return h->d && !helper_closed(l, h) ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
-/* The last judgement, unless a close has reported a refusal. What was accepted stays. */
+/* Make the last judgement, unless a close has reported a refusal. Accepted edits stay. */
 static void end_writing(struct live *l, struct draft *d)
 {
     const bool refuses = d->state == DRAFT_REFUSED || view_judge(l, d, true, NULL) < 0;
@@ -892,7 +896,8 @@ static void reap_begun(struct live *l)
     }
 }
 
-/* The last writer leaves: what was written is judged, unless a program still had it open when the mount was ended. */
+/* Release the last writer: the draft is judged, unless a program still had it open when the mount
+ * was ended. */
 static void release(struct live *l, struct live_view *h)
 {
     struct draft *d = h->d;
@@ -950,7 +955,7 @@ static struct draft *helper_named(const struct live *l, uint32_t tensor, const c
     return d;
 }
 
-/* With its own name. */
+/* Make a helper with its own name. */
 static int make_helper(struct live *l, uint32_t tensor, const char *name, struct draft **ret)
 {
     char *own = strdup(name);
@@ -1044,7 +1049,7 @@ static void become(struct live *l, struct draft *d, enum tensor_view view, uint3
     d->losses = o->losses;
 }
 
-/* Mark the other drafts of the view as replaced, and unlink them. Returns the same as forget(). */
+/* Mark the other drafts of the view as replaced, and unlink them. Returns drafts like forget(). */
 static struct draft *replace_others(struct live *l, const struct draft *by)
 {
     struct draft *dead = NULL;
@@ -1059,7 +1064,8 @@ static struct draft *replace_others(struct live *l, const struct draft *by)
 }
 
 /*
- * Turn a helper into the draft of a view, and judge it, unless a program still has to close it. 1: judged; 0; -errno.
+ * Turn a helper into the draft of a view, and judge it, unless a program still has to close it.
+ * Returns 1 if it was judged, 0, or -errno.
  */
 static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
 {
@@ -1074,7 +1080,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
                                                                                          : 0;
     if (r == 0)
         r = base_of(l, d->object, h->to, &base);
-    if (r == 0) { /* it may become a helper again: programs must not find it meanwhile */
+    if (r == 0) { /* it may become a helper again, so programs must not find it meanwhile */
         become(l, d, h->to, h->to_row, base);
         d->unlinked = true;
     }
@@ -1088,7 +1094,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     return r < 0 ? r : whole;
 }
 
-/* The view refused it: it is a helper again, with its name unless that was taken. */
+/* Turn a refused draft into a helper again, with its name unless that was taken. */
 static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 {
     lock_take(&d->io);
@@ -1104,7 +1110,7 @@ static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
-    if (stopped) { /* another request of its draft is being carried out */
+    if (stopped) { /* another request of its draft is being handled */
         live_view_release(l, h);
         return -EINTR;
     }
@@ -1126,7 +1132,8 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     return r;
 }
 
-/* The rename holds a writable handle, so that a new tensor is not judged before it is over. */
+/* The rename holds a writable handle, so that a new tensor is not judged before the rename is
+ * over. */
 static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
                        struct live_view **ret)
 {

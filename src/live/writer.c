@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one thread that changes the model file. See writer.h.
+ * The only thread that changes the model file: see writer.h.
  *
- * Accepted edits collect in `next`. The thread takes them as a whole (they are then in flight), writes them without
- * holding the lock, and answers the waiting requests. Edits accepted meanwhile collect in `next` again, based on what
- * is in flight; if that fails, on what is on disk.
+ * Accepted edits collect in `next`. The thread takes them as a whole (they are then in flight),
+ * writes them without holding the lock, and answers the waiting requests. Edits accepted meanwhile
+ * collect in a new `next`, based on the batch in flight or, if that fails, on the state on disk.
  */
 #include "live/writer.h"
 
@@ -38,7 +38,7 @@ struct job {
     struct timespec begin;
     uint64_t reported;  /* time of the last logged progress, in seconds */
     bool made;          /* there is a new store */
-    struct view old[3]; /* what was on the disk, what was in flight, and what readers had */
+    struct view old[3]; /* views of the state on disk, of the batch in flight, and of readers */
 };
 
 static uint64_t elapsed_ms(const struct job *b)
@@ -48,7 +48,7 @@ static uint64_t elapsed_ms(const struct job *b)
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
 
-/* The keys before the edit are recorded before it takes effect. */
+/* Record the keys before the edit, before it takes effect. */
 static void on_ready(void *arg)
 {
     const struct job *b = arg;
@@ -94,7 +94,7 @@ static void mark(struct live *l, const struct batch *b, const struct err *e)
     tensors_failed(l, b, e);
 }
 
-/* What is pending is lost: name each edit. */
+/* Log each pending edit as lost. */
 static void report_lost(struct live *l, const struct err *e)
 {
     CLEANUP(buf_free) struct buf notes = BUF_INIT;
@@ -103,7 +103,7 @@ static void report_lost(struct live *l, const struct err *e)
     mark(l, &l->next, e);
 }
 
-/* What is in flight failed, and so did everything accepted since, which is based on it. */
+/* Drop the failed batch in flight, and all edits accepted since, which are based on it. */
 static void failed(struct live *l)
 {
     struct view flying = l->flight.view;
@@ -118,8 +118,8 @@ static void failed(struct live *l)
 }
 
 /*
- * The store of what was written, for readers. If the file cannot be mapped, readers continue with what they have,
- * which shows the same bytes; the next edit tries again.
+ * Make the store of the new file, for readers. If the file cannot be mapped, readers continue with
+ * their store, which shows the same bytes; the next edit tries again.
  */
 static void store_written(struct live *l, bool replaced, struct store **ret)
 {
@@ -134,8 +134,8 @@ static void store_written(struct live *l, bool replaced, struct store **ret)
 }
 
 /*
- * Carry it out, without the lock: only this thread changes what is in flight. *ret is the new store, or NULL if there
- * is none.
+ * Carry the batch out, without the lock: only this thread changes the batch in flight. *ret is the
+ * new store, or NULL if there is none.
  */
 static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
@@ -159,7 +159,8 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
     return r;
 }
 
-/* It is on disk. s: its store, which it takes over; NULL: it could not be made, or is unchanged. */
+/* Note that the batch is on disk. s: its store, which it takes over; NULL: the store could not be
+ * made, or is unchanged. */
 static void landed(struct live *l, struct job *job, struct store *s)
 {
     struct store *now = NULL;
@@ -171,21 +172,21 @@ static void landed(struct live *l, struct job *job, struct store *s)
         job->old[1].store = l->disk.store;
         l->disk.store = s;
     }
-    if (batch_store(l, &now) < 0) /* it continues with what it has */
+    if (batch_store(l, &now) < 0) /* readers continue with their store */
         now = store_ref(l->newest->view.store);
     job->old[2] = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
     if (s)
         newest_drop_file(l->newest);
 }
 
-/* Release what is not needed any more. */
+/* Release the views that are not needed any more. */
 static void retire(struct job *job)
 {
     for (size_t i = 0; i < COUNT(job->old); i++)
         view_free(&job->old[i]);
 }
 
-/* Write what is in flight. The lock is released meanwhile. */
+/* Write the batch in flight. The lock is released meanwhile. */
 static int write_flight(struct live *l, struct job *job)
 {
     struct store *s = NULL;
@@ -199,7 +200,7 @@ static int write_flight(struct live *l, struct job *job)
     return r;
 }
 
-/* Take what is pending and planned; it is in flight from now on. */
+/* Take the planned batch, which is in flight from now on. */
 static void take(struct live *l, struct job *job)
 {
     struct batch *b = &l->next;
@@ -217,7 +218,8 @@ static void take(struct live *l, struct job *job)
     batch_begin(l);
 }
 
-/* Nothing has to be written: it was taken back, or cancelled itself out; or it is lost: why. */
+/* Answer requests without a write: the edits were taken back, or cancel each other out; or they are
+ * lost, for the reason r. */
 static void answer_without(struct live *l, int r)
 {
     l->writer.due.tv_sec = 0;
@@ -229,7 +231,8 @@ static void answer_without(struct live *l, int r)
     lock_take(&l->lock);
 }
 
-/* A batch is over, perhaps an undo: set what live_undo_said() reports. why: it cannot be planned; else NULL. */
+/* End a batch, perhaps an undo: set the report of live_undo_said(). why: it cannot be planned; else
+ * NULL. */
 static void undo_end(struct live *l, const struct batch *b, const struct err *why)
 {
     assert(lock_held(&l->lock));
@@ -240,7 +243,7 @@ static void undo_end(struct live *l, const struct batch *b, const struct err *wh
         live_log(l, LOG_NOTICE, "undo, %s", l->undo);
 }
 
-/* What is accepted cannot even be planned. */
+/* Drop accepted edits that cannot even be planned. */
 static void give_up(struct live *l, const struct err *e)
 {
     report_lost(l, e);
@@ -250,8 +253,8 @@ static void give_up(struct live *l, const struct err *e)
 }
 
 /*
- * The batch is done, and waiting requests are answered. If it is unfinished, it is on disk, in the journal: nothing
- * is lost, but waiting requests get the error.
+ * End the batch, and answer waiting requests. If it is unfinished, it is on disk, in the journal:
+ * no edit is lost, but waiting requests get the error.
  */
 static void finish(struct live *l, struct job *job, int r)
 {
@@ -285,8 +288,8 @@ static void note_failure(struct live *l, int r)
 }
 
 /*
- * Make what is due pending. The lock is released meanwhile: a request that syncs the directory then waits for
- * everything that was due when it came.
+ * Make due edits pending. The lock is released meanwhile: a request that syncs the directory then
+ * waits for everything that was due when it arrived.
  */
 static void collect(struct live *l)
 {
@@ -300,7 +303,7 @@ static void collect(struct live *l)
     l->objects.now = false;
 }
 
-/* Write everything pending. The lock is released meanwhile. */
+/* Write all pending edits. The lock is released meanwhile. */
 static void write_pending(struct live *l)
 {
     struct job job;
@@ -349,7 +352,7 @@ void writer_converts(struct live *l, bool begin)
     writer_later(l, LATER);
 }
 
-/* A failure that was not reported yet. */
+/* Return a failure that was not reported yet, once. */
 int writer_take_failure(struct live *l)
 {
     assert(lock_held(&l->lock));
@@ -423,13 +426,14 @@ bool writer_file(const struct live *l, struct edit_file *ret)
     return true;
 }
 
-/* True if the file was written since, or is being written: then the change seen was not another program's. */
+/* True if the file was written since, or is being written: then the observed change was not another
+ * program's. */
 static bool is_written(const struct live *l, const struct edit_file *before)
 {
     return is_flying(l) || !edit_id_equal(&l->file->id, &before->id);
 }
 
-/* Remember what the disk reported, unless something has been written since. */
+/* Remember the disk's report, unless an edit has been written since. */
 static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
 {
     if (is_flying(l) || l->room.freeing || !room->known)
@@ -440,8 +444,9 @@ static void note_room(struct live *l, const struct edit_file *f, const struct ed
 }
 
 /*
- * The file may be replaced during the query: its descriptor is kept open. A write in progress detects problems
- * itself. With the lock, which is released meanwhile. True: ask again.
+ * The file may be replaced during the query, so its descriptor is kept open. A write in progress
+ * detects problems itself. With the lock, which is released meanwhile. Returns true if the query
+ * must be repeated.
  */
 static bool ask_ready(struct live *l, struct err *e)
 {
@@ -468,7 +473,8 @@ void writer_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
 }
 
-/* In auto mode, wait for an edit if that does not take long, but not for an old file to be freed. */
+/* In auto mode, wait for an edit if that does not take long, but not for an old file to be
+ * freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
     const enum live_commit mode = l->opt.commit;
@@ -516,7 +522,7 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
     return !b || (a && when_before(a, b)) ? a : b;
 }
 
-/* When something is due; NULL: nothing is. */
+/* Return the time at which the next turn is due, or NULL. */
 static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->objects.doomed.n ? &l->objects.removal : NULL;
@@ -534,7 +540,7 @@ static bool wants_write(const struct live *l)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, writer.job)))
 
-/* Syncs of directories continue once all writers are released, or have had their time. */
+/* Let syncs of directories continue when all writers are released, or their time is over. */
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);
@@ -544,7 +550,7 @@ static void begin_syncs(struct live *l)
     waits_released(l, l->next.number);
 }
 
-/* One write. */
+/* Make one write. */
 static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Attributes, and extended ones: see attr.h. */
+/* Computes attributes and extended attributes: see attr.h. */
 #include "tree/attr.h"
 
 #include <errno.h>
@@ -11,10 +11,11 @@
 #include "tree/nodes.h"
 #include "tree/tensors.h"
 
-/* The preferred read size: as much as the kernel asks for in one request. */
+/* The preferred read size: as much as the kernel requests at once. */
 #define IO_SIZE (128 << 10)
 
-/* A rendered row at the root is measured once per snapshot, except for the state of the mount. 0 or -errno. */
+/* Compute the size of a node. A rendered row at the root is measured once per snapshot, except for
+ * the state of the mount. Returns 0 or -errno. */
 static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     *ret = 0;
@@ -41,19 +42,21 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     return 0;
 }
 
-/* Links of a directory: itself, its entry above, and ".." of each directory in it. */
+/* Return the number of links of a directory: itself, its entry above, and ".." of each directory in
+ * it. */
 static nlink_t node_links(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     if (!node_is_dir(n))
         return 1;
-    if (n->kind == NODE_DIR && tensors_has(t, n)) /* not counted: no snapshot is made for it */
+    /* New tensors are not counted, because no snapshot is made for this. */
+    if (n->kind == NODE_DIR && tensors_has(t, n))
         return 1;
     if (n->kind == NODE_ROOT)
         return 2 + 2; /* metadata and tensors */
     return 2 + (node_is_folder(n, ROOT_TENSORS) ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
-/* The rights of the files behind a node. *writes: the bits for writing tensors/. */
+/* Return the rights of the files behind a node. *writes: the bits for writing tensors/. */
 static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n,
                                mode_t *writes)
 {
@@ -69,9 +72,10 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
 }
 
 /*
- * Bits derive from those of the files: metadata/ and its files have read and write bits, and so has tensors/ with
- * everything in it if tensors can be edited; everything else has read bits. A user who may read a directory may enter
- * it; more users may enter tensors/ than read it.
+ * Return the mode of a node. Its bits derive from those of the files: metadata/ and its files have
+ * read and write bits, as does tensors/ with everything in it if tensors can be edited; all other
+ * nodes have read bits. A user who may read a directory may enter it; more users may enter tensors/
+ * than read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
                         const struct node *n)
@@ -90,8 +94,8 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writ
 }
 
 /*
- * A key's time changes only when that key is written; the times of whole-model views, and of anything else that may
- * differ between snapshots, change with each snapshot.
+ * Return the time of a node. A key's time changes only when that key is written; the times of views
+ * of the whole, and of other nodes that may differ between snapshots, change with each snapshot.
  */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
@@ -105,10 +109,10 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /*
- * In a writable tree names may change meaning, except for tensors' directories, their contents, and the root: the
- * kernel asks for the attributes of each directory on a path that is not fixed. If tensors can be edited, their
- * directories change only by requests of the kernel, which knows then; a name in such a directory may mean another
- * node at any time.
+ * True if the name keeps its node. In a writable tree names may change meaning, except for tensors'
+ * directories, their contents, and the root: the kernel requests the attributes of each directory
+ * on a path that is not fixed. If tensors can be edited, their directories change only by requests
+ * of the kernel, which then knows; a name in such a directory may mean another node at any time.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
@@ -121,8 +125,9 @@ static bool node_fixed(const struct tree *t, const struct node *n)
 }
 
 /*
- * True for directories of tensors that can be edited, since the kernel does not see that a write changes one; and for
- * the directories on every path: when the kernel asks for one, the rights of the file are checked (tree_look()).
+ * True if attributes last only a second: for directories of tensors that can be edited, because the
+ * kernel does not see that a write changes one; and for the directories on every path: when the
+ * kernel requests one, the rights of the file are checked (tree_look()).
  */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
@@ -131,8 +136,9 @@ static bool node_steady(const struct tree *t, const struct node *n)
 }
 
 /*
- * True if attributes last as long as the node, or as long as the directory's. A whole-model view has a node for each
- * snapshot, or state. If attributes do not last, the kernel asks for them at each read(2).
+ * True if attributes last as long as the node, or as long as the directory's. A view of the whole
+ * has a node for each snapshot, or state. If attributes do not last, the kernel requests them at
+ * each read(2).
  */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
@@ -195,18 +201,18 @@ void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *r
 
 /* ---- extended attributes ---- */
 
-/* For the root the shelf has this attribute. */
+/* The shelf handles this attribute of the root. */
 #define READ_ONLY "user.gguf.readonly"
 
-/* What has extended attributes: a file in metadata/, or a tensor's directory. */
+/* Kinds of nodes with extended attributes: a file in metadata/, or a tensor's directory. */
 enum { OF_KEY = 1, OF_TENSOR = 2, OF_NEW_TENSOR = 4 };
 
 struct subject {
     struct node n;
-    unsigned of; /* one of these, or 0 */
+    unsigned of; /* one of these kinds, or 0 */
     struct view v;
     const struct gguf_tensor *tensor; /* for OF_TENSOR */
-    struct live_facts key;            /* for a tensor: only the error */
+    struct live_facts key;            /* for a tensor: only the error is set */
 };
 
 static void x_name(const struct subject *s, struct buf *out)
@@ -246,9 +252,9 @@ static void x_error(const struct subject *s, struct buf *out)
 static const struct xattr {
     const char *name;
     unsigned of;
-    /* writes nothing if it does not apply; but: */
+    /* Writes nothing if the attribute does not apply; but: */
     void (*value)(const struct subject *s, struct buf *out);
-    bool empty; /* it may be empty */
+    bool empty; /* the value may be empty */
 } xattrs[] = {
     {"user.gguf.name", OF_KEY | OF_TENSOR, x_name, false},
     {"user.gguf.type", OF_KEY | OF_TENSOR, x_type, false},
@@ -271,7 +277,7 @@ static void subject_free(struct subject *s)
     view_free(&s->v);
 }
 
-/* If the first edit could not begin, each key reports why. */
+/* Get the facts of a key. If the first edit could not begin, each key reports why. */
 static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 {
     int r = live_facts(t->meta, number, ret);
@@ -284,7 +290,8 @@ static int key_facts(struct tree *t, uint32_t number, struct live_facts *ret)
     return 0;
 }
 
-/* Always free it. user.gguf.offset changes with edits that are not in a snapshot yet. */
+/* Find the subject of a node's attributes; always free it. user.gguf.offset changes with edits that
+ * are not in a snapshot yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     uint32_t views;
@@ -309,7 +316,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
 }
 
-/* 0, -ENODATA, -ENOMEM. */
+/* Write the value. Returns 0, -ENODATA or -ENOMEM. */
 static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
 {
     x->value(s, out);
@@ -344,8 +351,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 }
 
 /*
- * Setting an attribute to its present value always succeeds, since cp -a and rsync -X do that. On tensors they set
- * those of the source, which are ignored.
+ * Setting an attribute to its present value always succeeds, because cp -a and rsync -X do that. On
+ * tensors they set those of the source, which are ignored.
  */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
@@ -361,7 +368,7 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
         return r < 0 ? r : -EOPNOTSUPP;
     if (value_of(&s, x, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
         return 0;
-    if (s.key.helper && x->value == x_name) /* that of the key it copies */
+    if (s.key.helper && x->value == x_name) /* the value of the key that it copies */
         return 0;
     if (s.tensor || x->value != x_type)
         return -EPERM;
@@ -369,7 +376,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
 }
 
-/* Only the reason why a value was refused can be removed: rsync -X removes what its source lacks. */
+/* Only the reason for a refusal can be removed: rsync -X removes attributes that its source
+ * lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
@@ -386,7 +394,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
         r = x ? value_of(&s, x, &is) : -ENODATA;
     if (r < 0 || x->value != x_error)
         return r < 0 ? r : -EPERM;
-    if (s.tensor) /* of a split model: it is always true */
+    if (s.tensor) /* in a split model, this is always true */
         return 0;
     lock_take(&t->newest.lock);
     t->refusal[0] = '\0';

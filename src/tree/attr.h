@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Attributes, and extended ones. */
+/* Computes attributes and extended attributes. */
 #ifndef TREE_ATTR_H
 #define TREE_ATTR_H
 
 #include "tree/tree.h"
 
-/* The value, or the NUL-separated names, into `out`. -ENODATA. */
+/* Write the value, or the NUL-separated names, into `out`. May return -ENODATA. */
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);
 int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
@@ -14,7 +14,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 
 /* ---- private to this layer ---- */
 
-/* The entry of a node that is not a key. Measures whole-model views. */
+/* Get the entry of a node that is not a key, and measure views of the whole. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
 /* The same for any node, with its facts in `a`. -EOVERFLOW. */
 int node_entry_as(struct tree *t, const struct view *v, const struct node *n,

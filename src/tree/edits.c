@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls that edit names, and the files of metadata/: see edits.h. */
+/* Handles the calls that edit names, and the files of metadata/: see edits.h. */
 #include "tree/edits.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
-/* A large text takes a while: it is rendered without a lock. */
+/* A large text takes a while, so it is rendered without a lock. */
 int keys_open(struct tree_file *f, int flags)
 {
     struct live_text text = {0};
@@ -65,7 +65,8 @@ static int create_key(struct tree *t, const char *name, int flags, struct tree_e
 
 /* ---- names ---- */
 
-/* 0 if names in this directory may be changed: it is metadata/ of a writable tree. -EROFS, -EACCES. */
+/* Return 0 if names in this directory may be changed, because it is metadata/ of a writable tree,
+ * else -EROFS or -EACCES. */
 static int metadata_folder(struct tree *t, uint64_t parent)
 {
     struct node dir = ino_node(parent);
@@ -75,7 +76,7 @@ static int metadata_folder(struct tree *t, uint64_t parent)
     return is ? begin_editing(t) : tensors_fixed(t, &dir) ? -EROFS : -EACCES;
 }
 
-/* The longest new name: longer ones do not fit into a listing. */
+/* True if a new name would not fit into a listing. */
 static bool is_too_long(const char *name)
 {
     return strlen(name) > TREE_NAME_MAX;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Open files of the tree and their contents: see file.h. */
+/* Opens files of the tree, and reads and writes their contents: see file.h. */
 #include "tree/file.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static bool is_stopped(void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/* Without the results that it needs, the read waits for them. */
+/* Read from results. If one is missing, the read waits for it. */
 static int read_computed(struct tree *t, const struct about *a, uint64_t off, size_t n,
                          struct reply *r)
 {
@@ -37,7 +37,7 @@ static int read_computed(struct tree *t, const struct about *a, uint64_t off, si
     int got = -EAGAIN;
     r->work = t->work;
     a->row->need(a, off, n, &first, &last);
-    /* When many results are read at once, one may have been dropped again: then try once more. */
+    /* When many results are read at once, one may have been dropped again, so try once more. */
     while (got == -EAGAIN) {
         got = work_want(t->work, a->v, a->row->what, first, last, &waiter);
         if (got == 0)
@@ -134,7 +134,7 @@ static int open_pieces(struct tree_file *f, const struct about *a)
     f->ops = &file_row;
     f->decodes = files_decodes(a);
     f->size = row->size(a);
-    /* A read that waits for a result can only be interrupted if it does not fill the page cache. */
+    /* A read that waits for a result can be interrupted only if it does not fill the page cache. */
     f->computed = row->need != NULL;
     f->cacheable &= !f->computed;
     if (f->size == UINT64_MAX)
@@ -161,7 +161,7 @@ static int row_open(struct tree_file *f, int flags)
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
-        return -ESTALE; /* the kernel looks again */
+        return -ESTALE; /* the kernel looks the name up again */
     const struct about a = node_about(&v, &f->node);
     if (f->row->read)
         r = open_pieces(f, &a);
@@ -185,12 +185,12 @@ struct tree_file *tree_file_new(struct tree *t, uint64_t node)
     return f;
 }
 
-/* Open what is stored, or what is being written over it. */
+/* Open the stored file, or the draft over it. */
 static int open_stored(struct tree_file *f, int flags)
 {
     int r = row_open(f, flags);
     r = r == 0 ? tensors_opened(f) : r == -ESTALE ? tensors_join(f) : r;
-    if (r > 0) { /* the kernel's pages are not of what it shows */
+    if (r > 0) { /* the kernel's pages do not belong to the content */
         buf_free(&f->text);
         r = row_open(f, flags);
         f->cacheable = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of virtual files, at the end of the file, and what they show: see files.h. */
+/* Contents of the virtual files, and their table at the end of the file: see files.h. */
 #include "tree/files.h"
 
 #include <assert.h>
@@ -25,12 +25,13 @@
 /* ---- answers ---- */
 
 /*
- * The most bytes that are copied to scratch to answer a read: a copy that fits the processor's second-level cache (1
- * MiB on most) speeds up the kernel's by as much as it costs.
+ * Maximum number of bytes that are copied to scratch to answer a read. A copy that fits the
+ * processor's second-level cache (1 MiB on most) speeds up the kernel's copy by as much as it
+ * costs.
  */
 #define REPLY_COPY_MAX ((size_t)256 << 10)
 
-/* Room for n more bytes of the answer, for the caller to fill. */
+/* Make room for n more bytes of the answer, for the caller to fill. */
 static uint8_t *reply_room(struct reply *r, size_t n)
 {
     uint8_t *at = r->scratch + r->len;
@@ -68,7 +69,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
     return mapped_check(m, first + n);
 }
 
-/* Bytes [off, off + n) of the tensor's data as stored. */
+/* Answer with bytes [off, off + n) of the tensor's data as stored. */
 static int reply_stored(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     const uint32_t i = snapshot_tensor_no(a->v->snap, a->t);
@@ -120,7 +121,8 @@ static uint64_t model_size(const struct about *a)
 }
 
 /*
- * The first snapshot of a single-file model shows that file, without its reserve; others show what is made from them.
+ * The first snapshot of a single-file model shows that file, without its reserve; others show an
+ * image made from them.
  */
 static int model_image(const struct about *a, struct image **ret)
 {
@@ -171,8 +173,8 @@ static int safetensors_row_image(const struct about *a, struct image **ret)
 /*
  * ---- files computed from tensors when they are read (derive/work.h) ----
  *
- * Sizes are known before. part_*() are files in a tensor's directory, lines_row_*() those at the root with a line
- * per tensor; row->what says which.
+ * Sizes are known in advance. part_*() are files in a tensor's directory, lines_row_*() those at
+ * the root with a line per tensor; row->what names the result.
  */
 
 static uint64_t part_size(const struct about *a)
@@ -211,7 +213,7 @@ static uint64_t lines_row_size(const struct about *a)
     return l ? lines_size(l, a->v->snap) : UINT64_MAX;
 }
 
-/* Kept with the snapshot since the file was opened. */
+/* Return the lines kept with the snapshot since the file was opened. */
 static const struct lines *lines_of(const struct about *a)
 {
     const struct lines *l = lines_get(a->v->snap, a->row->what);
@@ -344,17 +346,18 @@ static void tensors_txt(const struct about *a, struct buf *out)
     table_text(a->v->snap, out);
 }
 
-/* ---- what --info and --check say of the model with all edits applied ---- */
+/* ---- the reports of --info and --check, with all edits applied ---- */
 
 static void finding_line(void *arg, const struct check_finding *f)
 {
     report_line(arg, f);
 }
 
-/* `ls -l` waits for the findings, and the disk may be a slow network: at most this much of each file is read. */
+/* `ls -l` waits for the findings, and the disk may be a slow network, so at most this much of each
+ * file is read. */
 #define PADDING_MOST ((uint64_t)2 << 20)
 
-/* Apply the rules to file number i; for a model that is not split, the rules about models too. */
+/* Apply the rules to file number i, for a model that is not split also the rules about models. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
     const struct snapshot *snap = v->snap;
@@ -389,7 +392,8 @@ static void info_text(const struct about *a, struct buf *out)
     summary_text(&(struct summary){g->gguf, g->file, g->shards ? g->shards->n : 0, missing}, out);
 }
 
-/* If the rules cannot be applied, report why as a finding. Without memory there is no text at all. */
+/* If the rules cannot be applied, report the reason as a finding. Without memory there is no text
+ * at all. */
 static void end_findings(int r, const char *name, struct buf *out)
 {
     char what[128];
@@ -421,7 +425,7 @@ static void check_text(const struct about *a, struct buf *out)
 
 /* A text kept with its snapshot. */
 struct kept_text {
-    struct snapshot_part part; /* first */
+    struct snapshot_part part; /* must come first */
     struct buf text;
 };
 
@@ -431,10 +435,10 @@ static void kept_text_free(struct snapshot_part *part)
     free(part);
 }
 
-/* The text of the only row that is ROW_KEPT. */
+/* Add the text of the only row that is ROW_KEPT. */
 static void add_kept(const struct about *a, struct buf *out)
 {
-    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower ones belong to derive/ */
+    const unsigned slot = SNAPSHOT_PARTS - 1; /* lower slots belong to derive/ */
     struct snapshot_part *part = snapshot_part(a->v->snap, slot);
     struct kept_text *k = part ? NULL : calloc(1, sizeof(*k));
     if (k) {
@@ -464,7 +468,7 @@ void files_text(const struct about *a, struct buf *out)
 // clang-format off
 #define PIECES(n) .size = n##_size, .read = n##_read
 
-/* Computed for a tensor, or one line per tensor. */
+/* A file computed for a tensor, or with one line per tensor. */
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 
@@ -526,7 +530,8 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-/* False: the model cannot have this file. Without memory to measure it the file exists, and its size is -ENOMEM. */
+/* False if the model cannot have this file. Without memory to measure it the file exists, and its
+ * size is -ENOMEM. */
 static bool is_possible(struct snapshot *g, const struct row *row)
 {
     uint64_t size;

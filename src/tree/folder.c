@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding and listing what is in the tree. See folder.h. */
+/* Finds and lists the files of the tree: see folder.h. */
 #include "tree/folder.h"
 
 #include <errno.h>
@@ -13,25 +13,27 @@
 struct tree_dir {
     struct tree *t;
     uint64_t node;
-    bool keys;             /* it is metadata/, with this content when opened: */
+    bool keys;             /* the directory is metadata/, with this content at the open: */
     struct live_list list; /* of a writable tree */
-    struct snapshot *snap; /* tensors/: a reference, whose tensors are listed; otherwise NULL */
+    /* Tensors/: a reference to the snapshot whose tensors are listed; otherwise NULL. */
+    struct snapshot *snap;
 };
 
-/* The node number of row i at the root, or of a tensor's row. */
+/* Return the node number of row i at the root, or of a tensor's row. */
 static uint64_t root_ino(const struct snapshot *g, uint32_t i)
 {
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
 }
 
-/* A tensor's file gets a new node when the tensor's bytes, type or shape change. */
+/* Return the node of a tensor's file, which changes with the tensor's bytes, type or shape. */
 static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
                             uint32_t row)
 {
     return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).version, row);
 }
 
-/* The node number of `name` in a directory other than metadata/, 0 if it does not exist. */
+/* Return the node number of `name` in a directory other than metadata/, or 0 if it does not
+ * exist. */
 static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
@@ -48,7 +50,7 @@ static uint64_t find_child(struct snapshot *g, const struct node *dir, const cha
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 
-/* The parent directory of a directory. */
+/* Return the parent directory of a directory. */
 static uint64_t parent_of(const struct node *dir)
 {
     return dir->kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
@@ -64,7 +66,7 @@ static int check_dir(struct tree *t, const struct snapshot *g, const struct node
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
-/* The newest snapshot, with all edits in it if what `name` shows changes with each edit. */
+/* Get the newest snapshot, with all edits in it if the content of `name` changes with each edit. */
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
     const enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
@@ -75,7 +77,7 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     return 0;
 }
 
-/* Look up anything but a key: no lock is held while it is measured. */
+/* Look up any file except a key. No lock is held while it is measured. */
 static int lookup_row(struct tree *t, const struct node *dir, const char *name,
                       struct tree_entry *ret)
 {
@@ -153,8 +155,8 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 /* ---- listing ---- */
 
 /*
- * The row at place i of a listing. For a tensor type, shape and raw come first: copies of the directory are then made
- * in the order in which they are accepted.
+ * Return the row at place i of a listing. For a tensor, type, shape and raw come first: copies of
+ * the directory are then made in the order in which they are accepted.
  */
 static size_t row_at(enum files_where where, uint64_t i)
 {
@@ -162,7 +164,7 @@ static size_t row_at(enum files_where where, uint64_t i)
     return where == FILES_TENSOR && i < sizeof(first) ? first[i] : (size_t)i;
 }
 
-/* The first listed row from place *i on; false: no more rows. */
+/* Find the first listed row from place *i on. Returns false if there are no more. */
 static bool next_row(const struct tree *t, struct snapshot *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
 {
@@ -174,7 +176,7 @@ static bool next_row(const struct tree *t, struct snapshot *g, enum files_where 
     return false;
 }
 
-/* The next listed tensor, skipping removed ones; then those being made. */
+/* Return the next listed tensor, skipping removed ones, then the new tensors. */
 static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
                             char name[TREE_NAME_MAX + 1])
 {
@@ -198,8 +200,8 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
 }
 
 /*
- * Entry *i of a directory other than metadata/, or the next listed one: name and node number, 0 if there are no more.
- * Sets *i to the number of that entry.
+ * Get entry *i of a directory other than metadata/, or the next listed one: its name, and its node
+ * number, 0 at the end. Sets *i to the number of that entry.
  */
 static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
                          char name[TREE_NAME_MAX + 1])
@@ -218,7 +220,7 @@ static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *
     return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, tensor, row);
 }
 
-/* Record what a directory holds now, if an edit may change the list. */
+/* Record the present content of a directory, if an edit may change the list. */
 static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
@@ -265,11 +267,11 @@ void tree_closedir(struct tree_dir *d)
 
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
-    /* The root's whole-model views get new nodes; everything else but metadata/ stays. */
+    /* The root's views of the whole get new nodes; all other entries except metadata/ stay. */
     return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
 }
 
-/* "." and "..": cookies 0 and 1. */
+/* List "." and "..", which have cookies 0 and 1. */
 static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                     char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -277,7 +279,7 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && open_list(t, d) < 0) /* rewound: look again */
+    if (at == 0 && open_list(t, d) < 0) /* after a rewind, look again */
         return -ENOMEM;
     if (!attrs) {
         brief_entry(ino, ino, S_IFDIR, ret);
@@ -306,7 +308,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return r < 0 ? r : 1;
 }
 
-/* A written view of a tensor being made. */
+/* Return a written view of a new tensor. */
 static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
                         bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -354,7 +356,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
         r = tensors_entry(t, &v, &child, ret);
     else
         brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
-    if (whole) /* not measured for a listing: the kernel looks it up when needed */
+    if (whole) /* not measured for a listing; the kernel looks it up when needed */
         ret->node = 0;
     *cookie = i + 3;
     return r < 0 ? r : 1;

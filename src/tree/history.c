@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What commands do to a tree, and what it says about itself: see history.h. */
+/* Handles commands applied to a tree, and its reports about itself: see history.h. */
 #include "tree/history.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@
 
 /* Higher counts are shown as "more than 100". */
 enum { COUNT_MAX = 101 };
-/* The most names of a list that are shown. */
+/* Maximum number of names of a list that are shown. */
 enum { NAMES_MOST = 3 };
 
-/* "metadata/a.b, tensors/x and 3 more". */
+/* Add "metadata/a.b, tensors/x and 3 more". */
 static void add_names(const struct buf *notes, struct buf *out)
 {
     char shown[SHOW_MAX];
@@ -70,14 +70,14 @@ void state_text(const char *why_not, const char *tensors, const struct imatrix *
     buf_char(out, '\n');
 }
 
-/* ---- calls that wait ---- */
+/* ---- waiting calls ---- */
 
-/* How often an undo waits for edits that other programs make meanwhile. */
+/* Number of times that an undo waits for edits that other programs make meanwhile. */
 #define UNDO_TRIES 20
 
 /* A call that another thread answers. */
 struct waiting {
-    struct live_wait wait; /* first */
+    struct live_wait wait; /* must come first */
     atomic_bool answered;
     int result;
 };
@@ -89,7 +89,7 @@ static void on_done(struct live_wait *w, int result)
     pool_tell(&x->answered);
 }
 
-/* The final result of a call that returned r. */
+/* Return the final result of a call that returned r. */
 static int wait_end(struct waiting *x, int r)
 {
     if (r != LIVE_PARKED)
@@ -108,7 +108,7 @@ int tree_retire(struct tree *t)
 {
     int r = tree_finish(t);
     struct history h;
-    if (t->history) { /* it is complete, so that the next writer finds it that way */
+    if (t->history) { /* the file is complete, so the next writer finds it that way */
         (void)history_job_look(t->history, &h, NULL);
         history_close(&h);
     }
@@ -163,12 +163,12 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 int tree_states(struct tree *t, struct buf *out, struct err *e)
 {
     struct live *l = atomic_load(&t->live);
-    /* taken first: what is written meanwhile is shown twice */
+    /* Counted first: edits written meanwhile are shown twice. */
     size_t waiting = l ? live_accepted(l) : 0;
     if (!t->writable)
         return err_set(e, -EROFS, "it is mounted read-only");
     int r = l ? live_history(l, out, e) : tree_history(t, out, e);
-    if (r == 0 && waiting) { /* what is accepted but not written is in no state yet */
+    if (r == 0 && waiting) { /* accepted edits that are not written belong to no state yet */
         buf_str(out, "-\tnot written yet\t");
         put_count(waiting, "edit", "edits", out);
         buf_char(out, '\n');

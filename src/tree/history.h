@@ -1,37 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What commands do to a tree, and what it says about itself. Unless noted otherwise a call waits until it is done.
+ * Applies commands to a tree, and reports its state. Unless noted otherwise, a call waits until it
+ * is finished.
  *
- * Threads: any, except one that answers what the call waits for.
+ * Threads: any, except a thread that answers requests that the call waits for.
  */
 #ifndef TREE_HISTORY_H
 #define TREE_HISTORY_H
 
 #include "tree/tree.h"
 
-/* Write accepted edits. 0, or why an edit was lost. */
+/* Write accepted edits. Returns 0, or the reason for the loss of an edit. */
 int tree_sync(struct tree *t);
 /*
- * Write what is pending, and let another process write the model. No edit may be made during or after this;
- * tree_finish() has nothing left to do. 0, or why an edit was lost.
+ * Write pending edits, and let another process write the model. No edit may be made during or after
+ * this; tree_finish() has nothing left to do. Returns 0, or the reason for the loss of an edit.
  */
 int tree_retire(struct tree *t);
 
 /*
- * Restore all keys to a state of the history; number 0: before its last edits. A line about what was done is appended
- * to `said`. Accepted edits are written first. 0, -EROFS, -errno with the reason.
+ * Restore all keys to a state of the history; number 0: before its last edits. Accepted edits are
+ * written first. A line about the result is appended to `said`. Returns 0, -EROFS, or -errno with
+ * the reason.
  */
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e);
-/* The same without waiting, like live_undo(). tree_undo_said(): the line about the last undo, if there was one. */
+/* Restore without waiting, like live_undo(). tree_undo_said() returns the line about the last undo,
+ * if there was one. */
 int tree_begin_undo(struct tree *t, uint64_t number, struct live_wait *w);
 int tree_undo_said(struct tree *t, struct buf *out);
-/* The states as text, and whether edits are still to be written. 0, -EROFS, -errno with the reason. */
+/* Write the states as text, and whether edits are still to be written. Returns 0, -EROFS, or -errno
+ * with the reason. */
 int tree_states(struct tree *t, struct buf *out, struct err *e);
 int tree_forget_states(struct tree *t);
 
-/* The same for a model that may be open only for reading: the states of this process's user. 0, -errno. */
+/* Write the states of a model that may be open only for reading: those of this process's user.
+ * Returns 0 or -errno. */
 int tree_history(struct tree *t, struct buf *out, struct err *e);
-/* Forget all states, *n of them. 0; -EACCES (the model may not be written), -errno. */
+/* Forget all states, *n of them. Returns 0, -EACCES (the model may not be written) or -errno. */
 int tree_history_clear(struct tree *t, size_t *n, struct err *e);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A tree. Private to this layer; this header has no functions of its own. */
+/* Defines a tree. Private to this layer; this header has no functions of its own. */
 #ifndef TREE_INTERNAL_H
 #define TREE_INTERNAL_H
 
@@ -12,27 +12,30 @@
 #include "tree/rights.h"
 #include "tree/tree.h"
 
-/* Why tensors of a split model are read-only. */
+/* Reason why tensors of a split model are read-only. */
 #define MERGE_FIRST \
     "tensors of a split model are read-only: merge it first (cp model.gguf to a new name)"
 
 /* Rows of the root that the tree handles itself. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
-/* What a node shows that the kernel knows or a program has open, in case the newest state lacks it. */
+/* The content of a node that the kernel knows or a program has open, in case the newest state lacks
+ * it. */
 struct held {
     struct link link;
-    uint64_t key; /* held_key() in nodes.c */
-    /* for a whole-model view: a reference to what it shows; for a tensor: NULL */
+    uint64_t key; /* result of held_key() in nodes.c */
+    /* For a view of the whole: a reference to its snapshot; for a tensor: NULL. */
     struct snapshot *snap;
-    char *state;      /* owned: the state of the mount, where it is shown */
-    uint64_t lookups; /* for a whole-model view: the kernel's references */
-    unsigned opens;   /* open files */
+    char *state;      /* owned: the state of the mount, if the node shows it */
+    uint64_t lookups; /* for a view of the whole: number of the kernel's references */
+    unsigned opens;   /* number of open files */
     /* For a tensor: rows of views that were opened for writing, so that files may show a draft. */
     _Atomic uint32_t written;
-    /* For a tensor: rows that a lookup has shown with this older node because they were being written. */
+    /* For a tensor: rows that a lookup has shown with this older node because they were being
+     * written. */
     uint32_t looked;
-    struct view kept; /* what they are read from, if the newest state lacks it; else empty */
+    /* The view that they are read from, if the newest state lacks it; else empty. */
+    struct view kept;
 };
 
 struct tree {
@@ -68,22 +71,23 @@ struct tree {
     _Atomic(struct live *) live;
     bool locked;           /* the model's file is open for writing and locked */
     struct lock beginning; /* held while editing begins; protects locked */
-    atomic_uint begun;     /* attempts to begin, times 2; odd while one is in progress */
-    char refusal[512];     /* why editing could not begin; protected by the lock of `newest` */
-    struct buf notes; /* from a previous tree, where live_recall() does not take them; same lock */
-    struct history_job *history; /* of `live`; NULL: no history is kept */
-    /* Protected by the lock of `newest`, as are the ids in `opened` and `others`: */
-    struct table held; /* whole-model views that the kernel knows, and open files of tensors */
-    uint32_t states;   /* numbers given to views of the state of the mount, and the last one: */
+    atomic_uint begun;     /* number of attempts to begin, times 2; odd while one is in progress */
+    /* The reason why editing could not begin; protected by the lock of `newest`. */
+    char refusal[512];
+    struct buf notes; /* notes from a previous tree that live_recall() does not take; same lock */
+    struct history_job *history; /* history of `live`; NULL: no history is kept */
+    /* Protected by the lock of `newest`, like the ids in `opened` and `others`: */
+    struct table held; /* views of the whole that the kernel knows, and open files of tensors */
+    uint32_t states;   /* number of views of the state of the mount, and the last one: */
     char *state;       /* owned: its text ... */
     uint32_t state_snap;
-    bool state_plain;   /* ... for a mount where nothing was done */
-    unsigned anomalies; /* of the first snapshot, for the warnings */
+    bool state_plain;   /* ... for a mount without edits */
+    unsigned anomalies; /* anomalies of the first snapshot, for the warnings */
     uint32_t wholes;    /* the number of the first snapshot */
     uint32_t keys;      /* the number of the first key: `live` counts from 0 */
 };
 
-/* The meaning of a node number: a key's as `live` has it. */
+/* Return the meaning of a node number; a key's is that of `live`. */
 static inline struct node tree_node(const struct tree *t, uint64_t ino)
 {
     struct node n = ino_node(ino);

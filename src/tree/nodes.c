@@ -20,7 +20,7 @@
 
 /* ---- the kinds of nodes ---- */
 
-/* Its index, or IDS_NONE. */
+/* Return the index of the node's tensor, or IDS_NONE. */
 static uint32_t place_of(const struct snapshot *g, const struct node *n)
 {
     const uint32_t tensors = g->gguf->n_tensors;
@@ -94,7 +94,7 @@ int node_check(const struct tree *t, const struct snapshot *g, const struct node
     return ok ? 0 : -ENOENT;
 }
 
-/* ---- the views that nodes show ---- */
+/* ---- the views of nodes ---- */
 
 static bool is_whole(const struct node *n)
 {
@@ -102,8 +102,8 @@ static bool is_whole(const struct node *n)
 }
 
 /*
- * The key under which data is held for a node: shared by all files of a version of a tensor, and by all whole-model
- * views of a state, except for those that count states of their own.
+ * Return the key under which data is held for a node: shared by all files of a version of a tensor,
+ * and by all views of the whole of a state, except for those that count their own states.
  */
 static uint64_t held_key(const struct node *n)
 {
@@ -118,7 +118,7 @@ static struct held *held_of(struct link *l)
     return l ? (struct held *)((char *)l - offsetof(struct held, link)) : NULL;
 }
 
-/* What is held for a node; NULL: nothing. */
+/* Return the data held for a node, or NULL. */
 static struct held *find_held(const struct tree *t, const struct node *n)
 {
     const uint64_t key = held_key(n);
@@ -128,7 +128,7 @@ static struct held *find_held(const struct tree *t, const struct node *n)
     return held_of(l);
 }
 
-/* The same, created if needed. NULL: no memory. */
+/* Return the data held for a node, and create it if needed. Returns NULL without memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
     struct held *h = find_held(t, n);
@@ -145,8 +145,8 @@ static struct held *hold(struct tree *t, const struct node *n, struct snapshot *
 }
 
 /*
- * Release what no open file needs any more, and with the kernel's last reference all of it: *ret gets the references
- * that the caller must drop.
+ * Release data that no open file needs any more, and with the kernel's last reference all of it.
+ * *ret gets the references that the caller must drop.
  */
 static void reap(struct tree *t, struct held *h, struct view *ret)
 {
@@ -157,7 +157,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     if (h->lookups)
         return;
     if (ret->snap)
-        snapshot_unref(h->snap); /* not the last one: the view has one */
+        snapshot_unref(h->snap); /* not the last reference: the view has one */
     else
         ret->snap = h->snap;
     table_remove(&t->held, &h->link);
@@ -165,7 +165,7 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     free(h);
 }
 
-/* True if an open file shows something that the next state lacks. */
+/* True if an open file shows data that the next state lacks. */
 static bool is_lost(const struct held *h, const struct snapshot *next)
 {
     if (!h->opens || h->kept.snap)
@@ -185,7 +185,7 @@ void tree_keep_views(void *tree, const struct snapshot *next)
     }
 }
 
-/* The view that a node shows. Under the lock of the newest. */
+/* Get the view that a node shows. Under the lock of the newest. */
 static int find_view(struct tree *t, struct node *n, struct view *ret)
 {
     bool whole = is_whole(n);
@@ -224,7 +224,7 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
 
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file)
 {
-    if (t->writable) /* otherwise none of it changes */
+    if (t->writable) /* otherwise no part of it changes */
         lock_take(&t->newest.lock);
     const bool kept = h && h->kept.snap;
     const struct view *from = kept ? &h->kept : &t->newest.view;

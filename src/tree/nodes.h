@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes are, and what they show: the newest state of the model, or one that the kernel or an
- * open file still refers to. Private to this layer.
+ * Finds the kinds and the content of nodes: the newest state of the model, or one that the kernel
+ * or an open file still refers to. Private to this layer.
  */
 #ifndef TREE_NODES_H
 #define TREE_NODES_H
@@ -10,36 +10,38 @@
 
 /* ---- the kinds of nodes ---- */
 
-/* True if it is this directory at the root. */
+/* True if the node is this directory at the root. */
 static inline bool node_is_folder(const struct node *n, uint32_t row)
 {
     return n->kind == NODE_DIR && n->row == row;
 }
 
-/* The tensor that a node belongs to, NULL if none. */
+/* Return the tensor that a node belongs to, or NULL. */
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n);
-/* Its number and version; IDS_NONE if none. */
+/* Return the tensor's number and version, or IDS_NONE. */
 struct tensor_id node_id(const struct snapshot *g, const struct node *n);
-/* The st_ino of a node that exists in the snapshot. */
+/* Return the st_ino of a node that exists in the snapshot. */
 uint64_t node_inode(const struct snapshot *g, const struct node *n);
-/* The row of a node; NULL: not a row (root, tensor directory, key). */
+/* Return the row of a node, or NULL if it has none (root, tensor directory, key). */
 const struct row *node_row(const struct node *n);
-/* True if it is a row with one of these flags. */
+/* True if the node is a row with one of these flags. */
 bool node_has(const struct node *n, unsigned flags);
-/* Its row, and what that is called for in a view. */
+/* Return the node's row, with the subject of its calls in a view. */
 struct about node_about(const struct view *v, const struct node *n);
-/* -ENOENT if the node does not exist, -ESTALE if it once did; for keys keys_attr() checks this. */
+/* Return -ENOENT if the node does not exist, -ESTALE if it once did. For keys, keys_attr() checks
+ * this. */
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
-/* ---- the views that nodes show ---- */
+/* ---- the views of nodes ---- */
 
-/* The view that a node shows: an older snapshot for NODE_WHOLE, and sets n->state. -ESTALE. */
+/* Get the view that a node shows: an older snapshot for NODE_WHOLE; sets n->state. May return
+ * -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 /*
- * The same for a file being opened. *held may be NULL; tree_let_go() it. From then on the file is read from
- * tree_held_view(): for a whole-model view its own snapshot, for a tensor the newest that has this version of it;
- * with `file`, which may be NULL, as the view's.
+ * Get the view for a file being opened. *held may be NULL; release it with tree_let_go(). From then
+ * on the file is read from tree_held_view(): for a view of the whole its own snapshot, for a tensor
+ * the newest that has this version of it; with `file`, which may be NULL, as the view's.
  */
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h, struct image *file);

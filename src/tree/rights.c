@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Access rights of the files of the tree: see rights.h. */
+/* Computes access rights of the files of the tree: see rights.h. */
 #include "tree/rights.h"
 
 #include <errno.h>
@@ -17,9 +17,10 @@
 #define WRITE 2U
 #define ALL 7U
 
-/* ---- what a file gives ---- */
+/* ---- the rights of a file ---- */
 
-/* The extended attribute that holds an ACL (linux/posix_acl_xattr.h): a version, then entries; little-endian. */
+/* The extended attribute that holds an ACL (linux/posix_acl_xattr.h): a version, then entries;
+ * little-endian. */
 #define ACL_NAME "system.posix_acl_access"
 #define ACL_HEAD 4
 #define ACL_ENTRY 8 /* u16 tag, u16 permissions, u32 id */
@@ -27,8 +28,8 @@
 enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 };
 
 /*
- * The bits of a file with this ACL. In the mode, the mask takes the place of the group's bits; and a user named in
- * the ACL may be in the group, or among all others.
+ * Return the bits of a file with this ACL. In the mode, the mask takes the place of the group's
+ * bits; and a user named in the ACL may be in the group, or among all others.
  */
 static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
 {
@@ -46,7 +47,7 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* An ACL is read by descriptor or by path. If there is none, the mode decides. */
+/* Read an ACL by descriptor or by path. If there is none, the mode decides. */
 static mode_t bits_of(int fd, const char *path, mode_t mode)
 {
     uint8_t *acl = malloc(ACL_LARGEST);
@@ -87,8 +88,8 @@ static bool leads_to(const char *folder, size_t n, const char *base)
 }
 
 /*
- * The slash after the next directory above a real path, skipping those that lead to base; the root leads everywhere.
- * NULL: no more.
+ * Return the slash after the next directory above a real path, skipping those that lead to base;
+ * the root leads everywhere. Returns NULL if there are no more.
  */
 static char *next_folder(const char *real, const char *slash, const char *base)
 {
@@ -99,8 +100,8 @@ static char *next_folder(const char *real, const char *slash, const char *base)
 }
 
 /*
- * What a file grants with one more directory above it, which is gone or was moved if `path` is not there. Every class
- * that may search the directory has all bits.
+ * Add a directory above to the rights of a file. The directory is gone or was moved if `path` does
+ * not exist. Every class that may search the directory has all bits.
  */
 static void add_folder(struct grant *way, const char *path, const struct stat *file)
 {
@@ -148,7 +149,7 @@ int grant_of_real(int fd, const struct stat *st, const char *real, const char *b
     return e;
 }
 
-/* ---- what is shown ---- */
+/* ---- the shown rights ---- */
 
 static mode_t known_of(const struct rights *r, size_t i)
 {
@@ -205,7 +206,8 @@ void rights_settle(struct rights *r)
 
 /* ---- the current rights ---- */
 
-/* True if the file was not changed, or has no name any more: then its rights are as before. */
+/* True if the file was not changed, or has no name any more: then its rights are the same as
+ * before. */
 static bool is_as_before(const struct right *was, int fd, struct stat *st)
 {
     if (fd < 0 || fstat(fd, st) < 0 || st->st_nlink == 0)

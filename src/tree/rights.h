@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Access rights of the files of the tree: owner, group and mode that grant no more than the files
- * of the model do. The kernel enforces them (default_permissions).
+ * Computes access rights of the files of the tree: owner, group and mode that grant no more than
+ * the files of the model do. The kernel enforces them (default_permissions).
  *
  *     struct rights r = RIGHTS_INIT;
- *     r = rights_add(&r, fd, path, base, writable);       for each file of the model, the first first
+ *     r = rights_add(&r, fd, path, base, writable);     for each file of the model, in order
  *     rights_settle(&r);
  *     ... r.of[i].shown, r.all, r.names ...
  *     if (rights_again(&r, fd, arg, &lock)) ...           the files have others by now
  *     rights_free(&r);
  *
- * Anything made from one file has that file's owner, group and bits. The same holds for several files with one owner
- * and group, where a class of callers has a bit if each file grants it. If owners or groups differ, the daemon's user
- * is the owner, and other classes get only what every file grants to everyone. Named users and groups of an ACL count
- * as classes that anybody but the owner may be in.
+ * Nodes made from one file have that file's owner, group and bits. The same holds for several files
+ * with one owner and group, where a class of callers has a bit if each file grants it. If owners or
+ * groups differ, the daemon's user is the owner, and other classes get only what every file grants
+ * to everyone. Named users and groups of an ACL count as classes that anybody but the owner may be
+ * in.
  *
- * A file reached by a link grants nothing to callers who could not search the directories that really contain it.
- * Directories that lead to the link as well are left out: a mount shows what is in its directory, wherever that is.
+ * A file reached by a link grants nothing to callers who could not search the directories that
+ * really contain it. Directories that also lead to the link are skipped: a mount shows the content
+ * of its directory, wherever that is.
  *
- * Threads: one changes it, under the lock that readers hold.
+ * Threads: one thread changes it, under the lock that readers hold.
  */
 #ifndef TREE_RIGHTS_H
 #define TREE_RIGHTS_H
@@ -31,11 +33,11 @@
 
 #include "base/lock.h"
 
-/* What a file grants, or a directory on the way to it. */
+/* The rights that a file, or a directory on the way to it, grants. */
 struct grant {
     uid_t uid;
     gid_t gid;
-    /* 0777. For a directory: all three bits of each class that may search it, else none of them */
+    /* 0777. For a directory: all three bits of each class that may search it, else none of them. */
     mode_t bits;
 };
 
@@ -52,34 +54,35 @@ struct right {
 struct rights {
     struct right *of; /* owned; one per file */
     size_t n, cap;
-    struct grant all; /* for what is made from all files: the whole-model views */
+    struct grant all; /* rights of the nodes made from all files: the views of the whole */
     /*
-     * For tensors/: read by users who may read all files, searched by users who may read the first. Includes execute
-     * bits.
+     * Rights of tensors/: users who may read all files may read it, users who may read the first
+     * may search it. Includes execute bits.
      */
     struct grant names;
-    uint64_t hash; /* of everything shown */
+    uint64_t hash; /* hash of everything shown */
     bool writable; /* the first one */
 };
 
 #define RIGHTS_INIT ((struct rights){0})
 
-/* What two files grant together. `self`: the daemon's user, which both grant at least `known`, a set of bits in 07. */
+/* Return the rights that two files grant together. `self`: the daemon's user, to which both grant at
+ * least `known`, a set of bits in 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
 /* What a file grants that is open as fd, and known to be at this real path, to which `base` leads. 0, -errno. */
 int grant_of_real(int fd, const struct stat *st, const char *real, const char *base,
                   struct grant *ret);
 
 /*
- * Add a file of the model, found by `path` and open as fd, for writing if it is `writable`; `base` is the real path
- * of the directory that was requested. 0, -ENOMEM, -errno (fstat).
+ * Add a file of the model, found by `path` and open as fd, for writing if it is `writable`; `base`
+ * is the real path of the directory that was requested. Returns 0, -ENOMEM or -errno (fstat).
  */
 int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable);
-/* Compute what is shown. */
+/* Compute the shown rights. */
 void rights_settle(struct rights *r);
 /*
- * Repeat that for the files as they are now: fd() returns each of them open, or -1. Directories are not checked
- * again. True: the result has changed.
+ * Compute them again for the present files: fd() returns each of them open, or -1. Directories are
+ * not checked again. Returns true if the result has changed.
  */
 bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
                   struct lock *lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tensors/ when it can be edited: see tensors.h. */
+/* Handles tensors/ when it can be edited: see tensors.h. */
 #include "tree/tensors.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
 
 /* ---- nodes that no snapshot has ---- */
 
-/* The entry of such a node from that of its directory. */
+/* Make the entry of such a node from that of its directory. */
 static void stand_in(const struct node *n, struct tree_entry *ret)
 {
     ret->node = ret->attr.st_ino = ino_of(n);
@@ -48,7 +48,7 @@ static void stand_in(const struct node *n, struct tree_entry *ret)
     ret->attr.st_nlink = 1;
 }
 
-/* The directory of a tensor being made, or a view in it that is ignored. */
+/* Make the entry of a new tensor's directory, or of an ignored view in it. */
 static bool making_entry(struct tree *t, struct live *l, const struct node *n,
                          struct tree_entry *ret)
 {
@@ -64,7 +64,8 @@ static bool making_entry(struct tree *t, struct live *l, const struct node *n,
     return true;
 }
 
-/* A draft's node. Programs that have it open can continue when the tensor was removed. */
+/* Make the entry of a draft's node. Programs that have it open can continue when the tensor was
+ * removed. */
 static bool draft_entry(struct tree *t, struct live *l, const struct node *n,
                         struct tree_entry *ret)
 {
@@ -161,11 +162,11 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
     return !attrs || tensors_pending(t, &n, ret) ? 1 : -ESTALE;
 }
 
-/* ---- views that are written ---- */
+/* ---- writing views ---- */
 
 static enum tensor_view kind_of(uint32_t row)
 {
-    static const enum tensor_view kinds[] = {/* by row */
+    static const enum tensor_view kinds[] = {/* indexed by row */
                                              TENSOR_RAW,   TENSOR_F32,     TENSOR_F32_NPY,
                                              TENSOR_SHAPE, TENSOR_TYPE,    TENSOR_ASIDE,
                                              TENSOR_F16,   TENSOR_F16_NPY, TENSOR_BF16};
@@ -183,7 +184,8 @@ static void take_view(struct tree_file *f, struct live_view *view)
     node_written(f->tree, &f->node);
 }
 
-/* The tensor that a node shows, or showed a moment ago. *making: it is an ignored view of one being made. */
+/* Get the number of the tensor that a node shows, or showed a moment ago. *making: it is an ignored
+ * view of a new tensor. */
 static int number_of(struct tree *t, const struct node *n, uint32_t *ret, bool *making)
 {
     struct live_view_attr a;
@@ -262,7 +264,8 @@ int tensors_opened(struct tree_file *f)
     /* Its draft has ended since the kernel looked it up, so the kernel looks again. */
     if (node_was_looked(t, &f->node))
         return -ESTALE;
-    /* Through /proc/self/fd it gets the same node, and so may another program: that shows what the tensor has now. */
+    /* Through /proc/self/fd a program gets the same node, as may another program: it then shows the
+     * tensor's present state. */
     CLEANUP(view_free) struct view now = newest_view(&t->newest);
     const uint32_t version = node_id(now.snap, &tensor).version;
     if (version == IDS_NONE || version == f->node.number)
@@ -283,8 +286,8 @@ bool tensors_read(const struct tree_file *f, uint64_t off, size_t n, struct repl
 /* ---- create ---- */
 
 /*
- * Check whether a file may be created: a view that the directory does not show at the moment, or not with O_EXCL. row
- * -1: a helper.
+ * Check whether a file may be created: a view that the directory does not show at the moment, or
+ * not with O_EXCL. row -1: a helper.
  */
 static int check_create(struct tree *t, const struct snapshot *g, const struct node *dir, int row,
                         int flags, bool *making)
@@ -304,7 +307,7 @@ static int check_create(struct tree *t, const struct snapshot *g, const struct n
     return flags & O_EXCL && there >> row & 1 ? -EEXIST : 0;
 }
 
-/* Creating a view that exists truncates it. One that follows from others is shown as it is. */
+/* Create a view. If it exists, this truncates it. A derived file is shown unchanged. */
 static int create_view(struct tree_file *f, const struct node *dir, uint32_t version,
                        struct live_view **ret)
 {
@@ -335,7 +338,7 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     if (r == 0)
         r = check_create(t, v.snap, dir, row, flags, &making);
-    /* nodes of helpers have the row of `raw` */
+    /* Nodes of helpers have the row of `raw`. */
     struct tree_file *f =
         r == 0 ? tree_file_new(t, ino_tensor_file(0, row < 0 ? 0 : (uint32_t)row)) : NULL;
     if (!f)
@@ -378,7 +381,7 @@ int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct
 
 /* ---- names ---- */
 
-/* The kernel has locked tensors/: the new directory cannot disappear meanwhile. */
+/* The kernel has locked tensors/, so the new directory cannot disappear meanwhile. */
 int tensors_mkdir(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct node n = {.kind = NODE_TENSOR};
@@ -412,7 +415,7 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
 
 #define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* In a tensor's directory: rename a helper, to another name or over a view. */
+/* Rename a helper in a tensor's directory, to another name or over a view. */
 static int rename_inside(struct tree *t, const struct node *dir, const char *name, const char *to,
                          unsigned flags, struct live_wait *w)
 {
@@ -425,7 +428,8 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
     int r = begin_editing(t);
     if (r < 0)
         return r;
-    /* Views always exist. The kernel has locked the directory: no other helper can appear meanwhile. */
+    /* Views always exist. The kernel has locked the directory, so no other helper can appear
+     * meanwhile. */
     if (flags & NOREPLACE && (row >= 0 || live_helper_find(t->meta, dir->number, to, &other) == 0))
         return -EEXIST;
     return live_helper_rename(t->meta, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening and closing a model as a tree, for reading or for editing too; and calls about the whole tree. See tree.h. */
+/* Opens and closes a model as a tree, for reading or also for editing, and handles calls about the
+ * whole tree: see tree.h. */
 #include "tree/tree.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     return 0;
 }
 
-/* g: of the first file; takes it over. */
+/* g: the first file's header; takes it over. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
     int r = t->shards.n ? begin_shards(t, g, flags, e) : merge_check_single(g, e);
@@ -70,7 +71,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     return 0;
 }
 
-/* The header may be one that an interrupted edit has yet to write. */
+/* The header may be one that an interrupted edit has not written yet. */
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
@@ -93,7 +94,7 @@ static int parse_file(struct tree *t, struct err *e)
     return r;
 }
 
-/* Find the model's file, or the first of them. */
+/* Find the model's file, or the first of its files. */
 static int find_model(struct tree *t, const char *path, struct err *e)
 {
     char *first = NULL, shown[SHOW_MAX];
@@ -167,7 +168,7 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     return r < 0 ? r : find_rights(t, path, e);
 }
 
-/* A tree with nothing opened. NULL: no memory. */
+/* Make a tree with nothing opened. Returns NULL without memory. */
 static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
@@ -219,8 +220,8 @@ void tree_close(struct tree *t)
     work_free(t->work);
     node_free(t);
     live_close(t->meta);
-    history_job_close(
-        t->history); /* while the model is locked: the next writer finds it complete */
+    /* While the model is locked, so that the next writer finds the history complete. */
+    history_job_close(t->history);
     newest_free(&t->newest);
     lock_destroy(&t->beginning);
     begin_close(t);
@@ -314,7 +315,8 @@ bool tree_edited(const struct tree *t)
     return atomic_load(&t->live) != NULL;
 }
 
-/* For the edited file as it was last written, for the others as they were opened. */
+/* Return the identity of the edited file as it was last written, and of the others as they were
+ * opened. */
 static uint64_t identity_left(struct tree *t)
 {
     uint64_t identity = 0;
@@ -337,7 +339,8 @@ void tree_leave(struct tree *t, struct tree_left *ret)
                               .tensors = atomic_load(&t->newest.numbers)};
     LOCKED(&t->newest.lock);
     struct snapshot *g = t->newest.view.snap;
-    /* as long as nothing is edited, the first state of the mount has the same number in each tree */
+    /* As long as there is no edit, the first state of the mount has the same number in each
+     * tree. */
     if (l || t->states > t->wholes + t->state_plain)
         ret->wholes = (uint32_t)max_u64(ret->wholes, t->states + 1ull);
     ret->ids = ids_ref(g->ids);
@@ -379,7 +382,8 @@ void tree_abandon(struct tree *t)
 
 /* ---- unsaved edits, passed from one tree to the next ---- */
 
-/* From an earlier tree, or this one; leaves out a lost new tensor if there is one of its name by now. */
+/* Collect notes from an earlier tree, or this one. A lost new tensor is skipped if there is now one
+ * of its name. */
 void tree_notes(struct tree *t, struct buf *out)
 {
     const size_t tensors = strlen(UNSAVED_TENSOR);
@@ -413,7 +417,7 @@ bool tree_changed(struct tree *t)
     return live_count(t->meta).changed || begin_is_changed(t);
 }
 
-#define LOOK_EACH 1000 /* milliseconds */
+#define LOOK_EACH 1000 /* in milliseconds */
 
 static int file_of(const void *arg, uint32_t file)
 {
@@ -436,7 +440,7 @@ uint64_t tree_look(struct tree *t)
     return t->rights.hash;
 }
 
-/* The nodes of one tensor. */
+/* Call a function for the nodes of one tensor. */
 static void tensor_nodes(const struct snapshot *g, uint32_t i, void (*call)(void *, uint64_t),
                          void *arg)
 {
