@@ -278,17 +278,6 @@ static void guard(int from, const char *mountpoint)
     _exit(0);
 }
 
-/* Wait until guard_detach() is done: from then on nothing that ends this process ends the guard. */
-static int wait_for_guard(int fd, struct err *e)
-{
-    char byte;
-    ssize_t n;
-    do
-        n = read(fd, &byte, 1);
-    while (n < 0 && errno == EINTR);
-    return n == 1 ? 0 : err_set(e, -ECHILD, "the process for unmounting has ended");
-}
-
 /*
  * -o auto_unmount: a small process that outlives the daemon and removes the dead mount if the
  * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
@@ -306,8 +295,14 @@ static int guard_begin(const char *mountpoint, int *ret, struct err *e)
         guard(ends[0], mountpoint);
     int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
     (void)close(ends[0]);
-    if (r == 0)
-        r = wait_for_guard(ends[1], e);
+    if (r == 0) { /* once guard_detach() is done, nothing that ends this process ends the guard */
+        char byte;
+        ssize_t n;
+        do
+            n = read(ends[1], &byte, 1);
+        while (n < 0 && errno == EINTR);
+        r = n == 1 ? 0 : err_set(e, -ECHILD, "the process for unmounting has ended");
+    }
     if (r < 0)
         (void)close(ends[1]);
     else
@@ -571,15 +566,6 @@ static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
     return 0;
 }
 
-/* From now on a signal to the terminal's processes, or the parent's end, does not affect this one. */
-static int detach(int ready, struct err *e)
-{
-    (void)prctl(PR_SET_PDEATHSIG, 0);
-    if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
-        return err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
-    return 0;
-}
-
 /* Other processes can see the mount and its daemon: leave the terminal, and let the parent end. */
 static void leave_terminal(int *ready)
 {
@@ -695,8 +681,12 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
                  int ready, struct err *e)
 {
     char model[SHOW_MAX];
-    int ended = 0, r = detach(ready, e);
+    int ended = 0, r = 0;
     bool away = false;
+    /* From now on a signal to the terminal's processes, or the parent's end, does not affect this one. */
+    (void)prctl(PR_SET_PDEATHSIG, 0);
+    if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
+        r = err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));
     if (r == 0) {
         signals_serve(control_wake_fd(m->control));
         shelf_mounted(m->shelf, dev);

@@ -77,30 +77,22 @@ bool mount_is_there(dev_t dev)
     return there;
 }
 
-/* Start fusermount3, with its standard error in `said` (-1: standard error is unchanged). Returns 0
- * or -errno. */
-static int spawn_fusermount(const char *at, bool lazy, int said, pid_t *pid)
-{
-    char name[] = "fusermount3", now[] = "-u", later[] = "-uz", last[] = "--";
-    char *const argv[] = {name, lazy ? later : now, last, (char *)(uintptr_t)at, NULL};
-    posix_spawn_file_actions_t actions;
-    int r = posix_spawn_file_actions_init(&actions);
-    if (r != 0)
-        return -r;
-    if (said >= 0)
-        r = posix_spawn_file_actions_adddup2(&actions, said, STDERR_FILENO);
-    if (r == 0)
-        r = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return -r;
-}
-
 static int run_fusermount(const char *at, bool lazy, struct err *e)
 {
     char said[256] = "";
     int status = 0, file = memfd_create("ggufs-stderr", MFD_CLOEXEC);
+    char name[] = "fusermount3", now[] = "-u", later[] = "-uz", last[] = "--";
+    char *const argv[] = {name, lazy ? later : now, last, (char *)(uintptr_t)at, NULL};
+    posix_spawn_file_actions_t actions;
     pid_t pid;
-    int r = spawn_fusermount(at, lazy, file, &pid);
+    int r = -posix_spawn_file_actions_init(&actions);
+    if (r == 0) {
+        if (file >= 0)
+            r = -posix_spawn_file_actions_adddup2(&actions, file, STDERR_FILENO);
+        if (r == 0)
+            r = -posix_spawnp(&pid, name, &actions, NULL, argv, environ);
+        (void)posix_spawn_file_actions_destroy(&actions);
+    }
     while (r == 0 && waitpid(pid, &status, 0) < 0)
         r = errno == EINTR ? 0 : -errno;
     catch_last(file, said, sizeof(said));
@@ -192,16 +184,6 @@ static bool is_elsewhere(const struct users *u)
            readlink("/proc/self/ns/mnt", here, sizeof(here) - 1) > 0 && strcmp(here, there) != 0;
 }
 
-static bool uses(struct users *u)
-{
-    char folder[64];
-    if (is_elsewhere(u))
-        return false;
-    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", u->pid);
-    return link_is_below(u, "cwd") || link_is_below(u, "root") || link_is_below(u, "exe") ||
-           proc_each(folder, try_file, u) || has_mapping(u);
-}
-
 static void add(struct users *u, const char *text)
 {
     if (u->n < NAMED_MAX) {
@@ -228,8 +210,12 @@ static void add_more(const struct users *u)
 static bool try_process(void *arg, long pid)
 {
     struct users *u = arg;
+    char folder[64];
     u->pid = pid;
-    if (pid != getpid() && uses(u))
+    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", pid);
+    if (pid != getpid() && !is_elsewhere(u) &&
+        (link_is_below(u, "cwd") || link_is_below(u, "root") || link_is_below(u, "exe") ||
+         proc_each(folder, try_file, u) || has_mapping(u)))
         add_process(u);
     return true;
 }
@@ -273,16 +259,6 @@ static bool try_namespace(void *arg, long pid)
     return true;
 }
 
-/* True if the connection of the device still exists. The kernel makes a directory for each one,
- * named by the device number in its own format. */
-static bool is_connected(dev_t dev)
-{
-    char path[64];
-    unsigned number = major(dev) << KERNEL_MINOR_BITS | minor(dev);
-    (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", number);
-    return access(path, F_OK) == 0;
-}
-
 /*
  * The same for other mount namespaces that still contain a mount that has gone from this one: the visible processes in
  * them. True if there are any. `again`: its daemon still serves, some time after the first check; then also true if the
@@ -293,7 +269,13 @@ static bool mount_lives_on(const struct mount *gone, bool again, struct buf *out
     struct users u = {.m = gone, .out = out};
     (void)proc_each("/proc", try_namespace, &u);
     add_more(&u);
-    return u.n > 0 || (again && is_connected(gone->dev));
+    if (u.n > 0 || !again)
+        return u.n > 0;
+    /* A directory that the kernel makes for each connection, named by the device number in kernel format. */
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u",
+                   major(gone->dev) << KERNEL_MINOR_BITS | minor(gone->dev));
+    return access(path, F_OK) == 0;
 }
 
 /* ---- --list ---- */

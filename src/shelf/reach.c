@@ -173,16 +173,6 @@ static bool next_name(const struct walk *w, char **name, char **rest)
     return n > 0;
 }
 
-/* End a walk: the file was found. */
-static int arrive(struct walk *w, int fd, char *path, struct found *ret)
-{
-    *ret = (struct found){.fd = fd, .path = path, .linked = w->links > 0};
-    if (fstat(fd, &ret->st) < 0)
-        return -errno;
-    bool out = w->links && !reach_holds(w->reach, path);
-    return out && w->reach->strict && w->foreign ? -EACCES : 0;
-}
-
 /* Walk one name. Returns 1 to continue; 0 if it was the last; -errno. *ret is set if not 1, and
  * must be closed. */
 static int step(struct walk *w, enum reach_flags flags, struct found *ret)
@@ -208,8 +198,13 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
                                             : NULL;
     if (r == 0 && !path)
         r = -errno;
-    if (r == 0 && last)
-        return arrive(w, fd, path, ret);
+    if (r == 0 && last) {
+        *ret = (struct found){.fd = fd, .path = path, .linked = w->links > 0};
+        if (fstat(fd, &ret->st) < 0)
+            return -errno;
+        const bool out = w->links && !reach_holds(w->reach, path);
+        return out && w->reach->strict && w->foreign ? -EACCES : 0;
+    }
     if (r == 0)
         r = step_into(w, fd, path, st.st_dev);
     if (r < 0) {
@@ -270,12 +265,6 @@ static int find_at_once(int from, const char *below, uint64_t resolve, struct fo
     return give(f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0, &f, ret);
 }
 
-/* True if a walk would fail like this call of find_at_once(). */
-static bool is_final(int e)
-{
-    return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE;
-}
-
 /* Return the real path of a file that was found through links, or NULL if the kernel has none. */
 static char *path_of(const struct found *f)
 {
@@ -313,8 +302,9 @@ static int open_at_once(struct reach *r, const struct found *dir, const char *na
         return 0;
     int e = find_at_once(dir ? dir->fd : r->fd, name, RESOLVE_NO_SYMLINKS, &f);
     bool link = e == 0 && S_ISLNK(f.st.st_mode);
-    if (e < 0)
-        return is_final(e) ? e : 0;
+    if (e < 0) /* with these a walk would fail as well */
+        return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE ? e
+                                                                                             : 0;
     f.path = path_in(base, name);
     if (!link && f.path) {
         *ret = f;

@@ -540,25 +540,13 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 
 /* ---- open ---- */
 
-/*
- * What matters is that a tree has opened exactly the files reached by the rules of reach.h. If
- * these are unchanged since the name was looked up, the rules forbid one of them.
- */
-static int other_files(struct slots *s, const struct slot *slot, struct err *e)
-{
-    uint64_t now;
-    int r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
-    if (r == 0 && now == slot->stamp)
-        return err_set(e, -EACCES, "one of its files is behind a link that is not followed");
-    return err_set(e, -ESTALE, "the file was changed");
-}
-
 /* For a slot marked busy for that. Without the lock. */
 static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
 {
     struct tree_options o = s->opt->tree;
     struct tree *t = NULL;
     const char *what;
+    uint64_t now;
     o.base = slot->above ? NULL : s->reach->path;
     o.wait = NULL; /* another process's lock does not delay readers */
     o.late = true;
@@ -571,8 +559,16 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
                 ? "it lies in a store of models: copy model.gguf out of the mount to edit it"
                 : NULL;
     int r = tree_open(slot->path, &o, &t, e);
-    if (r == 0 && tree_identity(t) != slot->stamp)
-        r = other_files(s, slot, e);
+    /*
+     * What matters is that a tree has opened exactly the files reached by the rules of reach.h. If
+     * these are unchanged since the name was looked up, the rules forbid one of them.
+     */
+    if (r == 0 && tree_identity(t) != slot->stamp) {
+        r = files_stamp(s->reach, slot_files(slot), slot->shards, &now);
+        r = r == 0 && now == slot->stamp
+                ? err_set(e, -EACCES, "one of its files is behind a link that is not followed")
+                : err_set(e, -ESTALE, "the file was changed");
+    }
     if (r < 0) {
         tree_close(t);
         return r;
@@ -636,13 +632,6 @@ int slot_hold(struct slots *s, uint64_t node, struct use *ret)
     return slot ? 0 : -ESTALE;
 }
 
-/* The known reason why a slot does not open; 0: it may. Under the lock. */
-static int known_fault(const struct slot *slot, struct err *e)
-{
-    bool lately = !slot->failed || slots_now() - slot->failed < SLOT_RETRY;
-    return slot->why && lately ? err_set(e, -EIO, "%s", slot->why) : 0;
-}
-
 int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
 {
     int r = slot_hold(s, node, ret);
@@ -653,8 +642,10 @@ int slot_use(struct slots *s, uint64_t node, struct use *ret, struct err *e)
     while (slot->busy)
         (void)lock_wait(&s->reach->lock, &s->done, NULL);
     bool closed = !slot->tree;
-    if (closed)
-        r = slot->spent ? -ESTALE : known_fault(slot, e);
+    if (closed && slot->spent)
+        r = -ESTALE;
+    else if (closed && slot->why && (!slot->failed || slots_now() - slot->failed < SLOT_RETRY))
+        r = err_set(e, -EIO, "%s", slot->why);
     if (closed && r == 0)
         r = open_slot(s, slot, e);
     ret->tree = slot->tree;
