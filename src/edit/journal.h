@@ -117,9 +117,8 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
                  struct err *e);
 
 /*
- * Replay or drop the journal, if there is one. f is open for writing, and locked. edits: an edit
- * follows, which was planned on the file known to f: the journal must then be that of f's
- * unfinished edit, if there is one, and no other. 0, -ESTALE (also if one is planted), -errno.
+ * Replay or drop the journal, if there is one. f is open for writing, and locked. edits: an edit follows, planned on the
+ * file known to f; then only the journal of f's own unfinished edit may be there. 0, -ESTALE (also for PLANTED), -errno.
  */
 int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, struct err *e);
 
@@ -141,8 +140,7 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 struct edit_overlay {
     struct journal journal; /* owned: without rows if it does not exist or has nothing to write */
     struct image *image;    /* owned: the file with the overlay */
-    struct err
-        planted; /* code 0, or the object with the journal's name is not ours and was not opened */
+    struct err planted;     /* code 0; or an object of this name that is not ours was not opened */
     struct journal_seen seen;
 };
 

@@ -211,6 +211,44 @@ static void test_check(void)
     }
 }
 
+/* Version 1 has two more forms, which shards must share with the first, or cannot have. */
+static void test_forms(void)
+{
+    for (int form = 0; form < 3; form++) {
+        struct build b;
+        struct err e = {0};
+        struct parsed first = parse_shard((struct shard){0, 2, 2, 1, false, "t", false});
+        if (form == 2)
+            build_init_draft(&b);
+        else
+            build_init(&b, 1, false);
+        b.fmt.nul = form == 1;
+        build_str(&b, "general.architecture", "llama");
+        build_num(&b, "split.no", GGUF_U32, 1);
+        build_num(&b, "split.count", GGUF_U32, 2);
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(merge_check(first.g, p.g, 1, 2, &e), form ? -EBADMSG : 0);
+        CU_ASSERT_TRUE(form != 1 || strstr(e.msg, "differs from the first shard's"));
+        CU_ASSERT_TRUE(form != 2 || strstr(e.msg, "does not have shards"));
+        parsed_free(&first);
+        parsed_free(&p);
+    }
+}
+
+/* A file that is a shard by its keys alone is refused, with the name that it should have. */
+static void test_single(void)
+{
+    struct err e = {0};
+    struct parsed p = parse_shard((struct shard){1, 3, 2, 3, false, "t", false});
+    CU_ASSERT_EQUAL(merge_check_single(p.g, &e), -EBADMSG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "this is file 2 of a split model"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "-00002-of-00003.gguf"));
+    parsed_free(&p);
+    p = parse_shard((struct shard){-1, -1, -1, 3, false, "t", false});
+    CU_ASSERT_EQUAL(merge_check_single(p.g, &e), 0);
+    parsed_free(&p);
+}
+
 /* Return the error of merging the two; *merged may be NULL. */
 static int merge(struct shard a, struct shard b, struct gguf **merged, char line[512])
 {
@@ -478,6 +516,8 @@ static CU_TestInfo tests[] = {
     {"no memory", test_no_memory},
     {"links to shards", test_links},
     {"a shard is checked against its name and the first one", test_check},
+    {"forms of version 1", test_forms},
+    {"a shard without its name", test_single},
     {"shards merged", test_merge},
     {"shards that cannot be merged", test_merge_refused},
     {"files opened", test_open},
