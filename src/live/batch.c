@@ -504,18 +504,12 @@ bool batch_is_slow(const struct live *l)
     return how == EDIT_COPY;
 }
 
-static void follow(struct live *l, struct name *x)
-{
-    if (x)
-        name_follow(l, x);
-}
-
 /* What the names in the steps show is derived from what is stored. */
 static void follow_steps(struct live *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->n_step; i++) {
-        follow(l, b->step[i].from);
-        follow(l, b->step[i].to);
+        name_follow(l, b->step[i].from);
+        name_follow(l, b->step[i].to);
     }
 }
 
@@ -528,11 +522,11 @@ void batch_follow(struct live *l, const struct edit_change *c)
         const struct edit_slot *s = c->slot[i];
         if (s->kind != EDIT_KEY)
             continue;
-        follow(l, names_find_key(&l->names, s->name, s->name_len));
+        name_follow(l, names_find_key(&l->names, s->name, s->name_len));
         if (s->old == EDIT_NONE)
             continue;
         const struct gguf_kv *kv = &c->on.g->kv[s->old];
-        follow(l, names_find_key(&l->names, gguf_key(c->on.g, kv), kv->key_len));
+        name_follow(l, names_find_key(&l->names, gguf_key(c->on.g, kv), kv->key_len));
     }
 }
 

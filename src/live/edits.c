@@ -113,7 +113,7 @@ void name_hide(struct live *l, struct name *x)
 void name_follow(struct live *l, struct name *x)
 {
     assert(lock_held(&l->lock));
-    if (!x->key)
+    if (!x || !x->key)
         return;
     if (!stored_has(l, x)) {
         name_spare(&l->names, x);

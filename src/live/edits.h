@@ -31,7 +31,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x);
 int name_refused(struct live *l, struct name *x, const struct err *e);
 /* A key that the model lacks is visible only while it is being written. */
 void name_hide(struct live *l, struct name *x);
-/* Edits were given up: what a name shows is derived from whether the model has the key. */
+/* Edits were given up: what a name (or NULL) shows is derived from whether the model has the key. */
 void name_follow(struct live *l, struct name *x);
 
 /* ---- found by name and number ---- */
@@ -50,7 +50,7 @@ bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv,
 void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1]);
 /* The file that a name shows: if the model has the key and there is no file, it is made. NULL: hidden. */
 struct file *look_visible(struct live *l, struct name *x);
-/* The same by a text. */
+/* The same for a name that is given as text. */
 struct file *look_find(struct live *l, const char *text);
 /* The same; KEY:TYPE is another name for KEY as long as that has the type. */
 struct file *look_find_typed(struct live *l, const char *text);
@@ -65,10 +65,10 @@ struct shown look_shown(const struct live *l, const struct file *f);
  * set.
  */
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
-/* Measure it, without the lock. Frees s. */
+/* Measures that value, without the lock, and frees it. */
 void look_measure(struct shown *s, struct live_attr *ret);
 
-/* What a name in metadata/ is. */
+/* Classifies a name in metadata/. */
 enum name_class look_classify(const struct live *l, const char *text);
 /* A file that is neither a key nor a known helper is dropped at the end. */
 #define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"

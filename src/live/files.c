@@ -146,7 +146,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 /* ---- create ---- */
 
-/* A file for a name that has none. */
+/* Makes a file for a name that has none. */
 static int make_file(struct live *l, const char *text, struct file **ret)
 {
     struct names *n = &l->names;
@@ -167,7 +167,7 @@ static int make_file(struct live *l, const char *text, struct file **ret)
     return 0;
 }
 
-/* It could not be opened. */
+/* Undoes make_file(), because the file could not be opened. */
 static void unmake(struct live *l, struct file *f)
 {
     if (f->kind == FILE_KEY)
@@ -498,16 +498,15 @@ static int key_to_helper(const struct move *m)
     replace_helper(m);
     struct file *f = m->from->file;
     name_take(n, m->to, f);
-    file_free_content(n, f);
     f->kind = FILE_HELPER;
     f->typed = type; /* for its new name, in case it becomes a key */
     f->inherited = true;
     m->to->mtime = m->from->mtime;
-    n->helper_bytes += text.len;
-    if (f->draft)
+    if (f->draft) {
+        n->helper_bytes += text.len;
         draft_to_helper(f->draft, &text);
-    f->content = text;
-    text = BUF_INIT;
+    }
+    file_set_content(n, f, &text);
     if (stored_has(m->l, m->from)) {
         m->from->backup = f;
         f->parked = m->from;
@@ -566,11 +565,10 @@ static int unfinished(const struct move *m)
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
-    CLEANUP(shown_free) struct shown before = stored_value(m->l, m->to);
     int r = unfinished(m);
     if (r < 0)
         return r;
-    draft_to_key(f->draft, &before, true);
+    draft_to_key(m->l, f->draft, m->to, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
     lost_backup(m->l, f->parked); /* of another key: a key that has a file again is not hidden */
@@ -580,16 +578,11 @@ static int unwritten_to_key(const struct move *m)
 /* Make the helper's file the key's; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
-    struct names *n = m->n;
-    CLEANUP(shown_free) struct shown before = stored_value(m->l, m->to);
     if (is_edit) /* the mtime goes with it: gedit compares it at the next save */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
-        draft_to_key(f->draft, &before, false);
-        file_free_content(n, f);
-        f->content = *left;
-        n->helper_bytes += left->len;
-        *left = BUF_INIT;
+        draft_to_key(m->l, f->draft, m->to, false);
+        file_set_content(m->n, f, left);
     }
     batch_move(m->l, m->from, m->to);
 }
@@ -617,7 +610,7 @@ static int helper_to_key(const struct move *m)
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
 }
 
-/* Over an existing or former key: it keeps place and type and takes the value; the source is gone. */
+/* Renames a key over an existing or a former one, which keeps its place and type and takes the value. */
 static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -641,7 +634,7 @@ static int key_over_key(const struct move *m)
     return writer_accepted(m->l, m->wait);
 }
 
-/* To a name that no key has: the same key, in the same place. */
+/* Renames a key to a name that no key has: it keeps its place. */
 static int key_to_new(const struct move *m)
 {
     struct err e = {0};
@@ -668,7 +661,7 @@ static int key_to_key(const struct move *m)
     return known ? key_over_key(m) : key_to_new(m);
 }
 
-/* What the new name is; *key: it is a key's name. */
+/* Whether the new name of a file is a key's. 0, -EINVAL: it cannot be a name. */
 static int classify_target(struct live *l, const char *text, bool *key)
 {
     const struct name *x = names_find(&l->names, text);

@@ -24,11 +24,6 @@ bool draft_is_unjudged(const struct draft *d)
     return draft_is_due(d->state) || d->state == DRAFT_SHORT;
 }
 
-static bool is_accepted(const struct draft *d)
-{
-    return d->state == DRAFT_ACCEPTED;
-}
-
 struct buf *file_bytes(struct file *f)
 {
     bool in_memory = f->kind != FILE_KEY || (!file_name(f) && f->draft);
@@ -287,7 +282,7 @@ static int restart(struct live *l, struct file *f, bool truncate)
  */
 static bool is_over(const struct draft *d)
 {
-    return d->why.code || d->state == DRAFT_SHORT ? d->closed : is_accepted(d);
+    return d->why.code || d->state == DRAFT_SHORT ? d->closed : d->state == DRAFT_ACCEPTED;
 }
 
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready)
@@ -312,7 +307,7 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
  */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
-    bool beyond = is_accepted(f->draft) && off > f->draft->text.len;
+    bool beyond = f->draft->state == DRAFT_ACCEPTED && off > f->draft->text.len;
     return beyond && is_key(f) ? restart(l, f, false) : 0;
 }
 
@@ -429,11 +424,10 @@ void draft_leave(struct live *l, struct file *f)
     draft_free(d);
 }
 
-void draft_to_key(struct draft *d, struct shown *before, bool emptied)
+void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied)
 {
     shown_free(&d->before);
-    d->before = *before;
-    *before = SHOWN_NONE;
+    d->before = stored_value(l, x);
     d->accepted = false;
     d->why = (struct err){0};
     draft_event(d, DRAFT_EMPTY);

@@ -39,8 +39,8 @@ bool draft_is_unjudged(const struct draft *d);
 
 /* True if the file shows the draft, which differs from its key's value, and may become it. */
 bool draft_is_shown(const struct draft *d);
-/* Turn a helper's draft into a key's, which had the value `before` (moved). empty: start over. */
-void draft_to_key(struct draft *d, struct shown *before, bool empty);
+/* Turn the draft of a helper into that of key x, with the value that it has now. emptied: start over. */
+void draft_to_key(const struct live *l, struct draft *d, const struct name *x, bool emptied);
 /* Turn a key's draft into a helper's, with this content (moved). */
 void draft_to_helper(struct draft *d, struct buf *text);
 

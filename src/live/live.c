@@ -149,7 +149,7 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
     return stray ? LOOK_STRAY : NULL;
 }
 
-/* The same for a tensor. refused: an edit of it was. */
+/* Why what was written to a tensor is not in the model, or NULL. refused: only of edits that were refused. */
 static const char *why_not_saved(const struct object *o, bool refused)
 {
     switch (o->state) {
@@ -457,17 +457,12 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
         d->typed = type;
         name_spare(n, x);
     } else if (d) {
-        CLEANUP(shown_free) struct shown value = stored_value(l, x);
-        draft_to_key(d, &value, false);
+        draft_to_key(l, d, x, false);
     }
     promise_make(&f->promise, x->edit);
     file_set_kind(l, f, FILE_KEY);
-    if (d) {
-        file_free_content(n, f); /* its bytes as a helper, kept in case a rename failed */
-        n->helper_bytes += seen.len;
-        f->content = seen;
-        seen = BUF_INIT;
-    }
+    if (d)
+        file_set_content(n, f, &seen);
     file_is_key(n, f);
     return r;
 }

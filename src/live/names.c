@@ -264,6 +264,14 @@ void file_free_content(struct names *n, struct file *f)
     buf_free(&f->content);
 }
 
+void file_set_content(struct names *n, struct file *f, struct buf *bytes)
+{
+    file_free_content(n, f);
+    n->helper_bytes += bytes->len;
+    f->content = *bytes;
+    *bytes = BUF_INIT;
+}
+
 void file_is_key(struct names *n, struct file *f)
 {
     if (f->kind == FILE_KEY && !f->opens && !f->steps)

@@ -142,7 +142,7 @@ void name_spare(struct names *n, struct name *x);
 
 /* A new file with a new number, for a name without a file. NULL: no memory. */
 struct file *file_new(struct names *n, struct name *x, enum file_kind kind);
-/* The same by the name's text. */
+/* A new file for a name that is given as text. */
 struct file *names_make(struct names *n, const char *text, enum file_kind kind);
 /* Return the file's name, or NULL if it is an orphan. */
 static inline struct name *file_name(const struct file *f)
@@ -151,8 +151,9 @@ static inline struct name *file_name(const struct file *f)
 }
 /* Free a file that nothing refers to any more, and its last name. */
 void file_reap(struct names *n, struct file *f);
-/* Drop its bytes, which count towards the limit for helpers. */
+/* Drop its bytes, which count towards the limit for helpers; or replace them by these (moved). */
 void file_free_content(struct names *n, struct file *f);
+void file_set_content(struct names *n, struct file *f, struct buf *bytes);
 /* Drop the bytes that a key's file had as a helper, if no handle reads them, and no step can bring them back. */
 void file_is_key(struct names *n, struct file *f);
 

@@ -152,18 +152,12 @@ int waits_release(struct live *l, struct live_wait *w, const struct timespec *un
     return park(l, w, LIVE_RELEASED);
 }
 
-static const struct live_wait *first_release(const struct live *l)
-{
-    const struct live_wait *w = l->waits.first;
-    while (w && w->needs != LIVE_RELEASED)
-        w = w->next;
-    return w;
-}
-
 const struct timespec *waits_released_at(const struct live *l)
 {
-    const struct live_wait *w = first_release(l);
+    const struct live_wait *w = l->waits.first;
     assert(lock_held(&l->lock));
+    while (w && w->needs != LIVE_RELEASED)
+        w = w->next;
     return w ? &w->until : NULL;
 }
 

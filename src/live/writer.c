@@ -411,18 +411,11 @@ int writer_sync_released(struct live *l, struct live_wait *w)
 
 bool writer_file(const struct live *l, struct edit_file *ret)
 {
-    const struct edit_file *f = l->file;
     assert(lock_held(&l->lock));
     if (is_flying(l))
         return false;
-    *ret = (struct edit_file){.sys = f->sys,
-                              .dir = f->dir,
-                              .fd = -1,
-                              .id = f->id,
-                              .clone = f->clone,
-                              .backed = f->backed,
-                              .unfinished = f->unfinished};
-    (void)strcpy(ret->name, f->name);
+    *ret = *l->file;
+    ret->fd = -1;
     return true;
 }
 

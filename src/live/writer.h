@@ -36,7 +36,7 @@ int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct l
 /* Wait until all accepted edits are durable. Returns 0 if they already are, or -errno for an
  * earlier failure. */
 int writer_sync_all(struct live *l, struct live_wait *w);
-/* Wait like writer_sync_all(), after closed handles of new tensors are released, or MAKING_RELEASE
+/* Wait like writer_sync_all(), after closed handles of new tensors are released, or NEW_RELEASE
  * is over. */
 int writer_sync_released(struct live *l, struct live_wait *w);
 /* Schedule a write in this many seconds, at most WRITER_LATEST after the first edit. */

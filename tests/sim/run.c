@@ -24,11 +24,16 @@ static struct world *world;
 static struct kernel kernel;
 static struct tree_options options;
 
+/* With coverage (scripts/coverage): what this process has taken. */
+extern void __gcov_dump(void) __attribute__((weak));
+
 static _Noreturn void end_now(void)
 {
     world->out.hash = sched_hash();
     world->out.steps += sched_steps();
     world->out.ended = true;
+    if (__gcov_dump)
+        __gcov_dump();
     _exit(0);
 }
 

@@ -375,6 +375,35 @@ static const struct script scripts[] = {
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
      "typed a.deep array[array[u8]]",
      UNCHANGED "a.deep:array[array]=[4] "},
+    {"KEY:TYPE is found while KEY has the type, or is to get it", NULL,
+     "put a.tags:array[u8] '[1, 2]'; text a.tags:array[u8] '1\n2\n'; gone a.tags:array[i8];"
+     "gone a.tags:u8; open A a.new:u8 w creat; size A 0; stat a.new:u8 0; gone a.new:u16; close A;"
+     "gone a.new:u8 a.new; put .h x; type .h u8; text .h:u8 x; gone .h:u16; fsync",
+     UNCHANGED "a.tags:array[u8]=1,2 "},
+    {"a key is given another type between two writes of a program", NULL,
+     "open A a.count rw; write A 9; flush A; type a.count u64; write A 1; close A; typed a.count "
+     "u64;"
+     "fsync",
+     A_NAME "a.count:u64=91 " A_OTHER A_LIST},
+    {"a helper is given a type: one without a dot becomes a key, the copy of a key does not", NULL,
+     "put 4913 5; type 4913 u8; put a.count.bak 5; type a.count.bak u8; fsync; text a.count.bak 5;"
+     "reopen; gone a.count.bak; typed 4913 u8",
+     UNCHANGED "4913:u8=5 "},
+    {"an empty helper that was closed once empties the key that it is renamed over", NULL,
+     "open T .t w creat; flush T; mv .t a.name; text a.name '\n'; close T; fsync",
+     "a.name:string= " A_COUNT A_OTHER A_LIST},
+    {"texts that are refused at once, and writes that change nothing", NULL,
+     "put a.count '  \n' =EINVAL; put a.count '99999999999\n' =ERANGE; open A a.name rw;"
+     "write A ''; trunc A 4; close A; put a.name ''; open A a.name w trunc; close A;"
+     "truncate a.name 2000000000 =EFBIG; fsync",
+     "a.name:string= " A_COUNT A_OTHER A_LIST},
+    {"a program goes on past the end of a key that was removed", NULL,
+     "open A a.name rw; write A two; flush A; rm a.name; write A x 9; close A; gone a.name; fsync",
+     A_COUNT A_OTHER A_LIST},
+    {"what is a link, and what is not", NULL,
+     "link .l target; open A .l rw creat =ELOOP; readlink .l target; readlink a.name x =EINVAL;"
+     "rm .l",
+     UNCHANGED},
 };
 
 int main(void)
