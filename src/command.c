@@ -338,8 +338,8 @@ static int json(const struct models *all, struct buf *out)
 }
 
 /*
- * A text for each model, a table for directories, or a JSON array. Exit status: 0, 1 if a model could not be read, 2
- * misused.
+ * Print the facts: a text for each model, a table for directories, or a JSON array. Exit status: 0,
+ * 1 if a model could not be read, 2 misused.
  */
 static int info(const struct command_args *a)
 {
@@ -510,7 +510,8 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     return r < 0 ? (enum check_outcome)command_failed(NULL, "no memory", CHECK_UNUSABLE) : worst;
 }
 
-/* Exit status: 0 no errors (with --strict: nor warnings), 1 errors, 2 unusable or misused. */
+/* Check models. Exit status: 0 no errors (with --strict: nor warnings), 1 errors, 2 unusable or
+ * misused. */
 static int check(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf ignored = BUF_INIT;

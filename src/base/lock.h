@@ -104,7 +104,7 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* What threads wait for, under a lock. Times are CLOCK_MONOTONIC (when.h). */
+/* A condition that threads wait for, under a lock. Times are CLOCK_MONOTONIC (when.h). */
 struct cond {
     pthread_cond_t cond;
 };

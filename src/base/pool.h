@@ -90,7 +90,7 @@ struct units {
     uint64_t (*next)(void *arg, uint64_t unit);
     void *arg;
     size_t room;
-    struct lock lock; /* may also protect what units share while they run */
+    struct lock lock; /* may also protect data that units share while they run */
 };
 
 /*

@@ -504,7 +504,7 @@ static bool shards(const struct summary *s, uint64_t *ret)
     return s->shards > 0;
 }
 
-/* The reserve is internal to the file, and not counted. */
+/* Get the number of keys. The reserve is internal to the file, and not counted. */
 static bool keys(const struct summary *s, uint64_t *ret)
 {
     struct gguf_value v;

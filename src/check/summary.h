@@ -29,8 +29,8 @@ void summary_size(struct buf *out, uint64_t bytes);
 /* Add a member for each fact to an object. */
 void summary_json(const struct summary *s, struct json *j);
 
-/* The columns of a table of models: the head of column i (NULL past the last), and a cell ("-"
- * without a value). */
+/* Return the head of column i of a table of models, or NULL past the last column. The second
+ * function writes a cell ("-" without a value). */
 const char *summary_head(size_t i);
 void summary_cell(const struct summary *s, size_t i, struct buf *out);
 

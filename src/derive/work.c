@@ -53,7 +53,7 @@ struct work {
     atomic_bool ending; /* set under the lock */
     /* Protected by the lock: */
     struct kept kept;
-    struct want *wants; /* the first wish is next in turn */
+    struct want *wants; /* the first wish is served next */
     struct job *jobs;   /* jobs with results that are not kept yet */
     unsigned running;   /* jobs that have not ended ... */
     unsigned threads;   /* ... and those that check whether others can begin */

@@ -145,7 +145,8 @@ static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
     return i < b->n_step;
 }
 
-/* If this edit had moved the file there before, the file goes back to its place from then. */
+/* Move a file from one name to another. If this edit had moved the file there before, the file goes
+ * back to its place from then. */
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     struct file *f = from->file;
@@ -235,8 +236,8 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
 }
 
 /*
- * A state like another one, with this content of the first file, and these ranks of its keys, which it takes over;
- * without anything about tensors.
+ * Make a state like another one, with this content of the first file, and these ranks of its keys,
+ * which it takes over; without anything about tensors.
  */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
@@ -558,8 +559,9 @@ static void renew_ids(struct live *l, const struct edit_change *c, struct tensor
 }
 
 /*
- * They are lost: each tensor of l->disk.snap that they were to change gets a new version. The kernel may have kept what
- * was written to its views, or read while it was overwritten. 0, -ENOMEM.
+ * Give each tensor of l->disk.snap that the lost batches were to change a new version: the kernel
+ * may have kept bytes that were written to its views, or read while these were overwritten. Returns
+ * 0 or -ENOMEM.
  */
 static int renew(struct live *l, const struct batch *const lost[], size_t n_lost)
 {

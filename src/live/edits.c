@@ -358,7 +358,8 @@ bool has_nul_names(const struct gguf *g)
     return false;
 }
 
-/* An empty text has no memory, but needs an address for pointer arithmetic. */
+/* Return the address of the bytes. An empty text has no memory, but needs an address for pointer
+ * arithmetic. */
 static const uint8_t *bytes_of(const struct buf *text)
 {
     return text->len ? text->data : (const uint8_t *)"";

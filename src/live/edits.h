@@ -36,19 +36,22 @@ void name_follow(struct live *l, struct name *x);
 
 /* ---- found by name and number ---- */
 
-/* A name, even of an untouched key. NULL: live.names.missing says why, here and below. */
+/* Return a name, even of an untouched key; NULL: live.names.missing says why. The same holds for
+ * the next functions. */
 struct name *look_name(struct live *l, const char *text);
 struct name *look_key(struct live *l, const char *key, size_t n);
-/* The file of a number, likewise. */
+/* Return the file with this number. */
 struct file *look_file(struct live *l, uint32_t number);
-/* The number of an untouched key of the base by its name; whether a number is one; the entry of one, like look_attr(). */
+/* Get the number of an untouched key of the base by its name; check whether a number is one; get
+ * the entry of one, like look_attr(). */
 bool look_number(const struct live *l, const char *text, uint32_t *ret);
 bool look_is_first(const struct live *l, uint32_t number);
 struct shown look_first(const struct live *l, uint32_t number, struct live_attr *ret);
-/* The number of key kv of a snapshot of the file, if it is untouched; and its name. */
+/* Get the number of key kv of a snapshot of the file, if it is untouched, and its name. */
 bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv, uint32_t *ret);
 void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1]);
-/* The file that a name shows: if the model has the key and there is no file, it is made. NULL: hidden. */
+/* Return the file that a name shows. If the model has the key and there is no file, one is made.
+ * NULL: the name is hidden. */
 struct file *look_visible(struct live *l, struct name *x);
 /* The same for a name that is given as text. */
 struct file *look_find(struct live *l, const char *text);
@@ -56,13 +59,13 @@ struct file *look_find(struct live *l, const char *text);
 struct file *look_find_typed(struct live *l, const char *text);
 /* True if a key has, or had, this name. */
 bool look_is_key(const struct live *l, const char *text);
-/* The type that a file without a value should have. */
+/* Return the type that a file without a value should have. */
 struct typed look_type(const struct file *f);
-/* The value that a file shows, if it is a key's file. */
+/* Return the value that a file shows, if it is a key's file. */
 struct shown look_shown(const struct live *l, const struct file *f);
 /*
- * Its entry. If its size depends on a value, that is returned, to be measured without the lock; otherwise the size is
- * set.
+ * Get the file's entry. If its size depends on a value, that value is returned, to be measured
+ * without the lock; otherwise the size is set.
  */
 struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
 /* Measures that value, without the lock, and frees it. */

@@ -46,7 +46,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     return 0;
 }
 
-/* A key without a value disappears. */
+/* Release a handle. A key without a value disappears. */
 static void release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
@@ -176,7 +176,7 @@ static void unmake(struct live *l, struct file *f)
         name_leave(&l->names, f->of);
 }
 
-/* KEY:TYPE is KEY, created with that type if it does not exist. */
+/* Create a file. KEY:TYPE is KEY, created with that type if it does not exist. */
 static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
                          struct live_attr *ret, struct live_file *h)
 {

@@ -87,13 +87,13 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
 size_t live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst);
 /* Write to a file. -EBADF: it is not open for writing. */
 int live_write(struct live *l, struct live_file *f, uint64_t off, const void *bytes, size_t n);
-/* f may be NULL: truncate(2). */
+/* Truncate a file. f may be NULL, for truncate(2). */
 int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
                   struct live_wait *w);
 int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
 /*
- * f NULL: the directory. All edits accepted so far are durable afterwards. Reports a loss that no
- * other call has reported.
+ * Sync a file; f NULL: the directory, which makes all edits accepted so far durable. Reports a loss
+ * that no other call has reported.
  */
 int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
 void live_release(struct live *l, struct live_file *f);

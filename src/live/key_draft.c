@@ -90,7 +90,7 @@ static bool looks_whole(const struct typed *type, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-/* The stored value is always accepted. */
+/* Parse a text. The stored value is always accepted. */
 static int parse(const struct live *l, const struct name *x, const struct buf *text,
                  const struct typed *type, struct err *e)
 {
@@ -102,7 +102,8 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
                             payload.data, payload.len, e);
 }
 
-/* Bytes that are not UTF-8 may be part of the text that the file shows, which is always accepted. */
+/* True if the shown text begins with these bytes: it is always accepted, even if it is not
+ * UTF-8. */
 static bool begins_stored(const struct live *l, const struct name *x, const struct buf *draft)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -150,8 +151,9 @@ static bool key_may_go_on(struct live *l, const struct name *x, const struct buf
 }
 
 /*
- * If a program wrote half of a text and forked, that half was accepted, because fork(2) and exec(2)
- * also close. Now that the rest is refused, the value from before the draft returns.
+ * Refuse the draft of a key. If a program wrote half of a text and forked, that half was accepted,
+ * because fork(2) and exec(2) also close. Now that the rest is refused, the value from before the
+ * draft returns.
  */
 static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
 {
@@ -188,8 +190,8 @@ static void accept_truncation(struct live *l, struct file *f)
 }
 
 /*
- * At the end of the mount the daemon itself releases files, not the program, so text that no flush
- * or fsync has judged is dropped.
+ * End the draft of a key. At the end of the mount the daemon itself releases the files, not the
+ * program, so a text that no flush or fsync has judged is dropped.
  */
 static void key_end(struct live *l, struct file *f)
 {
@@ -322,7 +324,8 @@ static int refuse(struct live *l, struct file *f, const struct err *e)
     return key_refuse(l, f->of, f->draft, e);
 }
 
-/* A partly written text is not a value: any failure refuses the whole draft. */
+/* Write to a draft. A partly written text is not a value, so any failure refuses the whole
+ * draft. */
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n)
 {
@@ -372,8 +375,9 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 /* ---- from draft to value ---- */
 
 /*
- * A close may come from a fork in another thread while the text is half written. A text that may
- * still become a value is refused for that close only, and dropped by the last close.
+ * Judge the draft at a close. The close may come from a fork in another thread while the text is
+ * half written. A text that may still become a value is refused for that close only, and dropped by
+ * the last close.
  */
 static int judge_now(struct live *l, struct file *f)
 {

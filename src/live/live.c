@@ -637,7 +637,8 @@ static void close_history(struct history *h)
     history_close(h);
 }
 
-/* Errors of the history's directory must not be mistaken for a request that the kernel refused. */
+/* Translate an error of the history's directory, which must not be mistaken for one that the kernel
+ * reports about the request. */
 static int of_folder(int r)
 {
     return r == -EPERM || r == -EACCES || r == -EROFS ? -EIO : r;

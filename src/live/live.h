@@ -64,8 +64,8 @@ int live_finish(struct live *l);
  */
 void live_abandon(struct live *l);
 /*
- * After live_finish(): a note (see below) for each edit that did not reach the file, and for each file that is
- * dropped because it is not a key.
+ * After live_finish(): add a note (see below) for each edit that did not reach the file, and for
+ * each file that is dropped because it is not a key.
  */
 void live_unsaved(struct live *l, struct buf *notes);
 /*
@@ -117,7 +117,7 @@ struct live_counts {
     bool changed;
 };
 struct live_counts live_count(struct live *l);
-/* A note for each file whose last write was refused. */
+/* Add a note for each file whose last write was refused. */
 void live_refused(struct live *l, struct buf *notes);
 /* Return how many edits are accepted. Does not access the disk. */
 size_t live_accepted(struct live *l);

@@ -77,7 +77,7 @@ static int set_key(struct name *x, const char *key, size_t len)
     return 0;
 }
 
-/* key NULL: a helper's name. */
+/* Make a name. key NULL: a helper's name. */
 static struct name *make(struct names *n, const char *text, const char *key, size_t len,
                          uint32_t ino)
 {
@@ -102,7 +102,8 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
     return x;
 }
 
-/* key NULL: as in make(). A helper that has a file keeps its name. */
+/* Return a name, and make it if needed. key NULL: as in make(). A helper that has a file keeps its
+ * name. */
 static struct name *get(struct names *n, const char *text, const char *key, size_t len)
 {
     struct name *x = names_find(n, text);
@@ -145,7 +146,7 @@ void name_unset_key(struct name *x)
     x->key = NULL;
 }
 
-/* A key that was stored keeps its type and place. */
+/* Free a name if nothing refers to it. A key that was stored keeps its type and place. */
 void name_reap(struct names *n, struct name *x)
 {
     if (x->file || x->refs || x->error || x->doomed || x->backup || x->rank || x->typed.set)
@@ -245,7 +246,8 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
     return x;
 }
 
-/* The name of an original key stays, because without it the key would count as untouched. */
+/* Free a file if nothing refers to it. The name of an original key stays, because without it the
+ * key would count as untouched. */
 void file_reap(struct names *n, struct file *f)
 {
     struct name *x = f->of;

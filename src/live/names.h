@@ -140,7 +140,7 @@ void name_spare(struct names *n, struct name *x);
 
 /* ---- files ---- */
 
-/* A new file with a new number, for a name without a file. NULL: no memory. */
+/* Make a file with a new number, for a name without a file. NULL: no memory. */
 struct file *file_new(struct names *n, struct name *x, enum file_kind kind);
 /* A new file for a name that is given as text. */
 struct file *names_make(struct names *n, const char *text, enum file_kind kind);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors that can be edited, as objects: what is known about each in addition to what the model has, by number
- * (model/snapshot.h), for those that some call has touched. A removed one keeps its name, and its place for the next
- * tensor of that name.
+ * Tensors that can be edited, as objects: the facts about each in addition to the model's own, by
+ * number (model/snapshot.h), for those that some call has touched. A removed one keeps its name,
+ * and its place for the next tensor of that name.
  *
  * Threads: everything is protected by the lock of `struct live`.
  */

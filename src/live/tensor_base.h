@@ -63,15 +63,15 @@ void tensor_base_unref(struct tensor_base *b); /* may be NULL */
 /* The shape must be valid for tensor_shape_bytes(). */
 uint64_t tensor_shape_elements(const struct tensor_shape *s);
 
-/* Where its bytes are in the file of its store; 0 without one. */
+/* Return where the tensor's bytes are in the file of its store; 0 without one. */
 uint64_t tensor_base_offset(const struct tensor_base *b);
 
-/* The name of a view's file: "f32.npy". */
+/* Return the name of a view's file: "f32.npy". */
 const char *tensor_view_name(enum tensor_view view);
-/* The form of its values; NULL: raw bytes. */
+/* Return the form of the view's values; NULL: raw bytes. */
 const struct form *tensor_view_form(enum tensor_view view);
 bool tensor_view_is_npy(enum tensor_view view);
-/* How the values of a view or an array are compared and encoded; bytes per value. */
+/* Return how the values of a view or an array are compared and encoded, and the bytes per value. */
 enum quant_view tensor_view_values(enum tensor_view view);
 enum quant_view tensor_npy_values(const struct npy *npy);
 unsigned tensor_values_width(enum quant_view values);
@@ -83,7 +83,7 @@ int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_
                      size_t n);
 
 /*
- * ---- what the judge of a draft, of a conversion or of a new tensor makes of it: an operation on a tensor
+ * ---- the result of judging a draft, a conversion or a new tensor: an operation on a tensor
  * (edit/change.h) ----
  */
 
@@ -130,9 +130,9 @@ int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, str
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);
 
 /*
- * Another shape with the same number of elements: dims as parsed, the tensor's type. TENSOR_SAME (0): it has that
- * shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or rows that are not whole blocks), -EOPNOTSUPP (an
- * unknown type).
+ * Set another shape with the same number of elements: dims as parsed, the tensor's type. Returns
+ * TENSOR_SAME (0): it has that shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or
+ * rows that are not whole blocks), -EOPNOTSUPP (an unknown type).
  */
 int tensor_reshape(const struct tensor_base *base, struct tensor_shape *shape, struct err *e);
 

@@ -534,7 +534,7 @@ static int reserve(struct job *j, struct err *e)
     return logs_take(j->d->logs, hi - lo, tensor_base_offset(j->base) + lo, &j->log, &j->room, e);
 }
 
-/* Judge what was written to a tensor that keeps its number of elements and its type. */
+/* Judge the bytes written to a tensor that keeps its number of elements and its type. */
 static int judge_changes(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
                          struct err *e)
 {
@@ -561,7 +561,7 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
     return r;
 }
 
-/* npy: its header; NULL: it has none. */
+/* Make the job of a round. npy: the draft's header; NULL: it has none. */
 static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const uint64_t head = npy ? npy->header : 0;
@@ -618,7 +618,7 @@ static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
 
 /* ---- the result for a draft ---- */
 
-/* 0, a verdict, or -EINVAL: the length is right. */
+/* Check the length. Returns 0, a verdict, or -EINVAL if the length is right. */
 static int check_length(const struct tensor_round *round, uint64_t whole, struct err *e)
 {
     if (round->size < whole) {
@@ -779,7 +779,7 @@ static bool same_shape(const struct tensor_shape *s, const struct npy *npy)
            memcmp(s->dims, npy->dims, s->n_dims * sizeof(s->dims[0])) == 0;
 }
 
-/* The shape, and where the values begin. */
+/* Find the shape, and where the values begin. */
 static int place_values(const struct tensor_new *t, struct draft *d, struct npy *npy,
                         struct tensor_shape *shape, struct err *e)
 {

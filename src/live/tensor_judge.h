@@ -43,9 +43,10 @@
 int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct tensor_edit *ret,
                        struct err *e);
 /*
- * The values of an existing tensor, wherever its bytes come from, converted to another type as by quant_convert().
- * Errors as above, and -EINVAL (its rows are not whole blocks of that type, or over 4 dimensions), -EOPNOTSUPP
- * (values that cannot be shown, or stored in that type). TENSOR_SAME: it has that type.
+ * Convert the values of an existing tensor, wherever its bytes come from, to another type as by
+ * quant_convert(). Errors as above, and -EINVAL (its rows are not whole blocks of that type, or
+ * over 4 dimensions), -EOPNOTSUPP (values that cannot be shown, or stored in that type).
+ * TENSOR_SAME: it has that type.
  */
 int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
@@ -62,10 +63,11 @@ struct tensor_new {
 };
 
 /*
- * TENSOR_CHANGED: *ret has the shape and the pieces for edit_tensor_add(). TENSOR_SHORT: the line says what it lacks
- * ("lacks shape"). Otherwise it cannot become a tensor as it is: -EINVAL (what was given does not fit together; an
- * impossible shape), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR, -errno. If a draft of `raw` is used, the
- * edit has its bytes, and the draft keeps showing them.
+ * Judge a new tensor. TENSOR_CHANGED: *ret has the shape and the pieces for edit_tensor_add().
+ * TENSOR_SHORT: the message says what the tensor lacks ("lacks shape"). Otherwise it cannot become
+ * a tensor as it is: -EINVAL (its views do not fit together; an impossible shape), -EOPNOTSUPP,
+ * -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR, -errno. If a draft of `raw` is used, the edit has its
+ * bytes, and the draft keeps showing them.
  */
 int tensor_new_judge(const struct tensor_new *t, const struct units_watch *watch,
                      struct tensor_edit *ret, struct err *e);

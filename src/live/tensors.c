@@ -20,7 +20,7 @@
 
 /* ---- finding tensors ---- */
 
-/* Long names are found in the base. */
+/* Find a tensor. Long names are searched in the base. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -346,7 +346,7 @@ void new_tensor_closed(struct live *l, struct object *o, bool closed)
         new_tensor_queue(l, o);
 }
 
-/* A closed file is as old as its close, so tensors are added in the order of the program. */
+/* Count a closed file as old as its close, so tensors are added in the order of the program. */
 void new_tensor_released(struct live *l, struct object *o, bool closed)
 {
     const struct timespec last = o->last;

@@ -219,7 +219,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
     o->told = now;
 }
 
-/* True if it is what is shown, even a type or shape that cannot be set. */
+/* True if the text is the one shown, even a type or shape that cannot be set. */
 static bool is_what_it_has(const struct round *o, const char *text, size_t n)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
@@ -341,7 +341,8 @@ static int report(struct round *o, int r)
     return r;
 }
 
-/* What was written is what the tensor has, perhaps through a pending edit; or what it had when the draft was begun. */
+/* Handle a text that the tensor already has, perhaps through a pending edit, or had when the draft
+ * was begun. */
 static int same(struct round *o)
 {
     struct draft *d = o->d;
@@ -841,8 +842,8 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 }
 
 /*
- * If the draft has no accepted edit, sync the tensor's edits, whichever file they were written to;
- * for a new tensor there is nothing to wait for.
+ * If the draft has no accepted edit, sync the tensor's edits, whichever file they were written to.
+ * For a new tensor there is nothing to wait for.
  */
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
@@ -1132,8 +1133,8 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     return r;
 }
 
-/* The rename holds a writable handle, so that a new tensor is not judged before the rename is
- * over. */
+/* Rename over a view. The rename holds a writable handle, so that a new tensor is not judged before
+ * it is complete. */
 static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
                        struct live_view **ret)
 {

@@ -57,10 +57,10 @@ void live_interrupt(struct live *l, const void *request);
 
 struct waits {
     struct live_wait *first, **end; /* not owned */
-    struct pool_job watch; /* looks for signals to the programs while there are entries: ... */
-    bool watched;          /* ... it is doing so */
-    unsigned judged;       /* number of drafts being served */
-    struct cond rest;      /* all rest */
+    struct pool_job watch;          /* looks for signals to the waiting programs */
+    bool watched;                   /* `watch` is at work */
+    unsigned judged;                /* number of drafts being served */
+    struct cond rest;               /* signalled when no draft is being served */
 };
 
 void waits_init(struct waits *s);

@@ -66,7 +66,8 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-/* What became of each edit. b: of the write, or NULL: there was none. why: NULL: it is written. */
+/* Log the outcome of each edit. b: its write, or NULL if there was none. why: NULL: it is
+ * written. */
 static void log_notes(const struct live *l, const struct buf *notes, const struct job *b,
                       const struct err *why)
 {
@@ -81,7 +82,7 @@ static void log_notes(const struct live *l, const struct buf *notes, const struc
     }
 }
 
-/* The keys and tensors of a lost batch show why. */
+/* Let the keys and tensors of a lost batch show the reason. */
 static void mark(struct live *l, const struct batch *b, const struct err *e)
 {
     for (size_t i = 0; i < b->change.n; i++) {

@@ -158,7 +158,7 @@ static inline struct gguf *snapshot_own(const struct snapshot *g)
     return g->own ? g->own : g->gguf;
 }
 
-/* How many files the model has, and what each holds. */
+/* Return how many files the model has, and the content of each. */
 static inline size_t snapshot_files(const struct snapshot *g)
 {
     return g->shard ? g->shards->n : 1;

@@ -288,7 +288,7 @@ static void look_at_mounts(struct control *c, bool changed)
 
 /* ---- an unused mount ---- */
 
-/* Another file system may have been mounted over this one meanwhile. */
+/* Unmount an idle mount, unless another file system has been mounted over it meanwhile. */
 static void run_idle(void *arg)
 {
     const struct control *c = arg;
@@ -323,7 +323,7 @@ static void watch(struct control *c, struct peer *p, const char *file)
     bool holds = sscanf(file, "%x:%x:%" SCNu64 "%c", &id.major, &id.minor, &id.ino, &end) == 3 &&
                  file_is_locked_here(&id);
     lock_take(&c->handles->lock);
-    look_at_mounts(c, true); /* what was unmounted before the request is known */
+    look_at_mounts(c, true); /* a mount that was unmounted before the request is noticed */
     buf_add(&p->out, c->status.data, c->status.len);
     buf_str(&p->out, holds ? "holds\nnow\n" : "now\n");
     p->state = WATCHES;

@@ -61,8 +61,9 @@ struct control_facts {
 };
 
 /*
- * The handles are those of the mount, and their lock is the control's, too. If no socket can be made, the log says so:
- * commands do not find the daemon, everything else works. 0, -ENOMEM, -EAGAIN.
+ * Begin to listen. The handles are those of the mount, and their lock is the control's, too. If no
+ * socket can be made, that is logged: commands then do not find the daemon, but everything else
+ * works. Returns 0, -ENOMEM or -EAGAIN.
  */
 int control_begin(const char *mountpoint, struct handles *h, struct control **ret, struct err *e);
 void control_serve(struct control *c, const struct control_facts *facts, struct shelf *s);

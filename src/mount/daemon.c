@@ -145,8 +145,9 @@ static void daemon_free(struct daemon *d)
 /* ---- sockets ---- */
 
 /*
- * Connect to a socket and send it a line. Only processes of this user are believed; root hears all, and believes what
- * they say about their own mounts. The descriptor, or -errno.
+ * Connect to a socket and send it a line. Only processes of this user are believed. Root reads the
+ * status of every process, and believes what each says about its own mounts. Returns the
+ * descriptor, or -errno.
  */
 static int ask(const char *socket_name, const char *line, struct ucred *who)
 {

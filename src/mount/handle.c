@@ -35,8 +35,8 @@ struct scratch {
 };
 
 /*
- * Kept for the next reads, which take the first: it is still in the processor's cache, whichever of
- * libfuse's threads runs. Memory for additional concurrent reads is freed.
+ * Memory kept for the next reads. They take the first item, as it is still in the processor's
+ * cache, whichever of libfuse's threads runs. Memory for additional concurrent reads is freed.
  */
 static _Atomic(struct scratch *) spare[8];
 

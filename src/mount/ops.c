@@ -13,7 +13,8 @@
 #include "tree/edits.h"
 #include "tree/attr.h"
 
-/* How many seconds the kernel caches what never changes: longer than any mount lives. */
+/* How many seconds the kernel caches attributes and names that never change: longer than any mount
+ * lives. */
 #define FOREVER 1e9
 
 static struct mnt *mnt_of(fuse_req_t req)
@@ -80,7 +81,7 @@ static int fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file 
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
     fi->keep_cache = keep;      /* the node's content never changes */
-    fi->direct_io = !cacheable; /* each reader sees what it opened */
+    fi->direct_io = !cacheable; /* each reader sees the content that it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     order_before(h);
     return 0;

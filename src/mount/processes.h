@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What /proc says about processes and locks. Only root sees all of it, and in some cases nobody
- * does.
+ * Reads facts about processes and locks from /proc. Only root sees all of it, and in some cases
+ * nobody does.
  *
  * No file system is accessed, so a hanging mount does no harm.
  *

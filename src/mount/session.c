@@ -138,10 +138,10 @@ static dev_t device_of_connection(int fd)
 }
 
 /*
- * The device of the mounted file system, found without accessing it, since this process would have
- * to reply and does not serve yet. `fd`: the session's descriptor. *mountpoint is replaced by the
- * real path if mount(8) has mounted it. 0: unknown. Call it before other programs can see the
- * mount, because the call keeps it busy for a moment.
+ * Return the device of the mounted file system, found without accessing it, since this process
+ * would have to reply and does not serve yet. `fd`: the session's descriptor. *mountpoint is
+ * replaced by the real path if mount(8) has mounted it. 0: unknown. Call it before other programs
+ * can see the mount, because the call keeps it busy for a moment.
  */
 static dev_t spot_device(char **mountpoint, int fd)
 {
@@ -279,11 +279,12 @@ static void guard(int from, const char *mountpoint)
 }
 
 /*
- * -o auto_unmount: a small process that outlives the daemon and removes the dead mount if the
- * daemon is killed. (libfuse's own looks for the dead mount as root, which may not access the mount
- * of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the daemon's end. When
- * that end is closed, however the daemon ends, the process checks the mount point, an absolute
- * path. Call this before any thread is started or much memory is allocated. Returns 0 or -errno.
+ * Start the process of -o auto_unmount, a small one that outlives the daemon and removes the dead
+ * mount if the daemon is killed. (libfuse's own looks for the dead mount as root, which may not
+ * access the mount of an ordinary user, and leaves it.) It holds one end of a socket; *ret is the
+ * daemon's end. When that end is closed, however the daemon ends, the process checks the mount
+ * point, an absolute path. Call this before any thread is started or much memory is allocated.
+ * Returns 0 or -errno.
  */
 static int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
@@ -415,10 +416,10 @@ static void first_exchange(struct fuse_session *se)
 /* ---- the kernel's read-ahead ---- */
 
 /*
- * The size of the kernel's requests when a file is read in order. The default of FUSE mounts is 128
- * KiB. With 1 MiB a request carries eight times as much, and sequential reads cost about half. It
- * is set through /sys/class/bdi, which root may write; for others nothing happens. After the first
- * exchange with the kernel, which lowers an earlier setting.
+ * Set the size of the kernel's requests for files that are read in order. The default of FUSE
+ * mounts is 128 KiB. With 1 MiB a request carries eight times as much, and sequential reads cost
+ * about half. It is set through /sys/class/bdi, which root may write; for others nothing happens.
+ * Call it after the first exchange with the kernel, which lowers an earlier setting.
  */
 static void set_readahead(dev_t dev, unsigned kib)
 {
@@ -566,7 +567,8 @@ static int begin_daemon(const struct mnt_options *o, int *ready, struct err *e)
     return 0;
 }
 
-/* Other processes can see the mount and its daemon: leave the terminal, and let the parent end. */
+/* Leave the terminal, and let the parent end: other processes can see the mount and its daemon
+ * now. */
 static void leave_terminal(int *ready)
 {
     if (*ready < 0)
@@ -649,11 +651,11 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
 }
 
 /*
- * The session has ended: write accepted edits, and report those that are not in the file. Programs
- * may still have files open if a signal or a forced unmount ended the session (cut_off); any other
- * unmount comes after the last close. The signals that end a session keep their handlers until
- * then, so that they do not end the process early (a system that shuts down unmounts and then sends
- * signals).
+ * Finish a session that has ended: write accepted edits, and report those that are not in the file.
+ * Programs may still have files open if a signal or a forced unmount ended the session (cut_off);
+ * any other unmount comes after the last close. The signals that end a session keep their handlers
+ * until then, so that they do not end the process early (a system that shuts down unmounts and then
+ * sends signals).
  */
 static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
                   bool cut_off, int r, struct err *e)
@@ -683,7 +685,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     char model[SHOW_MAX];
     int ended = 0, r = 0;
     bool away = false;
-    /* From now on a signal to the terminal's processes, or the parent's end, does not affect this one. */
+    /* Detach from the terminal: a signal to its processes, or the parent's end, no longer affects this
+ * process. */
     (void)prctl(PR_SET_PDEATHSIG, 0);
     if (chdir("/") < 0 || (ready >= 0 && setsid() < 0))
         r = err_set(e, -errno, "cannot become a daemon: %s", strerror(errno));

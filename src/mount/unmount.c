@@ -426,8 +426,9 @@ struct target {
 };
 
 /*
- * A daemon that was mounted there and is still writing. Other users' processes may just claim that; root also trusts the
- * directory's owner, whose claims affect only that directory. Its file system is not accessed, as it may hang.
+ * Find a daemon that was mounted there and is still writing. Other users' processes may only claim
+ * that; root also trusts the directory's owner, whose claims affect only that directory. Its file
+ * system is not accessed, as it may hang.
  */
 static struct daemon *find_leaving(const struct daemons *ds, const char *path)
 {

@@ -171,7 +171,8 @@ static inline float nearest_of(float v, float least, float most)
 {
     v = v > least ? v : least;
     v = v < most ? v : most;
-    return (v + 0x1.8p23f) - 0x1.8p23f; /* in between, floats are the integers */
+    /* The sum is in [2^23, 2^24], where all floats are integers. */
+    return (v + 0x1.8p23f) - 0x1.8p23f;
 }
 
 /* Compute the step numbers, counted from 0 for `least`: (x + more) / step, rounded to nearest. */

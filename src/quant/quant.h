@@ -44,7 +44,7 @@ typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
  */
 typedef size_t quant_encode_fn(const float *src, const float *weight, size_t n, uint8_t *dst);
 
-/* What an encoder does with importances: ignores them, uses them, or cannot do without them. */
+/* Whether an encoder ignores importances, uses them, or requires them. */
 enum quant_weighs { QUANT_IGNORES, QUANT_WEIGHS, QUANT_NEEDS };
 
 struct quant_type {

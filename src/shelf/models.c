@@ -254,7 +254,8 @@ static int walk(struct walk *w, const struct visit *v)
     return r == -ENOENT ? 0 : r;
 }
 
-/* The directory at `path`, and at last links to directories, which may have been visited meanwhile. */
+/* Walk the directory at `path`, and then the links to directories, which may have been visited
+ * meanwhile. */
 static int walk_top(struct walk *w, const char *path)
 {
     struct visit v = {.label = strdup(path)};

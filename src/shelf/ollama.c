@@ -246,7 +246,8 @@ static int list_folders(struct reach *r, const struct found *dir, const char *ho
     return e == -ENOENT ? 0 : e;
 }
 
-/* The layers of a model. A text may be missing; a model is shown even if something is wrong with it. */
+/* List the layers of a model. A text may be missing; a model is shown even if something is wrong
+ * with it. */
 static int list_tag(struct reach *r, const struct place *p, const struct found *dir,
                     struct listing *ret)
 {

@@ -97,7 +97,7 @@ void item_free(struct item *i)
 struct grant found_grant(const struct reach *r, const struct found *f, size_t above)
 {
     struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
-    char *shown = above ? strndup(f->path, above) : NULL; /* what leads there is itself shown */
+    char *shown = above ? strndup(f->path, above) : NULL; /* the link to it is itself shown */
     if (shown || !above)
         (void)grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path, &g);
     free(shown);
@@ -171,7 +171,8 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
     return 0;
 }
 
-/* 1: the first of the n files of a split model is beside `path`, even if rules forbid following it. */
+/* Return 1 if the first of the n files of a split model is beside `path`, even if rules forbid
+ * following it. */
 static int has_first(struct reach *r, const char *path, size_t n)
 {
     CLEANUP(reach_close) struct found dir = FOUND_NONE, f = FOUND_NONE;
@@ -225,7 +226,7 @@ static uint64_t hash_text(const char *text)
     return hash_name(text, strlen(text));
 }
 
-/* When the index is full, it is rebuilt with a larger size. */
+/* Make room in the index: when it is full, it is rebuilt with a larger size. */
 static int make_room(struct listing *l)
 {
     struct index bigger;
@@ -296,7 +297,7 @@ static int by_name(const void *a, const void *b, void *texts)
     return strcmp((const char *)texts + x->name, (const char *)texts + y->name);
 }
 
-/* All are added. */
+/* Sort the listing when all entries are added. */
 static void sort(struct listing *l)
 {
     if (l->n && !l->of)
@@ -478,7 +479,7 @@ static size_t named_main(struct reach *r, const struct place *p, const struct fo
     return names_from(names, commit);
 }
 
-/* The revisions of a repository; an error in it only leaves them out. */
+/* Add the revisions of a repository; an error in it only leaves them out. */
 static int add_repo(struct reach *r, const struct place *p, const struct found *dir,
                     const char *folder, const char *name, struct listing *ret)
 {
@@ -653,7 +654,7 @@ static int folder_list(struct reach *r, const struct place *p, const struct foun
     return e;
 }
 
-/* ---- what is in a directory ---- */
+/* ---- the content of a directory ---- */
 
 /* True if a hidden directory is a store: other hidden directories are not shown. */
 static bool is_store(struct reach *r, const struct found *f)
@@ -799,7 +800,7 @@ static int open_place(struct reach *r, const struct place *p, struct found *dir)
     return e == -ELOOP || e == -ENOTDIR ? -ENOENT : e;
 }
 
-/* The same, and what the place shows, by name. */
+/* The same, and get the shown entries by name. */
 static int list(struct reach *r, const struct place *p, struct found *dir, struct listing *ret)
 {
     *ret = LISTING_INIT;
@@ -839,7 +840,7 @@ bool place_is_store(struct reach *r, const struct place *p)
     return some && !others;
 }
 
-/* If it is not sure that an entry is shown, an error in it means that it is not. */
+/* Check whether an entry is shown. If that is not certain, an error in it means that it is not. */
 static int item_shown(struct reach *r, const struct place *p, const struct found *dir,
                       const struct ref *ref, struct item *ret)
 {
@@ -909,8 +910,8 @@ static int stamp_file(struct reach *r, const struct found *dir, const char *name
 }
 
 /*
- * The number of the file of a split model that is `first`, or of the next one in the directory;
- * `shards`: there are no more. Names in between that only look similar are skipped.
+ * Return the number of the file of a split model that is `first`, or of the next one in the
+ * directory; `shards`: there are no more. Names in between that only look similar are skipped.
  */
 static size_t next_shard(const struct names *names, const char *first, size_t shards)
 {
@@ -925,7 +926,8 @@ static size_t next_shard(const struct names *names, const char *first, size_t sh
     return shards;
 }
 
-/* The files of a split model. Its name may claim many more files than exist: those are not searched for. */
+/* Hash the files of a split model. Its name may claim many more files than exist: those are not
+ * searched for. */
 static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
                        uint64_t *stamp)
 {

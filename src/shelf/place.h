@@ -54,7 +54,7 @@ struct place {
     unsigned links; /* followed links */
 };
 
-/* What an entry refers to, by the names in its place's directory. */
+/* The kind of file or directory that an entry refers to, by the names in its place's directory. */
 enum ref_kind {
     REF_FOLDER,   /* a directory `a`, or a link to one */
     REF_MODEL,    /* a file `a`, or a link; `a` may turn out to be a directory */
@@ -102,7 +102,7 @@ struct listing {
 
 enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
 
-/* What a name stands for at the moment. */
+/* The file or directory that a name stands for at the moment. */
 struct item {
     enum item_kind kind;
     struct place place; /* ITEM_FOLDER */

@@ -25,7 +25,7 @@
 
 /* The kernel's own limit. */
 #define LINKS_MAX 40
-/* What the kernel appends to the path of a file that no longer has one. */
+/* The kernel appends this to the path of a file that no longer has one. */
 #define DELETED " (deleted)"
 
 /* ---- other mounts ---- */
@@ -79,7 +79,7 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 
 /* ---- a walk ---- */
 
-/* The state of a walk: where it is, and what remains. */
+/* The state of a walk: where it is, and the names that remain. */
 struct walk {
     struct reach *reach;
     int fd; /* owned; O_PATH, of a directory */
@@ -550,8 +550,8 @@ void names_free(const struct names *const *n)
 }
 
 /*
- * A reference to the cached names of a directory if they are current, which become the most recently used ones.
- * `mounts`: a hash of the mount points in it.
+ * Get a reference to the cached names of a directory if they are current. They become the most
+ * recently used ones. `mounts`: a hash of the mount points in it.
  */
 static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t mounts)
 {
@@ -570,7 +570,8 @@ static struct names *find_kept(struct reach *r, const struct stat *st, uint64_t 
     return NULL;
 }
 
-/* Cache names as the most recently used ones, instead of earlier ones of their directory and of those beyond the limits. */
+/* Cache names as the most recently used ones. They replace earlier ones of their directory and
+ * those beyond the limits. */
 static void keep(struct reach *r, struct names *n)
 {
     struct names *before[KEPT_MAX];
@@ -594,7 +595,7 @@ static void keep(struct reach *r, struct names *n)
     }
 }
 
-/* `mounts`: from reach_mounts_in(). */
+/* Load the names. `mounts`: from reach_mounts_in(). */
 static int load(struct reach *r, const struct found *dir, const struct buf *mounts, struct names *n)
 {
     const struct stat *st = &dir->st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a mount shows: see shelf.h. */
+/* Shows a model or a directory of models: see shelf.h. */
 #include "shelf/shelf.h"
 
 #include <errno.h>
@@ -158,7 +158,7 @@ int shelf_finish(struct shelf *s)
 
 struct each {
     int (*call)(struct tree *t);
-    int first; /* error */
+    int first; /* the first error */
 };
 
 static void call_one(const struct use *u, void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a mount shows: one model, or a directory of models, each as a tree (tree/tree.h) under its
- * name. docs/shelf.md describes what a user sees.
+ * Shows one model, or a directory of models, each as a tree (tree/tree.h) under its name.
+ * docs/shelf.md describes what a user sees.
  *
  *     r = shelf_open(path, &options, &s, &e);
  *     ... any of the other calls, from any threads ...
@@ -91,7 +91,7 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
  */
 bool shelf_look(struct shelf *s, uint64_t node);
 void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
-/* file: an open file of the node, or NULL. */
+/* Get the attributes of a node. file: an open file of the node, or NULL. */
 int shelf_getattr(struct shelf *s, uint64_t node, const struct tree_file *file,
                   struct tree_entry *ret);
 int shelf_statfs(struct shelf *s, struct statvfs *ret);
@@ -102,7 +102,7 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out);
 int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret);
 void shelf_closedir(struct shelf_dir *d);
 bool shelf_dir_cacheable(const struct shelf_dir *d);
-/* As tree_readdir(). */
+/* List a directory, like tree_readdir(). */
 int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
                   struct tree_entry *ret);
 

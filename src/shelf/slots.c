@@ -48,8 +48,8 @@ static bool is_slot_of(const struct slot *slot, const struct item *i)
 }
 
 /*
- * The slot of an item in this state; NULL: also for a model that is open and edited, which changes
- * its file. Under the lock.
+ * Find the slot of an item in this state; NULL: there is none, or it is a model that is open and
+ * edited, which changes its file. Under the lock.
  */
 static struct slot *find(const struct slots *s, const struct item *i, uint64_t key,
                          const uint64_t *stamp)
@@ -75,7 +75,8 @@ static void slot_free(struct slot *slot)
     free(slot);
 }
 
-/* Once the kernel has forgotten its nodes; its number is only for the same state of the same file. */
+/* Drop a slot when the kernel has forgotten its nodes. Its number is reused only for the same state
+ * of the same file. */
 static void slots_drop(struct slots *s, struct slot *slot)
 {
     if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
@@ -86,8 +87,8 @@ static void slots_drop(struct slots *s, struct slot *slot)
 }
 
 /*
- * For a model: in the slot that has been free for the longest time. For anything else: a slot never
- * used. 0: all are in use.
+ * Return a number for a new slot: for a model, of the slot that has been free for the longest time;
+ * otherwise, of a slot never used. 0: all are in use.
  */
 static uint64_t free_node(struct slots *s, enum item_kind kind)
 {
@@ -135,9 +136,9 @@ static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint
 /* ---- open and closed ---- */
 
 /*
- * The maximum number of descriptors of an open model: for each file one to read, for the first one
- * to edit, its directory, that of the history, and a file being written; if tensors are edited, the
- * log of drafts, and a former one that is now a journal.
+ * Return the maximum number of descriptors of an open model: for each file one to read, for the
+ * first one to edit, its directory, that of the history, and a file being written; if tensors are
+ * edited, the log of drafts, and a former one that is now a journal.
  */
 static size_t files_of(const struct slots *s, const struct slot *slot)
 {
@@ -165,7 +166,7 @@ static void unlist(struct slots *s, struct slot *slot)
     slot->prev = slot->next = NULL;
 }
 
-/* Enlist it as the most recently used. */
+/* Enlist a slot as the most recently used. */
 static void enlist(struct slots *s, struct slot *slot)
 {
     slot->prev = s->end;
@@ -173,7 +174,7 @@ static void enlist(struct slots *s, struct slot *slot)
     s->end = slot;
 }
 
-/* A line for each note about a model, with its path below the shelf's directory. */
+/* Add a line for each note about a model, with its path below the shelf's directory. */
 static void add_notes(const struct slots *s, const struct slot *slot, const struct buf *notes,
                       struct buf *out)
 {
@@ -188,7 +189,7 @@ static void add_notes(const struct slots *s, const struct slot *slot, const stru
         buf_printf(out, "%s: %s: %s\n", shown, n.path, n.why);
 }
 
-/* Notes of earlier files at its path. */
+/* Drop notes of earlier files at its path. */
 static void drop_older_notes(struct slots *s, const struct slot *slot)
 {
     struct link *l = table_first(&s->by_key, slot->by_key.hash);
@@ -275,7 +276,7 @@ static void close_idle(struct slots *s)
     }
 }
 
-/* A turn, some time after a model was opened. */
+/* Take a turn, some time after a model was opened. */
 static bool sweep(struct pool_job *j, struct timespec *again)
 {
     struct slots *s = (struct slots *)((char *)j - offsetof(struct slots, sweep));
@@ -297,7 +298,7 @@ static void slot_begin(struct slot *slot, struct tree *t, struct use *ret)
     *ret = (struct use){slot, t};
 }
 
-/* Another file has replaced it: it is closed immediately. */
+/* Let a slot expire when another file has replaced its file: it is closed immediately. */
 static void slot_expire(struct slot *slot)
 {
     if (slot_rests(slot) && (slot->replaced || slot->spent)) {
@@ -306,7 +307,7 @@ static void slot_expire(struct slot *slot)
     }
 }
 
-/* End what began with uses++, without counting it as a use. */
+/* End a use that began with uses++, without counting it as a use. */
 static void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
@@ -352,7 +353,7 @@ static bool changed_by_edits(struct slots *s, const struct item *i, uint64_t key
     return same;
 }
 
-/* `slot` is now at a path: no more room is taken for earlier files there. Under the lock. */
+/* Note that `slot` is now at a path: earlier files there take no more room. Under the lock. */
 static void replaces(struct slots *s, const struct slot *slot, const struct item *i, uint64_t key)
 {
     struct link *l = table_first(&s->by_key, key);
@@ -464,8 +465,9 @@ void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n)
 }
 
 /*
- * A model that is being closed takes its descriptors until the end: many models may be opened in a
- * row. Wait, but at most until none has been closed for a second: they may be on a hanging disk.
+ * Wait for descriptors: a model that is being closed takes its descriptors until the end, and many
+ * models may be opened in a row. Stops waiting when none has been closed for a second: they may be
+ * on a hanging disk.
  */
 static void wait_for_room(struct slots *s)
 {
@@ -483,8 +485,8 @@ static void wait_for_room(struct slots *s)
 }
 
 /*
- * No descriptor is left: start closing the least recently used model, and wait until one is closed.
- * False: none is. Under the lock, which is released meanwhile.
+ * Close the least recently used model, and wait until a model is closed, because no descriptor is
+ * left. Returns false if none is. Under the lock, which is released meanwhile.
  */
 static bool make_room(struct slots *s)
 {
@@ -510,8 +512,8 @@ static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
 }
 
 /*
- * A tree needs to edit a file that another one has locked: under another name, or under its
- * previous name. If that is no longer in use, it is closed early.
+ * Free a file that a tree needs to edit, but another one has locked: under another name, or under
+ * its previous name. If that tree is no longer in use, it is closed early.
  */
 static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
@@ -540,7 +542,7 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 
 /* ---- open ---- */
 
-/* For a slot marked busy for that. Without the lock. */
+/* Open the tree of a slot that is marked busy for that. Without the lock. */
 static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
 {
     struct tree_options o = s->opt->tree;
@@ -726,8 +728,8 @@ void slots_unsaved(struct slots *s, struct buf *out)
 }
 
 /*
- * Threads close the trees, so that a hanging disk delays no other model, including those that were
- * about to be closed. What no thread can close is closed here.
+ * Close all trees, by threads, so that a hanging disk delays no other model, including those that
+ * were about to be closed. A tree for which there is no thread is closed here.
  */
 int slots_finish(struct slots *s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a shelf shows; private to the shelf.
+ * The slots of a shelf; private to the shelf.
  *
  * A slot is a directory, a text of a store, or one state of one model's file (or files): its
  * location, and what identified it when it was found, or when its own edits were written. It
@@ -81,7 +81,7 @@ struct slots {
     uint32_t last_other;          /* the node last given to a directory or text */
     struct slot *first, *end;     /* the open ones, in order of last use */
     size_t files_most;            /* the most descriptors that unused ones may take */
-    struct pool_job sweep;        /* closes what is idle */
+    struct pool_job sweep;        /* closes idle models */
     bool sweeps;                  /* it has joined */
     bool stop;                    /* nothing is served any more: everything is closed */
     int failed;                   /* the error of an edit that was lost when a model was closed */
@@ -89,13 +89,13 @@ struct slots {
     struct buf unsaved;           /* ... these lines name the edits that are not in the files */
 };
 
-/* The path beside which the files of a split model are. */
+/* Return the path beside which the files of a split model are. */
 static inline const char *slot_files(const struct slot *slot)
 {
     return slot->behind ? slot->real : slot->path;
 }
 
-/* st_ino of the node with this number in it. */
+/* Return the st_ino of the node with this number in the slot. */
 static inline uint64_t slot_ino(const struct slot *slot, uint64_t local)
 {
     if (slot->node == INO_ROOT)
@@ -125,10 +125,11 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* The node of an item that was found, whose paths and place pass to it; the kernel gets one more reference to it.
- * 0, -ENOMEM. */
+/* Get the node of an item that was found, whose paths and place pass to it; the kernel gets one
+ * more reference to it. Returns 0 or -ENOMEM. */
 int slot_of(struct slots *s, struct item *i, uint64_t *ret);
-/* The kernel gets one more reference to a node of a slot in use; or loses n references to one. */
+/* Count one more reference of the kernel to a node of a slot in use; the second function drops n
+ * references to one. */
 void slot_known(struct slot *slot);
 void slot_forget(struct slots *s, uint64_t node, uint64_t local, uint64_t n);
 
@@ -144,7 +145,8 @@ void slot_leave(struct use *u); /* of nothing, possibly */
 bool slot_look(struct slot *slot, uint64_t rights);
 /* True once for each true result of slot_look(). */
 bool slot_tell(struct slot *slot);
-/* What is known about its file; its rights are checked again if the last check was over a second ago. */
+/* Get the facts about the slot's file. Its rights are checked again if the last check was over a
+ * second ago. */
 void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 
 /* Seconds for which the rights of what was found count as known. */
@@ -153,7 +155,7 @@ void slot_facts(struct slot *slot, struct stat *st, struct grant *g);
 struct slot *slots_at(const struct slots *s, uint64_t node);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
 
-/* What a mount shows (shelf.h). */
+/* The content of a mount (shelf.h). */
 struct shelf {
     struct shelf_options opt;
     struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a directory */

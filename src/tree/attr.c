@@ -351,8 +351,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
 }
 
 /*
- * Setting an attribute to its present value always succeeds, because cp -a and rsync -X do that. On
- * tensors they set those of the source, which are ignored.
+ * Set an attribute. Setting one to its present value always succeeds, because cp -a and rsync -X do
+ * that. On tensors they set those of the source, which are ignored.
  */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
@@ -376,8 +376,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
 }
 
-/* Only the reason for a refusal can be removed: rsync -X removes attributes that its source
- * lacks. */
+/* Remove an attribute. Only the reason for a refusal can be removed: rsync -X removes attributes
+ * that its source lacks. */
 int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;

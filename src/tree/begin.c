@@ -176,8 +176,8 @@ static struct edit_file opened(struct tree *t, size_t i)
     return f;
 }
 
-/* A change that may come from this tree itself does not count, if editing has begun or begins
- * meanwhile. */
+/* True if a file changed. A change that may come from this tree itself does not count, if editing
+ * has begun or begins meanwhile. */
 static bool is_stale(struct tree *t, size_t i)
 {
     const unsigned begun = atomic_load(&t->begun);
@@ -232,7 +232,7 @@ static int take_file(struct tree *t, struct err *e)
     return r == -EWOULDBLOCK ? -EBUSY : r;
 }
 
-/* Called with the lock `beginning` held. */
+/* Begin editing. Called with the lock `beginning` held. */
 static int begin(struct tree *t, struct err *e)
 {
     int r = t->locked ? 0 : take_file(t, e);

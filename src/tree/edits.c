@@ -26,7 +26,7 @@ int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
-/* A large text takes a while, so it is rendered without a lock. */
+/* Open a key for reading. A large text takes a while, so it is rendered without a lock. */
 int keys_open(struct tree_file *f, int flags)
 {
     struct live_text text = {0};

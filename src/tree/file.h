@@ -98,7 +98,7 @@ int tree_read(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 void tree_reply_done(struct reply *r);
 /* The kinds of a file that is written, and of a key that is opened for reading, with its text. */
 extern const struct file_ops file_draft, file_key_text;
-/* `read` for a rendered text. */
+/* Read from a rendered text. */
 int file_read_text(struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 
 /* Write to a file. w: see tree_converts(); otherwise it may be NULL. */

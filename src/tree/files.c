@@ -54,7 +54,7 @@ void reply_copy(struct reply *r, const void *p, size_t n)
  * bytes is -EIO as a whole.
  */
 
-/* Bytes [first, first + n) of a mapped file, in a part that ends at `end`. */
+/* Reply with bytes [first, first + n) of a mapped file, in a part that ends at `end`. */
 static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end, struct reply *r)
 {
     if (n <= REPLY_COPY_MAX || r->len > 0)
@@ -121,8 +121,8 @@ static uint64_t model_size(const struct about *a)
 }
 
 /*
- * The first snapshot of a single-file model shows that file, without its reserve; others show an
- * image made from them.
+ * Get the image of the model. The first snapshot of a single-file model shows that file, without
+ * its reserve; others show an image made from them.
  */
 static int model_image(const struct about *a, struct image **ret)
 {
@@ -148,7 +148,7 @@ static int model_image(const struct about *a, struct image **ret)
     return r;
 }
 
-/* Most reads are within one tensor. */
+/* Read from a row of the image. Most reads are within one tensor. */
 static int image_row_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
     const struct image *im = a->v->file;

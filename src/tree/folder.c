@@ -325,7 +325,8 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
     return !attrs || tensors_lookup(t, dir, name, ret) > 0 ? 1 : -ESTALE;
 }
 
-/* -ESTALE: the entry was removed meanwhile; *cookie is that of the next. */
+/* Get the next entry of a row. -ESTALE: the entry was removed meanwhile; *cookie is that of the
+ * next. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {

@@ -40,10 +40,11 @@ int tree_history(struct tree *t, struct buf *out, struct err *e);
 int tree_history_clear(struct tree *t, size_t *n, struct err *e);
 
 /*
- * The state of the mount as `info` shows it, as the last line: "mount: read-write; 2 edits are not written yet\n".
- * All of it may change while the snapshot stays: so it is recorded when the name `info` is looked up, and kept with
- * the node (internal.h). why_not: NULL, or why the model cannot be edited; tensors: the same for tensors. im: the
- * importances that weigh values, or NULL. notes (live/live.h): what was refused.
+ * Write the last line of `info`, the state of the mount: "mount: read-write; 2 edits are not
+ * written yet\n". All of it may change while the snapshot stays, so it is recorded when the name
+ * `info` is looked up, and kept with the node (internal.h). why_not: NULL, or why the model cannot
+ * be edited; tensors: the same for tensors. im: the importances that weigh values, or NULL. notes
+ * (live/live.h): the refused writes.
  */
 void state_text(const char *why_not, const char *tensors, const struct imatrix *im,
                 const struct live_counts *c, const struct buf *notes, struct buf *out);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes show: the newest state of the model, or one that the kernel or an open file still
- * refers to. See nodes.h.
+ * Finds the content that nodes show: the newest state of the model, or one that the kernel or an
+ * open file still refers to. See nodes.h.
  *
- * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of tensors
- * (model/snapshot.h) can share a store; when a state with another table becomes the newest, open files that show what it
- * lacks keep the view it replaces.
+ * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
+ * tensors (model/snapshot.h) can share a store; when a state with another table becomes the newest,
+ * open files that show what it lacks keep the view it replaces.
  */
 #include "tree/nodes.h"
 

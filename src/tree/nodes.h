@@ -59,11 +59,11 @@ void tree_keep_views(void *tree, const struct snapshot *next);
 /* Free everything held. */
 void node_free(struct tree *t);
 /*
- * The kernel gets a reference to a node that is not a key; for the state of the mount, n becomes the node of the
- * present state. 0, -ENOMEM, -EOVERFLOW.
+ * Count one more reference of the kernel to a node that is not a key. For the state of the mount, n
+ * becomes the node of the present state. Returns 0, -ENOMEM or -EOVERFLOW.
  */
 int node_known(struct tree *t, const struct view *v, struct node *n);
-/* The kernel drops `times` references. */
+/* Drop `times` references of the kernel. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
 /* Append the state of the mount as a node shows it, if it does. */

@@ -42,7 +42,7 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     return 0;
 }
 
-/* g: the first file's header; takes it over. */
+/* Make the first state. g: the first file's header, which is taken over. */
 static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
     int r = t->shards.n ? begin_shards(t, g, flags, e) : merge_check_single(g, e);
@@ -71,7 +71,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     return 0;
 }
 
-/* The header may be one that an interrupted edit has not written yet. */
+/* Parse the model's file. Its header may be one that an interrupted edit has not written yet. */
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;

@@ -53,7 +53,7 @@ struct tree_options {
     bool partial;                     /* show an incomplete download */
     enum files_views views;           /* which files directories list */
     unsigned history;                 /* states of the keys to keep; 0: none */
-    bool set_uid, set_gid, set_umask; /* override what is derived from the model file */
+    bool set_uid, set_gid, set_umask; /* override the attributes of the model's file */
     uid_t uid;
     gid_t gid;
     mode_t umask;
@@ -75,9 +75,9 @@ struct tree_entry {
  * trees share it): a process may fork before that.
  */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
-/* Start writing what is pending; for tree_finish() of many trees. No edit may follow. */
+/* Start writing pending edits, for tree_finish() of many trees. No edit may follow. */
 void tree_hurry(struct tree *t);
-/* Write what is pending. 0, or why an edit was lost (logged). */
+/* Write pending edits. Returns 0, or why an edit was lost (logged). */
 int tree_finish(struct tree *t);
 /*
  * Call before releasing the handles that programs may still have open after a signal or a forced unmount: anything
@@ -85,8 +85,8 @@ int tree_finish(struct tree *t);
  */
 void tree_abandon(struct tree *t);
 /*
- * After tree_finish(): a line for each edit that did not reach the file and for each file dropped because it is not a
- * key.
+ * After tree_finish(): append a line for each edit that did not reach the file, and for each file
+ * dropped because it is not a key.
  */
 void tree_unsaved(struct tree *t, struct buf *out);
 /* After tree_finish(): append a line for each backup that was made. */
@@ -94,9 +94,10 @@ void tree_backups(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /*
- * For a mount of many models, which closes an unused tree and opens it again when needed. tree_idle(): nothing is
- * open, and closing it would lose nothing except, if `helpers` allows it, helpers in metadata/ and beside views.
- * tree_identity(): a number that changes when a file of the model does. tree_leave(): what the next tree of the same
+ * For a mount of many models, which closes an unused tree and opens it again when needed.
+ * tree_idle(): true if nothing is open, and closing it would lose nothing except, if `helpers`
+ * allows it, helpers in metadata/ and beside views. tree_identity(): returns a number that changes
+ * when a file of the model does. tree_leave(): returns the facts that the next tree of the same
  * files needs so that no node number changes its meaning.
  */
 bool tree_idle(struct tree *t, bool helpers);
@@ -118,7 +119,8 @@ bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
 /* True if another program changed the model's file. Accesses the disk. */
 bool tree_changed(struct tree *t);
 uint64_t tree_identity(const struct tree *t);
-/* How it is computed: from 0, with each open file of the model, in order. */
+/* Return the identity computed so far, from 0 on, with one more open file of the model, in
+ * order. */
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
 /* True if editing has begun: then another program may have changed the file, or this tree. */
 bool tree_edited(const struct tree *t);
@@ -127,9 +129,9 @@ bool tree_edited(const struct tree *t);
 bool tree_writable(const struct tree *t);
 const char *tree_why_not(const struct tree *t);
 
-/* The model's real path; valid until tree_close(). */
+/* Return the model's real path, which is valid until tree_close(). */
 const char *tree_path(const struct tree *t);
-/* Lines for the log about anything unusual in the model: call with i = 0, 1, ... until NULL. */
+/* Return a line for the log about an anomaly of the model: call with i = 0, 1, ... until NULL. */
 const char *tree_warning(const struct tree *t, unsigned i);
 
 /*
@@ -145,7 +147,7 @@ int tree_statfs(struct tree *t, struct statvfs *ret);
 /* Stop the program that waits with `request`: -EINTR. What was accepted is written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
-/* Before the end: answers waiting reads with -EINTR, and stops computing. */
+/* Call this before the end: it answers waiting reads with -EINTR, and stops computing. */
 void tree_stop(struct tree *t);
 
 #endif

@@ -42,7 +42,7 @@ struct fault_write; /* a write that is not yet synced */
 struct fault_entry; /* a change of the directory that is not yet synced */
 
 struct faultsys {
-    struct sys sys; /* first: what the tested code gets */
+    struct sys sys; /* must come first: the table that the tested code gets */
     enum fault_mode mode;
     unsigned n; /* number of the call that fails, from 1 */
     int error;

@@ -335,7 +335,7 @@ static void test_too_large(void)
     free(image);
 }
 
-/* What differs from the model is counted, up to a limit. */
+/* Differences from the model are counted, up to a limit. */
 static void test_count(void)
 {
     uint8_t *image;

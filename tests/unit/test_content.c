@@ -168,7 +168,7 @@ static bool continues(const struct place *shown, size_t i)
            (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
 }
 
-/* Its pieces are the longest runs of what is shown; each stretch from each byte is found. */
+/* The pieces are the longest runs of shown data; each stretch from each byte is found. */
 static void check(const struct tensor_content *k, const struct place *shown, size_t size)
 {
     uint64_t fresh = 0;

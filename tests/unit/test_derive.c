@@ -242,7 +242,7 @@ static void test_picture_pixels(void)
     free(v);
 }
 
-/* ---- what is kept ---- */
+/* ---- kept results ---- */
 
 static void put(struct kept *k, struct tensor_id key, enum derived what, size_t n)
 {

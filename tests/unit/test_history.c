@@ -773,7 +773,7 @@ static void test_not_facts(void)
     three_free(&t);
 }
 
-/* ---- what users ask for, while something fails ---- */
+/* ---- requests of users, while something fails ---- */
 
 static int text_of(struct history *h, struct gguf *now, struct err *e)
 {

@@ -120,7 +120,7 @@ static void test_what_begins(void)
         const struct tree_image m = {.t = t};
         struct tree_file *f = NULL;
         CU_ASSERT_EQUAL(do_sync(t), 0);
-        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* the same type as before */
+        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* u32 is the type it already has */
         CU_ASSERT_FALSE(locked(&p));
         if (i == 0)
             CU_ASSERT_EQUAL(do_unlink(t, "no.such"), -ENOENT);

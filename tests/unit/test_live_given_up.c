@@ -78,7 +78,7 @@ static const struct script scripts[] = {
      "fail EIO; fsync =EIO; fail; gone .c; text a.name '12\n'; text a.count '7\n'; fsync",
      "a.name:string=12 " A_COUNT A_OTHER A_LIST},
 
-    /* ---- what is written to a file whose name another one has taken ---- */
+    /* ---- bytes written to a file whose name another one has taken ---- */
     {"a close waits for the rename that took the name, and is told that it failed", "close",
      "put .c 12; open A a.name rw; hold; & mv .c a.name; held; write A x; & flush A; go EIO;"
      "wait =EIO; wait =EIO; text .c 12; flush A; text a.name 'xne\n'; close A; rm .c",

@@ -108,7 +108,7 @@ static bool continues(const struct place *p)
            (!p->log || p->src == last->src + 1);
 }
 
-/* The list has the longest runs of what is there, and nothing else. */
+/* The list has the longest runs of the data that is there, and nothing else. */
 static void check(const struct extents *s, const struct place *shown)
 {
     size_t n = 0;

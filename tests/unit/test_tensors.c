@@ -59,7 +59,7 @@ static bool is_renamed(const struct gguf *g, const struct edit_tensor *t)
     return old->name_len != t->name_len || memcmp(gguf_name(g, old), t->name, t->name_len) != 0;
 }
 
-/* What the change says of its size agrees with the keys and tensors that it has. */
+/* The change's own count of its size agrees with the keys and tensors that it has. */
 static void check_sums(const struct edit_change *c)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
