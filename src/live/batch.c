@@ -505,7 +505,7 @@ bool batch_is_slow(const struct live *l)
     return how == EDIT_COPY;
 }
 
-/* What the names in the steps show is derived from what is stored. */
+/* Update the names in the steps: their values follow from the stored keys. */
 static void follow_steps(struct live *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->n_step; i++) {

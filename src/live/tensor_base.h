@@ -78,7 +78,7 @@ unsigned tensor_values_width(enum quant_view values);
 /* False: its values cannot be shown, or it does not exist. Then the view has size 0. */
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view);
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
-/* Read bytes [off, off + n), within its size. 0, -EIO (the file was cut), -errno of a draft, -ENOMEM. */
+/* Read bytes [off, off + n), within its size. 0, -EIO (the file was truncated), -errno of a draft, -ENOMEM. */
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n);
 
@@ -126,7 +126,7 @@ int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e);
  */
 int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e);
 
-/* What `type` or `shape` shows for an existing tensor, with the newline. */
+/* Write the text that `type` or `shape` shows for an existing tensor, with the newline. */
 void tensor_text(const struct tensor_base *base, enum tensor_view view, struct buf *out);
 
 /*

@@ -36,7 +36,7 @@
  *     TENSOR_BEGUN     only a NumPy header
  *
  * or -EDOM, -ERANGE, -EOPNOTSUPP (as in quant_write(); the line names the element), -EINVAL (a header or shape that
- * cannot be, bytes after the values), -ENOSPC, -ENOMEM, -EIO (also: the model was cut), -EINTR (watch->cancel),
+ * cannot be, bytes after the values), -ENOSPC, -ENOMEM, -EIO (also: the model was truncated), -EINTR (watch->cancel),
  * -EAGAIN (it was truncated meanwhile: judge again). For a tensor that does not exist yet: tensor_new_judge(). After
  * anything but CHANGED and SAME everything written counts as not judged.
  */

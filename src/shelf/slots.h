@@ -57,8 +57,8 @@ struct slot {
     uint64_t rights;       /* the last result of tree_look(); 0: never called */
     bool told;             /* the kernel knows them */
     struct stat st;
-    struct grant grant;     /* its access rights ... */
-    struct timespec looked; /* ... as they were then */
+    struct grant grant;     /* its access rights, ... */
+    struct timespec looked; /* ... and when they were checked */
     char *why;              /* owned; why it cannot be opened; NULL: it can, as far as is known */
     time_t failed;          /* when that was; 0: it was found when the name was looked up */
     struct tree *tree;      /* owned; NULL: it is closed */

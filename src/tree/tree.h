@@ -125,7 +125,7 @@ uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
 /* True if editing has begun: then another program may have changed the file, or this tree. */
 bool tree_edited(const struct tree *t);
 
-/* True if metadata can be edited; otherwise the reason why not. */
+/* True if metadata can be edited. */
 bool tree_writable(const struct tree *t);
 const char *tree_why_not(const struct tree *t);
 

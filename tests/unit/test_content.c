@@ -119,7 +119,7 @@ static void test_no_log(void)
 
 enum { BYTES = 60, LOG = 500 };
 
-/* Where each byte of a tensor comes from: log NULL: the base. */
+/* The source of each byte of a tensor; log NULL: the base. */
 struct place {
     struct log *log;
     uint64_t src;

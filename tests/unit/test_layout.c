@@ -45,7 +45,7 @@ static void test_odd(void)
     odd_is(&b, GGUF_ANOMALY_ORDER | GGUF_ANOMALY_NO_TAIL, 32, 44);
     build_init(&b, 3, false);
     two(&b, 0, 32);
-    buf_zero(&b.data, 1); /* becomes 32 */
+    buf_zero(&b.data, 1); /* padded to 32 bytes */
     odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 

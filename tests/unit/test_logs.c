@@ -44,7 +44,7 @@ static void test_shared(void)
     tensor_dir_free(&x);
 }
 
-/* Whether a log with so many bytes, and of this length, is extended. */
+/* True if a log with this many bytes, and of this length, is extended. */
 static bool is_extended(uint64_t used, uint64_t end)
 {
     struct tensor_dir x;
@@ -77,7 +77,7 @@ static void test_given_up(void)
 
 enum { BYTES = 60, LOG = 300 };
 
-/* Where a byte of a view comes from. */
+/* The source of a byte of a view. */
 struct place {
     bool there, fresh;
     struct log *log;

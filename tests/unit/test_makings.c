@@ -52,7 +52,7 @@ int __wrap_tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e)
     return __real_tensor_draft_truncate(d, size, e);
 }
 
-/* What the writer does once a lookup knows that the tensor is new. */
+/* Called when a lookup has found that the tensor is new: acts as the writer. */
 static void (*before_lookup)(void);
 
 int __real_live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);

@@ -212,7 +212,7 @@ static void test_open_files(void)
                                       store_ref(m.t->newest.view.store));
     newest_drop_file(&m.t->newest);
     view_free(&was);
-    /* References of this test, and of the file on the disk. */
+    /* One reference is the test's, the other that of the file on the disk. */
     CU_ASSERT_EQUAL(atomic_load(&file->refs), 2);
     mapped_unref(file);
     (void)tree_release(kept);
