@@ -661,7 +661,7 @@ static int key_to_key(const struct move *m)
     return known ? key_over_key(m) : key_to_new(m);
 }
 
-/* Whether the new name of a file is a key's. 0, -EINVAL: it cannot be a name. */
+/* Check whether the new name of a file is a key's. Returns 0, or -EINVAL if it cannot be a name. */
 static int classify_target(struct live *l, const char *text, bool *key)
 {
     const struct name *x = names_find(&l->names, text);

@@ -529,8 +529,8 @@ static int not_idle(struct err *e)
 }
 
 /*
- * Count all keys that the change adds, changes or removes as edited: all by one edit, the last. 0, -ENOMEM, -EBUSY. A
- * new key comes after them.
+ * Count all keys that the change adds, changes or removes as edited: all by one edit, the last.
+ * Returns 0, -ENOMEM or -EBUSY. A new key comes after them.
  */
 static int note_names(struct live *l, struct err *e)
 {

@@ -354,7 +354,7 @@ static int not_a_shape(const char *p, const char *end, struct err *e)
                    show(shown, p, (size_t)(end - p)));
 }
 
-/* Parse the number at *p; *p moves past it. -ERANGE. */
+/* Parse the number at *p; *p moves past it. Returns 0 or -ERANGE. */
 static int take_number(const char **p, const char *end, uint64_t *ret)
 {
     uint64_t v = 0;

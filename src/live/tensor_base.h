@@ -78,7 +78,8 @@ unsigned tensor_values_width(enum quant_view values);
 /* False: its values cannot be shown, or it does not exist. Then the view has size 0. */
 bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view);
 uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
-/* Read bytes [off, off + n), within its size. 0, -EIO (the file was truncated), -errno of a draft, -ENOMEM. */
+/* Read bytes [off, off + n), within its size. Returns 0, -EIO (the file was truncated), -errno of a
+ * draft, or -ENOMEM. */
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n);
 
@@ -116,13 +117,14 @@ void tensor_edit_free(struct tensor_edit *t);
 /* ---- the texts of a tensor's `type` and `shape`: one line, which may end in a newline and blanks ---- */
 
 /*
- * Parse ggml's name of a type, such as "Q8_0", in upper or lower case. 0; -EINVAL (not a type; the line suggests the
- * nearest), -EOPNOTSUPP (a retired or unknown type: "unknown:NNN").
+ * Parse ggml's name of a type, such as "Q8_0", in upper or lower case. Returns 0, -EINVAL (not a
+ * type; the message suggests the nearest), or -EOPNOTSUPP (a retired or unknown type:
+ * "unknown:NNN").
  */
 int tensor_type_parse(const char *text, size_t n, uint32_t *ret, struct err *e);
 /*
- * Parse "4096 128": 1 to 4 nonzero decimal numbers in NumPy's order, separated by spaces; an empty text is one
- * dimension of 1. Sets n_dims and dims of *ret. 0, -EINVAL.
+ * Parse "4096 128": 1 to 4 nonzero decimal numbers in NumPy's order, separated by spaces; an empty
+ * text is one dimension of 1. Sets n_dims and dims of *ret. Returns 0 or -EINVAL.
  */
 int tensor_shape_parse(const char *text, size_t n, struct tensor_shape *ret, struct err *e);
 

@@ -128,7 +128,7 @@ void new_tensor_touch(struct live *l, struct object *o);
  * closed or not. */
 void new_tensor_closed(struct live *l, struct object *o, bool closed);
 void new_tensor_released(struct live *l, struct object *o, bool closed);
-/* A text was written to `type` or `shape`. 0, -errno with a line. */
+/* Take a text that was written to `type` or `shape`. Returns 0, or -errno with a message. */
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
 /*

@@ -296,7 +296,7 @@ static int check_base(const struct draft *d, struct err *e)
     return 0;
 }
 
-/* Make it part of the change. 0, -errno. With the lock. */
+/* Make it part of the change. With the lock. Returns 0 or -errno. */
 static int accept(struct round *o)
 {
     struct live *l = o->l;

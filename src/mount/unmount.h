@@ -54,7 +54,7 @@ int mount_take_down(const char *at, bool lazy, struct err *e);
  *                         "unknown": no answer in time, or another user's
  *
  * A mount is probed only if its daemon cannot be seen, and all of them together for at most
- * MOUNT_ANSWER_MS milliseconds. 0, -errno.
+ * MOUNT_ANSWER_MS milliseconds. Returns 0 or -errno.
  */
 int mnt_list(bool json, struct buf *out, struct err *e);
 

@@ -210,7 +210,7 @@ int item_model(struct reach *r, const struct place *p, const struct found *dir, 
 
 /* ---- listings ---- */
 
-/* Store a text with its terminator, and return its offset. 0, -ENOMEM. */
+/* Store a text with its terminator. *ret: its offset. Returns 0 or -ENOMEM. */
 static int add_text(struct buf *texts, const char *text, uint32_t *ret)
 {
     size_t at = texts->len, n = strlen(text) + 1;
@@ -898,7 +898,7 @@ int place_item(struct reach *r, const struct place *p, const struct ref *ref, st
 
 /* ---- identity ---- */
 
-/* Add one file to the stamp so far. 0, -ENOMEM. */
+/* Add one file to the stamp so far. Returns 0 or -ENOMEM. */
 static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
 {
     CLEANUP(reach_close) struct found f = FOUND_NONE;

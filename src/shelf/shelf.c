@@ -168,7 +168,7 @@ static void call_one(const struct use *u, void *arg)
     x->first = x->first ? x->first : r;
 }
 
-/* Call this for each open tree. 0, -ENOMEM. */
+/* Call this for each open tree. Returns 0 or -ENOMEM. */
 static int each_use(struct shelf *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     const struct use one = {.tree = s->one};

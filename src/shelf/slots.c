@@ -102,7 +102,7 @@ static uint64_t free_node(struct slots *s, enum item_kind kind)
     return ino_in_slot(s->last, INO_ROOT);
 }
 
-/* Takes ownership of the item's paths and place. NULL: no memory. */
+/* Make a slot, which takes ownership of the item's paths and place. NULL: no memory. */
 static struct slot *new_slot(struct slots *s, struct item *i, uint64_t key, uint64_t stamp)
 {
     struct slot *slot = calloc(1, sizeof(*slot));

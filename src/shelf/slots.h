@@ -119,9 +119,9 @@ static inline bool slot_rests(const struct slot *slot)
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
 /* Add a line for each edit that did not reach its file, by model and key. */
 void slots_unsaved(struct slots *s, struct buf *out);
-/* Close everything, once nothing is served any more: 0, or why an edit was lost. */
+/* Close everything, when nothing is served any more. Returns 0, or why an edit was lost. */
 int slots_finish(struct slots *s);
-/* Call this for each open tree, without the lock. 0, -ENOMEM. */
+/* Call this for each open tree, without the lock. Returns 0 or -ENOMEM. */
 int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 

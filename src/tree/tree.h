@@ -144,7 +144,8 @@ void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *ar
 
 int tree_statfs(struct tree *t, struct statvfs *ret);
 
-/* Stop the program that waits with `request`: -EINTR. What was accepted is written nevertheless. */
+/* Stop the program that waits with `request`, which is answered with -EINTR. Accepted edits are
+ * written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
 /* Call this before the end: it answers waiting reads with -EINTR, and stops computing. */
