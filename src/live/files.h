@@ -72,7 +72,7 @@ int live_readlink(struct live *l, uint32_t number, struct buf *out);
 /* The content of a file opened for reading, from then on. */
 struct live_text {
     bool fixed; /* the content is one of the two below; otherwise use live_read() */
-    /* Value that the caller renders; free it with shown_free(); or no value, and:. */
+    /* The value that the caller renders, and frees with shown_free(); if there is none, `bytes`. */
     struct shown value;
     struct buf bytes; /* owned by the caller */
 };

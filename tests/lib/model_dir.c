@@ -71,7 +71,7 @@ static void parse_old(struct fixture *x)
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
 }
 
-/* Operations made thousands of times are made in memory, if possible. */
+/* Return a directory in memory, if possible, because some tests make thousands of models. */
 static const char *memory(void)
 {
     return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
