@@ -359,6 +359,26 @@ static void test_convert(void)
         }
 }
 
+/* A tensor without dimensions has one afterwards, because a shape needs one. */
+static void test_convert_scalar(void)
+{
+    static const uint8_t one[] = {0, 0, 0x80, 0x3f};
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    struct tensor_dir x;
+    size_t n;
+    tensor_dir_make(&x, F32_ID, false, NULL, 0, one);
+    CU_ASSERT_EQUAL_FATAL(tensor_convert(x.base, F16_ID, &x.logs, NULL, &edit, &e), TENSOR_CHANGED);
+    CU_ASSERT_TRUE(edit.shape.type == F16_ID && edit.shape.n_dims == 1 && edit.shape.dims[0] == 1);
+    struct tensor_base *now = tensor_dir_after(&x, x.base, &edit);
+    uint8_t *bytes = tensor_dir_bytes(now, TENSOR_RAW, &n);
+    CU_ASSERT_TRUE(n == 2 && bytes[0] == 0 && bytes[1] == 0x3c);
+    free(bytes);
+    tensor_base_unref(now);
+    tensor_edit_free(&edit);
+    tensor_dir_free(&x);
+}
+
 /* Integers and doubles that float32 cannot hold are in the last unit of three, in both byte
  * orders. */
 static void test_convert_exact(void)
@@ -459,6 +479,7 @@ static CU_TestInfo tests[] = {
     {"NumPy arrays", test_npy},
     {"values", test_values},
     {"conversions from and to every type", test_convert},
+    {"a tensor without dimensions is converted", test_convert_scalar},
     {"conversions of values that float32 cannot hold", test_convert_exact},
     {"conversions: progress and an early end", test_convert_watched},
     {"conversions: refused", test_convert_refused},
