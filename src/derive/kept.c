@@ -29,29 +29,9 @@ struct result *kept_find(const struct kept *k, struct tensor_id of, enum derived
     return NULL;
 }
 
-static void take_out(struct kept *k, struct result *r)
-{
-    if (!is_large(r))
-        return;
-    *(r->older ? &r->older->newer : &k->oldest) = r->newer;
-    *(r->newer ? &r->newer->older : &k->newest) = r->older;
-    k->bytes -= r->bytes.len;
-}
-
-static void put_newest(struct kept *k, struct result *r)
-{
-    if (!is_large(r))
-        return;
-    r->older = k->newest;
-    r->newer = NULL;
-    *(k->newest ? &k->newest->newer : &k->oldest) = r;
-    k->newest = r;
-    k->bytes += r->bytes.len;
-}
-
 static void drop(struct kept *k, struct result *r)
 {
-    take_out(k, r);
+    k->bytes -= is_large(r) ? r->bytes.len : 0;
     table_remove(&k->all, &r->link);
     result_unref(r);
 }
@@ -61,10 +41,21 @@ struct result *kept_use(struct kept *k, struct tensor_id of, enum derived what)
     struct result *r = kept_find(k, of, what);
     if (!r)
         return NULL;
-    take_out(k, r);
-    put_newest(k, r);
+    r->used = ++k->uses;
     atomic_fetch_add(&r->refs, 1);
     return r;
+}
+
+/* The text or picture that was used least recently. */
+static struct result *oldest(const struct kept *k)
+{
+    struct result *ret = NULL;
+    for (struct link *l = NULL; (l = table_each(&k->all, l)) != NULL;) {
+        struct result *r = (struct result *)l;
+        if (is_large(r) && (!ret || r->used < ret->used))
+            ret = r;
+    }
+    return ret;
 }
 
 int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf *bytes)
@@ -81,9 +72,10 @@ int kept_put(struct kept *k, struct tensor_id of, enum derived what, struct buf 
     r->what = what;
     r->bytes = *bytes;
     *bytes = BUF_INIT;
-    put_newest(k, r);
-    while (k->bytes > KEPT_BYTES && k->oldest != r)
-        drop(k, k->oldest);
+    r->used = ++k->uses;
+    k->bytes += is_large(r) ? r->bytes.len : 0;
+    for (struct result *x; k->bytes > KEPT_BYTES && (x = oldest(k)) != r;)
+        drop(k, x);
     return 0;
 }
 

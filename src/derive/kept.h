@@ -27,16 +27,16 @@ struct result {
     struct tensor_id of;
     enum derived what;
     atomic_uint refs;
-    struct result *older, *newer; /* texts and pictures: in order of last use */
+    uint64_t used; /* when it was last used: a number that only rises */
     struct buf bytes;
 };
 
 void result_unref(struct result *r); /* may be NULL */
 
 struct kept {
-    struct table all;               /* references, by the tensor's number */
-    struct result *newest, *oldest; /* texts and pictures, ... */
-    size_t bytes;                   /* ... and their size in all */
+    struct table all; /* references, by the tensor's number */
+    size_t bytes;     /* of texts and pictures */
+    uint64_t uses;
 };
 
 #define KEPT_NONE ((struct kept){0})

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "derive/floats.h"
+#include "derive/stats.h"
 
 #ifdef GGUFS_ZLIB
 #include <zlib.h>

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "base/count.h"
 #include "base/hash.h"
 #include "base/utf8.h"
 #include "derive/table.h"
@@ -177,26 +178,15 @@ static void plan_free(struct plan *p)
 
 static const char *dtype_of(uint32_t type)
 {
-    switch (type) {
-    case F32_ID:
-        return "F32";
-    case F16_ID:
-        return "F16";
-    case BF16_ID:
-        return "BF16";
-    case F64_ID:
-        return "F64";
-    case I8_ID:
-        return "I8";
-    case I16_ID:
-        return "I16";
-    case I32_ID:
-        return "I32";
-    case I64_ID:
-        return "I64";
-    default:
-        return NULL;
-    }
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } known[] = {{F32_ID, "F32"}, {F16_ID, "F16"}, {BF16_ID, "BF16"}, {F64_ID, "F64"},
+                 {I8_ID, "I8"},   {I16_ID, "I16"}, {I32_ID, "I32"},   {I64_ID, "I64"}};
+    for (size_t i = 0; i < COUNT(known); i++)
+        if (known[i].type == type)
+            return known[i].name;
+    return NULL;
 }
 
 /* Return how the values of a tensor are shown. */

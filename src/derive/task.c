@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/pool.h"
-#include "derive/floats.h"
+#include "derive/stats.h"
 #include "derive/picture.h"
 
 #ifdef GGUFS_LIBCRYPTO

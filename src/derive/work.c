@@ -344,11 +344,7 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
     return r;
 }
 
-/*
- * Remove a wish that is not being answered, and answer it with -EINTR. Without the lock. False: the request has no
- * wish. request NULL: any.
- */
-static bool give_up(struct work *w, const void *request)
+bool work_interrupt(struct work *w, const void *request)
 {
     lock_take(&w->lock);
     struct want *want = w->wants;
@@ -365,17 +361,12 @@ static bool give_up(struct work *w, const void *request)
     return true;
 }
 
-bool work_interrupt(struct work *w, const void *request)
-{
-    return give_up(w, request);
-}
-
 void work_stop(struct work *w)
 {
     lock_take(&w->lock);
     atomic_store(&w->ending, true);
     lock_drop(&w->lock);
-    while (give_up(w, NULL))
+    while (work_interrupt(w, NULL))
         ;
     lock_take(&w->lock);
     while (w->threads > 0)

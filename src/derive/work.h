@@ -54,7 +54,7 @@ struct work_waiter {
  */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
               uint32_t last, const struct work_waiter *waiter);
-/* True if `request` was waiting. */
+/* True if `request` was waiting, and is not being answered; NULL: any. */
 bool work_interrupt(struct work *w, const void *request);
 
 /* True if the result exists for this tensor: all except hashes need values. */

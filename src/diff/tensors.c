@@ -14,7 +14,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/pool.h"
-#include "derive/floats.h"
+#include "derive/stats.h"
 #include "quant/convert.h"
 
 /* Elements decoded at a time, which fit the first-level cache; elements of a piece, and its
