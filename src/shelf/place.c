@@ -99,7 +99,7 @@ struct grant found_grant(const struct reach *r, const struct found *f, size_t ab
     struct grant g = {f->st.st_uid, f->st.st_gid, 0700};
     char *shown = above ? strndup(f->path, above) : NULL; /* the link to it is itself shown */
     if (shown || !above)
-        (void)grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path, &g);
+        g = grant_of_real(f->fd, &f->st, f->path, shown ? shown : r->path);
     free(shown);
     return g;
 }

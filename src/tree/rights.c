@@ -3,6 +3,7 @@
 #include "tree/rights.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ enum { ACL_USER = 0x02, ACL_GROUP_OBJ = 0x04, ACL_GROUP = 0x08, ACL_MASK = 0x10 
 static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
 {
     mode_t mask = ALL, group = mode >> 3 & ALL, named = ALL;
-    for (size_t at = ACL_HEAD; n >= ACL_ENTRY && at <= n - ACL_ENTRY; at += ACL_ENTRY) {
+    for (size_t at = ACL_HEAD; at + ACL_ENTRY <= n; at += ACL_ENTRY) {
         unsigned tag = get_u16(acl + at, false), perm = get_u16(acl + at + 2, false) & ALL;
         if (tag == ACL_USER || tag == ACL_GROUP)
             named &= perm;
@@ -114,23 +115,20 @@ static void add_folder(struct grant *way, const char *path, const struct stat *f
     *way = grant_both(way, &g, geteuid(), ALL);
 }
 
-/* real NULL: unknown where it is. */
-static int add_folders(struct grant *way, const char *real, const char *base,
-                       const struct stat *file)
+/* real NULL: unknown where it is. Of a path that is too long the last directory is not found. */
+static struct grant grant_of_way(const char *real, const char *base, const struct stat *file)
 {
-    char *path = strdup(real ? real : "");
-    *way = (struct grant){file->st_uid, file->st_gid, 0777};
-    if (!path)
-        return -ENOMEM;
+    char path[PATH_MAX];
+    struct grant way = {file->st_uid, file->st_gid, 0777};
     if (!real)
-        add_folder(way, "", file);
-    for (char *slash = path; real && (slash = next_folder(path, slash, base));) {
+        add_folder(&way, "", file);
+    (void)snprintf(path, sizeof(path), "%s", real ? real : "");
+    for (char *slash = path; *slash && (slash = next_folder(path, slash, base));) {
         *slash = '\0';
-        add_folder(way, path, file);
+        add_folder(&way, path, file);
         *slash = '/';
     }
-    free(path);
-    return 0;
+    return way;
 }
 
 static struct grant grant_of(int fd, const struct stat *st, const struct grant *way, mode_t known)
@@ -139,14 +137,10 @@ static struct grant grant_of(int fd, const struct stat *st, const struct grant *
     return grant_both(&g, way, geteuid(), known);
 }
 
-int grant_of_real(int fd, const struct stat *st, const char *real, const char *base,
-                  struct grant *ret)
+struct grant grant_of_real(int fd, const struct stat *st, const char *real, const char *base)
 {
-    struct grant way;
-    int e = add_folders(&way, real, base, st);
-    if (e == 0)
-        *ret = grant_of(fd, st, &way, READ);
-    return e;
+    const struct grant way = grant_of_way(real, base, st);
+    return grant_of(fd, st, &way, READ);
 }
 
 /* ---- the shown rights ---- */
@@ -159,28 +153,26 @@ static mode_t known_of(const struct rights *r, size_t i)
 static void note(struct rights *r, size_t i, int fd, const struct stat *st)
 {
     struct right *x = &r->of[i];
-    x->dev = st->st_dev;
-    x->ino = st->st_ino;
-    x->ctime = st->st_ctim;
+    x->id = (struct right_id){st->st_dev, st->st_ino, st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
     x->shown = grant_of(fd, st, &x->way, known_of(r, i));
 }
 
 int rights_add(struct rights *r, int fd, const char *path, const char *base, bool writable)
 {
-    struct stat st, there;
+    struct stat st, there = {0};
     if (fstat(fd, &st) < 0)
         return -errno;
-    r->writable |= writable;
-    char *real = realpath(path, NULL);
-    bool same =
-        real && stat(real, &there) == 0 && there.st_dev == st.st_dev && there.st_ino == st.st_ino;
     int e = array_grow(&r->of, &r->cap, r->n, sizeof(*r->of));
-    if (e == 0)
-        e = add_folders(&r->of[r->n].way, same ? real : NULL, base, &st);
-    if (e == 0)
-        note(r, r->n++, fd, &st);
+    if (e < 0)
+        return e;
+    char *real = realpath(path, NULL);
+    (void)stat(path, &there);
+    const bool same = there.st_dev == st.st_dev && there.st_ino == st.st_ino;
+    r->writable |= writable;
+    r->of[r->n].way = grant_of_way(same ? real : NULL, base, &st);
+    note(r, r->n++, fd, &st);
     free(real);
-    return e;
+    return 0;
 }
 
 static uint64_t hash_grant(uint64_t before, const struct grant *g)
@@ -210,10 +202,10 @@ void rights_settle(struct rights *r)
  * before. */
 static bool is_as_before(const struct right *was, int fd, struct stat *st)
 {
-    if (fd < 0 || fstat(fd, st) < 0 || st->st_nlink == 0)
+    if (fstat(fd, st) < 0 || st->st_nlink == 0)
         return true;
-    return was->dev == st->st_dev && was->ino == st->st_ino &&
-           was->ctime.tv_sec == st->st_ctim.tv_sec && was->ctime.tv_nsec == st->st_ctim.tv_nsec;
+    const struct right_id now = {st->st_dev, st->st_ino, st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
+    return memcmp(&was->id, &now, sizeof(now)) == 0;
 }
 
 bool rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,

@@ -41,11 +41,15 @@ struct grant {
     mode_t bits;
 };
 
+/* It shows whether a file's rights have changed. */
+struct right_id {
+    uint64_t dev, ino;
+    int64_t ctime, ctime_nsec;
+};
+
 /* A file of the model. */
 struct right {
-    dev_t dev; /* these show whether its rights have changed */
-    ino_t ino;
-    struct timespec ctime;
+    struct right_id id;
     struct grant way; /* what the directories on the way to it grant */
     /* for what is made from it alone: its tensors; for the first file, also the root and the keys */
     struct grant shown;
@@ -69,9 +73,8 @@ struct rights {
 /* Return the rights that two files grant together. `self`: the daemon's user, to which both grant at
  * least `known`, a set of bits in 07. */
 struct grant grant_both(const struct grant *a, const struct grant *b, uid_t self, mode_t known);
-/* What a file grants that is open as fd, and known to be at this real path, to which `base` leads. 0, -errno. */
-int grant_of_real(int fd, const struct stat *st, const char *real, const char *base,
-                  struct grant *ret);
+/* What a file grants that is open as fd, and known to be at this real path, to which `base` leads. */
+struct grant grant_of_real(int fd, const struct stat *st, const char *real, const char *base);
 
 /*
  * Add a file of the model, found by `path` and open as fd, for writing if it is `writable`; `base`

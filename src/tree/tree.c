@@ -132,13 +132,13 @@ uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
 
 static int add_rights(struct tree *t, size_t i, const char *path)
 {
-    struct stat st;
+    struct stat st = {0};
     char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
     char *base = !name ? NULL : t->opt.base ? strdup(t->opt.base) : real_folder(name);
-    int fd = t->newest.view.store->file[i]->fd;
+    const int fd = t->newest.view.store->file[i]->fd;
     int r = base ? rights_add(&t->rights, fd, name, base, i == 0 && t->writable) : -ENOMEM;
-    if (r == 0 && fstat(fd, &st) == 0)
-        t->identity = tree_identity_with(t->identity, &st);
+    (void)fstat(fd, &st);
+    t->identity = tree_identity_with(t->identity, &st);
     free(base);
     free(name);
     return r;

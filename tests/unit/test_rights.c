@@ -178,13 +178,20 @@ static void test_links(void)
     CU_ASSERT_EQUAL(symlink("inner/file", link), 0);
     static const struct {
         mode_t folder;
-        const char *base; /* NULL: the directory of the link */
+        const char *base; /* in the directory of the link */
         mode_t bits;
-    } rows[] = {{0700, NULL, 0600}, {0711, NULL, 0644}, {0710, NULL, 0640}, {0700, "inner", 0644}};
+    } rows[] = {{0700, "", 0600},
+                {0711, "", 0644},
+                {0710, "", 0640},
+                {0700, "/inner", 0644},
+                {0700, "/inner/most", 0644},
+                {0700, "/innermost", 0600}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct rights r = RIGHTS_INIT;
+        char from[64];
+        (void)snprintf(from, sizeof(from), "%s%s", base, rows[i].base);
         CU_ASSERT_EQUAL(chmod(inner, rows[i].folder), 0);
-        CU_ASSERT_EQUAL(rights_add(&r, fd, link, rows[i].base ? inner : base, false), 0);
+        CU_ASSERT_EQUAL(rights_add(&r, fd, link, from, false), 0);
         rights_settle(&r);
         CU_ASSERT_EQUAL(r.of[0].shown.bits, rows[i].bits);
         rights_free(&r);
@@ -211,7 +218,7 @@ static int file_of(const void *arg, uint32_t i)
 static void tick(struct rights *r)
 {
     for (size_t i = 0; i < r->n; i++)
-        r->of[i].ctime.tv_sec--;
+        r->of[i].id.ctime--;
 }
 
 /* One of three files is not open, one no longer has a name, and one changes. */
