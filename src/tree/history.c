@@ -139,7 +139,12 @@ static int undo_once(struct tree *t, uint64_t number)
 int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
 {
     CLEANUP(buf_free) struct buf line = BUF_INIT;
-    int r = -EBUSY;
+    int r = begin_editing(t);
+    if (r < 0) {
+        LOCKED(&t->newest.lock);
+        return err_set(e, r, "%s", t->writable ? t->refusal : "it is mounted read-only");
+    }
+    r = -EBUSY;
     /* other programs may make edits meanwhile */
     for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
         r = tree_sync(t);
@@ -148,14 +153,8 @@ int tree_undo(struct tree *t, uint64_t number, struct buf *said, struct err *e)
         r = undo_once(t, number);
     }
     (void)tree_undo_said(t, &line);
-    if (r == -EROFS && !line.len)
-        buf_str(&line, "it is mounted read-only");
-    if (r < 0 && !line.len) { /* it could not be started */
-        LOCKED(&t->newest.lock);
-        buf_str(&line, t->refusal);
-    }
     if (r < 0)
-        return err_set(e, r, "%.*s", (int)line.len, line.len ? buf_text(&line) : strerror(-r));
+        return err_set(e, r, "%.*s", (int)line.len, buf_text(&line));
     buf_add(said, line.data, line.len);
     return buf_error(said);
 }
