@@ -2,6 +2,7 @@
 /* Computes attributes and extended attributes: see attr.h. */
 #include "tree/attr.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -148,11 +149,10 @@ static bool node_lasting(const struct tree *t, const struct node *n)
            (n->kind == NODE_TENSOR_FILE && !node_has(n, ROW_MOVES));
 }
 
-int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
-                  const struct live_attr *a, struct tree_entry *ret)
+void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
+                   const struct live_attr *a, struct tree_entry *ret)
 {
-    if (a->size > INT64_MAX)
-        return -EOVERFLOW;
+    assert(a->size <= INT64_MAX); /* GGUF_MAX_ELEMENTS */
     struct timespec mtime = node_mtime(t, v, n, a);
     mode_t writes;
     const struct grant g = node_grant(t, v, n, &writes);
@@ -174,7 +174,6 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
         .st_mtim = mtime,
         .st_ctim = mtime,
     };
-    return 0;
 }
 
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
@@ -184,14 +183,14 @@ int node_entry(struct tree *t, const struct view *v, const struct node *n, struc
     int r = node_check(t, v->snap, n);
     if (r == 0)
         r = node_size(t, v, n, &a.size);
-    if (r == 0) {
-        tensors_facts(t, v->snap, n, &folder);
-        a.mtime = folder.mtime;
-        r = node_entry_as(t, v, n, &a, ret);
-    }
-    if (r == 0 && n->kind == NODE_TENSOR)
+    if (r < 0)
+        return r;
+    tensors_facts(t, v->snap, n, &folder);
+    a.mtime = folder.mtime;
+    node_entry_as(t, v, n, &a, ret);
+    if (n->kind == NODE_TENSOR)
         ret->generation = folder.generation;
-    return r;
+    return 0;
 }
 
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)

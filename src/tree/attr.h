@@ -16,9 +16,9 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 
 /* Get the entry of a node that is not a key, and measure views of the whole. */
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
-/* The same for any node, with its facts in `a`. -EOVERFLOW. */
-int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
-                  const struct live_attr *a, struct tree_entry *ret);
+/* The same for any node, with its facts in `a`. */
+void node_entry_as(struct tree *t, const struct view *v, const struct node *n,
+                   const struct live_attr *a, struct tree_entry *ret);
 /* Numbers and type only, enough for a plain listing. */
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret);
 

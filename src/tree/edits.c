@@ -12,18 +12,20 @@
 
 /* ---- the files of metadata/ ---- */
 
-int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret)
+void keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     struct node n = {.kind = NODE_KEY, .number = a->number};
-    return node_entry_as(t, &v, &n, a, ret);
+    node_entry_as(t, &v, &n, a, ret);
 }
 
 int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret)
 {
     struct live_attr a;
     int r = live_attr(t->meta, number, f ? f->live : NULL, &a);
-    return r < 0 ? r : keys_entry(t, &a, ret);
+    if (r == 0)
+        keys_entry(t, &a, ret);
+    return r;
 }
 
 /* Open a key for reading. A large text takes a while, so it is rendered without a lock. */
@@ -51,16 +53,15 @@ static int create_key(struct tree *t, const char *name, int flags, struct tree_e
     if (!f)
         return -ENOMEM;
     int r = live_create(t->meta, name, flags, &a, &f->live);
-    if (r == 0) {
-        f->ops = &file_draft;
-        f->node.number = a.number;
-        r = keys_entry(t, &a, ret);
-    }
-    if (r < 0)
+    if (r < 0) {
         (void)tree_release(f);
-    else
-        *file = f;
-    return r;
+        return r;
+    }
+    f->ops = &file_draft;
+    f->node.number = a.number;
+    keys_entry(t, &a, ret);
+    *file = f;
+    return 0;
 }
 
 /* ---- names ---- */
@@ -108,7 +109,9 @@ int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_en
     int r = metadata_folder(t, parent);
     if (r == 0)
         r = live_make(t->meta, name, &a);
-    return r < 0 ? r : keys_entry(t, &a, ret);
+    if (r == 0)
+        keys_entry(t, &a, ret);
+    return r;
 }
 
 int tree_fsyncdir(struct tree *t, struct live_wait *w)
@@ -175,7 +178,9 @@ int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *
     int r = metadata_folder(t, parent);
     if (r == 0)
         r = live_symlink(t->meta, name, target, &a);
-    return r < 0 ? r : keys_entry(t, &a, ret);
+    if (r == 0)
+        keys_entry(t, &a, ret);
+    return r;
 }
 
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out)

@@ -33,7 +33,7 @@ int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
  * Get entries of the files of metadata/, as kept by live (live/live.h), whether or not the model
  * can be edited. For this layer.
  */
-int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
+void keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
 /* f: an open file of the key, or NULL. */
 int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret);
 int keys_open(struct tree_file *f, int flags);

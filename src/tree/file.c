@@ -221,10 +221,10 @@ bool tree_cached_right(const struct tree_file *f)
     return f->tree && f->cacheable && !f->cut && !f->cold;
 }
 
-/* True if it shows what is being written, unless it has a draft of its own. */
+/* True if it shows what is being written. It is not held if it has a draft of its own. */
 static bool is_written(const struct tree_file *f)
 {
-    return f->held && !f->view && atomic_load(&f->held->written) >> f->node.row & 1;
+    return f->held && atomic_load(&f->held->written) >> f->node.row & 1;
 }
 
 bool tree_ahead(const struct tree_file *f)

@@ -59,7 +59,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end
 {
     if (n <= REPLY_COPY_MAX || r->len > 0)
         return mapped_copy(m, first, reply_room(r, n), n, end);
-    if (first > m->map.size || n > m->map.size - first)
+    if (first + n > m->map.size)
         return -EIO;
     mapped_want(m, first, n, end);
     r->mapped = mapped_ref(m);
@@ -130,8 +130,10 @@ static int model_image(const struct about *a, struct image **ret)
     struct image *file = a->v->snap->shards ? NULL : a->v->file;
     if (!file || !image_hides(g)) {
         file = file ? file : snapshot_whole(a->v->snap);
-        *ret = file ? image_ref(file) : NULL;
-        return file ? 0 : -ENOMEM;
+        if (!file)
+            return -ENOMEM;
+        *ret = image_ref(file);
+        return 0;
     }
     struct image *im = image_new(NULL);
     if (!im)
@@ -362,12 +364,11 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
 {
     const struct snapshot *snap = v->snap;
     const struct gguf *g = snapshot_file(snap, i);
-    const struct mapped *file = v->store->file[i];
     /* This program laid out an edited file itself: bytes between its tensors need no check. */
     struct source src = {0};
-    if (i > 0 && g == snap->shards->g[i] && file->map.size == g->file_size) {
+    if (i > 0) {
         src = mapped_source(v->store->file[i]);
-    } else if (i == 0 && v->file) {
+    } else if (v->file) {
         src = image_source(v->file);
         src.fd = v->file->file[0].fd;
     }
@@ -397,12 +398,12 @@ static void info_text(const struct about *a, struct buf *out)
 static void end_findings(int r, const char *name, struct buf *out)
 {
     char what[128];
-    if (r == -ENOMEM && !out->err)
+    if (r == -ENOMEM)
         out->err = r;
-    if (r == 0 || r == -ENOMEM)
-        return;
-    (void)snprintf(what, sizeof(what), "cannot read: %s", strerror(-r));
-    finding_line(out, &(struct check_finding){CHECK_ERROR, CHECK_STRUCTURE, name, what, ""});
+    else if (r < 0) {
+        (void)snprintf(what, sizeof(what), "cannot read: %s", strerror(-r));
+        finding_line(out, &(struct check_finding){CHECK_ERROR, CHECK_STRUCTURE, name, what, ""});
+    }
 }
 
 static void check_text(const struct about *a, struct buf *out)

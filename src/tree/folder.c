@@ -125,7 +125,9 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
     if (!node_is_folder(&dir, ROOT_METADATA))
         return lookup_row(t, &dir, name, ret);
     int r = live_lookup(t->meta, name, &key);
-    return r < 0 ? r : keys_entry(t, &key, ret);
+    if (r == 0)
+        keys_entry(t, &key, ret);
+    return r;
 }
 
 int tree_getattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
@@ -300,12 +302,12 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     if (r <= 0)
         return r;
     if (attrs)
-        r = keys_entry(t, &a, ret);
+        keys_entry(t, &a, ret);
     else
         brief_entry(ino_key(t->keys + a.number), ino_key(t->keys + a.ino),
                     a.link ? S_IFLNK : S_IFREG, ret);
     *cookie = i + 3;
-    return r < 0 ? r : 1;
+    return 1;
 }
 
 /* Return a written view of a new tensor. */
@@ -322,7 +324,10 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
     uint64_t ino = ino_tensor_file(dir->number, row);
     (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
     brief_entry(ino, ino, S_IFREG, ret);
-    return !attrs || tensors_lookup(t, dir, name, ret) > 0 ? 1 : -ESTALE;
+    ret->node = 0; /* unless it is still there */
+    if (attrs)
+        (void)tensors_lookup(t, dir, name, ret);
+    return 1;
 }
 
 /* Get the next entry of a row. -ESTALE: the entry was removed meanwhile; *cookie is that of the
@@ -370,9 +375,5 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
         return next_dot(t, d, cookie, attrs, name, ret);
     if (d->keys)
         return next_key(t, d, cookie, attrs, name, ret);
-    int r;
-    do
-        r = next_row_entry(t, d, cookie, attrs, name, ret);
-    while (r == -ESTALE);
-    return r;
+    return next_row_entry(t, d, cookie, attrs, name, ret);
 }

@@ -49,7 +49,6 @@ struct tree {
     struct edit_file *others;
     size_t n_others;
     atomic_size_t look;   /* where begin_is_changed() continues */
-    char *name;           /* owned: the file's name, perhaps that of a link */
     struct shards shards; /* if the model is split */
     bool merge_first;     /* editing tensors was requested, but the model is split */
     struct stat st;       /* of the model when it was opened */

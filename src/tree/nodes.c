@@ -9,6 +9,7 @@
  */
 #include "tree/nodes.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -75,20 +76,19 @@ bool node_is_dir(const struct node *n)
 static int tensor_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     const struct gguf_tensor *tensor = node_tensor(g, n);
-    bool row = n->kind == NODE_TENSOR || n->row < files_count(FILES_TENSOR);
     if (!tensor)
-        return row && n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
+        return n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
     if (n->kind == NODE_TENSOR)
         return 0;
-    return row && files_exists(g, files_row(FILES_TENSOR, n->row), tensor) ? 0 : -ENOENT;
+    const struct row *row = node_row(n);
+    return row && files_exists(g, row, tensor) ? 0 : -ENOENT;
 }
 
 int node_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
         return tensor_check(t, g, n);
-    const bool ok = n->kind == NODE_WHOLE ? node_has(n, ROW_STATE) ||
-                                                (node_has(n, ROW_WHOLE) && n->number == g->number)
+    const bool ok = n->kind == NODE_WHOLE ? node_has(n, ROW_WHOLE)
                     : n->kind == NODE_DIR ? node_has(n, ROW_DIR)
                                           : n->kind;
     return ok ? 0 : -ENOENT;
@@ -226,9 +226,8 @@ struct view tree_held_view(struct tree *t, const struct held *h, struct image *f
 {
     if (t->writable) /* otherwise no part of it changes */
         lock_take(&t->newest.lock);
-    const bool kept = h && h->kept.snap;
-    const struct view *from = kept ? &h->kept : &t->newest.view;
-    struct snapshot *snap = !kept && h && h->snap ? h->snap : from->snap;
+    const struct view *from = h->kept.snap ? &h->kept : &t->newest.view;
+    struct snapshot *snap = !h->kept.snap && h->snap ? h->snap : from->snap;
     struct view v = {snapshot_ref(snap), store_ref(from->store), file ? image_ref(file) : NULL};
     if (t->writable)
         lock_drop(&t->newest.lock);
@@ -263,13 +262,11 @@ void node_looked(struct tree *t, const struct node *n)
         h->looked |= (uint32_t)1 << n->row;
 }
 
-bool node_was_looked(struct tree *t, const struct node *n)
+bool node_was_looked(struct tree *t, struct held *h, uint32_t row)
 {
     LOCKED(&t->newest.lock);
-    struct held *h = find_held(t, n);
-    const bool was = h && h->looked >> n->row & 1;
-    if (was)
-        h->looked &= ~((uint32_t)1 << n->row);
+    const bool was = h->looked >> row & 1;
+    h->looked &= ~((uint32_t)1 << row);
     return was;
 }
 
@@ -353,6 +350,6 @@ void node_state(struct tree *t, const struct node *n, struct buf *out)
         return;
     LOCKED(&t->newest.lock);
     const struct held *h = find_held(t, n);
-    if (h && h->state)
-        buf_str(out, h->state);
+    assert(h && h->state); /* the kernel knows it */
+    buf_str(out, h->state);
 }

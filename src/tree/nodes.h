@@ -51,7 +51,7 @@ void tree_let_go(struct tree *t, struct held **h);
  * the last question.
  */
 void node_looked(struct tree *t, const struct node *n);
-bool node_was_looked(struct tree *t, const struct node *n);
+bool node_was_looked(struct tree *t, struct held *h, uint32_t row);
 /* A view was opened for writing: open files of this node now show what is written. */
 void node_written(struct tree *t, const struct node *n);
 /* struct newest's leaving(): open files keep the views that they need. */

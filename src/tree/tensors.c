@@ -122,21 +122,20 @@ int tensors_lookup(struct tree *t, const struct node *dir, const char *name, str
 {
     struct live *l = tensors_live(t);
     const int row = files_named(FILES_TENSOR, name);
-    struct node n = {NODE_TENSOR_FILE, row < 0 ? 0 : (uint32_t)row, 0};
+    struct node n = {NODE_TENSOR_FILE, row < 0 ? 0 : (uint32_t)row, IDS_NONE};
     uint32_t views;
-    int r;
     if (!l || dir->kind != NODE_TENSOR)
         return 0;
     if (row < 0)
-        r = live_helper_find(l, dir->number, name, &n.number);
+        (void)live_helper_find(l, dir->number, name, &n.number);
     else if (live_making(l, dir->number, &views))
-        r = live_making_view(l, dir->number, n.row, &n.number);
+        (void)live_making_view(l, dir->number, n.row, &n.number);
     else
         return 0;
-    if (r == 0)
-        r = tensors_pending(t, &n, ret) ? 1 : -ENOENT;
+    if (tensors_pending(t, &n, ret))
+        return 1;
     /* A new tensor may have become one since. */
-    return r == -ENOENT && row >= 0 && !live_making(l, dir->number, &views) ? 0 : r;
+    return row >= 0 && !live_making(l, dir->number, &views) ? 0 : -ENOENT;
 }
 
 bool tensors_look(struct tree *t, const struct node *dir, struct node *file, struct tree_entry *ret)
@@ -156,10 +155,13 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
 {
     struct live *l = tensors_live(t);
     struct node n = {.kind = NODE_TENSOR_FILE};
-    if (!l || dir->kind != NODE_TENSOR || !live_helper_at(l, dir->number, i, name, &n.number))
+    if (!l || !live_helper_at(l, dir->number, i, name, &n.number))
         return 0;
     brief_entry(ino_of(&n), ino_of(&n), S_IFREG, ret);
-    return !attrs || tensors_pending(t, &n, ret) ? 1 : -ESTALE;
+    ret->node = 0; /* unless it is still there */
+    if (attrs)
+        (void)tensors_pending(t, &n, ret);
+    return 1;
 }
 
 /* ---- writing views ---- */
@@ -262,7 +264,7 @@ int tensors_opened(struct tree_file *f)
         return 0;
     }
     /* Its draft has ended since the kernel looked it up, so the kernel looks again. */
-    if (node_was_looked(t, &f->node))
+    if (node_was_looked(t, f->held, f->node.row))
         return -ESTALE;
     /* Through /proc/self/fd a program gets the same node, as may another program: it then shows the
      * tensor's present state. */
@@ -361,8 +363,9 @@ int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
 {
     struct live *l = tensors_live(t);
     uint32_t number;
-    if (!l || n->kind != NODE_TENSOR_FILE || live_tensor_of_version(l, n->number, &number) < 0)
+    if (!l || n->kind != NODE_TENSOR_FILE)
         return 0;
+    (void)live_tensor_of_version(l, n->number, &number); /* else nothing was written to it */
     return live_tensor_fsync(l, number, w);
 }
 

@@ -61,7 +61,7 @@ int tensors_lookup(struct tree *t, const struct node *dir, const char *name,
  * if it has none. */
 bool tensors_look(struct tree *t, const struct node *dir, struct node *file,
                   struct tree_entry *ret);
-/* Helper i of a directory. 1; 0: there are no more; -ESTALE: it has ended. */
+/* Helper i of a directory. 1; 0: there are no more. */
 int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
                       char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -53,7 +54,7 @@ static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err 
     t->anomalies = g->anomalies;
     for (size_t i = 1; i < t->shards.n; i++)
         t->anomalies |= t->shards.g[i]->anomalies;
-    t->newest.name = t->name;
+    t->newest.name = path_name(t->model.path);
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
     r = first_snapshot(t, g, e);
@@ -77,8 +78,7 @@ static int parse_file(struct tree *t, struct err *e)
     struct model_file *m = &t->model;
     struct gguf *g = NULL;
     const unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
-    if (fstat(m->file.fd, &t->st) < 0)
-        return err_set(e, -errno, "cannot stat: %s", strerror(errno));
+    (void)fstat(m->file.fd, &t->st);
     int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_parse(m, flags, &g, e);
     if (r == 0 && !g)
         r = gguf_parse(&m->src, flags, &g, e);
@@ -104,19 +104,15 @@ static int find_model(struct tree *t, const char *path, struct err *e)
     if (r < 0 && first)
         (void)err_prefix(e, r, "shard %s",
                          show(shown, t->shards.name[0], strlen(t->shards.name[0])));
-    t->name = strdup(path_name(first ? first : path));
     free(first);
-    return r < 0 || t->name ? r : err_set(e, -ENOMEM, "no memory");
+    return r;
 }
 
-/* The real path of the directory that contains what a path names. */
-static char *real_folder(const char *path)
+/* The real path of the directory that contains what a path names. NULL: it is gone. */
+static char *real_folder(const char *path, char room[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    char *real = folder ? realpath(folder, NULL) : NULL;
-    free(folder);
-    return real;
+    (void)snprintf(room, PATH_MAX, "%.*s.", (int)(path_name(path) - path), path);
+    return realpath(room, NULL);
 }
 
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
@@ -133,13 +129,16 @@ uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
 static int add_rights(struct tree *t, size_t i, const char *path)
 {
     struct stat st = {0};
-    char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
-    char *base = !name ? NULL : t->opt.base ? strdup(t->opt.base) : real_folder(name);
+    char room[PATH_MAX], *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
+    if (!name)
+        return -ENOMEM;
+    char *real = real_folder(name, room);
+    const char *base = t->opt.base ? t->opt.base : real ? real : "";
     const int fd = t->newest.view.store->file[i]->fd;
-    int r = base ? rights_add(&t->rights, fd, name, base, i == 0 && t->writable) : -ENOMEM;
+    int r = rights_add(&t->rights, fd, name, base, i == 0 && t->writable);
     (void)fstat(fd, &st);
     t->identity = tree_identity_with(t->identity, &st);
-    free(base);
+    free(real);
     free(name);
     return r;
 }
@@ -157,10 +156,8 @@ static int find_rights(struct tree *t, const char *path, struct err *e)
 
 static int open_model(struct tree *t, const char *path, struct err *e)
 {
-    int r = map_guard_init();
-    if (r < 0)
-        return err_sys(e, r, "cannot handle SIGBUS");
-    r = find_model(t, path, e);
+    (void)map_guard_init();
+    int r = find_model(t, path, e);
     if (r == 0)
         r = begin_open(t, e);
     if (r == 0)
@@ -229,7 +226,6 @@ void tree_close(struct tree *t)
     rights_free(&t->rights);
     buf_free(&t->notes);
     model_free(&t->model);
-    free(t->name);
     free(t);
 }
 
@@ -283,8 +279,10 @@ void tree_backups(const struct tree *t, struct buf *out)
     const struct edit_file *f = &t->model.file;
     char name[NAME_MAX + 1], shown[SHOW_MAX];
     struct stat st;
-    if (!f->backed || edit_backup_name(name, f, &t->edit, NULL) < 0 ||
-        f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
+    if (!f->backed)
+        return;
+    (void)edit_backup_name(name, f, &t->edit, NULL); /* it was made */
+    if (f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
         return;
     buf_printf(out, "%s: the model as it was before the first edit, ",
                show(shown, name, strlen(name)));
@@ -361,8 +359,8 @@ void tree_stop(struct tree *t)
 
 void tree_interrupt(struct tree *t, const void *request)
 {
-    if (!work_interrupt(t->work, request))
-        live_interrupt(t->meta, request);
+    (void)work_interrupt(t->work, request);
+    live_interrupt(t->meta, request);
 }
 
 void tree_hurry(struct tree *t)
