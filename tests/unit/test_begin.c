@@ -36,6 +36,43 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
+/* ---- steps of the beginning, one of which fails: linked with --wrap ---- */
+
+static const char *failing;
+
+static int fails(const char *step, struct err *e)
+{
+    if (!failing || strcmp(failing, step) != 0)
+        return 0;
+    failing = NULL;
+    return err_set(e, -EIO, "%s failed", step);
+}
+
+int __real_edit_try_handle(const struct edit_file *f, struct err *e);
+int __wrap_edit_try_handle(const struct edit_file *f, struct err *e);
+int __wrap_edit_try_handle(const struct edit_file *f, struct err *e)
+{
+    int r = fails("the handle", e);
+    return r < 0 ? r : __real_edit_try_handle(f, e);
+}
+
+int __real_edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
+int __wrap_edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
+int __wrap_edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
+{
+    *ret = (struct edit_recovered){0};
+    int r = fails("the recovery", e);
+    return r < 0 ? r : __real_edit_recover(f, ret, e);
+}
+
+int __real_live_start(struct live *l, struct history_job *history, struct err *e);
+int __wrap_live_start(struct live *l, struct history_job *history, struct err *e);
+int __wrap_live_start(struct live *l, struct history_job *history, struct err *e)
+{
+    int r = fails("the writer", e);
+    return r < 0 ? r : __real_live_start(l, history, e);
+}
+
 /* ---- models ---- */
 
 static struct content model_of(bool split, unsigned no, const char *extra)
@@ -558,7 +595,7 @@ static bool has(const struct nodes *x, uint64_t node)
 static uint64_t look_later(struct tree *t)
 {
     later += 2;
-    t->rights.of[0].ctime.tv_sec--;
+    t->rights.of[0].id.ctime--;
     return tree_look(t);
 }
 
@@ -638,6 +675,37 @@ static void test_stop(void)
     drop_place(&p);
 }
 
+/* ---- what fails when editing begins ---- */
+
+/* With the first edit the caller gets the error, and the next edit begins it again; at once the tree is read-only. */
+static void test_fails(void)
+{
+    static const char *const steps[] = {"the handle", "the recovery", "the writer"};
+    struct home home;
+    struct place p = new_place();
+    struct tree_options o = plain;
+    o.late = true;
+    o.history = 3;
+    home_setup(&home);
+    for (size_t i = 0; i < 3; i++) {
+        struct tree *t = image_tree(p.model, &o);
+        failing = steps[i];
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "7", 1), -EIO);
+        CU_ASSERT_PTR_NULL(failing);
+        CU_ASSERT_FALSE(tree_edited(t));
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "7", 1), 0);
+        CU_ASSERT_EQUAL(tree_finish(t), 0);
+        tree_close(t);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        failing = steps[i];
+        opens(&p, &plain, steps[i]);
+        CU_ASSERT_PTR_NULL(failing);
+    }
+    home_teardown(&home);
+    drop_place(&p);
+}
+
 static CU_TestInfo tests[] = {
     {"reasons why a model cannot be edited", test_reasons},
     {"a name that is a hash", test_hash_name},
@@ -656,6 +724,7 @@ static CU_TestInfo tests[] = {
     {"rights change", test_look},
     {"a node that was replaced", test_replaced},
     {"a tree that ends computes nothing", test_stop},
+    {"a step of the beginning fails", test_fails},
     CU_TEST_INFO_NULL,
 };
 

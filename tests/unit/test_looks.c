@@ -5,6 +5,8 @@
 
 #include "build_gguf.h"
 #include "model_dir.h"
+#include "tree/rights.h"
+#include "tree_edit.h"
 #include "tree_image.h"
 
 enum { FILES = 201, LOOKS = 65 }; /* the first file, and 64 others */
@@ -12,6 +14,8 @@ enum { FILES = 201, LOOKS = 65 }; /* the first file, and 64 others */
 /* ---- checks are counted: linked with --wrap ---- */
 
 static unsigned looks;
+static void (*meanwhile)(struct tree *t); /* called once, when a file is checked */
+static struct tree *meanwhile_tree;
 
 int __real_edit_file_fresh(const struct edit_file *f, struct err *e);
 int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e);
@@ -19,7 +23,27 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e);
 int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
 {
     looks++;
+    if (meanwhile) {
+        void (*call)(struct tree * t) = meanwhile;
+        meanwhile = NULL;
+        call(meanwhile_tree);
+    }
     return __real_edit_file_fresh(f, e);
+}
+
+/* Rights are checked by one call at a time: others do not wait. */
+bool __real_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
+                         const void *arg, struct lock *lock);
+bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
+                         const void *arg, struct lock *lock);
+static unsigned checks;
+
+bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
+                         const void *arg, struct lock *lock)
+{
+    checks++;
+    CU_ASSERT_EQUAL(tree_look(meanwhile_tree), r->hash);
+    return __real_rights_again(r, fd, arg, lock);
 }
 
 /* ---- tests ---- */
@@ -73,8 +97,37 @@ static void test_in_turn(void)
     teardown(&x);
 }
 
+/* A first edit, which may change the file. */
+static void begin(struct tree *t)
+{
+    looks = 0;
+    CU_ASSERT_EQUAL(do_write(t, "changed", "2", 1), -ESTALE);
+    CU_ASSERT_TRUE(looks > 0);
+}
+
+/* What is seen while editing begins is not another program's change. */
+static void test_begins_meanwhile(void)
+{
+    struct fixture x;
+    char path[128];
+    setup(&x);
+    for (unsigned i = FILES; i-- > 0;)
+        put_shard(&x, i, true, path);
+    struct tree *t = meanwhile_tree = image_tree(path, &(struct tree_options){.late = true});
+    put_shard(&x, 0, false, path);
+    meanwhile = begin;
+    CU_ASSERT_FALSE(tree_changed(t));
+    CU_ASSERT_TRUE(tree_changed(t));
+    const uint64_t hash = tree_look(t);
+    CU_ASSERT_EQUAL(tree_look(t), hash);
+    CU_ASSERT_EQUAL(checks, 1);
+    tree_close(t);
+    teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"files are checked in turn", test_in_turn},
+    {"editing begins meanwhile", test_begins_meanwhile},
     CU_TEST_INFO_NULL,
 };
 

@@ -223,16 +223,22 @@ static void edit(struct tree *t, struct open_files *x)
 
 static const struct row_of_case {
     const char *name;
-    bool split, edited;
+    bool split, edited, pending;
     struct tree_options o;
 } cases[] = {
-    {"read-only", false, false, {.read_only = true, .views = FILES_ALL}},
-    {"read-only, split", true, false, {.read_only = true, .views = FILES_ALL}},
-    {"keys", false, false, {.strategy = EDIT_COPY, .views = FILES_ALL}},
-    {"split", true, false, {.strategy = EDIT_COPY, .views = FILES_ALL, .tensors = true}},
+    {"read-only", false, false, false, {.read_only = true, .views = FILES_ALL}},
+    {"read-only, split", true, false, false, {.read_only = true, .views = FILES_ALL}},
+    {"keys", false, false, false, {.strategy = EDIT_COPY, .views = FILES_ALL}},
+    {"split", true, false, false, {.strategy = EDIT_COPY, .views = FILES_ALL, .tensors = true}},
+    {"an edit that is in no snapshot yet",
+     false,
+     false,
+     true,
+     {.strategy = EDIT_COPY, .tensors = true, .commit = LIVE_COMMIT_SYNC}},
     {"edited",
      false,
      true,
+     false,
      {.strategy = EDIT_COPY,
       .views = FILES_ALL,
       .tensors = true,
@@ -242,10 +248,12 @@ static const struct row_of_case {
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
 /* Returns false if there were fewer allocations. */
-static bool looks_at(struct tree *t, unsigned n)
+static bool looks_at(struct tree *t, unsigned n, bool pending)
 {
     struct statvfs fs;
     after.n = 0;
+    if (pending)
+        CU_ASSERT_EQUAL(do_write(t, "a.b", n % 2 ? "3\n" : "2\n", 2), 0);
     alloc_arm(n, false);
     int r = look(t, INO_ROOT, &after);
     const bool hit = alloc_disarm();
@@ -264,13 +272,17 @@ static void test_case(const struct row_of_case *c)
     struct tree *t = image_tree(p.model, &c->o);
     if (c->edited)
         edit(t, &x);
+    if (c->pending)
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     before.n = after.n = 0;
     CU_ASSERT_EQUAL(look(t, INO_ROOT, &before), 0);
     unsigned n = 1;
-    while (looks_at(t, n))
+    while (looks_at(t, n, c->pending))
         n++;
     CU_ASSERT_TRUE(n > 100);
     after.n = 0;
+    if (c->pending)
+        CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_EQUAL(look(t, INO_ROOT, &after), 0);
     CU_ASSERT_EQUAL(after.n, before.n);
     CU_ASSERT_EQUAL(memcmp(after.text, before.text, before.n), 0);
@@ -321,9 +333,24 @@ static void test_opens(void)
     }
 }
 
+/* Looked at for the first time: what is kept afterwards is made. */
+static void test_first_looks(void)
+{
+    struct place p;
+    bool hit = true;
+    make(&p, false);
+    for (unsigned n = 1; hit; n++) {
+        struct tree *t = image_tree(p.model, &cases[0].o);
+        hit = looks_at(t, n, false);
+        tree_close(t);
+    }
+    drop_place(&p);
+}
+
 static CU_TestInfo tests[] = {
     {"everything in a tree is read", test_looks},
     {"a model is opened", test_opens},
+    {"everything is looked at for the first time", test_first_looks},
     CU_TEST_INFO_NULL,
 };
 

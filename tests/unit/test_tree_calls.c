@@ -34,6 +34,7 @@ static struct place new_place(uint32_t values)
     build_u32(&b, "a.b", 1);
     build_tensor(&b, "t", F32, SHAPE(values), NULL, 4 * (size_t)values);
     build_tensor(&b, "h", F16, SHAPE(4), NULL, 8);
+    build_tensor(&b, "unknown", 9999, SHAPE(4), NULL, 32);
     c.bytes = build_finish(&b, &c.n);
     make_place(&p, &c);
     free(c.bytes);
@@ -106,6 +107,23 @@ static void test_read_only(void)
     const struct tree_image m = {.t = t};
     CU_ASSERT_EQUAL(tree_mkdir(t, at(t, "tensors"), "new", &e), -EPERM);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors").st_mode & 0222, 0);
+    end(t, &p);
+}
+
+/* A version that is never written. */
+static void test_version_1(void)
+{
+    struct content c;
+    struct build b;
+    struct place p;
+    build_init(&b, 1, false);
+    build_str(&b, "general.architecture", "test");
+    c.bytes = build_finish(&b, &c.n);
+    make_place(&p, &c);
+    free(c.bytes);
+    struct tree *t = image_tree(p.model, &tensors);
+    CU_ASSERT_FALSE(tree_writable(t));
+    CU_ASSERT_PTR_NOT_NULL(strstr(tree_why_not(t), "version 1"));
     end(t, &p);
 }
 
@@ -292,6 +310,19 @@ static void test_stopped(void)
     end(t, &p);
 }
 
+/* A tensor without values has a line, too. */
+static void test_lines(void)
+{
+    struct place p = new_place(5);
+    struct tree *t = image_tree(p.model, &tensors);
+    const struct tree_image m = {.t = t};
+    size_t n;
+    char *lines = image_text(&m, "stats.tsv", &n);
+    CU_ASSERT_PTR_NOT_NULL(strstr(lines, "\nunknown\tunknown:9999\t4\t4\t\t\t\t\t\t\t\t\n"));
+    free(lines);
+    end(t, &p);
+}
+
 /* An answer that is too large to be copied is, after a header; and bytes that are missing are EIO. */
 static void test_large(void)
 {
@@ -402,6 +433,7 @@ static void test_reserve(void)
 static CU_TestInfo tests[] = {
     {"another process has the lock", test_busy},
     {"read-only", test_read_only},
+    {"a file of version 1", test_version_1},
     {"a file outside any tree", test_outside},
     {"nodes that were never issued", test_never_issued},
     {"the file of the first state is replaced", test_replaced_model},
@@ -410,6 +442,7 @@ static CU_TestInfo tests[] = {
     {"names in a tensor's directory", test_names},
     {"open files", test_open_files},
     {"a read that was stopped", test_stopped},
+    {"lines of tensors", test_lines},
     {"large answers", test_large},
     {"attributes", test_attributes},
     {"states of the mount", test_states},
