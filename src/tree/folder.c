@@ -375,5 +375,9 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
         return next_dot(t, d, cookie, attrs, name, ret);
     if (d->keys)
         return next_key(t, d, cookie, attrs, name, ret);
-    return next_row_entry(t, d, cookie, attrs, name, ret);
+    int r;
+    do
+        r = next_row_entry(t, d, cookie, attrs, name, ret);
+    while (r == -ESTALE);
+    return r;
 }
