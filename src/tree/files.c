@@ -80,14 +80,10 @@ static int reply_stored(const struct about *a, uint64_t off, size_t n, struct re
     return store_read(a->v->store, i, off, reply_room(r, n), n, a->t->nbytes);
 }
 
-static bool is_decoded(const struct about *a)
-{
-    return a->row->form && form_decodes(a->row->form, a->v->snap->gguf, a->t);
-}
-
 bool files_decodes(const struct about *a)
 {
-    return a->row->flags & ROW_SAFETENSORS || is_decoded(a);
+    return a->row->flags & ROW_SAFETENSORS ||
+           (a->row->form && form_decodes(a->row->form, a->v->snap->gguf, a->t));
 }
 
 static uint64_t tensor_size(const struct about *a)
@@ -100,7 +96,7 @@ static uint64_t tensor_size(const struct about *a)
 
 static int tensor_read(const struct about *a, uint64_t off, size_t n, struct reply *r)
 {
-    if (!is_decoded(a))
+    if (!a->row->form || !form_decodes(a->row->form, a->v->snap->gguf, a->t))
         return reply_stored(a, off, n, r);
     return form_read(a->row->form, a->v->snap->gguf, a->v->store,
                      snapshot_tensor_no(a->v->snap, a->t), off, reply_room(r, n), n);

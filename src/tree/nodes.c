@@ -21,25 +21,20 @@
 
 /* ---- the kinds of nodes ---- */
 
-/* Return the index of the node's tensor, or IDS_NONE. */
-static uint32_t place_of(const struct snapshot *g, const struct node *n)
-{
-    const uint32_t tensors = g->gguf->n_tensors;
-    return n->kind == NODE_TENSOR        ? ids_find(g->ids, tensors, n->number)
-           : n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number)
-                                         : IDS_NONE;
-}
-
 const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
 {
-    const uint32_t i = place_of(g, n);
+    const uint32_t tensors = g->gguf->n_tensors;
+    uint32_t i = n->kind == NODE_TENSOR        ? ids_find(g->ids, tensors, n->number)
+                 : n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number)
+                                               : IDS_NONE;
     return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
 }
 
 struct tensor_id node_id(const struct snapshot *g, const struct node *n)
 {
-    const uint32_t i = place_of(g, n);
-    return i == IDS_NONE ? (struct tensor_id){IDS_NONE, IDS_NONE} : ids_of(g->ids, i);
+    const struct gguf_tensor *tensor = node_tensor(g, n);
+    return tensor ? ids_of(g->ids, snapshot_tensor_no(g, tensor))
+                  : (struct tensor_id){IDS_NONE, IDS_NONE};
 }
 
 uint64_t node_inode(const struct snapshot *g, const struct node *n)
