@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/count.h"
@@ -214,52 +215,18 @@ struct subject {
     struct live_facts key;            /* for a tensor: only the error is set */
 };
 
-static void x_name(const struct subject *s, struct buf *out)
-{
-    if (s->tensor)
-        buf_add(out, gguf_name(s->v.snap->gguf, s->tensor), s->tensor->name_len);
-    else
-        buf_add(out, s->key.key.data, s->key.key.len);
-}
-
-static void x_type(const struct subject *s, struct buf *out)
-{
-    if (s->tensor)
-        fact_type_name(s->tensor, out);
-    else
-        buf_add(out, s->key.type.data, s->key.type.len);
-}
-
-static void x_shape(const struct subject *s, struct buf *out)
-{
-    fact_shape(s->v.snap->gguf, s->tensor, " ", out);
-}
-
-static void x_offset(const struct subject *s, struct buf *out)
-{
-    size_t shard;
-    buf_printf(out, "%llu",
-               (unsigned long long)snapshot_offset(
-                   s->v.snap, snapshot_tensor_no(s->v.snap, s->tensor), &shard));
-}
-
-static void x_error(const struct subject *s, struct buf *out)
-{
-    buf_add(out, s->key.error.data, s->key.error.len);
-}
+enum xattr_value { X_NAME, X_TYPE, X_SHAPE, X_OFFSET, X_ERROR };
 
 static const struct xattr {
     const char *name;
+    enum xattr_value value;
     unsigned of;
-    /* Writes nothing if the attribute does not apply; but: */
-    void (*value)(const struct subject *s, struct buf *out);
-    bool empty; /* the value may be empty */
 } xattrs[] = {
-    {"user.gguf.name", OF_KEY | OF_TENSOR, x_name, false},
-    {"user.gguf.type", OF_KEY | OF_TENSOR, x_type, false},
-    {"user.gguf.shape", OF_TENSOR, x_shape, true},
-    {"user.gguf.offset", OF_TENSOR, x_offset, false},
-    {"user.gguf.error", OF_KEY | OF_TENSOR | OF_NEW_TENSOR, x_error, false},
+    {"user.gguf.name", X_NAME, OF_KEY | OF_TENSOR},
+    {"user.gguf.type", X_TYPE, OF_KEY | OF_TENSOR},
+    {"user.gguf.shape", X_SHAPE, OF_TENSOR},
+    {"user.gguf.offset", X_OFFSET, OF_TENSOR},
+    {"user.gguf.error", X_ERROR, OF_KEY | OF_TENSOR | OF_NEW_TENSOR},
 };
 
 static const struct xattr *find_xattr(const struct subject *s, const char *name)
@@ -315,11 +282,26 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     return t->opt.tensors ? live_tensor_error(t->meta, s->n.number, &s->key.error) : 0;
 }
 
-/* Write the value. Returns 0, -ENODATA or -ENOMEM. */
+/* Write the value. Returns 0, -ENODATA (it does not apply; only a shape may be empty) or -ENOMEM. */
 static int value_of(const struct subject *s, const struct xattr *x, struct buf *out)
 {
-    x->value(s, out);
-    return buf_error(out) < 0 ? buf_error(out) : out->len == 0 && !x->empty ? -ENODATA : 0;
+    const struct snapshot *g = s->v.snap;
+    const struct buf *text = x->value == X_NAME   ? &s->key.key
+                             : x->value == X_TYPE ? &s->key.type
+                                                  : &s->key.error;
+    if (!s->tensor || x->value == X_ERROR)
+        buf_add(out, text->data, text->len);
+    else if (x->value == X_NAME)
+        buf_add(out, gguf_name(g->gguf, s->tensor), s->tensor->name_len);
+    else if (x->value == X_TYPE)
+        fact_type_name(s->tensor, out);
+    else if (x->value == X_SHAPE)
+        fact_shape(g->gguf, s->tensor, " ", out);
+    else
+        buf_printf(out, "%" PRIu64,
+                   snapshot_offset(g, snapshot_tensor_no(g, s->tensor), &(size_t){0}));
+    int r = buf_error(out);
+    return r < 0 ? r : out->len == 0 && x->value != X_SHAPE ? -ENODATA : 0;
 }
 
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out)
@@ -367,9 +349,9 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
         return r < 0 ? r : -EOPNOTSUPP;
     if (value_of(&s, x, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
         return 0;
-    if (s.key.helper && x->value == x_name) /* the value of the key that it copies */
+    if (s.key.helper && x->value == X_NAME) /* the value of the key that it copies */
         return 0;
-    if (s.tensor || x->value != x_type)
+    if (s.tensor || x->value != X_TYPE)
         return -EPERM;
     r = begin_editing(t);
     return r < 0 ? r : live_retype(t->meta, s.n.number, value, n, w);
@@ -391,7 +373,7 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (r == 0)
         r = x ? value_of(&s, x, &is) : -ENODATA;
-    if (r < 0 || x->value != x_error)
+    if (r < 0 || x->value != X_ERROR)
         return r < 0 ? r : -EPERM;
     if (s.tensor) /* in a split model, this is always true */
         return 0;

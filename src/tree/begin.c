@@ -108,29 +108,23 @@ static int open_for_editing(const struct tree *t, const struct model_file *m, st
     return r;
 }
 
-static int open_late(struct tree *t, const char *no, struct err *e)
-{
-    struct model_file *m = &t->model;
-    t->writable = !no && faccessat(m->dir, m->name, W_OK, AT_EACCESS) == 0;
-    if (!t->writable)
-        not_writable(t, no ? no : strerror(errno));
-    return open_file(m, &m->file, false, e);
-}
-
 int begin_open(struct tree *t, struct err *e)
 {
+    struct model_file *m = &t->model;
     struct err why = {0};
-    const char *no = reason(t, &t->model);
-    if (t->opt.late)
-        return open_late(t, no, e);
-    int r = no ? -EROFS : open_for_editing(t, &t->model, NULL, &t->model.file, &why);
-    t->locked = t->writable = r == 0;
-    if (t->writable)
-        return 0;
-    if (no)
-        (void)wait_for_lock(t, &t->model, false, &why);
-    not_writable(t, no ? no : why.msg);
-    return open_file(&t->model, &t->model.file, false, e);
+    const char *no = reason(t, m);
+    int r = -EROFS;
+    if (!no && !t->opt.late)
+        r = open_for_editing(t, m, NULL, &m->file, &why);
+    else if (!no && (r = faccessat(m->dir, m->name, W_OK, AT_EACCESS)) < 0)
+        (void)err_set(&why, -errno, "%s", strerror(errno));
+    else if (no && !t->opt.late)
+        (void)wait_for_lock(t, m, false, &why);
+    t->writable = r == 0;
+    t->locked = r == 0 && !t->opt.late;
+    if (!t->writable)
+        not_writable(t, no ? no : why.msg);
+    return t->locked ? 0 : open_file(m, &m->file, false, e);
 }
 
 /* ---- the other files of a split model ---- */
