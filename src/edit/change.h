@@ -68,7 +68,8 @@ struct edit_value {
     _Atomic(uint64_t) cached; /* the caller's: 0 at first */
 };
 
-/* A value of these bytes, which are moved into it. NULL: no memory (the bytes stay the caller's). */
+/* Make a value of these bytes, which are moved into it. NULL: no memory (the bytes stay the
+ * caller's). */
 struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
 struct edit_value *edit_value_ref(struct edit_value *v);
 void edit_value_unref(struct edit_value *v); /* may be NULL */
@@ -143,7 +144,7 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
 bool edit_find(const struct edit_change *c, const void *key, size_t n,
                const struct edit_slot **ret);
 
-/* The alignment that applies after the change. */
+/* Return the alignment that applies after the change. */
 uint64_t edit_alignment(const struct edit_change *c);
 
 /* Check a value that edit_set() would refuse in any model: the alignment. 0, -EINVAL. */
@@ -170,7 +171,7 @@ struct edit_tensor {
     struct tensor_content *content; /* from the change; NULL: the base's */
 };
 
-/* The one with this name, or number. False: none has it. */
+/* Find the tensor with this name, or number. Returns false if there is no such tensor. */
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret);
 bool edit_tensor_numbered(const struct edit_change *c, uint32_t number, struct edit_tensor *ret);
@@ -204,21 +205,21 @@ static inline bool edit_change_is_empty(const struct edit_change *c)
     return c->n == 0;
 }
 
-/* Operations can be taken back to an earlier edit_mark(), unless they were kept. */
+/* Return a mark: later operations can be taken back to it, unless they were kept. */
 static inline size_t edit_mark(const struct edit_change *c)
 {
     return c->n_undo;
 }
 void edit_undo(struct edit_change *c, size_t mark);
-/* What was done before `mark` becomes permanent; marks are counted from here. */
+/* Make the operations before `mark` permanent. Marks are counted from here. */
 void edit_keep(struct edit_change *c, size_t mark);
 
 /* Release the values and contents once a plan has them: only the names in the change remain. */
 void edit_change_drop_values(struct edit_change *c);
 
 /*
- * How many keys and tensors differ from the base or have been removed, as far as names and slots
- * show; at most `most`.
+ * Return how many keys and tensors differ from the base or have been removed, as far as names and
+ * slots show, at most `most`.
  */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 
@@ -231,17 +232,19 @@ struct edit_entry {
 /* Append the entries of the keys after the change, in order, without the reserve. free(*ret). 0, -ENOMEM. */
 int edit_change_keys(const struct edit_change *c, struct buf *b, struct edit_entry **ret,
                      size_t *n);
-/* All tensors after the change, in the order of the new file; names stay in the base and the change. 0, -ENOMEM. */
+/* Get all tensors after the change, in the order of the new file. Names stay in the base and the
+ * change. Returns 0 or -ENOMEM. */
 int edit_change_tensors(const struct edit_change *c, struct edit_tensor **ret, size_t *n);
 
 /* ---- keys compared ---- */
 
 /*
- * A hash of the format and of all entries in order, except for ggufs' own keys. Equal for equal
- * keys, in every process; not protected against forgery.
+ * Return a hash of the format and of all entries in order, except for ggufs' own keys. It is the
+ * same for the same keys in every process, and not protected against forgery.
  */
 uint64_t edit_keys_id(const struct gguf *g);
-/* How entries are written: byte order and widths. A model can take back the keys of its own format only. */
+/* Return how entries are written: byte order and widths. A model can take back only keys of its own
+ * format. */
 uint32_t edit_keys_format(const struct gguf *g);
 /* True if the entries of these keys have the same bytes. */
 bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
@@ -264,16 +267,16 @@ struct shown {
 
 /* For CLEANUP(). */
 void shown_free(struct shown *s);
-/* The value, valid until shown_free(); false if the key has none. */
+/* Get the value, which is valid until shown_free(). Returns false if the key has none. */
 bool shown_value(const struct shown *s, struct gguf_value *ret);
-/* Its bytes as in the file, after the type word. */
+/* Return the value's bytes as in the file, after the type word. */
 const uint8_t *shown_bytes(const struct shown *s, size_t *n);
 /* True if it has this type and these bytes. */
 bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
-/* The size of its text, measured once per value. */
+/* Return the size of the value's text, which is measured once per value. */
 uint64_t shown_size(const struct shown *s);
 void shown_text(const struct shown *s, struct buf *out);
-/* A number unique among all values of this key in this mount. */
+/* Return a number that is unique among all values of this key in this mount. */
 uint64_t shown_id(const struct shown *s);
 
 #endif

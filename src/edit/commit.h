@@ -73,8 +73,8 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
               struct err *e);
 
 /*
- * How a change will be written, and whether there is room for it, judging by sizes: without a plan,
- * in time independent of the number of keys and tensors. 0, -ENOSPC.
+ * Determine how a change will be written, and whether there is room for it, from sizes only:
+ * without a plan, in time independent of the number of keys and tensors. Returns 0 or -ENOSPC.
  */
 int edit_estimate(const struct edit_change *c, const struct edit_options *o,
                   const struct edit_disk *d, enum edit_strategy *ret, struct err *e);
@@ -94,20 +94,22 @@ int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
 
-/* The name of the backup, made before anything of the first edit is written. 0, -ENAMETOOLONG. */
+/* Write the name of the backup, which is made before the first edit is written. Returns 0 or
+ * -ENAMETOOLONG. */
 int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
                      const struct edit_options *o, struct err *e);
-/* Whether there is room for a new file of this size beside the model. what: its description, for the line. */
+/* Check that there is room for a new file of this size beside the model. what: its description, for
+ * the message. */
 int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, struct err *e);
 
 /*
- * 0; -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or attributes cannot be reproduced), -EBUSY (they have
- * just changed), -EINTR, -EIO, -EDQUOT.
+ * Carry out the plan. Returns 0, -EOPNOTSUPP, -EMLINK, -ESTALE, -ENOSPC, -EPERM (owner, mode or
+ * attributes cannot be reproduced), -EBUSY (they have just changed), -EINTR, -EIO or -EDQUOT.
  */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);
 
-/* "reflink", "inplace", "copy", "auto". */
+/* Return "reflink", "inplace", "copy" or "auto". */
 const char *edit_strategy_name(enum edit_strategy s);
 
 #endif

@@ -65,9 +65,11 @@ struct history {
 
 #define HISTORY_INIT ((struct history){.dir = -1})
 
-/* $XDG_STATE_HOME, else $HOME/.local/state, else for root /var/lib. free() it. 0, -ENOENT (no home), -ENOMEM. */
+/* Get $XDG_STATE_HOME, else $HOME/.local/state, else for root /var/lib. The caller frees it.
+ * Returns 0, -ENOENT (no home) or -ENOMEM. */
 int history_home(char **ret, struct err *e);
-/* home: history_home(). Does not access the disk yet. Close it even after a failure. 0, -ENOMEM. */
+/* Open the history of a model. home: from history_home(). Does not access the disk yet. Close it
+ * even after a failure. Returns 0 or -ENOMEM. */
 int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
                  unsigned keep, struct err *e);
 void history_close(struct history *h);
@@ -109,13 +111,15 @@ struct history_file {
 
 #define HISTORY_FILE_INIT ((struct history_file){0})
 
-/* Without a file there are no states. 0, -EPERM, -EBADMSG (a damaged head), -ESTALE (of another model), -errno. */
+/* Load the states. Without a file there are no states. Returns 0, -EPERM, -EBADMSG (a damaged
+ * head), -ESTALE (of another model) or -errno. */
 int history_load(struct history *h, struct history_file *ret, struct err *e);
 void history_file_free(struct history_file *f);
 /* The same for bytes already in f->bytes. */
 int history_parse(struct history_file *f, const char *model, struct err *e);
 
-/* The keys of state i, derived from those of the next one. 0, -EBADMSG, -EINVAL (of another format), -ENOMEM. */
+/* Derive the keys of state i from those of the next one. Returns 0, -EBADMSG, -EINVAL (of another
+ * format) or -ENOMEM. */
 int history_before(const struct history_file *f, size_t i, const struct gguf *next,
                    struct gguf **ret, struct err *e);
 
@@ -140,20 +144,24 @@ struct recorder {
     bool added;                /* the state was added for this edit */
 };
 
-/* 1: what the edit changes is kept; 0: it changes no key; -EFBIG (over HISTORY_BYTES_MAX), -EPERM, -errno. */
+/* Record the changes of an edit before it is written. Returns 1 if they are kept, 0 if the edit
+ * changes no key, -EFBIG (over HISTORY_BYTES_MAX), -EPERM or -errno. */
 int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e);
-/* landed: the edit is in the file. Without this call the edit's outcome stays unknown. 0, -errno. */
+/* Record the outcome of the edit. landed: it is in the file. Without this call the outcome stays
+ * unknown. Returns 0 or -errno. */
 int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e);
 
 /* ---- for users ---- */
 
 /*
- * A line for each state, oldest first: its number, when its first edit was made, and what the edits after it changed,
- * up to `now`, the model's current keys. A state whose edits changed nothing has no line. 0, -errno.
+ * Write a line for each state, oldest first: its number, the time of its first edit, and the
+ * changes by the edits after it, up to `now`, the model's current keys. A state whose edits changed
+ * nothing has no line. Returns 0 or -errno.
  */
 int history_text(struct history *h, struct gguf *now, struct buf *out, struct err *e);
 
-/* The differences between two models' keys in a few words: "general.name changed, a.b added". */
+/* Describe the differences between two models' keys in a few words: "general.name changed, a.b
+ * added". */
 void history_describe(const struct gguf *from, const struct gguf *to, struct buf *out);
 
 struct history_pick {
@@ -165,9 +173,10 @@ struct history_pick {
 #define HISTORY_PICK_INIT ((struct history_pick){0})
 
 /*
- * The state that an undo restores: `number`, or for 0 the last one whose edits changed something. now: the current
- * keys; if these do not fit, only keys that recorded edits changed are taken from the state. 0; -ENOENT (no such state;
- * the line says why), -ESTALE (number 0, and it does not fit), -errno.
+ * Find the state that an undo restores: `number`, or for 0 the last one whose edits changed
+ * something. now: the current keys; if these do not fit, only keys that recorded edits changed are
+ * taken from the state. Returns 0, -ENOENT (no such state; the message says why), -ESTALE (number
+ * 0, and it does not fit) or -errno.
  */
 int history_pick(struct history *h, uint64_t number, struct gguf *now, struct history_pick *ret,
                  struct err *e);

@@ -83,7 +83,8 @@ struct journal {
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
 
-/* How many bytes of the model an edit in place writes, at most. 0, -EFBIG (too many rows), -ENOMEM. */
+/* Count the bytes of the model that an edit in place writes, at most. Returns 0, -EFBIG (too many
+ * rows) or -ENOMEM. */
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /* Step 1 for a plan that is done in place. On failure nothing is left, or as after journal_cancel(). 0, -errno. */
@@ -95,8 +96,9 @@ int journal_apply(struct edit_file *f, const struct journal *j);
 int journal_remove(const struct edit_file *f);
 
 /*
- * Before step 2, for an edit that failed with r: no complete journal must be found later. Removes its name, or else
- * wipes its head. Returns r; if neither could be done, the line says that the edit may still be made.
+ * Cancel an edit that failed with r before step 2, so that no complete journal is found later:
+ * remove its name, or else wipe its head. Returns r. If neither could be done, the message says
+ * that the edit may still be made.
  */
 int journal_cancel(const struct edit_file *f, const struct journal *j, int r, struct err *e);
 
@@ -146,11 +148,13 @@ struct edit_overlay {
 
 #define EDIT_OVERLAY_INIT ((struct edit_overlay){0})
 
-/* f may be open for reading only. 0, -ESTALE, -EBUSY, -errno as for journal_load(). */
+/* Load the overlay. f may be open for reading only. Returns 0, or -ESTALE, -EBUSY or -errno as for
+ * journal_load(). */
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
 /* False if another process has begun or ended an in-place edit since: what was read may be torn. */
 bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
-/* The file with the overlay applied; o must outlive it. Reads from f->fd. */
+/* Make a source of the file with the overlay applied. It reads from f->fd, and o must outlive
+ * it. */
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e);
 /* True if it changes anything. */

@@ -66,7 +66,7 @@ struct edit_options {
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
 
-/* The multiple by which data should move so that it can be cloned, in bytes. */
+/* Return the multiple in bytes by which data should move so that it can be cloned. */
 uint32_t edit_block(const struct edit_options *o);
 
 #define EDIT_OLD_FILE 0 /* its number in a plan's image */
@@ -97,15 +97,17 @@ struct edit_plan {
 #define EDIT_PLAN_INIT ((struct edit_plan){0})
 
 /*
- * The new file that results from applying the change to its base. 0; -EROFS (version 1, strings
- * with counted NULs, missing data), -EINVAL (a value's bytes are not a value), -EFBIG (the header
- * exceeds the limit, or the alignment is over EDIT_MAX_ALIGNMENT and stays so), -ENOMEM.
+ * Plan the new file that results from applying the change to its base. Returns 0, -EROFS (version
+ * 1, strings with counted NULs, missing data), -EINVAL (a value's bytes are not a value), -EFBIG
+ * (the header exceeds the limit, or the alignment is over EDIT_MAX_ALIGNMENT and stays so) or
+ * -ENOMEM.
  */
 int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
                    struct err *e);
 void edit_plan_free(struct edit_plan *p);
 
-/* Whether the plan itself satisfies a strategy, whatever the disk. 0, -EOPNOTSUPP with the reason. */
+/* Check that the plan itself satisfies a strategy, whatever the disk. Returns 0, or -EOPNOTSUPP
+ * with the reason. */
 int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e);
 /* The same without a plan, in time independent of the number of keys. 1: a plan is required. */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,

@@ -46,9 +46,10 @@ struct temp {
 
 #define TEMP_INIT ((struct temp){.fd = -1})
 
-/* 0, -errno. */
+/* Create the new file. Returns 0 or -errno. */
 int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
-/* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
+/* Give the new file the attributes of the old one. Returns 0, -EPERM (owner, mode, attributes or
+ * ACL cannot be reproduced) or -errno. */
 int temp_dress(const struct edit_file *f, struct temp *t, struct err *e);
 
 /*
@@ -59,7 +60,8 @@ int temp_fill(const struct edit_file *f, struct temp *t, const struct edit_plan 
               const struct edit_hooks *h, struct err *e);
 /* The same for the unchanged model, cloned if possible. */
 int temp_copy(const struct edit_file *f, struct temp *t, const struct edit_hooks *h, struct err *e);
-/* 0 if all padding of the plan is zero in the old file at the same place, else -EOPNOTSUPP. */
+/* Return 0 if all padding of the plan is zero in the old file at the same place, else
+ * -EOPNOTSUPP. */
 int temp_check_padding(const struct edit_file *f, const struct edit_plan *p, struct err *e);
 
 /* Make what was written durable. 0, -errno. */
@@ -71,7 +73,8 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e);
  */
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 
-/* A file without a name beside the model, or one whose name is removed at once. The descriptor, or -errno. */
+/* Open a file without a name beside the model, or one whose name is removed immediately. Returns
+ * the descriptor or -errno. */
 int temp_unnamed(const struct edit_file *f, struct err *e);
 
 /* Give a synced file a permanent name, in place of an existing file; *t is then as after temp_abandon(). 0, -errno. */
@@ -98,7 +101,8 @@ bool attr_no_acl(const struct sys *s, int fd);
 /* Remove the ACL, if there is one. False if that failed. */
 bool attr_drop_acl(const struct sys *s, int fd);
 
-/* Whether the attributes of a file can be listed and read, as attr_copy() will do. As above. */
+/* Check that the attributes of a file can be listed and read, as attr_copy() will do. Returns as
+ * above. */
 int attr_check(const struct sys *s, int fd, struct err *e);
 
 #endif

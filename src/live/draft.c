@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/sys.h"
 
-/* How many bytes are copied to the log at once. */
+/* Number of bytes that are copied to the log at once. */
 #define HELD_MOST 4096
 
 /* Number of bytes written in order after which they are sent to the disk. */
@@ -173,8 +173,9 @@ static void drop_room(struct draft *d)
 }
 
 /*
- * Reserve space for bytes [off, off + n), aligned as in the model: for the whole view if its length is bounded, so that contiguous bytes of
- * the view are contiguous in the log. Otherwise only for these: the next bytes usually follow them.
+ * Reserve space for bytes [off, off + n), aligned as in the model: for the whole view if its length
+ * is limited, so that contiguous bytes of the view are contiguous in the log. Otherwise reserve
+ * space only for these bytes: the next ones usually follow them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {
@@ -260,7 +261,7 @@ static int too_long(const struct draft *d, struct err *e)
                    tensor_view_name(d->view), (unsigned long long)d->limit);
 }
 
-/* A NumPy header, in the first `most` bytes, must be valid as far as it exists. */
+/* Check a NumPy header, in the first `most` bytes, which must be valid as far as it exists. */
 static int parse_header(struct draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);
@@ -400,7 +401,8 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
-    /* Only the header is read from the model. If there is none that can be used (more dimensions), writes find out. */
+    /* Only the header is read from the model. If there is no usable header (more dimensions),
+     * writes notice. */
     if (tensor_view_is_npy(view) && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         draft_free(d);

@@ -29,12 +29,12 @@ struct typed stored_known_type(const struct live *l, const struct name *x);
 
 /* Record a refused value for the log and for user.gguf.error. Returns e->code. */
 int name_refused(struct live *l, struct name *x, const struct err *e);
-/* A key that the model lacks is visible only while it is being written. */
+/* Hide a name: a key that the model lacks is visible only while it is being written. */
 void name_hide(struct live *l, struct name *x);
 /* Edits were given up: what a name (or NULL) shows is derived from whether the model has the key. */
 void name_follow(struct live *l, struct name *x);
 
-/* ---- found by name and number ---- */
+/* ---- finding by name and number ---- */
 
 /* Return a name, even of an untouched key; NULL: live.names.missing says why. The same holds for
  * the next functions. */
@@ -55,7 +55,7 @@ void look_text(const struct live *l, uint32_t number, char ret[TREE_NAME_MAX + 1
 struct file *look_visible(struct live *l, struct name *x);
 /* The same for a name that is given as text. */
 struct file *look_find(struct live *l, const char *text);
-/* The same; KEY:TYPE is another name for KEY as long as that has the type. */
+/* Return the file of a text. KEY:TYPE is another name for KEY as long as that has the type. */
 struct file *look_find_typed(struct live *l, const char *text);
 /* True if a key has, or had, this name. */
 bool look_is_key(const struct live *l, const char *text);
@@ -73,7 +73,7 @@ void look_measure(struct shown *s, struct live_attr *ret);
 
 /* Classifies a name in metadata/. */
 enum name_class look_classify(const struct live *l, const char *text);
-/* A file that is neither a key nor a known helper is dropped at the end. */
+/* Message about a file that is neither a key nor a known helper, and is dropped at the end. */
 #define LOOK_STRAY "it is not a key name: these have a dot, as my.flag"
 
 /* ---- edits ---- */

@@ -272,7 +272,7 @@ void tensor_edit_free(struct tensor_edit *t)
 
 /* ---- texts ---- */
 
-/* The first line, without blanks around it: only blanks may follow it. */
+/* Return the first line, without blanks around it. Only blanks may follow it. */
 static int take_line(const char *text, size_t n, const char **ret, const char **upto, struct err *e)
 {
     const char *last = n ? memchr(text, '\n', n) : NULL, *end = last ? last : text + n;
@@ -294,7 +294,7 @@ static int not_a_type(const char *p, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
     struct nearest near = nearest_to(p, n);
-    /* a name that is merely incomplete is meant */
+    /* A name that is only incomplete is meant. */
     for (uint32_t id = 0; quant_find(id); id++)
         if (quant_find(id)->block_len > 0 && strncasecmp(quant_find(id)->name, p, n) == 0)
             return err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", show(shown, p, n),

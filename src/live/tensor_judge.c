@@ -111,9 +111,9 @@ static int run_units(struct failing *f, const struct units_watch *watch, struct 
 
 /* ---- encoding all values of a tensor ---- */
 
-/* All values of a tensor, encoded into the log. */
+/* The encoding of all values of a tensor into the log. */
 struct encoding {
-    /* Blocks of this type, in the model's byte order; NULL: values as the view shows them. */
+    /* Blocks of this type, in the model's byte order; NULL: values as in the view. */
     const struct quant_type *stored;
     enum quant_view view;
     /* Reads values [first, first + n), whole blocks. Called by several threads. Returns 0 or
@@ -132,10 +132,10 @@ struct encoding {
     /* Set by encode_values(): */
     const struct quant_type *type;
     uint64_t n_elem;
-    uint64_t old_elem; /* elements whose old blocks can be compared */
+    uint64_t old_elem; /* number of elements whose old blocks can be compared */
     struct quant_importances imp;
     const struct quant_importances *weigh; /* imp, or NULL */
-    struct log *log;                       /* where the bytes are, from `at` on */
+    struct log *log;                       /* log of the bytes, from `at` on */
     uint64_t at;
     struct failing work;
 };
@@ -203,8 +203,8 @@ static int encode_unit(void *arg, uint64_t unit, void *room)
 }
 
 /*
- * Encode all values into the log, as an edit. TENSOR_CHANGED; -EDOM, -ERANGE, -EOPNOTSUPP (the line names the element by NumPy's
- * index), -EINTR, -ENOSPC, -ENOMEM, -errno.
+ * Encode all values into the log, as an edit. Returns TENSOR_CHANGED, -EDOM, -ERANGE or -EOPNOTSUPP
+ * (the message names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM or -errno.
  */
 static int encode_values(struct encoding *j, const struct units_watch *watch,
                          struct tensor_edit *ret, struct err *e)
@@ -632,7 +632,7 @@ static int check_length(const struct tensor_round *round, uint64_t whole, struct
     return 0;
 }
 
-/* 0, a verdict. */
+/* Returns 0 or a verdict. */
 static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct err *e)
 {
     lock_take(&d->lock);

@@ -181,15 +181,15 @@ static void forget_why(struct live *l, struct draft *d)
     d->why = (struct err){0};
 }
 
-/* ---- judged ---- */
+/* ---- judging ---- */
 
 /* A judgement in progress. */
 struct round {
     struct live *l;
     struct draft *d;
-    bool end;                 /* no more will come */
-    time_t told;              /* when its progress was last logged; 0: not yet */
-    struct tensor_base *base; /* for a text: a reference to the tensor as it is now */
+    bool end;                 /* no more writes will come */
+    time_t told;              /* time of the last log line about its progress; 0: none yet */
+    struct tensor_base *base; /* for a text: a reference to the tensor in its present state */
     struct tensor_edit edit;
     struct err e;
 };
@@ -254,7 +254,7 @@ static int judge_shape(struct round *o, const char *text, size_t n)
     return r;
 }
 
-/* As tensor_draft_judge(). For a new tensor: alone, and at once. */
+/* Judge a text, like tensor_draft_judge(). For a new tensor: alone, and at once. */
 static int judge_text(struct round *o, const struct units_watch *watch)
 {
     struct draft *d = o->d;
@@ -267,12 +267,12 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     r = tensor_round_read(d, &round, 0, text, n);
     if (r < 0) {
         (void)err_sys(&o->e, r, "cannot read the draft");
-    } else if (!o->end && !memchr(text, '\n', n)) { /* the line was cut meanwhile */
+    } else if (!o->end && !memchr(text, '\n', n)) { /* the line was truncated meanwhile */
         r = TENSOR_SHORT;
     } else if (d->made) {
         lock_take(&o->l->lock);
         r = new_tensor_text(o->l, d, text, n, &o->e);
-        if (r < 0) /* it is not added without it */
+        if (r < 0) /* the tensor is not added without it */
             d->why = o->e;
         lock_drop(&o->l->lock);
     } else if (!is_what_it_has(o, text, n)) {
@@ -406,7 +406,7 @@ static int prepare(struct round *o)
     const bool wrote = draft_is_due(d->state);
     if (d->replaced)
         return wrote ? report(o, check_base(d, &o->e)) : 0;
-    if (!draft_is_text(d)) /* for a new tensor it is judged together with the other views */
+    if (!draft_is_text(d)) /* data of a new tensor is judged together with the other views */
         return r < 0 ? r : wrote && !d->made;
     d->losses = d->object->losses;
     d->edits = d->object->edits;

@@ -53,7 +53,7 @@ struct live_wait {
  */
 void live_interrupt(struct live *l, const void *request);
 
-/* ---- of this layer ---- */
+/* ---- for this layer ---- */
 
 struct waits {
     struct live_wait *first, **end; /* not owned */

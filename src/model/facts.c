@@ -107,7 +107,7 @@ bool fact_is_model(const struct gguf *g)
     return !type.at || text_is(type, "model");
 }
 
-/* The tensors of all experts are stacked into one tensor, which has this name. */
+/* True for the tensor of all experts: they are stacked into one, which has this name. */
 static bool is_expert(const struct gguf *g, const struct gguf_tensor *t)
 {
     return memmem(gguf_name(g, t), t->name_len, "_exps.", 6) != NULL;

@@ -60,7 +60,7 @@ struct image {
     uint8_t count[8];     /* the key count of a header without the reserve */
 };
 
-/* A new empty image with one reference. NULL: no memory. */
+/* Make an empty image with one reference. NULL: no memory. */
 struct image *image_new(const struct gguf *g);
 struct image *image_ref(struct image *im);
 void image_unref(struct image *im); /* may be NULL */
@@ -74,22 +74,23 @@ void image_own(struct image *im, void *memory);
 void image_add_memory(struct image *im, const void *bytes, uint64_t n);
 void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
 void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
-/* All values of tensor i in a form; taken as stored where that is the same. */
+/* Add all values of tensor i in a form. Bytes are taken as stored if they are the same. */
 void image_add_values(struct image *im, uint32_t i, const struct form *form);
 void image_add_zeros(struct image *im, uint64_t n);
-/* 0, -ENOMEM, -EFBIG (I1), -EINVAL (I3). */
+/* Check the image. Returns 0, -ENOMEM, -EFBIG (I1) or -EINVAL (I3). */
 int image_end(struct image *im);
 
-/* The header of a model as it is shown: without `ggufs.reserve`, which is never shown. */
+/* Add the header of a model as it is shown: without `ggufs.reserve`, which is never shown. */
 void image_add_header(struct image *im, const struct gguf *g);
 /* True if the header has a reserve to hide. */
 bool image_hides(const struct gguf *g);
-/* How many bytes earlier than in the file the data of a shown model lies. */
+/* Return how many bytes earlier than in the file the data of a shown model lies. */
 uint64_t image_cut(const struct gguf *g);
-/* The image of a model as it is shown, laid out regularly: its header, its tensors and zeros. 0, -errno. */
+/* Make the image of a model as it is shown, laid out regularly: its header, its tensors and zeros.
+ * Returns 0 or -errno. */
 int image_of_model(const struct gguf *g, struct image **ret);
 
-/* The segment that holds byte `off` (below the size). */
+/* Return the segment that holds byte `off` (below the size). */
 const struct segment *image_at(const struct image *im, uint64_t off);
 
 /*
@@ -97,11 +98,12 @@ const struct segment *image_at(const struct image *im, uint64_t off);
  * parsers, which look at no data. 0, -EIO (missing or cut), -errno of a source.
  */
 int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
-/* The mapping that holds all of [off, off + n), at *at: for answers that copy nothing. NULL: none. */
+/* Return the mapping that holds all of [off, off + n), at *at, for answers without a copy. NULL:
+ * there is none. */
 struct mapped *image_mapped(const struct image *im, const struct store *s, uint64_t off, size_t n,
                             uint64_t *at);
 
-/* The image as a source, without a store. The image must outlive it. */
+/* Return the image as a source, without a store. The image must outlive it. */
 struct source image_source(const struct image *im);
 
 #endif

@@ -59,7 +59,8 @@ static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
     return s ? s->of[i] : (struct tensor_id){i, i};
 }
 
-/* The index of the tensor with this number, or version; IDS_NONE if none of the n tensors has it. */
+/* Return the index of the tensor with this number, or version, or IDS_NONE if none of the n tensors
+ * has it. */
 uint32_t ids_look(const struct ids *s, uint32_t wanted, bool version);
 
 static inline uint32_t ids_find(const struct ids *s, uint32_t n, uint32_t number)
@@ -72,7 +73,7 @@ static inline uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_
     return s ? ids_look(s, version, true) : version < n ? version : IDS_NONE;
 }
 
-/* A table of the n tensors in `of`. 0, -ENOMEM. */
+/* Make a table of the n tensors in `of`. Returns 0 or -ENOMEM. */
 int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
 
 /* ---- snapshots ---- */
@@ -109,7 +110,7 @@ struct snapshot {
     _Atomic(uint64_t) *row_size;
 };
 
-/* A snapshot of a parsed model, which it takes over on success. 0, -ENOMEM. */
+/* Make a snapshot of a parsed model, which it takes over on success. Returns 0 or -ENOMEM. */
 int snapshot_make(struct gguf *g, uint32_t number, const struct timespec *mtime,
                   struct snapshot **ret);
 struct snapshot *snapshot_ref(struct snapshot *g);
@@ -125,34 +126,37 @@ struct view {
 struct view view_ref(const struct view *v);
 /* True if the first snapshot's file is gone, so that it can no longer be shown as a whole. */
 bool view_is_lost(const struct view *v);
-/* For CLEANUP(); does nothing to an empty view. */
+/* Free a view. Does nothing to an empty one. */
 void view_free(struct view *v);
 
 /*
- * For the first snapshot, which must outlive the result: the edited file, read from src and mapped, with the bytes
- * between header and data in memory, because an edit in place may overwrite them. 0, -errno.
+ * Make an image of the edited file for the first snapshot, which must outlive it: the file, read
+ * from src and mapped, with the bytes between header and data in memory, because an edit in place
+ * may overwrite them. Returns 0 or -errno.
  */
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
                        struct image **ret);
-/* The model as one file, made on first use. NULL: no memory. It lives as long as g. */
+/* Return the model as one file, made on first use, or NULL without memory. It lives as long as
+ * g. */
 struct image *snapshot_whole(struct snapshot *g);
 
-/* The part in this slot; NULL: not made yet. It lives as long as g. */
+/* Return the part in this slot, or NULL if it is not made yet. It lives as long as g. */
 struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
 /* Keep a part, whose ownership passes to g. Returns it, or the part that another thread kept first. */
 struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
                                         struct snapshot_part *part);
 
-/* The number of the key, or else the tensor, with this file name; UINT32_MAX if it does not exist. */
+/* Return the number of the key, or else the tensor, with this file name, or UINT32_MAX if it does
+ * not exist. */
 uint32_t snapshot_find(const struct snapshot *g, bool key, const char *file);
 
-/* The number of a tensor of the snapshot. */
+/* Return the number of a tensor of the snapshot. */
 static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct gguf_tensor *t)
 {
     return (uint32_t)(t - g->gguf->tensor);
 }
 
-/* What the file with the keys holds: the first file of a split model. */
+/* Return the content of the file with the keys: the first file of a split model. */
 static inline struct gguf *snapshot_own(const struct snapshot *g)
 {
     return g->own ? g->own : g->gguf;
@@ -169,7 +173,7 @@ static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
     return g->shard ? g->shard[no] : g->gguf;
 }
 
-/* Where tensor i's data lies in its file, and in which shard. */
+/* Return where tensor i's data lies in its file, and in which shard. */
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard);
 
 /* False for the program's own key, which users do not see. */
@@ -197,21 +201,21 @@ struct newest {
 void newest_init(struct newest *n);
 void newest_free(struct newest *n);
 
-/* A reference to the newest view. Free it with view_free(). */
+/* Return a reference to the newest view. Free it with view_free(). */
 struct view newest_view(struct newest *n);
-/* A view of another snapshot, with the newest store. Under the lock. */
+/* Return a view of another snapshot, with the newest store. Under the lock. */
 struct view newest_view_as(const struct newest *n, struct snapshot *g);
 struct timespec newest_changed(struct newest *n);
 
 /*
- * A snapshot of what the model's file, or each file of a split model in order, holds. Takes over the references in
- * `file` even if it fails.
+ * Make a snapshot of the model's file, or of each file of a split model in order. Takes over the
+ * references in `file` even if it fails.
  */
 int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
                 const struct timespec *mtime, struct snapshot **ret, struct err *e);
 /*
- * The store of a snapshot whose first file is open as fd (which is duplicated); -1: keep the present mapping. file:
- * all files in order; the first is used for nothing else.
+ * Make the store of a snapshot whose first file is open as fd (which is duplicated); -1: keep the
+ * present mapping. file: all files in order; the first is used for nothing else.
  */
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, int fd,
                       struct store **ret, struct err *e);

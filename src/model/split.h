@@ -29,18 +29,21 @@ struct split {
 /* Bytes of "-00001-of-00003.gguf", which follows NAME. */
 #define SPLIT_TAIL 20
 
-/* The number of files according to one file's name; 0: it is not the name of a shard. */
+/* Return the number of files according to one file's name, or 0 if it is not the name of a
+ * shard. */
 size_t split_count(const char *name);
 
-/* 0, even if the model is not split or does not exist; -ENOMEM. */
+/* Find the files of a split model. Returns 0, even if the model is not split or does not exist, or
+ * -ENOMEM. */
 int split_find(const char *path, struct split *ret);
 void split_free(struct split *s);
 
-/* The path of file number i, from 0; i == n is one too many, and must not exist. free() it. */
+/* Return the path of file number i, from 0. i == n is one too many, and must not exist. The caller
+ * frees it. */
 char *split_path(const struct split *s, size_t i);
 /* The same without directories. */
 char *split_name(const struct split *s, size_t i);
-/* The name of file i of n, given the name of any of them. free() it. */
+/* Return the name of file i of n, given the name of any of them. The caller frees it. */
 char *split_sibling(const char *name, size_t i, size_t n);
 
 /* ---- as one model ---- */
@@ -53,8 +56,8 @@ int merge_check_single(const struct gguf *g, struct err *e);
 /* Check that a shard's split.tensors.count, if present, is the number of tensors in all shards. 0, -EBADMSG. */
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
 /*
- * Merge n checked shards. 0; -EBADMSG (two shards have a tensor of the same name, sizes overflow), -EFBIG, -ENOMEM. The
- * caller owns *ret.
+ * Merge n checked shards. Returns 0, -EBADMSG (two shards have a tensor of the same name, sizes
+ * overflow), -EFBIG or -ENOMEM. The caller owns *ret.
  */
 int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, struct err *e);
 
@@ -70,15 +73,15 @@ struct shards {
 };
 
 /*
- * If `path` has the name of a shard: 0, s->n files to open, and the first one's path in *first (free() it). Otherwise
- * 0 with s->n 0. -ENOMEM.
+ * If `path` has the name of a shard, set s->n to the number of files to open, and *first to the
+ * first one's path, which the caller frees; otherwise set s->n to 0. Returns 0 or -ENOMEM.
  */
 int shards_find(struct shards *s, const char *path, char **first);
 void shards_free(struct shards *s);
-/* The store has the files from now on, so that a replaced file is not kept open. */
+/* Release the files, which the store has from now on, so that a replaced file is not kept open. */
 void shards_release(struct shards *s);
 
-/* The model they form together, with g as the first; the caller owns *ret. */
+/* Merge the shards, with g as the first. The caller owns *ret. */
 int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret, struct err *e);
 
 #endif

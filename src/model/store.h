@@ -33,8 +33,9 @@ struct tensor_shape {
 };
 
 /*
- * Bytes of a tensor of this shape. 0; -EINVAL (no or more than 4 dimensions, one of them 0, a row
- * that is not a whole number of blocks, a size that overflows), -EOPNOTSUPP (an unknown type).
+ * Compute the bytes of a tensor of this shape. Returns 0, -EINVAL (no or more than 4 dimensions,
+ * one of them 0, a row that is not a whole number of blocks, a size that overflows) or -EOPNOTSUPP
+ * (an unknown type).
  */
 int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *e);
 
@@ -55,8 +56,8 @@ struct log {
 #define LOG_ROOM ((uint64_t)64 << 10)
 
 /*
- * A log on a file whose present bytes count as taken. On success it owns fd, which must be a regular file open at
- * least for reading. 0, -ENOMEM, -errno.
+ * Make a log on a file whose present bytes count as taken. On success it owns fd, which must be a
+ * regular file open at least for reading. Returns 0, -ENOMEM or -errno.
  */
 int log_make(int fd, struct log **ret, struct err *e);
 struct log *log_ref(struct log *s);
@@ -93,15 +94,16 @@ struct tensor_content *tensor_content_ref(struct tensor_content *k); /* may be N
 void tensor_content_unref(struct tensor_content *k);
 
 /*
- * The content with `shape` and `nbytes` that has these pieces over those of `old` (NULL: none), which are cut off at
- * nbytes. 0, -EINVAL (pieces that overlap, are out of order, empty, or lie outside the tensor or their log), -ENOMEM.
+ * Make the content with `shape` and `nbytes` that has these pieces over those of `old` (NULL:
+ * none), which are cut off at nbytes. Returns 0, -EINVAL (pieces that overlap, are out of order,
+ * empty, or lie outside the tensor or their log) or -ENOMEM.
  */
 int tensor_content_make(const struct tensor_shape *shape, uint64_t nbytes,
                         const struct tensor_content *old, const struct tensor_piece *piece,
                         size_t n, struct tensor_content **ret);
 /*
- * How many bytes from `off` on, at most n > 0, come from one place: *ret, a piece; NULL: the base. k may be NULL:
- * everything is the base's.
+ * Return how many bytes from `off` on, at most n > 0, come from one place: *ret, a piece; NULL: the
+ * base. k may be NULL: everything is the base's.
  */
 uint64_t tensor_content_stretch(const struct tensor_content *k, uint64_t off, uint64_t n,
                                 const struct tensor_piece **ret);
@@ -139,7 +141,8 @@ static inline void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint6
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n) under map_guard(); end: as for mapped_want(). 0, -EIO (the file was cut, or is shorter). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end);
-/* The file as a source, which must not outlive it; and the file behind such a source, NULL for other sources. */
+/* Return the file as a source, which must not outlive it. The second function returns the file
+ * behind such a source, or NULL for other sources. */
 struct source mapped_source(struct mapped *m);
 struct mapped *mapped_of(const struct source *s);
 
@@ -159,18 +162,20 @@ struct place_in_store {
 };
 
 /*
- * A store of n files, each laid out as in g[i]. Their tensors, one file after another, are the model's. Takes its own
- * references. 0, -ENOMEM.
+ * Make a store of n files, each laid out as in g[i]. Their tensors, one file after another, are the
+ * model's. Takes its own references. Returns 0 or -ENOMEM.
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
                struct store **ret);
-/* A store of these files and places (copied). Takes its own references. 0, -ENOMEM. */
+/* Make a store of these files and places (copied). Takes its own references. Returns 0 or
+ * -ENOMEM. */
 int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
              struct store **ret);
 struct store *store_ref(struct store *s);
 void store_unref(struct store *s);
 
-/* The mapping that holds all of bytes [off, off + n) of tensor i, at *at; NULL: some of them are in drafts. */
+/* Return the mapping that holds all of bytes [off, off + n) of tensor i, at *at, or NULL if some of
+ * them are in drafts. */
 struct mapped *store_mapped(const struct store *s, uint32_t i, uint64_t off, uint64_t n,
                             uint64_t *at);
 /*
@@ -185,9 +190,9 @@ int store_read(const struct store *s, uint32_t i, uint64_t off, void *dst, size_
  */
 int store_bytes(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t end,
                 uint8_t **room, const uint8_t **ret);
-/* How many of tensor i's n bytes exist, counting from the first. */
+/* Return how many of tensor i's n bytes exist, counting from the first. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
-/* -EIO if the file was cut since, so that these bytes no longer all exist. */
+/* Return -EIO if the file was truncated since, so that these bytes no longer all exist. */
 int store_check(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
 /* True if a file is known to have been cut. */
 bool store_cut(const struct store *s);
@@ -212,7 +217,7 @@ extern const struct form form_stored;
 
 /* False if the stored bytes already have this form. */
 bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t);
-/* Bytes of all values of a tensor. */
+/* Return the size in bytes of all values of a tensor. */
 uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
 /*
  * Read bytes [off, off + n) of the values of tensor i, within form_size(), into dst. The caller has checked

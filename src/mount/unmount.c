@@ -123,7 +123,7 @@ int mount_take_down(const char *at, bool lazy, struct err *e)
 /* The maximum number of users to name. */
 #define NAMED_MAX 8
 
-/* In a device number within the kernel. */
+/* The number of bits of a minor number in the kernel's own device numbers. */
 #define KERNEL_MINOR_BITS 20
 
 struct users {

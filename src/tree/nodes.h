@@ -66,7 +66,7 @@ int node_known(struct tree *t, const struct view *v, struct node *n);
 /* Drop `times` references of the kernel. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
-/* Append the state of the mount as a node shows it, if it does. */
+/* Append the state of the mount if the node shows it. */
 void node_state(struct tree *t, const struct node *n, struct buf *out);
 
 #endif
