@@ -22,8 +22,8 @@
 #include "edit/history.h"
 #include "model/snapshot.h"
 
-#define HISTORY_WAIT 1    /* seconds: for an edit */
-#define HISTORY_SETTLE 10 /* seconds: for a request for the states */
+#define HISTORY_WAIT 1    /* seconds that an edit waits at most */
+#define HISTORY_SETTLE 10 /* seconds that a request for the states waits at most */
 
 struct history_job;
 

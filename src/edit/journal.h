@@ -87,12 +87,21 @@ void journal_free(struct journal *j);
  * rows) or -ENOMEM. */
 int journal_bytes(const struct edit_plan *plan, uint64_t *ret);
 
-/* Step 1 for a plan that is done in place. On failure nothing is left, or as after journal_cancel(). 0, -errno. */
+/*
+ * Do step 1 for a plan that is written in place. If it fails, nothing is left, or what
+ * journal_cancel() may leave. Returns 0 or -errno.
+ */
 int journal_write(const struct edit_file *f, const struct edit_plan *plan,
                   const struct edit_hooks *hooks, struct journal *ret, struct err *e);
-/* Step 2, repeated once if it fails; f then has the model's identity. 0, -errno: part of it may be written. */
+/*
+ * Do step 2, and repeat it once if it fails; f then has the model's identity. Returns 0, or -errno
+ * if perhaps only a part is written.
+ */
 int journal_apply(struct edit_file *f, const struct journal *j);
-/* Step 3. After step 2 it may fail: a journal that stays is applied again. 0; -errno: the name may stay. */
+/*
+ * Do step 3. A failure does no harm: a journal that stays is applied again. Returns 0, or -errno if
+ * the name may still be there.
+ */
 int journal_remove(const struct edit_file *f);
 
 /*

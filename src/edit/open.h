@@ -44,7 +44,7 @@ void model_free(struct model_file *m);
 
 /* Hooks for opening the files of a split model for writing. */
 struct model_opener {
-    /* NULL; or called for each file before it is read: it may open m->file. 0; -errno with a line aborts everything. */
+    /* NULL, or called before each file is read; it may open m->file. If it returns -errno, with a message, opening fails. */
     int (*found)(void *arg, struct model_file *m, struct err *e);
     /* File number i was read: takes ownership of m. */
     void (*keep)(void *arg, size_t i, struct model_file *m);

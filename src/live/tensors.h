@@ -132,9 +132,8 @@ void new_tensor_released(struct live *l, struct object *o, bool closed);
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
                     struct err *e);
 /*
- * Update whether a tensor is due after a change of its handles, or at the end of the mount: a list,
- * ordered by `last`, has those that were written and have no writable handle, or at the end all of
- * them.
+ * Add a new tensor to the list of those that are due, ordered by `last`, or remove it. It is due if
+ * it was written and has no writable handle; at the end of the mount, always.
  */
 void new_tensor_queue(struct live *l, struct object *o);
 /* Note the end of the mount. */

@@ -271,7 +271,7 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
 /* From this size on it is cheaper to ask whether bytes are a hole than to read a hole, which fills pages of memory. */
 #define HOLE_LEAST ((size_t)64 << 10)
 
-/* True for a hole with data after it. Without data after it the file may have been cut. */
+/* True for a hole with data after it. Without it, the file may have been truncated. */
 static bool is_hole(int fd, uint64_t off, size_t n)
 {
     uint64_t data = off;

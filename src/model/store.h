@@ -114,7 +114,7 @@ bool tensor_content_covers(const struct tensor_content *k);
 
 /* ---- stores ---- */
 
-/* An open file, mapped completely. Counted. */
+/* An open file that is mapped completely. References are counted. */
 struct mapped {
     atomic_uint refs;
     int fd;             /* owned */

@@ -829,7 +829,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     if (at.local == INO_ROOT && strcmp(name, READ_ONLY) == 0)
         return read_only_text(s, &at, out);
     if (!at.in_tree && !(at.model && strncmp(name, "user.gguf.", 10) == 0))
-        return -ENODATA; /* not requested: ls requests others */
+        return -ENODATA; /* answered without opening the model: ls requests such attributes of each file */
     int r = at_enter(s, &at);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What outlives a process: in memory shared with a child. */
+/* The state that outlives a process, in memory that it shares with a child. */
 struct disk_file {
     uint64_t real, number;
     uint64_t mtime, ctime; /* nanoseconds of sched_now() */

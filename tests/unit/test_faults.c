@@ -117,7 +117,7 @@ static void test_ways(void)
     }
 }
 
-/* Check C4. */
+/* Let call n fail, and check invariant C4 (edit/commit.h). */
 static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     struct fixture x;
