@@ -67,8 +67,9 @@ struct object {
     unsigned judged;         /* flushes and syncs that have begun or ended */
     bool unsure;             /* it may have been renamed */
     int last;                /* the last assignment that was accepted; -1 */
-    int going[8];            /* the assignments of its content, plus 1, by calls in progress; 0: no such call */
-    struct lock lock;        /* the kernel's inode lock */
+    int going
+        [8]; /* the assignments of its content, plus 1, by calls in progress; 0: no such call */
+    struct lock lock; /* the kernel's inode lock */
 };
 
 struct kernel {
