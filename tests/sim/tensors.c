@@ -672,6 +672,10 @@ static void step_rmr(struct program *p, const struct step *s)
     if (r < 0)
         return;
     k->changes[s->name]++;
+    if (k->made[s->name].may) { /* a sync may add it once its `type` is gone: values are F32 then */
+        widen_made(k, s->name, 0, BIT(TOKEN_FIRST), 0);
+        enter(p, s->name, 0, BIT(TOKEN_FIRST), 0);
+    }
     unsigned n = list(p, dir.node, name[p->number], &r);
     kernel_expect(p, "list of views", r, is_usual(r));
     for (unsigned i = 0; i < n; i++) {
@@ -681,6 +685,7 @@ static void step_rmr(struct program *p, const struct step *s)
         lock_drop(&k->dir);
         kernel_expect(p, "unlink of a view", r, is_usual(r));
     }
+    leave(p);
     kernel_later(k, NULL, dir.node, -1);
     struct step one = *s;
     one.word = W_RM;
