@@ -32,8 +32,10 @@ static _Noreturn void end_now(void)
     world->out.hash = sched_hash();
     world->out.steps += sched_steps();
     world->out.ended = true;
-    if (__gcov_dump)
+    if (__gcov_dump) {
+        (void)alloc_disarm(); /* it allocates */
         __gcov_dump();
+    }
     _exit(0);
 }
 
