@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Published security advisories about other GGUF readers, rebuilt from their descriptions and
- * tested from the file to the tree. Each file is refused at a cost proportional to its size, or its
- * names name nothing outside the tree.
+ * Files rebuilt from published security advisories about other GGUF readers, and tested from the
+ * parser to the tree. Each file is refused at a cost proportional to its size, or its names lead
+ * nowhere outside the tree.
  */
 #include "cu_main.h"
 
@@ -16,7 +16,7 @@
 #include "tree_image.h"
 
 enum { F32 = 0, I8 = 24, I64 = 27 };
-/* Memory that does not depend on the file: minimal tables, a thread. */
+/* Memory that does not depend on the file, such as minimal tables and a thread. */
 #define FIXED ((size_t)1 << 16)
 
 /* ---- files that are refused ---- */
@@ -43,7 +43,7 @@ static void numbers_key(struct build *b)
     build_item_num(b, GGUF_U64, 1);
 }
 
-/* The parser must free several values that it read before the fault. */
+/* The parser must free several values that it has read before it meets the fault. */
 static void keys_then_fault(struct build *b)
 {
     strings_key(b);
@@ -55,7 +55,7 @@ static void keys_then_fault(struct build *b)
 
 static void one_tensor(struct build *b)
 {
-    build_tensor(b, "t", F32, (uint64_t[]){4}, 1, NULL, 16); /* dimensions at 33, the one at 37 */
+    build_tensor(b, "t", F32, (uint64_t[]){4}, 1, NULL, 16); /* n_dims at 33, dimension at 37 */
 }
 
 static void square(struct build *b)
@@ -68,7 +68,7 @@ static void hidden_by_zero(struct build *b)
     build_tensor(b, "t", F32, (uint64_t[]){(uint64_t)1 << 40, (uint64_t)1 << 40, 0}, 3, NULL, 0);
 }
 
-/* Each size is legal, but their padded sum wraps to a small number. */
+/* Each size is legal, but the sum of the padded sizes wraps to a small number. */
 static void sum_wraps(struct build *b)
 {
     static const uint64_t half[] = {(uint64_t)1 << 60};
@@ -107,10 +107,10 @@ static void nested(struct build *b)
 struct bad_file {
     const char *name;
     void (*make)(struct build *b);
-    uint32_t at; /* `value`, of `width` bytes, is written here; width 0: nothing is written */
+    uint32_t at; /* where `width` bytes of `value` are written; width 0: nowhere */
     uint8_t width;
     uint64_t value;
-    uint32_t cut; /* size of the file in bytes; 0: all of it */
+    uint32_t cut; /* bytes of the file that are kept; 0: all */
 };
 
 #define P(n) ((uint64_t)1 << (n))
@@ -186,7 +186,8 @@ static void test_refused(void)
     }
 }
 
-/* An invalid type does not index any table: the tensor's bytes are shown, its values are not. */
+/* An invalid type is never used to index a table. The tensor's bytes are shown, its values are
+ * not. */
 static void test_type_out_of_table(void)
 {
     static const uint32_t ids[] = {43, 255, 0x7fffffff, 0x80000000, 0xffffffff};
@@ -227,7 +228,7 @@ static const struct {
 };
 enum { NAMES = sizeof(names) / sizeof(names[0]) };
 
-/* As keys and as tensors, the names are listed as a single path component, and found only by it. */
+/* Each name, of a key or a tensor, is listed as a single path component and found only by that. */
 static void check_names(const char *folder, bool read_only)
 {
     struct build b;
@@ -281,7 +282,8 @@ static void make_view(const struct tree_image *m, const char *path)
     }
 }
 
-/* Return an image of the shortest possible entries. Names have three bytes, none of them zero. */
+/* Return an image of the shortest possible entries. Names have three bytes, none of which is
+ * zero. */
 static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
 {
     struct buf b = BUF_INIT;
@@ -307,7 +309,7 @@ static uint8_t *smallest(bool keys, uint32_t entries, size_t *n)
     return buf_steal(&b);
 }
 
-/* Return the number of entries in a directory that is opened once. */
+/* Open a directory once, and return the number of its entries. */
 static uint32_t count_entries(const struct tree_image *m, const char *folder)
 {
     struct tree_dir *d = NULL;
@@ -338,7 +340,7 @@ static void test_cost(void)
         for (size_t k = 0; k < sizeof(whole) / sizeof(whole[0]); k++)
             make_view(&m, whole[k]);
         CU_ASSERT_EQUAL(count_entries(&m, i & 1 ? "metadata" : "tensors"), ENTRIES + 2);
-        /* JSON takes about 70 bytes for 16 bytes of the file, and the test holds a copy. */
+        /* The JSON has about 70 bytes per 16 bytes of the file, and the test holds a copy of it. */
         CU_ASSERT_TRUE(alloc_peak() < 32 * n + FIXED);
         if (alloc_peak() >= 32 * n + FIXED)
             (void)printf("\n  %zu bytes for a file of %zu\n", alloc_peak(), n);
@@ -347,14 +349,14 @@ static void test_cost(void)
     }
 }
 
-/* Number of values whose text is longest in proportion to their bytes in the file. */
+/* Number of values; their text is the longest in proportion to their bytes in the file. */
 
 enum { ITEMS = 300000 };
 
 static void control_text(struct build *b)
 {
     char *text = malloc(ITEMS);
-    memset(text, 1, ITEMS); /* \u0001 each */
+    memset(text, 1, ITEMS); /* each is shown as \u0001 */
     build_str_n(b, "a.b", text, ITEMS);
     free(text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/temp.h: copying attributes from one file to another, with a table of simulated calls. */
+/* edit/temp.h: copying attributes between files, with a table of simulated system calls. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { FROM, TO, FILES, MOST = 4 };
 
-/* The attributes of two files, and the calls that are refused. */
+/* The attributes of two files, and the errors of refused calls. */
 static struct {
     struct {
         const char *name[MOST], *value[MOST]; /* NULL: a free slot */
@@ -53,7 +53,7 @@ static ssize_t answer(const char *text, size_t len, void *dst, size_t n)
 {
     if (!dst)
         return (ssize_t)(now.grows && !now.grown ? 0 : len);
-    if (now.grows && !now.grown) { /* longer than measured, once */
+    if (now.grows && !now.grown) { /* once, the data is longer than measured */
         now.grown = true;
         return -ERANGE;
     }
@@ -160,9 +160,9 @@ static void test_copy(void)
     CU_ASSERT_TRUE(has("user.a", "one") && has("user.ab", ""));
     CU_ASSERT_EQUAL(place_of(TO, "user.b"), -1);
     CU_ASSERT_EQUAL(now.sets, 2);
-    CU_ASSERT_FALSE(now.file[TO].owned); /* the owner has the attribute */
+    CU_ASSERT_FALSE(now.file[TO].owned); /* the owner was already right */
     CU_ASSERT_EQUAL(now.file[TO].mode, 06640);
-    CU_ASSERT_EQUAL(copy(&e), 0); /* all attributes exist, so none is set */
+    CU_ASSERT_EQUAL(copy(&e), 0); /* all attributes already exist, so none is set */
     CU_ASSERT_EQUAL(now.sets, 2);
     /* A value of the same length, and a longer value. */
     now.file[FROM].value[0] = "two";
@@ -178,7 +178,7 @@ static void test_copy(void)
     now.file[TO].uid = 9;
     CU_ASSERT_EQUAL(copy(&e), 0);
     CU_ASSERT_TRUE(now.file[TO].owned && now.file[TO].uid == 7);
-    /* A list or value that grows between two calls is read again. */
+    /* A list or value that grows between measuring and reading is read again. */
     begin();
     now.grows = true;
     CU_ASSERT_EQUAL(copy(&e), 0);

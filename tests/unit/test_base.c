@@ -76,7 +76,7 @@ static void test_buf(void)
     buf_free(&b);
 }
 
-/* A growing array gets room for several elements, not only for the next. */
+/* A growing array gets room for several more elements, not only for the next one. */
 static void test_array(void)
 {
     uint16_t *array = NULL;
@@ -121,7 +121,7 @@ static void test_err(void)
     CU_ASSERT_EQUAL(err_prefix(NULL, -EIO, "x"), -EIO);
 }
 
-/* The reference vectors of SipHash-2-4: key 00..0f, message 00, 01, ... (first, second, 16th). */
+/* Reference vectors of SipHash-2-4 (first, second, 16th), for key 00..0f and message 00, 01, ... */
 static void test_siphash(void)
 {
     uint8_t raw[16], msg[16];
@@ -133,7 +133,7 @@ static void test_siphash(void)
     CU_ASSERT_EQUAL(siphash(key, msg, 15), 0xa129ca6149be45e5);
 }
 
-/* Values from the reference implementation, for each length of the tail. */
+/* Values from the reference implementation, one for each length of the tail. */
 static void test_xxh64(void)
 {
     static const char text[] =

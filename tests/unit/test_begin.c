@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reasons why a model cannot be edited, requests to processes to release its lock, and the state
- * and commands of trees.
+ * Reasons why a model cannot be edited, requests to other processes to release its lock, and the
+ * state and commands of trees.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return r;
 }
 
-/* ---- steps of the beginning, one of which fails: linked with --wrap ---- */
+/* ---- steps of beginning to edit, one of which fails (linked with --wrap) ---- */
 
 static const char *failing;
 
@@ -155,7 +155,7 @@ static void test_hash_name(void)
     struct place p = new_place();
     struct tree_options o = plain;
     CU_ASSERT_EQUAL(renameat(p.dir, NAME, p.dir, "sha256-" HASH), 0);
-    (void)snprintf(p.model, sizeof(p.model), "%.20s", ""); /* longer than its buffer */
+    (void)snprintf(p.model, sizeof(p.model), "%.20s", ""); /* the text is longer than its buffer */
     char path[200];
     (void)snprintf(path, sizeof(path), "%s/sha256-" HASH, p.folder);
     struct tree *t = image_tree(path, &o);
@@ -171,7 +171,7 @@ static void test_hash_name(void)
     drop_place(&p);
 }
 
-/* Tested as a user other than root, because root may write anywhere. */
+/* This is tested as a user other than root, because root may write anywhere. */
 static void test_folder(void)
 {
     const uid_t was = geteuid();
@@ -222,7 +222,7 @@ static void test_leftovers(void)
 
 static struct tree *holder;
 static unsigned asked, asked_busy;
-static int gives; /* number of the request that releases the lock; 0: none */
+static int gives; /* which request makes the holder release the lock; 0: none */
 
 static bool give_up(struct err *why)
 {
@@ -258,7 +258,7 @@ static struct tree *hold(const struct place *p)
 {
     struct tree *t = image_tree(p->model, &plain);
     CU_ASSERT_TRUE(tree_writable(t));
-    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* the same type as before: editing has begun */
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1", 1), 0); /* editing begins; the type stays the same */
     CU_ASSERT_TRUE(tree_edited(t));
     asked = asked_busy = 0;
     return t;
@@ -380,7 +380,7 @@ static void test_history(void)
     home_teardown(&x);
 }
 
-/* An undo also reports why editing could not begin, and that a model has no history. */
+/* An undo also reports why editing could not begin, or that the model has no history. */
 static void test_no_history(void)
 {
     struct place p = new_place();
@@ -398,7 +398,7 @@ static void test_no_history(void)
     drop_place(&p);
 }
 
-/* Accepted edits that are not yet written belong to no state. */
+/* Accepted edits that are not yet written do not belong to a state. */
 static void test_waiting(void)
 {
     struct home x;
@@ -413,7 +413,7 @@ static void test_waiting(void)
     states_are(t, 0, "-\tnot written yet\t1 edit\n");
     CU_ASSERT_EQUAL(do_write(t, "b.c", "2", 1), 0);
     states_are(t, 0, "-\tnot written yet\t2 edits\n");
-    undoes(t, 0, 0, "b.c"); /* undo writes pending edits first */
+    undoes(t, 0, 0, "b.c"); /* an undo first writes pending edits */
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
@@ -456,8 +456,8 @@ static void unsaved_is(struct tree *t, const char *want)
     CU_ASSERT_STRING_EQUAL(buf_text(&out), want);
 }
 
-/* Notes pass from one tree to the next. Notes about a tensor stay until the model has a tensor of
- * that name. */
+/* Notes are passed from one tree to the next. Notes about a tensor are kept until the model has a
+ * tensor with that name. */
 static void test_notes(void)
 {
     struct place p = new_place();
@@ -503,7 +503,7 @@ static void test_before(void)
     CU_ASSERT_EQUAL(image_node(&again, "tensors/t/raw"), raw);
     CU_ASSERT_EQUAL(image_node(&again, "metadata/a.b"), ino_key(left.keys + 1));
     tree_close(t);
-    left.n = 2; /* of another file, so its table is useless */
+    left.n = 2; /* as if left by another file, so its table is useless */
     t = image_tree(p.model, &o);
     const struct tree_image other = {.t = t};
     CU_ASSERT_NOT_EQUAL(image_node(&other, "tensors/t/raw"), raw);
@@ -529,7 +529,7 @@ static void make_split(struct place *p, char path[128])
     (void)snprintf(path, 128, "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* Every file counts: its identity, and whether it changed. */
+/* Every file contributes to the model's identity, and a change to any file is noticed. */
 static void test_split(void)
 {
     char path[128];
@@ -590,8 +590,8 @@ static bool has(const struct nodes *x, uint64_t node)
     return false;
 }
 
-/* Look a second later, because changes within one tick of the file system's clock have the same
- * time. */
+/* Look two seconds later. The recorded ctime is decremented, because changes within one tick of the
+ * file system's clock have the same time. */
 static uint64_t look_later(struct tree *t)
 {
     later += 2;
@@ -611,7 +611,7 @@ static void test_look(void)
     const uint64_t first = tree_look(t);
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0644);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(tree_look(t), first); /* within a second the file is not checked again */
+    CU_ASSERT_EQUAL(tree_look(t), first); /* the file is not checked again within a second */
     const uint64_t second = look_later(t);
     CU_ASSERT_NOT_EQUAL(second, first);
     CU_ASSERT_EQUAL(image_stat(&m, "metadata/a.b").st_mode & 0777, 0600);
@@ -619,7 +619,7 @@ static void test_look(void)
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(look_later(t), first);
     CU_ASSERT_EQUAL(chmod(p.model, 0600), 0);
-    CU_ASSERT_EQUAL(unlink(p.model), 0); /* the tree then keeps the old rights */
+    CU_ASSERT_EQUAL(unlink(p.model), 0); /* from now on the tree keeps the old rights */
     CU_ASSERT_EQUAL(look_later(t), first);
     uint64_t node[sizeof(paths) / sizeof(paths[0])];
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -633,7 +633,8 @@ static void test_look(void)
 
 /* ---- nodes of replaced views ---- */
 
-/* A view keeps its old node, with current attributes, for programs that have just looked it up. */
+/* The old node of a view stays valid, with current attributes, for programs that just looked it
+ * up. */
 static void test_replaced(void)
 {
     struct tree_entry e;
@@ -675,9 +676,10 @@ static void test_stop(void)
     drop_place(&p);
 }
 
-/* ---- what fails when editing begins ---- */
+/* ---- failures when editing begins ---- */
 
-/* With the first edit the caller gets the error, and the next edit begins it again; at once the tree is read-only. */
+/* If editing begins with the first edit, that edit returns the error, and the next one begins
+ * again; if it begins at once, the tree becomes read-only. */
 static void test_fails(void)
 {
     static const char *const steps[] = {"the handle", "the recovery", "the writer"};

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * check/cache: caches of twenty architectures, computed by hand from published models.
- */
+/* check/cache: cache sizes for twenty architectures, computed by hand from published models. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -11,8 +9,8 @@
 #include "parsed.h"
 
 /*
- * A key, named without its architecture prefix. If `every` > 0, it is an array over the layers: the
- * last of every `every` layers has `number`, the others have `other`.
+ * A key, named without its architecture prefix. If `every` > 0, it is an array with one item per
+ * layer: `number` for the last of every `every` layers, `other` for the rest.
  */
 struct key {
     const char *name;
@@ -31,7 +29,7 @@ struct row {
         "attention.sliding_window", n, 0, 0 \
     }
 static const struct row rows[] = {
-    /* 32 layers * 8 heads * (128 + 128) * 2 bytes, times the context */
+    /* 32 layers * 8 heads * (128 + 128) * 2 bytes, multiplied by the context */
     {"llama", 32, 8192, 4096, 32, 8, 0, {{0}}, 131072, 131072 * 8192ULL},
     {"qwen2", 28, 32768, 3584, 28, 4, 0, {{0}}, 28 * 4 * 256 * 2, 28 * 4 * 256 * 2 * 32768ULL},
     /* every head has its own keys */
@@ -61,7 +59,7 @@ static const struct row rows[] = {
      {WINDOW(1024)},
      34 * 4096,
      4096ULL * (5 * 131072 + 29 * 1024)},
-    /* 12 and 12 layers; 8 heads of 64 + 64 are 2048 bytes */
+    /* 12 layers of each kind; 8 heads of 64 + 64 take 2048 bytes */
     {"gpt-oss",
      24,
      131072,
@@ -107,7 +105,7 @@ static const struct row rows[] = {
      1024ULL * (8 * 16384 + 24 * 4096)},
     /* no window is declared, so all layers keep all positions */
     {"olmo2", 32, 4096, 4096, 32, 0, 0, {{0}}, 32 * 32 * 256 * 2, 32 * 32 * 256 * 2 * 4096ULL},
-    /* latent attention: 27 layers * 1 head * (512 + 64), no values */
+    /* latent attention without values: 27 layers * 1 head * (512 + 64) */
     {"deepseek2",
      27,
      163840,
@@ -140,7 +138,7 @@ static const struct row rows[] = {
      {{"attention.key_length_mla", 192, 0, 0}, {"attention.indexer.key_length", 128, 0, 0}},
      61 * 704 * 2,
      61 * 704 * 2 * 163840ULL},
-    /* 12 of 48 layers are attention: 2 heads of 256 + 256 */
+    /* 12 of 48 layers have attention, with 2 heads of 256 + 256 */
     {"qwen3next",
      48,
      262144,
@@ -162,7 +160,7 @@ static const struct row rows[] = {
      {{"attention.recurrent_layers", 0, 4, 1}},
      8 * 4096,
      8 * 4096 * 262144ULL},
-    /* 4 of 32 layers have KV heads: 8 of 128 + 128 */
+    /* 4 of 32 layers have KV heads, 8 of 128 + 128 each */
     {"jamba",
      32,
      262144,
@@ -173,7 +171,7 @@ static const struct row rows[] = {
      {{"attention.head_count_kv", 8, 8, 0}},
      4 * 4096,
      4 * 4096 * 262144ULL},
-    /* 80 layers, 1 in 8 with attention: the last of every eight */
+    /* the last of every eight of 80 layers has attention */
     {"minimax-01",
      80,
      4096,
@@ -196,7 +194,7 @@ static const struct row rows[] = {
      {WINDOW(512), {"attention.shared_kv_layers", 15, 0, 0}},
      20 * 2048,
      2048ULL * (4 * 32768 + 16 * 512)},
-    /* the last layer is only for prediction, so 46 of 47 count */
+    /* the last of 47 layers serves only for prediction, so 46 count */
     {"glm4moe",
      47,
      131072,
@@ -209,7 +207,7 @@ static const struct row rows[] = {
      46 * 4096 * 131072ULL},
     /* the model does not declare which layers have a window */
     {"exaone4", 64, 131072, 5120, 40, 8, 128, {WINDOW(4096)}, 64 * 4096, 0},
-    /* no cache */
+    /* this architecture has no cache */
     {"mamba", 48, 1048576, 2048, 0, 0, 0, {{0}}, 0, 0},
     {"bert", 12, 512, 384, 12, 0, 0, {{0}}, 0, 0},
 };

@@ -11,7 +11,7 @@
 #include "changes.h"
 #include "edit/plan.h"
 
-/* The model of all tests: a, b, c, then two special keys and two keys of ggufs. */
+/* The model that all tests use: keys a, b and c, then two special keys and two of ggufs' own. */
 static struct gguf *model(uint8_t **image)
 {
     struct build b;
@@ -50,8 +50,8 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
 }
 
 /*
- * Spell "a=9 b c ...": the keys in order, with =9 if the entry is not the model's and its value is
- * the u32 9, with * if it has any other value.
+ * Spell the keys in order, such as "a=9 b c". An entry that is not the model's is marked with =9 if
+ * its value is the u32 9, and with * if it has any other value.
  */
 static void spell(const struct gguf *g, const struct buf *b, const struct edit_entry *key, size_t n,
                   struct buf *out)
@@ -80,14 +80,14 @@ struct row {
 static const struct row rows[] = {
     {"", 0, "a b c REST"},
     {"= a", 0, "a=9 b c REST"},
-    {"= b", 0, "a b=9 c REST"}, /* another type and length, but the same place */
+    {"= b", 0, "a b=9 c REST"}, /* the type and length change, the place does not */
     {"= d", 0, "a b c REST d=9"},
     {"= d;= e;= d", 0, "a b c REST d=9 e=9"},
     {"+ d 1", 0, "a d=9 b c REST"},
     {"+ d 1;+ e 1", 0, "a d=9 e=9 b c REST"},
     {"+ d 2;+ e 1", 0, "a e=9 b d=9 c REST"},
     {"+ d 0", 0, "d=9 a b c REST"},
-    {"+ b 1", 0, "a b=9 c REST"}, /* not a new key, so it keeps its place */
+    {"+ b 1", 0, "a b=9 c REST"}, /* the key is not new, so it keeps its place */
     {"- b;+ b 1", 0, "a b=9 c REST"},
     {"= d;- d;+ d 1;- d", 0, "a b c REST"},
     {"- b", 0, "a c REST"},
@@ -106,7 +106,7 @@ static const struct row rows[] = {
     {"> b b", 0, "a b c REST"},
     {"= d;> d e", 0, "a b c REST e=9"},
     {"> a t;> b a;> t b", 0, "b* a* c REST"},
-    /* The one that had the name last comes back. */
+    /* The last key that had the name comes back. */
     {"- a;> b a;- a;= a", 0, "a=9 c REST"},
     {"- a;> b a;- a;> c a;- a;= a", 0, "a=9 REST"},
     {"- x", -ENOENT, NULL},
@@ -140,7 +140,7 @@ static int add_ops(struct edit_change *c, const char *ops, struct err *e)
     return r;
 }
 
-/* Spell the keys that a change produces, NUL-terminated. */
+/* Spell the keys that a change produces, and terminate them with a NUL. */
 static void spell_change(const struct edit_change *c, struct buf *out)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
@@ -236,7 +236,7 @@ static void test_names(void)
     free(image);
 }
 
-/* Every operation of a row can be taken back, one after another. */
+/* The operations of a row can be taken back one by one. */
 static void check_undo(const struct gguf *g, const char *ops)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -270,7 +270,7 @@ static void test_undo(void)
     free(image);
 }
 
-/* Replaced values are not kept: the largest values limit the size of pending edits. */
+/* Replaced values are not kept, so only the largest values limit the size of pending edits. */
 static void test_replaced(void)
 {
     uint8_t *image;
@@ -283,7 +283,7 @@ static void test_replaced(void)
     CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 2);
     CU_ASSERT_EQUAL(add_op(&c, "= a", NULL), 0);
-    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept to take the edit back */
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* kept so that the edit can be taken back */
     edit_keep(&c, edit_mark(&c));
     CU_ASSERT_EQUAL(atomic_load(&first->refs), 1);
     CU_ASSERT_EQUAL(c.n, 1);
@@ -293,7 +293,7 @@ static void test_replaced(void)
     free(image);
 }
 
-/* A set key is still known by name, but its bytes are freed. */
+/* The bytes of a set key are freed, but its name is still known. */
 static void test_drop_values(void)
 {
     uint8_t *image;

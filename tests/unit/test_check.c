@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * check/check: a model that keeps every rule, and for each rule models that break only that rule.
- */
+/* check/check: a model that follows every rule, and models that each break only one rule. */
 #include "cu_main.h"
 
 #include <stdio.h>
@@ -10,7 +8,7 @@
 
 #include "check_rows.h"
 
-/* The findings of a row's rule, and those of others (notes of other rules are ignored). */
+/* Counts of the findings by a row's rule, and by other rules (whose notes are ignored). */
 struct told {
     const struct check_row *row;
     unsigned own, other;
@@ -32,8 +30,8 @@ static void sink(void *arg, const struct check_finding *f)
 }
 
 /*
- * A rule applies to files or to models: checking both scopes reports the same findings, and each
- * finding in only one scope.
+ * A rule applies either to files or to models, so checking the two scopes separately reports the
+ * same findings as checking both at once, and each finding in only one scope.
  */
 static void in_scopes(struct check_model *m, const struct told *all)
 {

@@ -53,7 +53,7 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* After an in-place edit that stopped at the journal, its header is checked, and the edit is
+/* After an in-place edit that stopped at the journal, the edit's header is checked, and the edit is
  * reported. */
 static void test_journal(void)
 {
@@ -81,8 +81,8 @@ static void test_journal(void)
     teardown(&x);
 }
 
-/* The same holds for an edit that also changes tensor bytes and adds a tensor: a tree shows all of
- * it. */
+/* The same holds for an edit that also changes tensor bytes and adds a tensor. A tree shows all of
+ * the edit. */
 static void test_patch_read(void)
 {
     struct fixture x;
@@ -143,7 +143,7 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* If the n-th allocation fails, the model is reported as unusable, or is as clean as without the
+/* If the n-th allocation fails, the model is reported as unusable, or as clean as without the
  * failure. */
 static void test_memory(void)
 {

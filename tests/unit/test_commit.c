@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: the strategy for each file, and the effects on the rest of the file. */
+/* edit/commit: the strategy that is chosen for a file, and the effects on the rest of the file. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "faultsys.h"
 #include "model_dir.h"
 
-/* C5, T2: another program intervenes at the start, or just before a call. */
+/* C5, T2. Another program intervenes at the start, or just before a call. */
 
 enum { REPLACED, REMOVED, TOUCHED, CUT };
 
@@ -30,7 +30,7 @@ struct intruder {
     bool back_fails; /* the second exchange, which restores the displaced file, fails */
     const struct fixture *x;
     struct faultsys *fs;
-    int fd; /* file of the model */
+    int fd; /* descriptor of the model */
 };
 
 static const struct intruder intruders[] = {
@@ -53,14 +53,14 @@ static const char foreign[] = "another file";
 static void intrude(void *arg)
 {
     const struct intruder *in = arg;
-    if (in->back_fails) { /* the exchange is the next call, and then its result is checked */
+    if (in->back_fails) { /* the next call is the exchange, after which its result is checked */
         in->fs->mode = FAULT_FAIL;
         in->fs->n = in->fs->calls + 3;
         in->fs->error = -EIO;
     }
     if (in->does == REMOVED)
         (void)unlinkat(in->x->dir, NAME, 0);
-    if (in->does == TOUCHED) /* the same bytes with another time */
+    if (in->does == TOUCHED) /* the bytes stay the same, the time changes */
         (void)futimens(in->fd, (struct timespec[2]){{1, 0}, {1, 0}});
     if (in->does == CUT)
         (void)!ftruncate(in->fd, 100);
@@ -160,7 +160,7 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
-/* Whatever fails, the backup is the complete older or new one. */
+/* Whatever call fails, the backup is complete, either the older one or the new one. */
 static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
 {
     struct fixture x;
@@ -263,10 +263,10 @@ static void test_backup_same(void)
     teardown(&x);
 }
 
-/* C6. The state that a hook finds just before the new file takes the name. */
+/* C6. What a hook finds just before the new file takes the model's name. */
 struct guard {
     const struct fixture *x;
-    unsigned files, locked; /* counts of files beside the model */
+    unsigned files, locked; /* files beside the model, and how many of them are locked */
 };
 
 static int guard_one(void *arg, const char *name)
@@ -361,14 +361,14 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ENOSPC);
     CU_ASSERT_EQUAL(fs.created, 0);
     fs.full = false;
-    /* A plan for another file is refused. */
+    /* A plan that was made for another file is refused. */
     d.p.old_size++;
     CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);
     CU_ASSERT_TRUE(is_old(&x));
     edit_done(&d);
     edit_file_close(&f);
     teardown(&x);
-    /* An edit in place does not keep old padding that is not zero. */
+    /* An edit in place is refused if the old padding is not zero. */
     setup_with(&x, 0xee);
     f = open_model(&x, &fs.sys);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
@@ -404,9 +404,9 @@ static void test_real_clone(void)
     teardown(&x);
 }
 
-/* Owner, mode and attributes. */
+/* ---- owner, mode and attributes ---- */
 
-/* Each clone in turn is refused, including the clone after the probe: the data is then copied. */
+/* Each clone in turn is refused, including the one after the probe. The data is then copied. */
 static void clone_refused(int error)
 {
     unsigned refused = 0;
@@ -440,7 +440,7 @@ static void test_clone_refused(void)
         clone_refused(errors[i]);
 }
 
-/* Where the kernel does not copy from file to file, the bytes are read and written. */
+/* If the kernel cannot copy from file to file, the bytes are read and written. */
 static void test_no_range(void)
 {
     static const int errors[] = {-EXDEV, -ENOSYS, -EOPNOTSUPP, -EINVAL, -EPERM};
@@ -470,7 +470,7 @@ static int vast(const struct sys *s, int fd, struct statvfs *ret)
     return 0;
 }
 
-/* Room that no number of bytes expresses is enough, and room that is not known is not. */
+/* Free space too large to be expressed in bytes is enough; unknown free space is not. */
 static void test_room(void)
 {
     struct fixture x;
@@ -529,8 +529,8 @@ static void test_attributes(void)
     teardown(&x);
 }
 
-/* Attributes that new files inherit from the directory are removed: a default ACL must not widen
- * access. */
+/* Attributes that a new file inherits from the directory are removed, because a default ACL must
+ * not widen access. */
 static void test_inherited_acl(void)
 {
     /* version 2; user rwx, user 1 rwx, group r-x, mask rwx, other r-- (tag, permissions, id) */

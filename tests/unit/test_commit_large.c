@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/commit: a large model that is mostly a hole. */
+/* edit/commit: a large model, most of which is a hole. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define LARGE ((uint64_t)66 << 20)
 #define LARGE_DATA 100000
-#define ISLAND ((uint64_t)32 << 20) /* more data, after a hole */
+#define ISLAND ((uint64_t)32 << 20) /* offset of more data, after a hole */
 
 static void setup_large(struct fixture *x)
 {
@@ -160,7 +160,7 @@ static void test_large(void)
     teardown(&x);
 }
 
-/* Size of the tensor from byte 5 on, written by all processors. */
+/* Number of bytes, from byte 5 of the tensor on, that all processors write. */
 #define WRITTEN ((uint64_t)9 << 20)
 
 static uint8_t written_at(uint64_t i)
@@ -184,7 +184,7 @@ static void plan_write(const struct fixture *x, const struct edit_options *o, st
     log_unref(d);
 }
 
-/* Check the tensor's first bytes, and its disk space. */
+/* Check the tensor's first bytes and the disk space that it takes. */
 static void check_written(const struct fixture *x, const struct edit_file *f)
 {
     struct stat st;
@@ -204,7 +204,7 @@ static void check_written(const struct fixture *x, const struct edit_file *f)
     CU_ASSERT_EQUAL(files(x), 1);
 }
 
-/* A long edit in place reports progress, and is carried out. */
+/* A long edit in place reports progress and succeeds. */
 static void test_much_in_place(void)
 {
     struct fixture x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/connection: the descriptor number of a session whose connection has ended. */
+/* mount/connection: what becomes of a session's descriptor number when its connection ends. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static struct fuse_session *session(int fd)
     return se;
 }
 
-/* The other end notices the cut, and no file opened later gets the number. */
+/* The other end notices the cut, and files opened later do not get the descriptor number. */
 static void test_cut(void)
 {
     struct err e = {0};
@@ -71,7 +71,7 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
-/* A signal at that moment does not make the connection look as if it had ended before. */
+/* A signal at that moment does not make the connection look as if it had ended earlier. */
 static void test_cut_at_a_signal(void)
 {
     struct err e = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/store: the size of a shape, logs, and contents made of pieces. */
+/* model/store: sizes of shapes, logs, and tensor contents made of pieces. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static uint8_t byte_of(uint64_t at)
     return (uint8_t)(at * 31 + at / 256);
 }
 
-/* A log of n bytes. */
+/* Make a log of n bytes. */
 static struct log *made(size_t n)
 {
     struct log *log = NULL;
@@ -82,11 +82,11 @@ static void test_taken(void)
     uint64_t at = 0, end = 0;
     CU_ASSERT_EQUAL(log_end(log), 100);
     CU_ASSERT_EQUAL(log_take(log, 7, 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 100); /* a few bytes: at the end */
+    CU_ASSERT_EQUAL(at, 100); /* a few bytes are placed at the end */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 5, &at), 0);
     CU_ASSERT_EQUAL(at, LOG_ROOM + 5);
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 3 * LOG_ROOM + 5, &at), 0);
-    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right behind them */
+    CU_ASSERT_EQUAL(at, 2 * LOG_ROOM + 5); /* right after the previous bytes */
     CU_ASSERT_EQUAL(log_take(log, LOG_ROOM, 4, &at), 0);
     CU_ASSERT_EQUAL(at, 4 * LOG_ROOM + 4);
     CU_ASSERT_EQUAL(log_take(log, 1, 0, &at), 0);
@@ -110,7 +110,7 @@ static void test_no_log(void)
     CU_ASSERT_EQUAL(log_make(ends[0], &log, &e), -EINVAL);
     CU_ASSERT_STRING_EQUAL(e.msg, "is not a regular file");
     CU_ASSERT_PTR_NULL(log);
-    (void)close(ends[0]); /* it still belongs to the caller */
+    (void)close(ends[0]); /* the descriptor still belongs to the caller */
     CU_ASSERT_EQUAL(close(ends[1]), 0);
     log_unref(NULL);
 }
@@ -119,7 +119,7 @@ static void test_no_log(void)
 
 enum { BYTES = 60, LOG = 500 };
 
-/* The source of each byte of a tensor; log NULL: the base. */
+/* The source of a byte of a tensor; log NULL: the base. */
 struct place {
     struct log *log;
     uint64_t src;
@@ -135,7 +135,7 @@ static uint64_t draw(uint64_t n)
     return seed % n;
 }
 
-/* Ordered pieces, some of which touch or continue each other. */
+/* Draw ordered pieces, some of which touch or continue each other. */
 static size_t draw_pieces(struct log *const logs[2], struct tensor_piece *ret)
 {
     size_t n = 0;
@@ -168,7 +168,8 @@ static bool continues(const struct place *shown, size_t i)
            (!shown[i].log || shown[i].src == shown[i - 1].src + 1);
 }
 
-/* The pieces are the longest runs of shown data; each stretch from each byte is found. */
+/* Check that the pieces are the longest runs of the shown data, and that the stretch at every byte
+ * is found. */
 static void check(const struct tensor_content *k, const struct place *shown, size_t size)
 {
     uint64_t fresh = 0;
@@ -212,7 +213,7 @@ static void test_random(void)
             tensor_content_unref(old);
             old = now;
         }
-        size_t less = 1 + draw(BYTES - 1); /* it becomes shorter */
+        size_t less = 1 + draw(BYTES - 1); /* the tensor becomes shorter */
         CU_ASSERT_EQUAL_FATAL(tensor_content_make(NULL, less, old, NULL, 0, &now), 0);
         check(now, shown, less);
         tensor_content_unref(now);
@@ -224,7 +225,7 @@ static void test_random(void)
     log_unref(logs[1]);
 }
 
-/* Nothing but the base. */
+/* The content is only the base. */
 static void test_base(void)
 {
     const struct tensor_piece *p = (const struct tensor_piece *)&seed;

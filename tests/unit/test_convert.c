@@ -16,13 +16,13 @@
 #include "quant/quant.h"
 #include "quant/types.h"
 
-/* More elements than are converted at once, and a place in the second part. */
+/* N is more elements than are converted at once; AT is an element of the second part. */
 enum { N = 2048, AT = 1500 };
 
 static uint8_t from[N * 8], to[N * 8], want[N * 8];
 static float values[N];
 
-/* A value of a type: `i` for integer types, `d` for others. */
+/* A value, in `i` for integer types and in `d` for others. */
 struct number {
     int64_t i;
     double d;
@@ -75,7 +75,7 @@ static const struct row held[] = {
     {F64_ID, I32_ID, D(16777217), I(16777217), 0},
     {F64_ID, I16_ID, D(-0.0), I(0), 0},
     {F64_ID, I8_ID, D(-128), I(-128), 0},
-    /* These values are rounded once; the last one was never finite. */
+    /* These values are rounded only once; the last one was never finite. */
     {I32_ID, F32_ID, I(16777219), D(16777220), 0},
     {I64_ID, F32_ID, I(0x4000004000000001), D(0x4.000008p60), 0},
     {I64_ID, BF16_ID, I(INT64_MAX), D(0x1p63), 0},
@@ -140,7 +140,7 @@ static void test_held(void)
     }
 }
 
-/* The message names the place and the value, with all its digits. */
+/* The message states the element and the value with all its digits. */
 static void test_refused(void)
 {
     for (size_t i = 0; i < 2 * COUNT(refused); i++) {
@@ -154,15 +154,15 @@ static void test_refused(void)
     }
 }
 
-/* If several values cannot be stored, the first is named, even if a later error is of another
- * kind. */
+/* If several values cannot be stored, the first one is named, even if a later one fails with
+ * another error. */
 static void test_first(void)
 {
     static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
     const struct quant_type *t = quant_find(F64_ID);
     for (size_t k = 0; k < 2 * COUNT(ids); k++) {
         struct quant_fault fault;
-        const bool nan_first = k % 2 && ids[k / 2] != F32_ID; /* which F32 can hold */
+        const bool nan_first = k % 2 && ids[k / 2] != F32_ID; /* F32 can hold a NaN */
         memset(from, 0, sizeof(from));
         put_number(from + 100 * 8, t, false, (struct number)D(k % 2 ? NAN : 1e300));
         put_number(from + 200 * 8, t, false, (struct number)D(k % 2 ? 1e300 : NAN));
@@ -172,7 +172,7 @@ static void test_first(void)
     }
 }
 
-/* A NaN stays a NaN in float types, with its sign. */
+/* In float types a NaN stays a NaN and keeps its sign. */
 static void test_nan(void)
 {
     struct quant_fault fault;

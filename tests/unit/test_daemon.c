@@ -18,8 +18,8 @@
 
 #define MANY 20000 /* number of lost edits */
 
-/* A process that acts as a daemon: it takes one step for each byte that it receives, and reports
- * when it is done. */
+/* A process that acts as a daemon. It takes one step for each byte that it receives, then reports
+ * that the step is done. */
 struct other {
     pid_t pid;
     int to, from;
@@ -145,8 +145,8 @@ static void test_states(void)
 }
 
 /*
- * A line that does not fit ends the list of lost edits: the list's size is limited, and its end
- * counts the omitted lines.
+ * The list of lost edits has a limited size. It ends before the first line that does not fit, with
+ * a count of the omitted lines.
  */
 static void test_many_lost(void)
 {
@@ -181,7 +181,7 @@ static int knock(const struct daemon *d)
     return fd;
 }
 
-/* Whatever a client sends or omits, others are answered. */
+/* Whatever one client sends or omits, others are answered. */
 static void test_hostile_client(void)
 {
     static const char *const lines[] = {"\n",
@@ -243,7 +243,7 @@ static void test_requests(void)
     buf_free(&said);
 }
 
-/* Answers that another program may give. */
+/* Answers that a foreign program may give. */
 static void test_foreign(void)
 {
     static const char text[] = "at /mnt\npid x\ndevice 1\nnonsense\n\nlost\nserving\nended";

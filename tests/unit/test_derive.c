@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Results computed from tensors: statistics against sums in long double, bins at their edges, kept
- * results.
+ * Results computed from tensors: statistics compared with sums in long double, values at the edges
+ * of bins, and kept results.
  */
 #include "cu_main.h"
 
@@ -23,7 +23,8 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-/* Return the moments of n floats, added in stretches of one length, which must not matter. */
+/* Return the moments of n floats, added in stretches of equal length; the length must not
+ * matter. */
 static struct moments measured(const float *x, size_t n, size_t stretch)
 {
     static float room[STATS_STRETCH];
@@ -96,7 +97,7 @@ static void test_zeros(void)
         }
 }
 
-/* Make a tensor of two dimensions. `dims` has 16 bytes. */
+/* Make a tensor with two dimensions. `dims` has room for 16 bytes. */
 static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns, uint64_t rows)
 {
     put_u64(dims, columns, false);
@@ -105,8 +106,8 @@ static struct gguf_tensor matrix(struct gguf *g, uint8_t *dims, uint64_t columns
     return (struct gguf_tensor){.n_elem = columns * rows, .n_dims = 2};
 }
 
-/* Dead rows and columns, and the first of several largest values, are found in stretches of any
- * length. */
+/* Dead rows and columns, and the first of several equally large values, are found whatever the
+ * length of the stretches. */
 static void test_spread(void)
 {
     enum { COLUMNS = 78, ROWS = 50, N = COLUMNS * ROWS };
@@ -119,7 +120,7 @@ static void test_spread(void)
         x[i] = row == 3 || row >= 48 || column == 0 || column == 70 ? 0 : (float)(i % 7 - 3);
     }
     x[7 * COLUMNS + 9] = x[9 * COLUMNS + 1] = -40;
-    x[5] = NAN; /* not zero */
+    x[5] = NAN; /* a NaN is not zero */
     struct moments m = measured(x, N, 1000);
     for (size_t stretch = 1; stretch <= STATS_STRETCH; stretch = 3 * stretch + 1) {
         CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -171,7 +172,7 @@ static struct picture picture_with(uint64_t columns, uint64_t rows)
     return picture_of(&g, &t);
 }
 
-/* Units cover all values one after another, and none is long. */
+/* The units follow each other, cover all values, and are short. */
 static void test_picture_units(void)
 {
     const uint64_t many = (uint64_t)1 << 31;
@@ -210,7 +211,7 @@ static float pixel_of(const struct picture *p, const float *v, uint64_t y, uint6
     return (float)sqrt(sum / (double)n);
 }
 
-/* Values are multiples of 1/256, whose squares have sums that are exact in any order. */
+/* All values are multiples of 1/256, so the sums of their squares are exact in any order. */
 static void test_picture_pixels(void)
 {
     enum { N = 9 << 20 };
@@ -279,7 +280,7 @@ static void test_kept(void)
     kept_free(&k);
 }
 
-/* Results for all states of a tensor that are still needed stay. */
+/* Results are kept for every state of a tensor that is still needed. */
 static void test_states(void)
 {
     struct kept k = KEPT_NONE;
@@ -314,7 +315,7 @@ static void test_kept_most(void)
     CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){1, 0}, DERIVED_PICTURE));
     CU_ASSERT_EQUAL(k.bytes, (size_t)6 * SIZE);
     put(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE,
-        KEPT_BYTES + 1); /* the newest result always stays */
+        KEPT_BYTES + 1); /* the newest result is always kept */
     CU_ASSERT_PTR_NOT_NULL(kept_find(&k, (struct tensor_id){7, 0}, DERIVED_PICTURE));
     CU_ASSERT_PTR_NULL(kept_find(&k, (struct tensor_id){6, 0}, DERIVED_PICTURE));
     kept_free(&k);

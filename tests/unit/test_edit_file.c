@@ -47,7 +47,7 @@ static void test_open(void)
     edit_file_close(&f);
     CU_ASSERT_EQUAL(f.fd, -1);
     CU_ASSERT_EQUAL(unlinkat(x.dir, name + 1, 0), 0);
-    /* A file can have one writer, and any number of readers. */
+    /* A file can have one writer and any number of readers. */
     CU_ASSERT_EQUAL(edit_file_open(&f, calm(), x.dir, NAME, true, &e), 0);
     CU_ASSERT_EQUAL(fcntl(f.fd, F_GETFL) & O_ACCMODE, O_RDWR);
     refused(&x, NAME, true, -EWOULDBLOCK, "another process has the model open for writing");
@@ -61,7 +61,7 @@ static void test_open(void)
     teardown(&x);
 }
 
-/* Each call made during the open fails once. */
+/* Each system call that opening makes fails once. */
 static void test_open_faults(void)
 {
     struct fixture x;
@@ -78,7 +78,7 @@ static void test_open_faults(void)
         const char *what = fs.what;
         CU_ASSERT_EQUAL(e.code, r);
         if (r == 0)
-            edit_file_close(&f); /* the current file of that name is opened in any case */
+            edit_file_close(&f); /* the current file of that name was opened nevertheless */
         else
             CU_ASSERT_EQUAL(r, -EIO);
         CU_ASSERT_TRUE(r < 0 || strcmp(what, "fstatat") == 0);
@@ -89,7 +89,7 @@ static void test_open_faults(void)
     teardown(&x);
 }
 
-/* The line for a copy that its own user may not write says what to do. */
+/* If the user may not write a copy of their own, the message says what to do. */
 static void test_own_copy(void)
 {
     static const struct {
@@ -116,7 +116,7 @@ static void test_own_copy(void)
     teardown(&x);
 }
 
-/* Replace the model after the open. */
+/* Replace the model after it was opened. */
 static void replace(void *arg)
 {
     const struct fixture *x = arg;
@@ -163,7 +163,8 @@ static void stale(const struct edit_file *f, const char *line)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
 }
 
-/* While an edit in place is unfinished, any state of the file counts, but no other file. */
+/* While an edit in place is unfinished, the file is accepted in any state, but another file is
+ * not. */
 static void test_unfinished(void)
 {
     struct fixture x;
@@ -180,7 +181,7 @@ static void test_unfinished(void)
     edit_file_unlock(&f);
     CU_ASSERT_FALSE(is_locked(&x));
     edit_file_close(&f);
-    edit_file_unlock(&f); /* does nothing */
+    edit_file_unlock(&f); /* the call does nothing */
     teardown(&x);
 }
 
@@ -216,7 +217,7 @@ static void test_fresh(void)
     teardown(&x);
 }
 
-/* A difference in any field makes it another file. */
+/* A file that differs in any field is another file. */
 static void test_id(void)
 {
     const struct edit_id a = {.dev = 1, .ino = 2, .size = 3, .mtime = {4, 5}};
@@ -238,7 +239,7 @@ static void test_side_name(void)
     CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-journal");
     edit_side_name(got, "m.gguf", "new");
     CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-new");
-    /* The longest name that is kept whole: its journal's name has 255 bytes. */
+    /* This is the longest name that is kept whole; its journal's name has 255 bytes. */
     memset(name, 'n', sizeof(name));
     size_t whole = NAME_MAX - strlen("..ggufs-journal");
     name[whole] = '\0';
@@ -282,7 +283,7 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
-/* If all names are taken, a hundred are tried. */
+/* If names are taken, a hundred are tried before the call fails. */
 static void test_names_taken(void)
 {
     struct fixture x;

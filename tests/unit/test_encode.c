@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: encoding values to blocks: golden data, and values that are refused. */
+/* quant: encoding values to blocks, with golden data and with values that are refused. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static void test_can_encode(void)
     }
 }
 
-/* Encode the first n blocks of `values`, and return the result; a fault must be at `element`. */
+/* Encode the first n blocks of `values` and return the result; a fault must be at `element`. */
 static int encoded(uint32_t id, size_t n, uint64_t element)
 {
     struct quant_fault fault = {.element = UINT64_MAX};
@@ -74,7 +74,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* In three blocks of ones, each place of the second block in turn is not finite. */
+/* In three blocks of ones, each element of the second block in turn is not finite. */
 static void test_not_finite(void)
 {
     static const uint32_t odd[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
@@ -85,7 +85,7 @@ static void test_not_finite(void)
             for (size_t i = 0; i < 3u * t->block_len; i++)
                 values[i] = 1;
             values[at] = f32_from_bits(odd[k % 5]);
-            values[3u * t->block_len - 1] = NAN; /* a later value is not named */
+            values[3u * t->block_len - 1] = NAN; /* a later value is not reported */
             CU_ASSERT_EQUAL(encoded(id, 3, at), holds_any_float(id) ? 0 : -EDOM);
             values[2u * t->block_len - 1] =
                 FLT_MAX; /* nor is a value of the same block that is out of range */
@@ -106,7 +106,7 @@ static void test_floats_not_finite(void)
                 {0xff800000, 0xfc00, 0xff80, 0xfff0000000000000},
                 {0x7fc00000, 0x7e00, 0x7fc0, 0x7ff8000000000000},
                 {0xffd55555, 0xfe00, 0xffd5, 0xfffaaaaaa0000000}};
-    for (size_t i = 0; i < 4 * 80; i++) { /* alone, and between others in long and short runs */
+    for (size_t i = 0; i < 4 * 80; i++) { /* alone, and among others in long and short runs */
         for (size_t k = 0; k < 80; k++)
             values[k] = k == i / 4 ? f32_from_bits(rows[i % 4].bits) : 1;
         CU_ASSERT_EQUAL(encoded(F32_ID, 80, 0), 0);
@@ -124,8 +124,8 @@ static void test_floats_not_finite(void)
 }
 
 /*
- * Each type stores the largest value that it can hold beside zeros (Q1_0: all alike), with both
- * signs and at both ends of a block; it refuses the next larger float.
+ * Each type stores the largest value that it can hold among zeros (for Q1_0, all values are equal),
+ * with either sign and at either end of a block; it refuses the next larger float.
  */
 static void test_scale_range(void)
 {
@@ -154,7 +154,7 @@ static void test_scale_range(void)
     }
 }
 
-/* A minimum, and the distance to the maximum; both must fit. */
+/* Some types store a minimum and the distance to the maximum; both must fit. */
 static void test_range_range(void)
 {
     static const struct {
@@ -225,7 +225,7 @@ static void test_integers(void)
     }
 }
 
-/* Q8_0 with a scale of one rounds halves away from zero, and all other values to nearest. */
+/* Q8_0 with a scale of one rounds halves away from zero, and all other values to the nearest. */
 static void test_rounding(void)
 {
     for (int k = -127; k < 127; k++) {
@@ -239,7 +239,7 @@ static void test_rounding(void)
     }
 }
 
-/* Return the code whose value times d is nearest to x, the first if several are. */
+/* Return the code whose value times d is nearest to x, or the first such code. */
 static unsigned nearest_code(float x, float d)
 {
     static const float table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -249,8 +249,8 @@ static unsigned nearest_code(float x, float d)
     return best;
 }
 
-/* 4-bit floats of every magnitude up to the largest, where scales end, get the code that is nearest
- * by subtraction. */
+/* In types of 4-bit floats, values of every magnitude, up to the end of the scales, get the code
+ * that subtraction finds nearest. */
 static void test_nearest_codes(void)
 {
     for (int e = -120; e <= 127; e++)
@@ -277,7 +277,8 @@ static void test_nearest_codes(void)
         }
 }
 
-/* If the inverse of a scale is infinite, all codes are those of zero, and zeros are read back. */
+/* If the inverse of a scale is infinite, every value gets the code of zero and is read back as
+ * zero. */
 static void test_tiny_scales(void)
 {
     static const struct {
@@ -303,16 +304,16 @@ static void test_tiny_scales(void)
 }
 
 /*
- * Types with a search work at every magnitude. While the scales fit, the error is the same at every
- * power of two; values are refused only if the scales do not fit; no block ever decodes to a value
- * that is not finite.
+ * Types whose encoder searches work at every magnitude. While the scales fit, the error is the same
+ * at every power of two; values are refused only if the scales do not fit; no block ever decodes to
+ * a value that is not finite.
  */
 static void test_search_sizes(void)
 {
     static const struct {
         uint8_t id;
         uint32_t reach; /* the largest value, in units of the block's larger scale */
-        float error;    /* relative error of even values */
+        float error;    /* limit of the relative error of uniform values */
     } rows[] = {{Q2_K_ID, 15, 0.3f},         {Q3_K_ID, 32 * 4, 0.15f},   {Q4_K_ID, 63, 0.07f},
                 {Q5_K_ID, 63, 0.035f},       {Q6_K_ID, 128 * 32, 0.02f}, {IQ4_NL_ID, 127, 0.1f},
                 {IQ4_XS_ID, 32 * 127, 0.08f}};

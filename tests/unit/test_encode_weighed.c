@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * quant: encoding values with importances: errors compared with those of ggml's quantisers, and
- * unusual importances.
+ * quant: encoding values with importances. Errors are compared with those of ggml's quantisers, and
+ * unusual importances are tried.
  */
 #include "cu_main.h"
 
@@ -38,8 +38,8 @@ static bool is_point(uint32_t id)
     return is;
 }
 
-/* The error of each row is at most 1.01 of the reference; for IQ1 to IQ3 the mean of a type is at
- * most 0.96. */
+/* The error of each row is at most 1.01 times the reference; for IQ1 to IQ3 the mean ratio of each
+ * type is at most 0.96. */
 static void test_table(void)
 {
     double sum[QUANT_N_TYPES] = {0};
@@ -68,12 +68,12 @@ static void test_table(void)
     }
 }
 
-/* Tables from other seeds do not exceed the worst of the same type and kind. Outliers differ
- * too much. */
+/* Values from other seeds have at most the worst error of the same type and kind. Outliers are not
+ * tested, because they differ too much. */
 static void test_other_seeds(void)
 {
     for (size_t i = 0; i < n_golden_weighed; i += 4) {
-        struct golden_weighed g = golden_weighed[i + 3]; /* with 4096 columns */
+        struct golden_weighed g = golden_weighed[i + 3]; /* the entry with 4096 columns */
         for (size_t k = i; k < i + 4; k++)
             g.error = golden_weighed[k].error > g.error ? golden_weighed[k].error : g.error;
         g.seed += 77777;
@@ -90,8 +90,8 @@ static void test_other_seeds(void)
 }
 
 /*
- * All machines produce the same bytes. After changing a search, copy the output of the test here,
- * and check it with scripts/test-arch as well.
+ * All machines produce the same bytes. After a change to a search, copy the test's output here, and
+ * also check it with scripts/test-arch.
  */
 static void test_same_bytes(void)
 {
@@ -132,7 +132,7 @@ static void fill(size_t n)
         importances[i] = (float)(i * 37 % 101 + 1);
 }
 
-/* Return the error of 256 values from `at` on, all with the same weight. */
+/* Return the error of the 256 values from `at` on, all weighed equally. */
 static double error_of(size_t at)
 {
     double off = 0, all = 0;
@@ -149,7 +149,7 @@ static void encode(const struct quant_type *t, size_t n, const float *weight, ui
     t->decode(dst, n / t->block_len, back);
 }
 
-/* Only the ratios of importances matter, not their size, up to the limits of float32. */
+/* Within the limits of float32, only the ratios of importances matter, not their size. */
 static void test_sizes_of_importances(void)
 {
     static const float by[] = {0x1p-73f, 0x1p100f, 0x1p-120f};
@@ -167,7 +167,7 @@ static void test_sizes_of_importances(void)
     }
 }
 
-/* If importances are all zero, or all the largest, all values count alike. */
+/* If all importances are zero, or all are the largest float, all values count equally. */
 static void test_equal_importances(void)
 {
     static const float all[] = {0, FLT_MAX, FLT_TRUE_MIN};
@@ -187,7 +187,7 @@ static void test_equal_importances(void)
     }
 }
 
-/* A group whose importances are all zero still resembles its values. */
+/* A group whose importances are all zero is still encoded close to its values. */
 static void test_group_of_no_importance(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -205,7 +205,8 @@ static void test_group_of_no_importance(void)
     }
 }
 
-/* Values after a group of zeros stay in place; the zeros are as near to zero as the type allows. */
+/* Values after a group of zeros are encoded as usual; the zeros are as near to zero as the type
+ * allows. */
 static void test_group_of_zeros(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++)
@@ -223,7 +224,7 @@ static void test_group_of_zeros(void)
         }
 }
 
-/* Zeros, and values of every magnitude that the scale of the type can express. */
+/* Encode zeros, and values of every magnitude that the scale of the type can express. */
 static void test_sizes_of_values(void)
 {
     for (size_t k = 0; k < COUNT_OF(weighing); k++) {
@@ -252,7 +253,7 @@ static void test_sizes_of_values(void)
     }
 }
 
-/* With a root mean square of 1e-6, the error is at most that of zeros, and less than the
+/* For values with a root mean square of 1e-6, the error is at most that of zeros, and less than the
  * reference's, which is 101 to 270 %. */
 static void test_tiny_values(void)
 {
@@ -266,7 +267,7 @@ static void test_tiny_values(void)
     }
 }
 
-/* Types that need importances fail without them; rows and matrices use their own. */
+/* Types that need importances fail without them; each row or matrix uses its own. */
 static void test_by_rows(void)
 {
     struct quant_fault fault;
@@ -278,7 +279,8 @@ static void test_by_rows(void)
         const int r = quant_encode(t, false, values, n, raw, NULL, &fault);
         CU_ASSERT_EQUAL(r, t->weighs == QUANT_NEEDS ? -EOPNOTSUPP : 0);
         CU_ASSERT_TRUE(r == 0 || fault.element == 0);
-        /* From element 256 on: the second row of the first matrix, then two of the second. */
+        /* The importances begin at element 256, the second row of the first matrix; two rows of the
+         * second matrix follow. */
         CU_ASSERT_EQUAL(quant_encode(t, false, values, 5 * n, raw, &imp, &fault), 0);
         for (size_t b = 0; b < 5; b++) {
             const size_t matrix = (256 + b * 256) / 512;

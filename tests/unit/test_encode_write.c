@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* quant: writing new values from a view over old blocks. */
+/* quant: writing new values through a view over old blocks. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static const struct view views[] = {
     [QUANT_BF16] = {2, quant_read_bf16},
 };
 
-/* Return the number of blocks of a type that fit into the buffers: for small blocks, more than are
+/* Return how many blocks of a type fit into the buffers; if blocks are small, that is more than are
  * processed at once. */
 static size_t blocks_of(const struct quant_type *t)
 {
@@ -54,8 +54,8 @@ static void for_each_view(each_fn *fn)
 }
 
 /*
- * Writing values back unchanged changes no block, not even blocks with NaN or codes that no encoder
- * makes, in place or to another buffer, with or without importances.
+ * Writing values back unchanged, in place or to another buffer, with or without importances,
+ * changes no block, not even blocks with NaN or with codes that no encoder produces.
  */
 static void write_back(const struct quant_type *t, bool big, enum quant_view view)
 {
@@ -81,7 +81,7 @@ static void test_write_back(void)
     for_each_view(write_back);
 }
 
-/* A NaN that comes from a block's scale may be written back with other bits, as another machine
+/* A NaN that comes from a block's scale may be written back with different bits, as another machine
  * would write it. */
 static void other_nan(const struct quant_type *t, bool big, enum quant_view view)
 {
@@ -108,7 +108,7 @@ static void test_other_nan(void)
     for_each_view(other_nan);
 }
 
-/* Convert values of a view to floats. */
+/* Convert the values of a view to floats. */
 static void widen(enum quant_view view, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -119,7 +119,7 @@ static void widen(enum quant_view view, size_t n)
     }
 }
 
-/* Some blocks get values of -2 or 2, which each view and type can hold: only those blocks are
+/* Some blocks get values of -2 or 2, which every view and type can hold. Only those blocks are
  * encoded. */
 static void change_some(const struct quant_type *t, bool big, enum quant_view view)
 {
@@ -127,7 +127,7 @@ static void change_some(const struct quant_type *t, bool big, enum quant_view vi
     const size_t at[] = {len - 1, 3 * len, 4 * len, n / 2 * len + len / 3, n * len - 1};
     struct quant_fault fault;
     golden_bytes(raw, n * t->block_bytes, t->id + 200u);
-    for (size_t i = 0; i < n * t->block_bytes; i++) /* scales below 2 */
+    for (size_t i = 0; i < n * t->block_bytes; i++) /* keep scales below 2 */
         raw[i] &= 0x3f;
     views[view].read(t, big, raw, 0, n * len * width, stream);
     for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
@@ -165,7 +165,7 @@ static bool holds_any_float(uint32_t id)
     return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
 }
 
-/* A value that cannot be stored is named, in a new tensor and in an old one. */
+/* A value that cannot be stored is reported, both in a new tensor and in an old one. */
 static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
 {
     const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/map: readahead for programs. */
+/* base/map: reading ahead for programs. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void end(void)
     (void)memcpy(name, "far-XXXXXX", sizeof(name));
 }
 
-/* Return how far beyond the read data was requested, in a part that ends at `stop`. */
+/* Return how far data is requested beyond the end of a read, in a part that ends at `stop`. */
 static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = far_want(&run, &map, off, n, stop);
@@ -42,7 +42,7 @@ static uint64_t beyond(uint64_t off, uint64_t n, uint64_t stop)
     return upto - (off + n);
 }
 
-/* Return the same for reads of 64 KiB in order. */
+/* Return the same for sequential reads of 64 KiB each. */
 static uint64_t in_order(uint64_t off, uint64_t n, uint64_t stop)
 {
     uint64_t upto = off, last = off + n;
@@ -57,7 +57,7 @@ static void test_bounds(void)
     /* A single read requests only its own range, wherever it is. */
     CU_ASSERT_EQUAL(beyond(900 * M, 16 * K, 999 * M), 0);
     CU_ASSERT_EQUAL(beyond(300 * M, 3 * M, 999 * M), 0);
-    /* Reads in order request at most as much again, and at most 2 MiB. */
+    /* Sequential reads request at most as much again, and at most 2 MiB more. */
     uint64_t more = in_order(400 * M, 256 * K, 999 * M);
     CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
     more = in_order(100 * M, 30 * M, 999 * M);
@@ -71,7 +71,7 @@ static void test_part(void)
 {
     begin();
     CU_ASSERT_EQUAL(in_order(100 * M, 10 * M, 110 * M), 0);
-    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* a program that continues to read */
+    CU_ASSERT_TRUE(beyond(110 * M, 64 * K, 120 * M) >= M); /* the program continues to read */
     end();
 }
 

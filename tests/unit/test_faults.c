@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/commit while every system call fails in turn, and while the process or the power dies at
- * each of them. This checks the invariants of commit.h, temp.h and journal.h.
+ * edit/commit with every system call failing in turn, and with the process or the power dying at
+ * each of them. This checks the invariants in commit.h, temp.h and journal.h.
  */
 #include "cu_main.h"
 
@@ -19,16 +19,16 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* The strategies, and their variants. */
+/* A strategy, or a variant of one. */
 struct way {
     const char *name;
-    enum edit_strategy s, does; /* requested strategy, and used strategy */
+    enum edit_strategy s, does; /* requested strategy, and the one used */
     size_t len;                 /* length of the new text */
     bool clone;                 /* cloning is emulated */
     bool no_exchange;
     int no_range;
     uint8_t pad_byte;
-    unsigned tensors; /* tensors to edit instead (make_tensor_edit()) */
+    unsigned tensors; /* tensors to edit instead of a text (make_tensor_edit()) */
 };
 
 static const struct way ways[] = {
@@ -131,7 +131,7 @@ static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be taken back: the new file has the name, while f still has the old
+    /* A plain rename cannot be taken back, so the new file keeps the name while f still has the old
      * file. */
     bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
     bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
@@ -161,7 +161,7 @@ static void test_fail(void)
     for (size_t i = 0; i < 2 * WAYS; i++)
         for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
             unsigned n = 1;
-            bool long_way = i & 1 && ways[i / 2].tensors; /* thousands of calls */
+            bool long_way = i & 1 && ways[i / 2].tensors; /* the edit makes thousands of calls */
             long_way = long_way && (k || ways[i / 2].tensors & EDIT_LENT);
             while (!long_way && fail_at(&ways[i / 2], n, errors[k], i & 1))
                 n++;
@@ -170,7 +170,7 @@ static void test_fail(void)
         }
 }
 
-/* C4: the next edit, planned on top of it, completes an unfinished edit. */
+/* C4: the next edit, planned on top of an unfinished one, completes it. */
 static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct edit *d)
 {
     struct edit next;
@@ -189,7 +189,8 @@ static void edit_unfinished(struct fixture *x, struct edit_file *f, const struct
 
 static unsigned seen_unfinished;
 
-/* C4, the exceptions: every call from n on fails. After a reopen, the file is complete. */
+/* Check the exceptions in C4 when every call from n on fails. Once reopened, the file is
+ * complete. */
 static bool break_at(const struct way *w, unsigned n, bool anew)
 {
     struct fixture x;
@@ -204,7 +205,7 @@ static bool break_at(const struct way *w, unsigned n, bool anew)
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
     CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
-    /* When calls work again, no edit builds on a state that could not be taken back. */
+    /* Even when calls work again, no edit builds on a state that could not be taken back. */
     bool known = r == 0 || is_old(&x);
     f.sys = calm();
     CU_ASSERT_TRUE(!res.unfinished || (r == -EIO && w->does == EDIT_INPLACE && f.unfinished));
@@ -278,7 +279,7 @@ static void test_short(void)
     }
 }
 
-/* C1: the process ends at call n. After the recovery the file is the old or the new one. */
+/* C1: the process dies at call n. After the recovery, the file is the old one or the new one. */
 static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64_t seed)
 {
     struct fixture x;
@@ -296,7 +297,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
         fs.seed = seed;
         struct edit_file f = open_model(&x, &fs.sys);
         int r = edit_commit(&f, &d.p, &d.o, NULL, &res, NULL);
-        /* C3: an edit that was reported as made stays made. */
+        /* C3: an edit that was reported as made is not lost. */
         if (mode == FAULT_POWER)
             faultsys_power_cut(&fs);
         _exit(r == 0 ? 0 : 1);
@@ -305,7 +306,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
     CU_ASSERT_NOT_EQUAL(WEXITSTATUS(status), 1);
     bool old_before = is_old(&x), new_before = is_new(&x, &d);
-    /* C1: without the recovery, only inplace may show another content. */
+    /* C1: without the recovery, only inplace may leave any other content. */
     CU_ASSERT_TRUE(old_before || new_before || w->s == EDIT_INPLACE);
     check_read_through(&x, &d);
     struct faultsys fs;
@@ -321,7 +322,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     CU_ASSERT_EQUAL(r, 0);
     CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(WEXITSTATUS(status) == FAULT_EXIT || is_new(&x, &d));
-    /* An unfinished edit changed nothing, and no other file is left. */
+    /* If the recovery had nothing to finish, it changed nothing; no other file is left. */
     CU_ASSERT_TRUE(found.finished || is_old(&x) == old_before);
     CU_ASSERT_EQUAL(files(&x), 1);
     check_next(&x, &f);
@@ -354,13 +355,13 @@ static void test_power(void)
         }
 }
 
-/* Two edits in a row, so that the second meets everything that the first leaves unsynced. */
+/* Two edits in a row; the second one meets everything that the first one leaves unsynced. */
 
 struct pair {
     struct fixture x;
     const struct way *way[2];
     struct edit d[2];
-    struct gguf *mid; /* keys between the two edits */
+    struct gguf *mid; /* keys after the first edit */
 };
 
 static void make_pair(struct pair *p, const struct way *first, const struct way *second)
@@ -383,7 +384,7 @@ static void free_pair(struct pair *p)
     teardown(&p->x);
 }
 
-/* Runs in the child. *acked: number of edits that returned 0; -1: one failed. */
+/* Runs in the child process. *acked: number of edits that returned 0; -1: one failed. */
 static void run_pair(struct pair *p, unsigned n, uint64_t seed, int *acked)
 {
     struct faultsys fs;
@@ -441,7 +442,7 @@ static bool cut_pair(const struct way *first, const struct way *second, unsigned
 
 static void test_pairs(void)
 {
-    /* Copy, a plain rename, reflink, and inplace twice. */
+    /* Copy, a plain rename, reflink, and two variants of inplace. */
     static const size_t used[] = {0, 3, 4, 7, 15};
     for (uint64_t seed = 1; seed <= soak_size(4); seed++)
         for (size_t i = 0; i < 25; i++) {

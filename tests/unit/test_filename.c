@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check/filename: parsing and generating names by the convention. */
+/* check/filename: parsing and generating file names by the naming convention. */
 #include "cu_main.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const struct {
     const char *name;
     const char *part[FILE_PARTS];
 } good[] = {
-    /* Examples of the specification */
+    /* Examples from the specification */
     {"Mixtral-8x7B-v0.1-KQ2.gguf", {"", "Mixtral", "8x7B", "", "v0.1", "KQ2", "", ""}},
     {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf",
      {"", "Grok", "100B", "", "v1.0", "Q4_0", "", "00003-of-00009"}},
@@ -199,8 +199,8 @@ static void test_suggest(void)
 
 #define HEX16 "0123456789abcdef"
 
-/* A SHA-256 is recognised in either case, bare or with ollama's prefix; 63 or 65 digits are not a
- * hash. */
+/* A SHA-256 is recognised in upper or lower case, bare or with ollama's prefix; 63 or 65 digits are
+ * not a hash. */
 static void test_hashes(void)
 {
     CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tree: results of reads when data is missing, because the file was truncated while the tree is
- * open, or from the beginning.
+ * tree: results of reads when data is missing, either from the beginning or because the file was
+ * truncated while the tree was open.
  */
 #include "cu_main.h"
 
@@ -28,7 +28,8 @@ static void text_is(const struct tree_image *m, const char *path, const char *wa
 
 enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
 
-/* Make two tensors of several pages: "a" plain, "q" in blocks; each ends in its own page. */
+/* Make two tensors of several pages, a plain one "a" and "q" in blocks; each ends in its own
+ * page. */
 static struct tree_image large(const struct tree_options *o)
 {
     struct build b;
@@ -48,7 +49,7 @@ static size_t offset_of(const struct tree_image *m, const char *path)
     return off;
 }
 
-/* The header, texts and listings do not need the data. */
+/* The header, texts and listings can be read without the data. */
 static void header_works(const struct tree_image *m)
 {
     uint8_t byte[8];
@@ -61,8 +62,7 @@ static void header_works(const struct tree_image *m)
     CU_ASSERT_EQUAL(image_stat(m, "model.gguf").st_size, (off_t)m->size);
 }
 
-/* If the file ends `kept` bytes into the data of q, bytes before the end can be read, and none
- * after it. */
+/* If the file ends `kept` bytes into the data of q, only the bytes before its end can be read. */
 static void cut_in_q(const struct tree_image *m, size_t kept)
 {
     uint8_t byte[256];
@@ -79,15 +79,15 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 0, 128, byte), 128);
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
-    /* Reads at the end return 0 bytes. */
+    /* A read at the end of a view returns 0 bytes. */
     CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0);
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q, 256, byte), 256);
     CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q + kept, 1, byte), -EIO);
     header_works(m);
 }
 
-/* The file is truncated while the tree is open: inside a page (zeros, no signal), and by whole
- * pages (SIGBUS). */
+/* The file is truncated while the tree is open, inside a page (which reads as zeros without a
+ * signal) and by whole pages (SIGBUS). */
 static void test_cut_behind(void)
 {
     static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
@@ -99,7 +99,7 @@ static void test_cut_behind(void)
     }
     CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
     header_works(&m);
-    /* When the file has grown again with other bytes, no handle keeps the error. */
+    /* Once the file has grown again, with other bytes, no handle still returns the error. */
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     text_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
@@ -131,7 +131,7 @@ static void test_partial(void)
     image_close(&whole);
 }
 
-/* With the maximum number of elements, sizes are the largest that can be shown. */
+/* The maximum number of elements gives the largest sizes that can be shown. */
 static void test_huge(void)
 {
     struct build b;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mount/handle: reads from a file, and their timing, for a program that reads in order. */
+/* mount/handle: which reads of a file are made, and when, for a program that reads sequentially. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,15 +9,15 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file with some pieces in a mapping. */
+/* A file, some pieces of which are in a mapping. */
 struct shown_file {
     struct tree_file file;   /* must come first */
-    uint64_t mapped, copied; /* from piece `mapped` on, until piece `copied` */
-    unsigned reads, held;    /* number of reads so far, and of mappings not yet returned */
+    uint64_t mapped, copied; /* pieces [mapped, copied) are in the mapping */
+    unsigned reads, held;    /* reads so far; mappings not yet returned */
     unsigned replies;
 };
 
-/* A request, whose reply is compared with the file. */
+/* A request; the reply is compared with the file. */
 struct fuse_req {
     struct shown_file *file;
     uint64_t off;
@@ -89,8 +89,8 @@ int __wrap_fuse_reply_err(fuse_req_t req, int err)
 
 /* ---- tests ---- */
 
-/* One handle reads the whole file in order. reads[i]: number of reads of the file before piece i
- * was answered. */
+/* Read the whole file sequentially through one handle. reads[i]: number of reads of the file made
+ * once piece i has been read. */
 static void reads_are(struct shown_file f, const unsigned reads[PIECES])
 {
     for (size_t i = 0; i < sizeof(image); i++)
@@ -108,15 +108,15 @@ static void reads_are(struct shown_file f, const unsigned reads[PIECES])
     handle_close(&all, h);
 }
 
-/* From the second piece on, each piece is read once, one piece ahead, and finally the end of the
- * file. */
+/* From the second piece on, each piece is read once, one piece ahead; the last read is at the end
+ * of the file. */
 static void test_ahead(void)
 {
     static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
     reads_are((struct shown_file){.mapped = PIECES}, reads);
 }
 
-/* Each piece is read once, and none ahead. */
+/* Each piece is read once, and none of them ahead. */
 static void test_mapped(void)
 {
     static const unsigned reads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/history: recorded changes, the keys reconstructed from them, limits, and files that are
- * damaged or planted.
+ * edit/history: recorded changes and the keys reconstructed from them, limits, and damaged or
+ * planted files.
  */
 #include "cu_main.h"
 
@@ -24,7 +24,7 @@
 
 #define FOLDER "state/ggufs/history/"
 
-/* Find the keys that an undo would restore; number 0: undo the last edit. */
+/* Check which keys an undo would restore; number 0: undo the last edit. */
 static int picks(struct history *h, uint64_t number, struct gguf *now, const struct gguf *want,
                  bool fits)
 {
@@ -87,14 +87,14 @@ static void test_pick(void)
     edit(h, t.b, t.c, 1201, 3);
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 4));
-    /* An edit just after an undo has its own state. */
+    /* An edit right after an undo has its own state. */
     edit(h, t.c, t.a, 1202, 0);
     CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
     CU_ASSERT_EQUAL(picks(h, 3, t.a, t.c, true), 0);
     three_free(&t);
 }
 
-/* Keys that no recorded edit changed stay; the others are restored. */
+/* An undo restores the keys that a recorded edit changed, and keeps all others. */
 static void test_foreign(void)
 {
     struct three t;
@@ -126,7 +126,7 @@ static void test_foreign(void)
     three_free(&t);
 }
 
-/* Failed edits make no state in the list, and hide none. */
+/* Failed edits do not add a state to the list, nor hide one. */
 static void test_failed(void)
 {
     struct three t;
@@ -152,14 +152,14 @@ static void test_join(void)
     struct three t;
     struct history *h = three_setup(&t);
     edit(h, t.a, t.b, 1000, 0);
-    edit(h, t.b, t.c, 1009, 0); /* each by a recorder that has not seen the earlier ones */
+    edit(h, t.b, t.c, 1009, 0); /* its recorder has not seen the earlier edits */
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     CU_ASSERT_EQUAL(picks(h, 0, t.c, t.a, true), 0);
     edit(h, t.c, t.b, 1018, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 1));
     edit(h, t.b, t.c, 1028, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 2));
-    /* A clock that was set back, and keys that another program wrote. */
+    /* The clock was set back, and another program wrote keys. */
     edit(h, t.c, t.b, 1020, 0);
     CU_ASSERT_TRUE(numbers_are(h, 1, 3));
     edit(h, t.a, t.b, 1021, 0);
@@ -171,7 +171,7 @@ static void test_join(void)
 
 #define KEYS 9
 
-/* The keys of a model, in order, with their values. */
+/* The keys of a model in order, with their values. */
 struct list {
     unsigned n, key[KEYS], value[KEYS];
 };
@@ -242,7 +242,7 @@ static void user_keys(struct list *l)
     l->n = n;
 }
 
-/* A key that is missing in the state is named once, however often edits that join the state change
+/* A key that is missing in the state is listed once, however often edits that join the state change
  * it. */
 static void test_join_new_key(void)
 {
@@ -269,8 +269,8 @@ static void test_join_new_key(void)
 enum { EDITS = 24 };
 
 /*
- * In series of edits, some with their own state, some joined, some never written, the keys of each
- * state can be reconstructed.
+ * After a series of edits, some with their own state, some joined to one and some never written,
+ * the keys of each state can be reconstructed.
  */
 static void random_edits(uint64_t seed)
 {
@@ -293,7 +293,7 @@ static void random_edits(uint64_t seed)
         bool landed = draw(6);
         int done = recorder_begin(&r, &e, NULL);
         CU_ASSERT_EQUAL(done, edit_keys_id(a) != edit_keys_id(b));
-        if (draw(4)) /* otherwise the outcome of the edit stays unknown */
+        if (draw(4)) /* otherwise the edit's outcome stays unknown */
             CU_ASSERT_EQUAL(recorder_end(&r, landed, at, NULL), 0);
         if (done == 1 && r.rec.number > states)
             of[states++] = now;
@@ -356,8 +356,8 @@ static struct gguf *vocabulary(unsigned words, const char *last)
 }
 
 /*
- * For a large model only the difference is stored, even if a key moved from one end to the other;
- * changing the same key again within a state costs nothing.
+ * For a large model, only the differences are stored, even if a key moved from one end to the
+ * other; another change to the same key within a state takes no more space.
  */
 static void test_small(void)
 {
@@ -411,7 +411,7 @@ static void test_keep(void)
     CU_ASSERT_TRUE(numbers_are(h, 5, 7));
     CU_ASSERT_EQUAL(picks(h, 4, t.b, NULL, true), -ENOENT);
     CU_ASSERT_EQUAL(picks(h, 6, t.b, t.b, true), 0);
-    /* An undo from the command line does not know a mount's limit, so it drops only the oldest
+    /* An undo from the command line, which does not know the mount's limit, drops only the oldest
      * state. */
     for (unsigned i = 8; i <= 40; i++)
         edit(&many, i % 2 ? t.a : t.b, i % 2 ? t.b : t.a, i * 100, 0);
@@ -423,8 +423,8 @@ static void test_keep(void)
     three_free(&t);
 }
 
-/* The clock goes back by a day before each edit: no edit joins a state, numbers rise, the newest
- * states are kept. */
+/* The clock is set back by a day before each edit. No edit joins a state, numbers rise, and the
+ * newest states are kept. */
 static void test_clock(void)
 {
     struct three t;
@@ -435,7 +435,7 @@ static void test_clock(void)
     three_free(&t);
 }
 
-/* Thousands of edits without a pause have their own state, or join one. */
+/* Of thousands of edits without a pause, each either gets its own state or joins one. */
 static void test_many(void)
 {
     struct three t;
@@ -453,7 +453,7 @@ static void test_many(void)
     three_free(&t);
 }
 
-/* `--history=clear` gives a reason whenever there is nothing to clear. */
+/* `--history=clear` reports a reason whenever there is nothing to clear. */
 static void test_clear(void)
 {
     struct three t;
@@ -492,7 +492,7 @@ static void test_clear(void)
     three_free(&t);
 }
 
-/* Save a state of this many bytes. */
+/* Save a state of the given size. */
 static void grow(struct home *x, const char *model, struct gguf *g, int64_t now, uint64_t bytes)
 {
     struct history h;
@@ -506,15 +506,15 @@ static void grow(struct home *x, const char *model, struct gguf *g, int64_t now,
     big->kv[1].end += bytes;
     r = (struct recorder){.h = &h};
     struct recorded_edit e = {big, g, 0, now};
-    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* the edit does not end, as after a kill */
+    CU_ASSERT_EQUAL(recorder_begin(&r, &e, NULL), 1); /* as after a kill, the edit does not end */
     big->head = head;
     free(large);
     gguf_free(big);
     history_close(&h);
 }
 
-/* All models together keep at most 256 MiB. The oldest states of any model are dropped, but never a
- * model's last. */
+/* All models together keep at most 256 MiB. The oldest states of all models are dropped first, but
+ * never a model's last state. */
 static void test_all_models(void)
 {
     struct three t;
@@ -528,7 +528,7 @@ static void test_all_models(void)
     CU_ASSERT_TRUE(numbers_are(&other, 1, 2));
     grow(&t.x, "/models/m.gguf", t.b, 400, 60 * mib);
     edit(h, t.a, t.b, 700, 0);
-    /* The oldest state that may be dropped, and those after it. */
+    /* The oldest state that may be dropped was dropped, then the next ones. */
     CU_ASSERT_TRUE(numbers_are(h, 2, 3));
     CU_ASSERT_TRUE(numbers_are(&other, 2, 2));
     CU_ASSERT_EQUAL(home_files(&t.x), 3);
@@ -543,7 +543,8 @@ static void in_folder(const struct home *x, char path[96])
     (void)snprintf(path, 96, FOLDER "%s", x->h.name);
 }
 
-/* An object with the file's name that is not a file of ours is neither read nor written. */
+/* Something that has the file's name, but is not our own regular file, is neither read nor
+ * written. */
 static void test_planted(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -569,7 +570,7 @@ static void test_planted(void)
     }
 }
 
-/* The complete history of another model is stored under this one's name. */
+/* The complete history of another model is stored under this model's name. */
 static void test_of_another(void)
 {
     struct three t;
@@ -585,7 +586,7 @@ static void test_of_another(void)
     three_free(&t);
 }
 
-/* Every flipped bit is noticed, except in bytes without meaning, and so is every truncation. */
+/* Every truncation is noticed, and every flipped bit except in bytes that have no meaning. */
 static void test_damage(void)
 {
     struct three t;
@@ -645,7 +646,7 @@ static void test_damaged(void)
     three_free(&t);
 }
 
-/* The result is parsed, because valid checksums do not make the content valid. */
+/* Reconstructed keys are parsed, because valid checksums do not make the content valid. */
 static void test_not_keys(void)
 {
     struct three t;
@@ -670,7 +671,7 @@ static int no_lock(const struct sys *s, int fd, int how)
     return how == LOCK_UN ? 0 : -ENOLCK;
 }
 
-/* If the directory cannot be locked, no state is kept in it. */
+/* If the directory cannot be locked, states are not kept in it. */
 static void test_no_lock(void)
 {
     struct three t;
@@ -686,7 +687,7 @@ static void test_no_lock(void)
     three_free(&t);
 }
 
-static unsigned slept, busy; /* milliseconds; attempts that fail */
+static unsigned slept, busy; /* milliseconds slept; attempts to lock that fail */
 int __wrap_nanosleep(const struct timespec *t, struct timespec *rest);
 
 int __wrap_nanosleep(const struct timespec *t, struct timespec *rest)
@@ -705,7 +706,7 @@ static int busy_lock(const struct sys *s, int fd, int how)
     return -EWOULDBLOCK;
 }
 
-/* Another process that holds the lock is waited for, but not forever. */
+/* Clearing waits for a process that holds the lock, but not forever. */
 static void test_clear_waits(void)
 {
     struct three t;
@@ -731,7 +732,8 @@ static void test_clear_waits(void)
     three_free(&t);
 }
 
-/* Facts that do not fit into their part, although all sums are right: they and what follows are ignored. */
+/* Facts that do not fit into their part are ignored, together with everything after them, although
+ * all checksums are right. */
 static void test_not_facts(void)
 {
     enum { AT = 2 * HISTORY_UNIT, FACT = AT + HISTORY_UNIT };
@@ -740,11 +742,11 @@ static void test_not_facts(void)
         uint64_t value;
     } rows[] = {{AT, 4, 2},               /* facts of an edit that joined no state */
                 {AT, 4, 3},               /* an unknown part */
-                {AT + 72, 8, 23},         /* less than the head of a fact */
-                {AT + 72, 8, 1 << 20},    /* more than there is */
-                {FACT + 8, 8, 1 << 20},   /* the bytes of a fact, */
-                {FACT + 16, 4, 1 << 20},  /* where its key begins, */
-                {FACT + 20, 4, 1 << 20}}; /* and how long that is */
+                {AT + 72, 8, 23},         /* shorter than the head of a fact */
+                {AT + 72, 8, 1 << 20},    /* more than the file holds */
+                {FACT + 8, 8, 1 << 20},   /* length of a fact, */
+                {FACT + 16, 4, 1 << 20},  /* start of its key, */
+                {FACT + 20, 4, 1 << 20}}; /* and length of its key */
     struct three t;
     struct err e = {0};
     struct history *h = three_setup(&t);
@@ -773,7 +775,7 @@ static void test_not_facts(void)
     three_free(&t);
 }
 
-/* ---- requests of users, while something fails ---- */
+/* ---- requests by users while something fails ---- */
 
 static int text_of(struct history *h, struct gguf *now, struct err *e)
 {
@@ -796,7 +798,7 @@ static int clear(struct history *h, struct gguf *now, struct err *e)
     return history_clear(h, &n, e);
 }
 
-/* Each call, and each allocation, fails once: nothing is lost, unless it was cleared. */
+/* Each call and each allocation fails once. Nothing is lost unless it was cleared. */
 static void test_asked_faults(void)
 {
     int (*const asked[])(struct history *, struct gguf *, struct err *) = {text_of, pick_one,
@@ -920,8 +922,8 @@ static void test_home(void)
 }
 
 /*
- * The directory, and those above it up to the state directory, are created for the user alone, and
- * used only if they belong to the user alone.
+ * The directory and its parents up to the state directory are created for the user alone, and used
+ * only if they belong to the user alone.
  */
 static void test_folder(void)
 {
@@ -959,7 +961,7 @@ static void test_folder(void)
     three_free(&t);
 }
 
-/* A link or a file in place of one of our directories is not followed. */
+/* A link or file in place of one of our directories is not used. */
 static void test_links(void)
 {
     static const char *const links[] = {"state/ggufs", "state/ggufs/history"};
@@ -984,8 +986,8 @@ static void test_links(void)
     }
 }
 
-/* A missing home is created as far as possible; a home that is not a directory is refused. Any call
- * may fail. */
+/* A missing home directory is created as far as possible; one that is not a directory is refused.
+ * Any of the calls may fail. */
 static void test_missing(void)
 {
     unsigned n = 1;
@@ -1034,7 +1036,7 @@ static void remove_folder(void *arg)
 }
 
 /*
- * If the directory is removed while it is open, the next edit creates it again, even an edit that
+ * If the directory is removed while it is open, the next edit creates it again, even if the edit
  * would have joined a state.
  */
 static void test_folder_removed(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits and undos with their history while every system call and every allocation fails in turn,
- * and while the process or the power dies at each call. An undo applies to the last edit in the
- * file or is refused, and all states are complete. Each case runs on one thread, and as in a
- * daemon, with a job beside the writing thread.
+ * Edits and undos with their history, with every system call and allocation failing in turn, and
+ * with the process or the power dying at each call. An undo takes back the last edit in the file or
+ * is refused, and all states are complete. Each case runs on a single thread and, as in a daemon,
+ * with a job beside the writing thread.
  */
 #include "cu_main.h"
 
@@ -26,7 +26,7 @@
 #include "model_dir.h"
 #include "soak.h"
 
-/* The effect of the edit under test; a first edit was recorded before it without faults. */
+/* What the edit under test does to the history; an earlier edit was recorded without faults. */
 enum kind { NEW_STATE, JOINED, UNDO, KINDS };
 
 struct way {
@@ -44,7 +44,7 @@ static const struct way ways[] = {{EDIT_COPY, false, false},
 
 /* ---- calls of two threads, one at a time ---- */
 
-static pthread_mutex_t one_call = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* lock for list() */
+static pthread_mutex_t one_call = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* recursive for list() */
 static const struct sys *behind;
 
 #define IN_TURN(type, name, params, ...)                 \
@@ -82,7 +82,7 @@ IN_TURN(int, unlinkat, (SYS, int dir, const char *name), dir, name)
 IN_TURN(int, mkdirat, (SYS, int dir, const char *name, mode_t mode), dir, name, mode)
 IN_TURN(int, list, (SYS, int dir, int (*fn)(void *, const char *), void *arg), dir, fn, arg)
 
-/* Calls that this edit does not make are not wrapped. */
+/* Only calls that the edit makes are wrapped. */
 static const struct sys in_turn = {.openat = turn_openat,
                                    .close = turn_close,
                                    .pread = turn_pread,
@@ -110,7 +110,7 @@ static const struct sys in_turn = {.openat = turn_openat,
 struct world {
     struct fixture x;
     struct home home;
-    struct gguf *keys[3]; /* initial keys, and those after the first and the second edit */
+    struct gguf *keys[3]; /* keys initially, after the first edit, and after the second */
     int64_t begin;        /* time of the first edit */
 };
 
@@ -127,7 +127,7 @@ static struct gguf *present(const struct world *w)
 
 static void plan_text(const struct gguf *g, enum edit_strategy s, char letter, struct edit *d)
 {
-    static uint8_t none[1 << 16]; /* the image is not read */
+    static uint8_t none[1 << 16]; /* used as the image, which is not read */
     make_edit(d, g, none, sizeof(none), s, letter, 50);
 }
 
@@ -141,12 +141,12 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
-/* Number of the allocation that fails, or 0; and whether it failed. */
+/* Which allocation fails (0: none), and whether it has failed. */
 static unsigned alloc_fails;
 static bool alloc_failed;
 
-/* Make an edit with its history, and return the commit's result. Without a state it continues, like
- * the daemon. */
+/* Make an edit with its history, and return the result of the commit. If no state can be recorded,
+ * the edit continues, as in the daemon. */
 static int record(struct recorder *r, struct edit_file *f, struct edit *d, struct gguf *g,
                   int64_t now, bool undo)
 {
@@ -165,7 +165,7 @@ static void on_ready(void *job)
     history_job_wait(job);
 }
 
-/* Make an edit with a job, which uses the real clock. */
+/* Make an edit with the history in a job, which uses the real clock. */
 static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *before, bool undo)
 {
     const struct logger log = {0};
@@ -229,7 +229,7 @@ static void world_free(struct world *w)
     teardown(&w->x);
 }
 
-/* Make the edit under test, with system calls other than the world's. */
+/* Make the edit under test with the given system calls. */
 static int run(struct world *w, const struct way *way, enum kind kind, const struct sys *sys)
 {
     const struct timespec t = {0};
@@ -258,7 +258,7 @@ static int run(struct world *w, const struct way *way, enum kind kind, const str
     return done;
 }
 
-/* After another edit, no file of an earlier edit is left, beside the model or in the history. */
+/* After another edit, no file of an earlier edit is left beside the model or in the history. */
 static void check_rest(struct world *w, struct gguf *now)
 {
     CU_ASSERT_EQUAL(files(&w->x), 1);
@@ -287,8 +287,8 @@ static void check(struct world *w, const struct way *way, enum kind kind, bool m
     int r = history_pick(&w->home.h, 0, now, &p, &e);
     const struct gguf *want = landed && kind != JOINED ? w->keys[1] : w->keys[0];
     /*
-     * If the state to join could not be examined, the edit got its own state; with the real clock,
-     * also if the test was delayed.
+     * The edit has its own state if the state to join could not be examined or, with the real
+     * clock, if the test was delayed.
      */
     bool own = (may_refuse || way->job) && kind == JOINED && landed;
     bool good = r == 0

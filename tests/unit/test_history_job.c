@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/history_job.h: a state directory that hangs or does not exist. Edits continue, and the
+ * edit/history_job.h: if the state directory hangs or does not exist, edits continue, and the
  * problem is logged once.
  */
 #include <dirent.h>
@@ -31,7 +31,7 @@ static void take_line(int priority, const char *line)
 
 static const struct logger into = {.line = take_line};
 
-/* Return how often the log contains these words. */
+/* Return how often these words occur in the log. */
 static unsigned times(const char *words)
 {
     unsigned n = 0;
@@ -72,7 +72,7 @@ static unsigned entries(const char *folder)
     return n;
 }
 
-/* The directory can be locked once each time that this is posted. */
+/* Each post of this semaphore lets the directory be locked once. */
 static sem_t answers;
 
 static int lock_slowly(const struct sys *s, int fd, int how)
@@ -83,7 +83,7 @@ static int lock_slowly(const struct sys *s, int fd, int how)
     return sys_libc.flock(&sys_libc, fd, how);
 }
 
-/* Begin a job whose state directory hangs. */
+/* Begin a job with a state directory that hangs. */
 static struct history_job *begin_hanging(struct home *x, struct faultsys *fs)
 {
     char state[80];
@@ -104,7 +104,7 @@ static void wait_for_states(struct history_job *k)
     history_close(&h);
 }
 
-/* The state has been kept before the edit waits for it, however busy the machine is. */
+/* Make an edit that waits for its state only once the state exists, however busy the machine is. */
 static void edit_when_kept(struct history_job *k, struct snapshot *before, struct snapshot *after)
 {
     history_job_begin(k, before, after, 0);
@@ -113,7 +113,7 @@ static void edit_when_kept(struct history_job *k, struct snapshot *before, struc
     history_job_end(k, true);
 }
 
-/* The directory no longer hangs, and the requested state exists. */
+/* Let the directory no longer hang, and wait until the requested states exist. */
 static void go_on(struct history_job *k)
 {
     for (unsigned i = 0; i < 100; i++)
@@ -121,7 +121,7 @@ static void go_on(struct history_job *k)
     wait_for_states(k);
 }
 
-/* One edit waits for a state; later edits do not wait until it exists. */
+/* One edit waits for its state; later edits do not wait until that state exists. */
 static void test_hangs(void)
 {
     struct home x;
@@ -141,9 +141,9 @@ static void test_hangs(void)
     CU_ASSERT_EQUAL(home_files(&x), 1);
     edit_when_kept(k, two, three);
     CU_ASSERT_EQUAL(times("\n"), 1);
-    /* A request for the states learns the outcome of the edit. */
+    /* A request for the states sees the outcome of the edit. */
     CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
-    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are consecutive edits */
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* consecutive edits share a state */
     CU_ASSERT_EQUAL(history_load(&h, &f, NULL), 0);
     CU_ASSERT_EQUAL(f.state[0].rec.before, edit_keys_id(snapshot_own(one)));
     CU_ASSERT_EQUAL(f.state[0].rec.landed, edit_keys_id(snapshot_own(three)));
@@ -157,8 +157,8 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
-/* The directory hangs while the model is closed: no call waits long for it, and no state is lost in
- * the end. */
+/* The directory hangs while the model is closed. No call waits long for it, and in the end no state
+ * is lost. */
 static void test_closed(void)
 {
     struct home x;
@@ -183,7 +183,7 @@ static void test_closed(void)
     home_teardown(&x);
 }
 
-/* Without a place for histories, the problem is logged once, and only for an edit that changes
+/* If there is no place for histories, this is logged once, and only for an edit that changes
  * keys. */
 static void test_no_home(void)
 {
@@ -220,8 +220,8 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-/* When all states are written, no thread is left, the directory is closed, and later edits are kept
- * as before. */
+/* Once all states are written, the directory is closed and no thread is left; later edits are
+ * recorded as before. */
 static void test_rests(void)
 {
     struct home x;
@@ -230,7 +230,7 @@ static void test_rests(void)
     (void)setenv("XDG_STATE_HOME", x.path, 1);
     logged[0] = '\0';
     struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
-    struct thread first; /* for which a sanitizer starts its own background thread */
+    struct thread first; /* with the first thread, a sanitizer starts its own background thread */
     CU_ASSERT_EQUAL_FATAL(thread_start(&first, do_nothing, NULL), 0);
     thread_join(&first);
     unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
@@ -245,7 +245,7 @@ static void test_rests(void)
         when_sleep(1);
     CU_ASSERT_EQUAL(times("\n"), 0);
     CU_ASSERT_EQUAL(history_job_look(k, &h, NULL), 0);
-    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are consecutive edits */
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* consecutive edits share a state */
     history_close(&h);
     history_job_close(k);
     snapshot_unref(one);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model/image.h: images composed of segments, read in pieces of every size; missing parts; refused
- * images.
+ * model/image.h: images composed of segments and read in pieces of every size, missing parts, and
+ * refused images.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,15 +21,15 @@ enum { F32 = 0, I16 = 25, Q8_0 = 8 };
 
 #define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
 
-/* A model with three tensors, and its store in a file in memory. */
+/* A model with three tensors, whose store is in a file in memory. */
 struct model {
     struct parsed p;
     struct mapped *file;
     struct store *store;
 };
 
-/* spaces: the length of a reserve between the keys, in a file that was not padded with zeros; -1:
- * no reserve. */
+/* `spaces` is the length of a reserve between the keys, in a file that is not padded with zeros;
+ * -1: no reserve. */
 static struct model open_spaced(bool big, size_t missing, int spaces)
 {
     struct model m = {0};
@@ -76,7 +76,7 @@ static void close_model(struct model *m)
     parsed_free(&m->p);
 }
 
-/* Check that the image has these bytes, read from every offset in pieces of several sizes. */
+/* Check that the image has these bytes, reading from every offset in pieces of several sizes. */
 static void is(const struct image *im, const struct store *s, const uint8_t *want, size_t n)
 {
     uint8_t got[4096];
@@ -106,7 +106,7 @@ static void test_model(void)
         CU_ASSERT_PTR_NULL(image_mapped(im, m.store, t->off + 1, 34, &at));
         CU_ASSERT_PTR_NULL(image_mapped(im, m.store, 0, 1, &at));
         CU_ASSERT_PTR_NULL(image_mapped(im, m.store, im->size, 1, &at));
-        /* Without a store there is no data. */
+        /* Without a store, data reads as zeros. */
         uint8_t byte = 1;
         CU_ASSERT_EQUAL(image_read(im, NULL, t->off + 1, &byte, 1), 0);
         CU_ASSERT_EQUAL(byte, 0);
@@ -115,7 +115,7 @@ static void test_model(void)
     }
 }
 
-/* A model with a reserve is shown without the reserve. */
+/* The image of a model with a reserve lacks the reserve. */
 static void test_reserve(void)
 {
     struct model want[2] = {open_model(false, 0), open_model(true, 0)};
@@ -133,7 +133,7 @@ static void test_reserve(void)
     close_model(&want[1]);
 }
 
-/* Without tensors the file ends with its header. */
+/* Without tensors, the file ends with its header. */
 static void test_reserve_alone(void)
 {
     struct build b;
@@ -192,7 +192,7 @@ static void test_values(void)
         image_add_values(im, 1, &form_f16);
         image_add_values(im, 2, &form_stored);
         CU_ASSERT_EQUAL_FATAL(image_end(im), 0);
-        /* Values already stored in that form are a range of the tensor, to be read in place. */
+        /* Values already stored in that form are a range of the tensor and can be read in place. */
         CU_ASSERT_EQUAL(im->seg[1].from, big ? IMAGE_VALUES : IMAGE_TENSOR);
         CU_ASSERT_EQUAL(im->seg[2].from, IMAGE_VALUES);
         is(im, m.store, want, sizeof(want));
@@ -273,7 +273,7 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(image_read(im, NULL, 5, got, 0), -EIO);
     CU_ASSERT_EQUAL(image_read(im, NULL, 4, got, 0), 0);
     image_unref(im);
-    /* Values that are not all of a tensor's, and of no tensor. */
+    /* Values must be all those of a tensor, and the tensor must exist. */
     for (uint32_t no = 0; no < 4; no += 3) {
         im = image_new(m.p.g);
         image_add_zeros(im, 19);
@@ -308,7 +308,7 @@ static void test_many(void)
     image_unref(im);
 }
 
-/* A model with a reserve; each allocation fails once. */
+/* Each allocation for a model with a reserve fails once. */
 static void test_no_memory(void)
 {
     struct build b;
@@ -330,7 +330,7 @@ static void test_no_memory(void)
     parsed_free(&p);
 }
 
-/* Without a file's table, no later segment is added either. */
+/* If the table of files cannot be allocated, later segments are not added either. */
 static void test_no_file(void)
 {
     struct image *im = image_new(NULL);

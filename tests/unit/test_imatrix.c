@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/imatrix: both formats of importance matrices, and files that are refused. */
+/* model/imatrix: both formats of importance matrices, and refused files. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "model/imatrix.h"
 
-/* Parse a built file. NULL: it was refused, with `why` in the message. */
+/* Parse a file. Returns NULL if it was refused, which must be with `why` in the message. */
 static struct imatrix *parse(const void *bytes, size_t n, const char *why)
 {
     const struct source s = source_mem(bytes, n);
@@ -46,7 +46,7 @@ static struct imatrix *finish(struct build *b, const char *why)
     size_t n;
     uint8_t *image = build_finish(b, &n);
     struct imatrix *m = parse(image, n, why);
-    if (!why) /* every shorter file is refused, or is not a matrix */
+    if (!why) /* every truncated file is refused, or is not a matrix */
         for (size_t i = 0; i < n - 31; i++) {
             const struct source s = source_mem(image, i);
             struct imatrix *part = NULL;
@@ -81,7 +81,7 @@ static void test_gguf(void)
         CU_ASSERT_PTR_NOT_NULL_FATAL(m);
         CU_ASSERT_TRUE(m->n == 2 && m->chunks == 7);
         has(m, "a", 6, (const float[]){4, 0, 1, 2, 3, 4});
-        has(m, "e", 6, (const float[]){4, 0, 1, 1, 1.5f, 2}); /* an expert without tokens */
+        has(m, "e", 6, (const float[]){4, 0, 1, 1, 1.5f, 2}); /* expert 1 saw no tokens */
         CU_ASSERT_PTR_NULL(imatrix_find(m, "other", 5));
         CU_ASSERT_PTR_NULL(imatrix_find(NULL, "a", 1));
         imatrix_free(m);
@@ -94,7 +94,7 @@ static void test_gguf_refused(void)
     struct build b;
     for (size_t i = 0; i < 5; i++) {
         const float sums[4] = {1, 2, 3, bad[i]};
-        const bool fine = i == 4; /* 2^63 is a number like any other */
+        const bool fine = i == 4; /* 2^63 is as valid as any other number */
         build_init(&b, 3, false);
         add(&b, "a.in_sum2", 4, ok);
         add(&b, "a.counts", 1, &bad[i]);
@@ -216,7 +216,7 @@ static void test_fit(void)
     static const struct {
         uint32_t n_dims;
         uint64_t dims[4];
-        uint64_t matrix; /* 0: refused */
+        uint64_t matrix; /* 0: the shape is refused */
     } rows[] = {{1, {12}, 12},      {2, {12, 5}, 60}, {3, {4, 5, 3}, 20}, {4, {2, 1, 3, 2}, 2},
                 {3, {12, 5, 2}, 0}, {2, {4, 3}, 0},   {0, {0}, 0},        {2, {0, 5}, 0}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -232,7 +232,7 @@ static void test_fit(void)
 
 /* ---- failures ---- */
 
-static unsigned left; /* reads until one fails */
+static unsigned left; /* number of the read that fails, counted from the next; 0: none */
 
 static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
 {
@@ -240,7 +240,7 @@ static int failing(const struct source *s, uint64_t off, void *dst, size_t n)
     return left && --left == 0 ? -EIO : whole.read(&whole, off, dst, n);
 }
 
-/* Both forms, with an expert and a number of chunks. *n: bytes. */
+/* Return a file of either format, with an expert and a number of chunks. *n: its size in bytes. */
 static uint8_t *good(bool list, size_t *n)
 {
     static const float sums[] = {8, 0, 2, 4, 6, 8}, two[] = {2, 4};
@@ -261,7 +261,7 @@ static uint8_t *good(bool list, size_t *n)
     return build_finish(&b, n);
 }
 
-/* Each read, and each allocation, fails once. */
+/* Each read and each allocation fails once. */
 static void test_failures(void)
 {
     for (int i = 0; i < 4; i++)
@@ -276,7 +276,7 @@ static void test_failures(void)
             alloc_arm(i & 2 ? 0 : at, false);
             const int r = imatrix_parse(&s, "it", &m, &e);
             hit = alloc_disarm() || (i & 2 && left == 0);
-            /* Not everything that is read or allocated is needed: the number of chunks is not. */
+            /* Parsing may succeed nevertheless, because the number of chunks is not needed. */
             CU_ASSERT_TRUE(r == 0 || (hit && r == (i & 2 ? -EIO : -ENOMEM)));
             CU_ASSERT_TRUE(r < 0 || (m->chunks == 5 || (i == 3 && m->chunks == 0)));
             CU_ASSERT_EQUAL(e.code, r);

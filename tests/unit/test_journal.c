@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * edit/journal: torn models are finished, incomplete journals are dropped, journals that do not fit
- * are left alone; access rights of journals; edits that use one.
+ * edit/journal: torn models are finished, incomplete journals are dropped, and journals that do not
+ * fit are left alone. Also the access rights of journals, and edits that use one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 #define U JOURNAL_UNIT
 enum { FIXED = 56, ROW = 32, NAME_LEN = sizeof(NAME) - 1 };
 
-/* A model, and an in-place edit of it that is in the journal but not yet in the model. */
+/* A model, and an in-place edit to it that is in the journal but not yet in the model. */
 struct work {
     struct fixture x;
     struct edit d;
@@ -61,7 +61,7 @@ static void seal(struct work *w)
             xxh64(xxh64(0, w->journal, 48), w->journal + w->rest, w->table - w->rest), false);
 }
 
-/* Return the result of edit_recover() for the journal. */
+/* Recover the model from its journal, and return the result of edit_recover(). */
 static int recover(const struct work *w, struct edit_recovered *found)
 {
     struct err e = {0};
@@ -82,7 +82,7 @@ static uint32_t draw(void)
 
 /* ---- journals that fit ---- */
 
-/* Make each sector old or new at random; new bytes that the file lacks are zero, new or missing. */
+/* Make each sector old or new at random; bytes that the edit appends are zero, new or missing. */
 static void tear(const struct work *w)
 {
     size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
@@ -118,7 +118,7 @@ static void test_torn(void)
         CU_ASSERT_TRUE(found.finished);
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         CU_ASSERT_EQUAL(files(&w.x), 1);
-        /* A recovery that finds the edit already made drops the journal. */
+        /* A recovery that finds the edit already written drops the journal. */
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
         CU_ASSERT_FALSE(found.finished);
@@ -128,7 +128,7 @@ static void test_torn(void)
     }
 }
 
-/* A model that looks complete is synced before the journal is dropped. */
+/* A model whose bytes are complete is synced before the journal is dropped. */
 static void test_done_is_synced(void)
 {
     struct work w;
@@ -150,7 +150,7 @@ static void test_done_is_synced(void)
         CU_ASSERT_TRUE(is_new(&w.x, &w.d));
         edit_file_close(&f);
     }
-    /* Syncs of the journal and the directory fail; that of the model is repeated. */
+    /* The syncs of the journal and the directory fail; the sync of the model is repeated. */
     CU_ASSERT_EQUAL(failed, 2);
     end(&w);
 }
@@ -164,9 +164,9 @@ static void damage(unsigned what)
     begin(&w, what);
     for (size_t i = 0; i < 300; i++) {
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
-        if (i >= 100 && i % 4) /* in its head and the beginning of its table */
+        if (i >= 100 && i % 4) /* in the journal's head, or at the beginning of its table */
             at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % FIXED;
-        at %= w.n; /* the table may be the last part */
+        at %= w.n; /* the table may be at the end */
         uint8_t was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
@@ -197,8 +197,8 @@ static int no_unlink(const struct sys *s, int dir, const char *name)
     return -EIO;
 }
 
-/* A refused edit whose journal keeps its name is not made later, or the message says that it may
- * be. */
+/* If the journal of a refused edit keeps its name, the edit is not made later, or the message says
+ * that it may be. */
 static void test_refused(void)
 {
     unsigned said = 0, synced = 0;
@@ -242,7 +242,7 @@ static ssize_t few_writes(const struct sys *s, int fd, const void *p, size_t n, 
     return sys_libc.pwrite(&sys_libc, fd, p, n, off);
 }
 
-/* A partly written model still counts as the same file, whatever its current size and time. */
+/* A partly written model still counts as the same file, whatever its size and time are now. */
 static void test_unfinished(void)
 {
     static const struct timespec old[2] = {{1000, 0}, {1000, 0}};
@@ -273,7 +273,7 @@ static void test_unfinished(void)
 
 /* ---- a log that becomes the journal ---- */
 
-/* Whole units stay in place in the log; the journal stores the others itself. */
+/* Whole units stay in place in the log; all other bytes are stored in the journal itself. */
 static void test_lent(void)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT, again = JOURNAL_INIT;
@@ -293,7 +293,7 @@ static void test_lent(void)
     CU_ASSERT_TRUE(j.row[1].src + j.row[1].n <= w.d.p.lender->src.size);
     CU_ASSERT_TRUE(j.row[0].src >= w.d.p.lender->src.size);
     CU_ASSERT_EQUAL(j.row[2].src, j.row[0].src + U);
-    /* A log is lent once: the next journal is another file. */
+    /* A log is lent only once, so the next journal is another file. */
     CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
     CU_ASSERT_EQUAL(journal_write(&f, &w.d.p, NULL, &again, NULL), 0);
     CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
@@ -303,8 +303,7 @@ static void test_lent(void)
     end(&w);
 }
 
-/* A file without a name that cannot get one, and a draft that already was a journal, are not
- * lent. */
+/* A log is not lent if it has no name and cannot get one, or if it was already a journal. */
 static void test_not_lent(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -333,7 +332,7 @@ static void test_not_lent(void)
 
 /* ---- journals that do not fit ---- */
 
-/* Check how a journal relates to the model: 0 and its state, or -ESTALE with this message. */
+/* Check the result of loading the journal: 0 and its state, or -ESTALE with this message. */
 static void loads(const struct fixture *x, int want, enum journal_state state, const char *line)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
@@ -351,8 +350,8 @@ static void loads(const struct fixture *x, int want, enum journal_state state, c
 static const char outside[] = "its ranges lie outside",
                   sized[] = "it is for a file of another size", named[] = "it names another file";
 
-/* A field of the head or, from REST on, of the rows, with a valid checksum. line NULL: the journal
- * is then void. */
+/* A field in the journal's head or, from REST on, in its rows is changed, and the checksums are
+ * made valid again. line NULL: this makes the journal void. */
 enum { REST = 1000 };
 static const struct field {
     size_t at, width;
@@ -425,19 +424,19 @@ static void test_fields(void)
     end(&w);
 }
 
-/* Rows of a complete journal: the model's size before the edit, after it and now; the journal has
- * `longer` more bytes. */
+/* A complete journal: the model's size before the edit, after it and now, and the rows. The file of
+ * the journal is `longer` bytes too long. */
 struct head {
     uint64_t before, after, size;
     struct {
         uint64_t at, n;
     } row[4];
     int longer;
-    const char *line; /* "": it fits; NULL: it is void */
+    const char *line; /* "": the journal fits; NULL: it is void */
 };
 
 static const struct head heads[] = {
-    /* Whole units, except at the end of the model; in order, with gaps. */
+    /* Rows hold whole units, except at the end of the model, in order and with gaps. */
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, U}}, 0, ""},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{0, 3 * U + 100}}, 0, ""},
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{2 * U, U + 100}}, 0, ""},
@@ -460,8 +459,8 @@ static const struct head heads[] = {
     {3 * U + 100, 3 * U + 100, 3 * U + 100, {{3 * U, 101}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{-U, U}}, 0, outside},
     {3 * U, 3 * U, 3 * U, {{0}}, 0, NULL}, /* an empty journal */
-    /* Bytes beyond the old end of the model are in the journal, in a row that begins at the old end
-     * or earlier. */
+    /* All bytes beyond the old end of the model are in the journal, the first of them in a row that
+     * begins at the old end or earlier. */
     {U + 10, 2 * U + 20, U + 10, {{U, U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, 2 * U + 20}}, 0, ""},
     {U + 10, 2 * U + 20, U + 10, {{0, U}, {U, U + 20}}, 0, ""},
@@ -475,18 +474,18 @@ static const struct head heads[] = {
     {2 * U + 1, 2 * U, 2 * U, {{0, U}}, 0, outside},
     {INT64_MAX, INT64_MAX, U, {{0, U}}, 0, sized},
     {UINT64_MAX / 2 + 1, UINT64_MAX / 2 + 1, U, {{0, U}}, 0, outside},
-    /* The current size of the model. */
+    /* The model's current size must lie between its old and its new size. */
     {2 * U, 2 * U + 20, 2 * U + 20, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U + 7, {{2 * U, 20}}, 0, ""},
     {2 * U, 2 * U + 20, 2 * U - 1, {{2 * U, 20}}, 0, sized},
     {2 * U, 2 * U + 20, 2 * U + 21, {{2 * U, 20}}, 0, sized},
-    /* The table ends with the file. */
+    /* The table must end where the file ends. */
     {2 * U, 2 * U, 2 * U, {{0, U}}, -1, NULL},
     {2 * U, 2 * U, 2 * U, {{0, U}}, 1, NULL},
     {U + 10, U + 10, U + 10, {{U, 10}}, -1, NULL},
 };
 
-/* Write a journal for a model of zeros, whose new bytes are ones. */
+/* Write a journal whose new bytes are ones, beside a model of zeros. */
 static void put_head(const struct fixture *x, const struct head *h)
 {
     static uint8_t ones[U * 17];
@@ -544,8 +543,8 @@ static void test_heads(void)
     teardown(&x);
 }
 
-/* Check that a file is not a journal, or is of a kind unknown to this program; it has `size` bytes,
- * the rest a hole. */
+/* Check that a file is not a journal, or is of a kind unknown to this program. It begins with n
+ * bytes of `head`; the rest of its `size` bytes is a hole. */
 static void is_other(const struct fixture *x, const char *head, size_t n, off_t size,
                      const char *line)
 {
@@ -573,9 +572,9 @@ static void test_others(void)
     teardown(&x);
 }
 
-/* ---- when an edit is made in place ---- */
+/* ---- which edits are made in place ---- */
 
-/* Make a sparse model with one tensor of I8. */
+/* Make a sparse model with one I8 tensor. */
 static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
 {
     struct build b;
@@ -596,7 +595,7 @@ static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_fil
     return g;
 }
 
-/* Begin a change of n bytes of a tensor, and its plan. */
+/* Begin a change to n bytes of a tensor, and plan it. */
 static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint64_t n,
                         struct edit_change *c, struct edit_plan *p)
 {
@@ -615,7 +614,7 @@ static void begin_bytes(const struct gguf *g, const struct edit_options *o, uint
     log_unref(d);
 }
 
-/* Check how the edit of n bytes would be written, and how much space it needs. */
+/* Check how an edit to n bytes would be written, and how much space that needs. */
 static void estimated_on(struct edit_disk disk, const struct gguf *g, enum edit_strategy s,
                          uint64_t n, enum edit_strategy want, uint64_t needed)
 {
@@ -626,7 +625,7 @@ static void estimated_on(struct edit_disk disk, const struct gguf *g, enum edit_
     struct err e = {0};
     char line[200];
     begin_bytes(g, &o, n, &c, &p);
-    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* it was not probed yet */
+    CU_ASSERT_EQUAL(edit_estimate(&c, &o, &disk, &got, NULL), 0); /* free space is still unknown */
     CU_ASSERT_EQUAL(got, want);
     disk.known = true;
     disk.free = needed + ((uint64_t)1 << 20);
@@ -647,7 +646,7 @@ static void estimated(enum edit_clone clone, const struct gguf *g, enum edit_str
     estimated_on((struct edit_disk){.clone = clone, .used = g->file_size}, g, s, n, want, needed);
 }
 
-/* A sparse model, one with another hard link, and a backup that is still to be made. */
+/* The model is sparse, has another hard link, or is yet to be backed up. */
 static void test_room(void)
 {
     const uint64_t mib = 1 << 20;
@@ -703,7 +702,8 @@ static void test_bounds(void)
     teardown(&x);
 }
 
-/* Whole units that a lent log aligns as the model does stay where they are; all other bytes are copied. */
+/* Whole units that are aligned in a lent log as in the model stay where they are; all other bytes
+ * are copied. */
 static void test_pieces(void)
 {
     struct fixture x;
@@ -724,9 +724,9 @@ static void test_pieces(void)
     CU_ASSERT_EQUAL_FATAL(log_make(fd, &d, NULL), 0);
     const struct tensor_piece piece[] = {
         {10, 3 * U, 4 * U + (phase + 10) % U, d},         /* whole units, and parts of two */
-        {5 * U, 2 * U, 12 * U + phase + 1, d},            /* another phase */
+        {5 * U, 2 * U, 12 * U + phase + 1, d},            /* aligned differently */
         {9 * U + 100, 50, 20 * U + (phase + 100) % U, d}, /* less than a unit */
-        {12 * U - phase, 2 * U, 0, d},                    /* where the head of the journal goes */
+        {12 * U - phase, 2 * U, 0, d},                    /* at the place of the journal's head */
         {16 * U - phase, 2 * U, 30 * U, d}};              /* exactly two units */
     for (size_t i = 0; i < COUNT(piece); i++)
         memcpy(want + piece[i].at, bytes + piece[i].src, piece[i].len);
@@ -749,7 +749,7 @@ static void test_pieces(void)
     teardown(&x);
 }
 
-/* The journal's bytes overlay a mapping up to its end, and nothing beyond it. */
+/* The journal's bytes overlay a mapping up to the end of the mapping, and nothing beyond it. */
 static void test_mapped(void)
 {
     enum { SIZE = 2 * U };
@@ -822,8 +822,8 @@ static void put_acl(int fd, const char *name)
 }
 
 /*
- * No ACL gives access to a journal, neither the directory's nor the model's. The journal is a
- * separate file or a log.
+ * Neither the directory's nor the model's ACL gives access to a journal, whether it is a separate
+ * file or a log.
  */
 static void test_acl(void)
 {
@@ -843,7 +843,7 @@ static void test_acl(void)
         CU_ASSERT_EQUAL(put_journal_of(&f, &d.p), 0);
         int fd = openat(x.dir, JOURNAL, O_RDONLY | O_CLOEXEC);
         CU_ASSERT_EQUAL(fstat(fd, &st), 0);
-        CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644); /* group bits: the mask */
+        CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644); /* group bits would be the mask */
         CU_ASSERT_TRUE(has || fgetxattr(fd, acl_access, NULL, 0) < 0);
         (void)close(fd);
         edit_file_close(&f);
@@ -852,7 +852,7 @@ static void test_acl(void)
     }
 }
 
-/* If a call that access depends on fails, only the journal's owner has access. */
+/* If a call that grants access fails, only the journal's owner has access. */
 static void test_cannot_be_given(void)
 {
     static const mode_t modes[] = {0644, 0640, 0604};
@@ -881,7 +881,7 @@ static void test_cannot_be_given(void)
         }
 }
 
-/* ---- an edit of a model that has a journal ---- */
+/* ---- an edit to a model that has a journal ---- */
 
 static int truncateat(const struct fixture *x, off_t n)
 {
@@ -898,14 +898,14 @@ static void test_commit(void)
     setup(&x);
     make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
     make_edit(&other, x.g, x.old, x.old_n, EDIT_INPLACE, 'm', 10);
-    /* A journal that is not finished. */
+    /* The journal's edit is not finished. */
     struct edit_file f = open_model(&x, calm());
     CU_ASSERT_EQUAL(put_journal_of(&f, &other.p), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(files(&x), 2);
-    /* A journal with a second name, from a backup by hard links. */
+    /* The journal has a second name, as after a backup by hard links. */
     CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
     CU_ASSERT_STRING_EQUAL(e.msg,
@@ -914,7 +914,7 @@ static void test_commit(void)
                                    "unfinished without it)");
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
-    /* A journal that is not ours. */
+    /* The journal is not ours. */
     CU_ASSERT_EQUAL(renameat(x.dir, JOURNAL, x.dir, "away"), 0);
     CU_ASSERT_EQUAL(symlinkat("away", x.dir, JOURNAL), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);

@@ -12,15 +12,15 @@
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
 
-/* Parse the JSON of the value whose bytes are in `payload` (which is freed). The result is not
- * NULL. */
+/* Render the value whose bytes are in `payload`, parse the JSON, and free the payload. Never
+ * returns NULL. */
 static cJSON *read_back(uint32_t type, struct buf *payload)
 {
     struct buf out = BUF_INIT;
     struct gguf_value v = gguf_value_at(&v3, type, payload->data);
     json_value(&out, &v);
     CU_ASSERT_EQUAL_FATAL(buf_error(&out), 0);
-    for (size_t i = 0; i < out.len; i++) /* no byte that a terminal would interpret */
+    for (size_t i = 0; i < out.len; i++) /* the text has no byte that a terminal would interpret */
         CU_ASSERT_TRUE_FATAL(out.data[i] >= 0x20 && utf8_hidden(out.data + i, out.len - i) == 0);
     const char *end = NULL;
     cJSON *json = cJSON_ParseWithLengthOpts((const char *)out.data, out.len, &end, 0);
@@ -37,7 +37,8 @@ static void put_string(struct buf *b, const char *s, size_t n)
     buf_add(b, s, n);
 }
 
-/* One string holds every character of the first plane except NUL and surrogates, and some above. */
+/* One string holds every character of the first plane, except NUL and surrogates, and some beyond
+ * it. */
 static void test_every_character(void)
 {
     struct buf text = BUF_INIT, payload = BUF_INIT;
@@ -79,7 +80,7 @@ static void test_numbers(void)
     cJSON_Delete(json);
 }
 
-/* The f32 array [nan, inf, -inf, 1] is inside other arrays. */
+/* The f32 array [nan, inf, -inf, 1] is nested in other arrays. */
 static void test_not_finite(void)
 {
     static const uint32_t bits[] = {0x7fc00000, 0x7f800000, 0xff800000, 0x3f800000};

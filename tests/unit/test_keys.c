@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* edit/keys: key syntax and the table of standardized keys. */
+/* edit/keys: the syntax of keys and the table of standardized keys. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static void test_table(void)
         const struct key_row *row = &key_table[i];
         char key[128];
         example(row->pattern, key);
-        CU_ASSERT_PTR_EQUAL(find(key), row); /* so no row hides another */
+        CU_ASSERT_PTR_EQUAL(find(key), row); /* this row is found, so it is not hidden by another */
         CU_ASSERT_PTR_EQUAL(key_index_find(&index, key, strlen(key)), row);
         CU_ASSERT_TRUE(key_lower_snake(key, strlen(key)));
         CU_ASSERT_TRUE(key_type_fits(row, row->type, row->elem));
@@ -145,7 +145,7 @@ static void test_length(void)
     memset(key, 'k', KEY_MAX + 1);
     CU_ASSERT_TRUE(key_valid(key, KEY_MAX));
     CU_ASSERT_FALSE(key_valid(key, KEY_MAX + 1));
-    /* Longer keys are not standardized, whatever their beginning. */
+    /* Longer keys are not standardized, whatever they begin with. */
     (void)memcpy(key, "tokenizer.chat_template.", 24);
     CU_ASSERT_PTR_NOT_NULL(key_find(key, KEY_MAX));
     CU_ASSERT_PTR_NULL(key_find(key, KEY_MAX + 1));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many trees open at the same time: editing begins with the first edit, an unused tree can be
- * closed and reopened, log lines have the model's label.
+ * Many trees are open at the same time. Editing begins with the first edit, an unused tree can be
+ * closed and reopened, and log lines have the model's label.
  */
 #include "cu_main.h"
 
@@ -76,7 +76,7 @@ static bool locked(const struct place *p)
     return is;
 }
 
-/* Check user.gguf.error of a key. */
+/* Check that user.gguf.error of a key contains these words. */
 static void error_has(struct tree *t, const char *path, const char *words)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -110,7 +110,7 @@ static void test_first_edit(void)
     drop_place(&p);
 }
 
-/* Each call that edits begins editing, and no other call does. */
+/* Editing begins with any call that edits, and with no other call. */
 static void test_what_begins(void)
 {
     struct place p = new_place("one");
@@ -140,7 +140,7 @@ static void test_what_begins(void)
         (void)tree_release(f);
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);
-        if (i == 3) { /* renamed back */
+        if (i == 3) { /* the key is renamed back */
             t = image_tree(p.model, &early);
             CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0);
             CU_ASSERT_EQUAL(tree_finish(t), 0);
@@ -171,8 +171,8 @@ static void test_busy(void)
 }
 
 /*
- * If another file has replaced the model since it was opened, it is not edited, and no lock of the
- * new file is taken or waited for.
+ * If another file has replaced the model since it was opened, that file is not edited, and its lock
+ * is neither taken nor waited for.
  */
 static void test_changed(void)
 {
@@ -190,7 +190,7 @@ static void test_changed(void)
     drop_place(&p);
 }
 
-/* A listing and an open file continue across the first edit. */
+/* A listing and an open file can still be read after the first edit. */
 static void test_meanwhile(void)
 {
     char name[TREE_NAME_MAX + 1];
@@ -224,7 +224,7 @@ static void test_meanwhile(void)
     drop_place(&p);
 }
 
-/* Make a model whose edit of general.name from "old!" to "new!" was interrupted. */
+/* Make a model in which an edit to general.name from "old!" to "new!" was interrupted. */
 static struct place place_with_journal(const struct content *new)
 {
     struct place p = new_place("old!");
@@ -239,7 +239,7 @@ static struct place place_with_journal(const struct content *new)
     return p;
 }
 
-/* A journal is first read through, then applied by the first edit. */
+/* Before the first edit, reads include the journal's bytes; the first edit applies the journal. */
 static void test_journal(void)
 {
     struct content old = model("old!"), new = model("new!");
@@ -275,8 +275,8 @@ static void close_folder(int priority, const char *line)
 }
 
 /*
- * The first edit applies the journal and then fails. This does not count as a change by another
- * program, and the next edit succeeds.
+ * The first edit applies the journal and then fails. Applying it does not count as a change by
+ * another program, and the next edit succeeds.
  */
 static void test_journal_then_failure(void)
 {
@@ -317,8 +317,7 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* An open file or a pending edit prevents a tree from being closed, and a helper does so for a
- * while. */
+/* An open file or a pending edit keeps a tree from being closed; a helper does so for a while. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -361,8 +360,8 @@ static void test_idle(void)
 }
 
 /*
- * A reopened tree has the same numbers as the previous tree if nothing was edited; otherwise it
- * knows how many numbers that one had used.
+ * A reopened tree has the same numbers as its predecessor if nothing was edited; otherwise it knows
+ * how many numbers its predecessor had used.
  */
 static void test_again(void)
 {
@@ -422,11 +421,11 @@ struct worker {
     pthread_t thread;
     pthread_barrier_t *line;
     struct tree *t;
-    const char *key; /* key that this thread writes; NULL: it reads all keys */
+    const char *key; /* the key that this thread writes; NULL: it reads all keys */
     int wrong;
 };
 
-/* Every key always exists, with the value before or after the write. */
+/* Check that every key exists, with the value from before or after a write. */
 static int look(struct tree *t)
 {
     static const char *const keys[] = {"general.architecture", "general.name", "a.b"};
@@ -458,7 +457,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The first edits come from two threads while others read. */
+/* Two threads make the first edits while others read. */
 static void test_threads(void)
 {
     enum { WORKERS = 4, ROUNDS = 10 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/gguf: places of the tensors' data in valid files. Refusals are in test_malformed.c. */
+/* gguf/gguf: where the tensors' data is in valid files. For refusals see test_malformed.c. */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void test_odd(void)
     odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 
-/* A tensor without elements may share a place, and does not affect the order. */
+/* A tensor without elements may share its place with another one, and does not affect the order. */
 static void test_zero_shares(void)
 {
     struct build b;
@@ -82,8 +82,7 @@ static void test_alignments(void)
     }
 }
 
-/* A truncated file of every length from the end of the header on is shown, and reported as
- * incomplete. */
+/* A file truncated anywhere after its header is shown, and reported as incomplete. */
 static void test_partial(void)
 {
     struct build b;

@@ -12,7 +12,7 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 
-/* Parse with fresh counters; *peak: maximum number of allocated bytes. */
+/* Parse with fresh counters. *calls: allocations; *peak: most bytes allocated at the same time. */
 static int parse(const void *image, size_t n, struct gguf **ret, unsigned *calls, size_t *peak)
 {
     struct source s = source_mem(image, n);
@@ -81,7 +81,7 @@ static void test_many_keys(void)
     }
     CU_ASSERT_EQUAL(wrong, 0);
     gguf_free(g);
-    /* If the last key gets the first one's name, the message names both. */
+    /* If the last key has the same name as the first one, the message names both. */
     uint8_t *last = image + n - 4 - 4 - strlen("key.199999");
     memcpy(last, "key.199998", 10);
     CU_ASSERT_EQUAL(parse(image, n, &g, &calls, &peak), -EBADMSG);
@@ -102,14 +102,14 @@ static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n
     buf_uint(&b, keys ? entries : 0, width, false);
     for (uint32_t i = 0; i < entries; i++) {
         buf_uint(&b, 3, width, false);
-        /* Names have three bytes of six bits each, none zero, because names are distinguished up to
-         * a NUL. */
+        /* A name has three bytes with six bits of i each. None is zero, because a name ends at a
+         * NUL. */
         for (unsigned shift = 0; shift < 18; shift += 6)
             buf_char(&b, (char)('0' + (i >> shift & 63)));
         buf_uint(&b, 0, 4, false); /* u8, or no dimensions */
         if (keys)
             buf_uint(&b, 0, 1, false);
-        else /* an unknown type, each tensor at its own place */
+        else /* the type is unknown, and each tensor has its own place */
             buf_uint(&b, 0xffff, 4, false);
         if (!keys)
             buf_uint(&b, (uint64_t)i * 32, 8, false);
@@ -126,7 +126,7 @@ static void test_smallest(void)
         struct gguf *g;
         size_t n, peak;
         unsigned calls;
-        /* Just over a power of two, the tables have just doubled. */
+        /* The number is just over a power of two, so the tables have just doubled. */
         uint8_t *image = smallest(i & 1, i & 2 ? 1 : 3, 131073, &n);
         CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
         CU_ASSERT_TRUE(peak < 16 * n);
@@ -135,7 +135,7 @@ static void test_smallest(void)
     }
 }
 
-/* Numbers written over an image of 1 MiB never make the parser allocate more than the file
+/* No number written over an image of 1 MiB makes the parser allocate more than the file
  * justifies. */
 static void test_claims(void)
 {
@@ -168,7 +168,7 @@ static void test_claims(void)
     free(image);
 }
 
-/* Read a file of 1 TiB: a count, followed only by zeros. */
+/* Read from a file of 1 TiB that has a count, followed only by zeros. */
 static int read_counts(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     memset(dst, 0, n);
@@ -190,7 +190,8 @@ static void test_too_many(void)
                                                 "limit of 16777216"
                                               : "number of keys at byte 16: 16777217 is over the "
                                                 "limit of 16777216");
-        /* A count that is smaller by one is accepted, up to the second entry, which is invalid. */
+        /* A count that is smaller by one is accepted; parsing then fails at the second entry, which
+         * is invalid. */
         put_u64(head + at, GGUF_MAX_ITEMS, false);
         CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
         CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, at == 8 ? "tensor 1" : "key 0"));
@@ -200,7 +201,7 @@ static void test_too_many(void)
 
 /* ---- failing allocations ---- */
 
-/* Each allocation fails in turn, with all later ones, until no call fails. */
+/* Each allocation in turn fails together with all later ones, until none fails. */
 static void test_no_memory(void)
 {
     struct build b;

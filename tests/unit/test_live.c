@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open files of metadata/: drafts, handles, closes and releases, types and refusals. For scripts
- * see script.h; names are tested in test_live_names.c.
+ * Open files in metadata/: drafts, handles, closes and releases, types and refusals. For scripts
+ * see script.h; for names see test_live_names.c.
  */
 #include <stdlib.h>
 
@@ -282,7 +282,7 @@ static const struct script scripts[] = {
      "put a.name 'five'; text a.name 'five\n'; fsync; put a.count '10'",
      "a.name:string=five a.count:u32=10 " A_OTHER A_LIST},
 
-    /* If a draft is refused after part of it was accepted, the value from before returns. */
+    /* If a draft is refused after part of it was accepted, the earlier value is restored. */
     {"refused after a fork had closed: the old value is back", NULL,
      "open A a.count w trunc; write A '12'; flush A; text a.count '12\n'; write A 'x' =EINVAL;"
      "flush A =EINVAL; text a.count '7\n'; refused a.count; shown " UNCHANGED
@@ -325,7 +325,7 @@ static const struct script scripts[] = {
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
      UNCHANGED},
 
-    /* When the daemon ends, drafts that no flush, fsync or release has judged are dropped. */
+    /* When the daemon ends, it drops drafts that were not judged by a flush, fsync or release. */
     {"a draft that is open at the end is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
      "write C '5'",
@@ -334,14 +334,14 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'new'; flush A; write A ' and more'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
 
-    /* Pending edits of one key replace each other. */
+    /* Pending edits to the same key replace each other. */
     {"a key that is written often takes the memory of one value", "sync",
      "many a.name 200 100000; heap 4000; many a.new 100 100000; heap 5000; put a.name 'new';"
      "put a.new 'x'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST "a.new:string=x "},
     {"20,000 keys made and removed one by one", "sync", "fill 20000; fsync; empty 20000; fsync",
      UNCHANGED},
-    /* Types. */
+    /* Names with a type. */
     {"a name with a type is a key, whatever its form", NULL,
      "put foo '5'; type foo u8; fsync; reopen; typed foo u8", UNCHANGED "foo:u8=5 "},
     {"a backup of a key stays one when it is given a type; without a key it becomes one", NULL,

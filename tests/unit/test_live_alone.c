@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits without a waiting request are written automatically after some seconds, as scripts: `held`
- * waits for that.
+ * Scripts of edits that no request waits for and that are therefore written after some seconds;
+ * `held` waits until they are.
  */
 #include "script.h"
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Drafts of metadata/: texts that a write refuses, texts left to the close, and the room shared by
- * all helpers. For scripts see script.h.
+ * Drafts in metadata/: texts that a write refuses, texts left to the close, and the room that all
+ * helpers share. For scripts see script.h.
  */
 #include "script.h"
 
-/* A text of the key `key` that can no longer become a value, so that the write is refused. */
+/* A text for the key `key` that can no longer become a value, so the write is refused. */
 #define SPOILS(key, text)                                                                        \
     {                                                                                            \
         "spoils " key ": " #text, "auto",                                                        \
             "open A " key " w trunc; write A '" text "' =EINVAL; close A =EINVAL; refused " key, \
             UNCHANGED                                                                            \
     }
-/* A text that is not yet a value, but may become one: only the close is refused. */
+/* A text that is not yet a value but may still become one, so only the close is refused. */
 #define UNFINISHED(key, text)                                                                      \
     {                                                                                              \
         "unfinished " key ": " #text, "auto",                                                      \
@@ -22,7 +22,7 @@
 /* A write that adds three million bytes to a helper. */
 #define GROW(n) "write A 'x' " #n "000000;"
 #define GROW10(d) GROW(d##0) GROW(d##3) GROW(d##6) GROW(d##9)
-/* A helper of a hundred million bytes that is created and removed. */
+/* Creates a helper of a hundred million bytes. */
 #define COMES "open A .x w creat; write A 'x' 99999999; close A;"
 #define COMES_AND_GOES COMES "rm .x;"
 #define FOUR(x) x x x x
@@ -77,7 +77,7 @@ static const struct script scripts[] = {
      "open A a.new w trunc; write A '1e'; write A '1'; close A; text a.new '10\n'",
      UNCHANGED "a.new:f32=10 "},
 
-    /* ---- room for helpers: 1 GiB ---- */
+    /* ---- room for helpers (1 GiB) ---- */
     {"a helper counts by its bytes, however it was written", "auto",
      "open A .x rw creat;" GROW(3) GROW(6) GROW(9) GROW10(1) GROW10(2) GROW10(3) GROW10(4) GROW10(5)
          GROW10(6) GROW10(7) "size A 79000001; close A; rm .x",

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The sequences of calls by which programs save a file, each with a valid text and with a refused
- * text. For scripts see script.h. The key is not the last one, so that a change of its place is
- * noticed.
+ * one. For scripts see script.h. The key is not the last one, so a change to its place is noticed.
  */
 #include "script.h"
 

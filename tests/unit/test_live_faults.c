@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits that cannot be written, are interrupted, or arrive while others are written: the content of
- * the file, the values that the tree shows, and the calls that return the error. For scripts see
- * script.h.
+ * Edits that cannot be written, are interrupted, or arrive while others are being written. The
+ * scripts check the content of the file, the values that the tree shows, and which calls return the
+ * error. For scripts see script.h.
  */
 #include "script.h"
 
@@ -119,7 +119,7 @@ static const struct script scripts[] = {
      "put a.name 'new'; alter; fsync =ESTALE; text a.name 'one\n'; refused a.name; restore; fsync",
      UNCHANGED},
 
-    /* ---- while another edit is written ---- */
+    /* ---- while another edit is being written ---- */
     {"reads and edits go on while a copy is made", "close",
      "hold; open A a.name w trunc; write A 'new'; & flush A; held; text a.name 'new\n';"
      "text a.count '7\n'; file " UNCHANGED "; open B a.count w trunc; write B '9'; & flush B;"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names when an accepted edit is dropped (its write failed, or a signal took it back) and the same
- * names have been used again since. For scripts see script.h.
+ * What happens to names when an accepted edit is dropped, because its write failed or a signal took
+ * it back, and the same names have been used again in the meantime. For scripts see script.h.
  */
 #include "script.h"
 
@@ -20,7 +20,7 @@ static const struct script scripts[] = {
      "text a.name 'one\n'; gone b.new; fsync; list a.name a.count a.other a.list",
      UNCHANGED},
 
-    /* ---- a name that was removed, or parked, since ---- */
+    /* ---- a name that has since been removed or parked ---- */
     {"a key that is created again and removed while its rename fails", "sync",
      "mv a.count a.amount; hold; & fsync; held; put a.count 12; rm a.count; go EIO; wait =EIO;"
      "rm a.count =ENOENT; gone a.count a.amount; files 4; fsync; files 4",
@@ -78,7 +78,7 @@ static const struct script scripts[] = {
      "fail EIO; fsync =EIO; fail; gone .c; text a.name '12\n'; text a.count '7\n'; fsync",
      "a.name:string=12 " A_COUNT A_OTHER A_LIST},
 
-    /* ---- bytes written to a file whose name another one has taken ---- */
+    /* ---- bytes written to a file whose name another file has taken ---- */
     {"a close waits for the rename that took the name, and is told that it failed", "close",
      "put .c 12; open A a.name rw; hold; & mv .c a.name; held; write A x; & flush A; go EIO;"
      "wait =EIO; wait =EIO; text .c 12; flush A; text a.name 'xne\n'; close A; rm .c",

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of metadata/: helpers, keys with or without a type, and names that are neither. For scripts
+ * Names in metadata/: helpers, keys with or without a type, and names that are neither. For scripts
  * see script.h.
  */
 #include "script.h"
 
-/* A file that is not a key: it exists, no warning mentions it, and it disappears with the mount. */
+/* A file that is not a key. It exists, is not mentioned in a warning, and disappears with the
+ * mount. */
 #define HELPER(name)                                                                       \
     {                                                                                      \
         "helper " name, "auto", "put " name " '7'; text " name " '7'; rm " name "; quiet", \

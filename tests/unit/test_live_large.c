@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Edits of a model over 64 MiB, as scripts: no call waits for edits that copy it. */
+/* Scripts of edits to a model of more than 64 MiB. No call waits for edits that copy the model. */
 #include "script.h"
 
 #define B "b:F32:2x3=1,2,3,4,5,6 "

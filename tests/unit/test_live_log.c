@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lines that edits write to the log. For scripts see script.h. */
+/* Lines that edits write to the log. For scripts see script.h. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "

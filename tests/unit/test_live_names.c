@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of metadata/: removed, renamed, taken by helpers and given back, also while files are open.
- * For scripts see script.h.
+ * Names in metadata/ that are removed, renamed, taken by helpers and given back, also while files
+ * are open. For scripts see script.h.
  */
 #include "script.h"
 
@@ -90,7 +90,7 @@ static const struct script scripts[] = {
      "put a.count 'x' =EINVAL; gone a.count; fsync",
      A_NAME A_OTHER A_LIST},
 
-    /* ---- from key to key ---- */
+    /* ---- renames between keys ---- */
     {"a renamed key keeps place, type and value", NULL,
      "mv a.count a.amount; gone a.count; text a.amount '7\n'; typed a.amount u32;"
      "list a.name a.amount a.other a.list; fsync; mv a.amount a.count; mv a.count a.amount",
@@ -122,7 +122,7 @@ static const struct script scripts[] = {
      "text a.other '7\n'",
      A_NAME "a.other:u32=7 a.count:u32=8 " A_LIST},
 
-    /* ---- while they are open ---- */
+    /* ---- while the files are open ---- */
     {"a draft follows its key", NULL,
      "open A a.name rw trunc; write A 'new'; mv a.name a.title; gone a.name; text a.title 'new';"
      "write A ' title'; close A; text a.title 'new title\n'; fsync",
@@ -214,7 +214,7 @@ static const struct script scripts[] = {
      "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''",
      UNCHANGED},
 
-    /* A key that was moved to a backup which is then lost counts as removed. */
+    /* A key counts as removed if it was moved to a backup that was then lost. */
     {"two keys over one backup, and its removal: both are removed", NULL,
      "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; list a.other a.list; fsync;"
      "shown " A_OTHER A_LIST "; put a.count '9'; fsync",
@@ -234,7 +234,7 @@ static const struct script scripts[] = {
      "put a.name 'new'; list a.name a.count a.other a.list; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
 
-    /* A key is moved via a helper. */
+    /* A key gets its new name via a helper. */
     {"a key that gets a new name by way of a helper keeps its type", NULL,
      "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
      A_NAME A_OTHER A_LIST "a.amount:u64=7 "},

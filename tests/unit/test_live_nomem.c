@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Scripts of edits in which each allocation fails in turn. An edit fails or succeeds; in the end
- * the model is valid, no file is left beside it, and it can be edited again.
+ * Scripts of edits in which each allocation fails in turn. An edit may fail or succeed, but in the
+ * end the model is valid, no file is left beside it, and it can be edited again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void do_all(struct run *r, const char *way)
         strncat(op, way, n < 79 ? n : 79);
         size_t handle = strcspn(op, " ") + 1;
         bool open = strstr(op, "open ") != NULL;
-        /* A file that could not be opened cannot be written. */
+        /* Skip operations on files that could not be opened. */
         if (open || handle + 1 > strlen(op) || op[handle] < 'A' || op[handle] > 'Z' ||
             r->handle[op[handle] - 'A'].f)
             script_do(r, op, strlen(op));
@@ -56,7 +56,7 @@ static void do_all(struct run *r, const char *way)
     }
 }
 
-/* The remaining edits of the script then succeed. */
+/* Check the model and its directory, and that edits then succeed. */
 static void check_after(struct run *r)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -69,7 +69,7 @@ static void check_after(struct run *r)
     CU_ASSERT_EQUAL(script_finish(r), 0);
 }
 
-/* Returns false if there were fewer allocations. */
+/* Run a script whose n-th allocation fails. Returns false if there were fewer. */
 static bool fails_at(const char *way, unsigned n, enum live_commit commit)
 {
     static const struct script s = {"memory is short", NULL, "", ""};
@@ -164,8 +164,8 @@ static void test_reopened(void)
 }
 
 /*
- * A refused edit is not counted: a signal takes the next edit back as the only one. An alignment is
- * planned before it is accepted; a rename over a key counts as two edits.
+ * A refused edit is not counted, so a signal takes back the next edit as if it were the only one.
+ * An alignment is planned before it is accepted; a rename over a key counts as two edits.
  */
 static bool is_counted(const char *op, const char *name, int refused, unsigned n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Scripts that edit tensors like programs do. */
+/* Scripts that edit tensors as programs do. */
 #include "script.h"
 
 #define A "a:I8:8=abcdefgh "
@@ -159,7 +159,7 @@ static const struct script scripts[] = {
      "fail EIO; tput a/raw ABCDEFGH =EIO; ttext a/raw abcdefgh; tmv a d =EIO; tlist . 'a b c z';"
      "fail; tput a/raw 12345678",
      "a:I8:8=12345678 " B C},
-    /* ---- parts of a tensor of some pages ---- */
+    /* ---- parts of a tensor that has several pages ---- */
     {"parts of a tensor, before and after they are written", "tensors",
      "topen A z/raw rw; write A one 4095; write A two 8190; write A X 0; write A Y 19999; flush A;"
      "ttext z/raw 'X.{4094}one.{4092}two.{11806}Y'; write A Z 12288; close A;"
@@ -209,7 +209,7 @@ static const struct script scripts[] = {
      "'3....two.{4087}one.{15901}4'; mv a.name a.nom; ttext z/raw '3....two.{4087}one.{15901}4';"
      "fsync; close A; close C; ttext z/raw '3....two.{4087}one.{15901}4'; mv a.nom a.name",
      A B "c:I8:4=wxyz z:I8:20000=3....two.{4087}one.{15901}4 "},
-    /* ---- refused in the end ---- */
+    /* ---- edits that are refused at the end ---- */
     {"what was accepted stays when the rest is refused", "tensors",
      "topen A c/f32 rw; tpoke A 0 '65 66'; flush A; ttext c/raw AByz; tpoke A 8 '1.5'; close A "
      "=ERANGE;"
@@ -343,7 +343,7 @@ static const struct script scripts[] = {
      "tput a/raw 12345678; topen D b/raw rw; tpoke D 0 '9'; fail EIO; fsync =EIO; fail;"
      "ttext a/raw abcdefgh; close D; tvalues b/raw '9 2 3 4 5 6'; fsync",
      "a:I8:8=abcdefgh b:F32:2x3=9,2,3,4,5,6 c:I8:4=wxyz " Z},
-    /* ---- by nodes ---- */
+    /* ---- access by nodes ---- */
     {"opened again by its descriptor", "tensors",
      "topen A a/raw r; tnote A; tnode B rw; write B X; read A Xbcdefgh; close B;"
      "ttext a/raw Xbcdefgh; size A 8; read A abcdefgh; tnode B w; write B Y 1; read A XYcdefgh;"
@@ -457,7 +457,7 @@ static const struct script scripts[] = {
      "mv b.new b.other; tmv n m; tput c/raw WXYZ; go EIO; wait =EIO; gone b.new; gone b.other;"
      "tlist . 'a b c z'; ttext c/raw wxyz; logged 'not written: the edit before it failed'; fsync",
      A B C},
-    /* ---- rarely ---- */
+    /* ---- rare cases ---- */
     {"views that are ignored: written, read, synced", "tensors",
      "topen A a/offset rw; write A 5; trunc A 0; allocate A 0 8; read A ''; flush A; fsync A; "
      "close "

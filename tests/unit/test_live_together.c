@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Simultaneous requests of two programs: both wait for one edit, and one gets a signal; one closes
- * a view while the other does; one opens a key while an edit of the other replaces the file.
+ * Simultaneous requests by two programs. Both wait for the same edit, and one gets a signal; both
+ * close a view; one opens a key while an edit by the other replaces the file.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tree/file.h"
 #include "tree/internal.h"
 
-/* Two programs have written to one draft, so the edit belongs to both. */
+/* Two programs have written to the same draft, so the edit belongs to both. */
 static void test_signal(void)
 {
     static const struct script s = {"two closes wait for one edit", NULL, "", ""};
@@ -59,7 +59,7 @@ static void on_end(struct live_wait *w, int result)
     CU_ASSERT_EQUAL(result, 0);
 }
 
-/* While a close of A is judged, B closes, which has the same draft. */
+/* B, which has the same draft as A, is closed while a close of A is judged. */
 static struct {
     struct tree *t;
     struct tree_file *b;
@@ -83,7 +83,7 @@ static int judge_first(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* The first close is answered before the second is judged. */
+/* The first close is answered before the second one is judged. */
 static void test_behind(void)
 {
     static const struct script s = {"a close comes while another one is judged", NULL, "", ""};
@@ -106,7 +106,7 @@ static void test_behind(void)
     script_model_drop(&r.m);
 }
 
-/* The release of A arrives while another call is handled, and then the mount ends. */
+/* Let the release of A arrive while another call is handled, then end the mount. */
 static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
 {
     (void)w;
@@ -116,7 +116,7 @@ static int release_and_end(struct live *l, struct live_wait *w, bool stopped)
     return 0;
 }
 
-/* A release that arrived before the end is handled after it: its draft is judged. */
+/* A release that arrives before the mount's end is handled after it, and its draft is judged. */
 static void test_release_at_the_end(void)
 {
     static const struct script s = {"a release comes just before the end", NULL, "", ""};
@@ -136,7 +136,7 @@ static void test_release_at_the_end(void)
     script_model_drop(&r.m);
 }
 
-/* The run whose next check of the model's name follows an edit by another program. */
+/* The run in which another program makes an edit just before the next check of the model's name. */
 static struct run *edited;
 
 static int look_late(const struct sys *s, int dir, const char *name, struct stat *st)
@@ -149,7 +149,7 @@ static int look_late(const struct sys *s, int dir, const char *name, struct stat
     return sys_libc.fstatat(&sys_libc, dir, name, st);
 }
 
-/* The edit does not count as a change by another program. */
+/* An edit by the other program through the tree does not count as a change behind the mount. */
 static void test_replaced(void)
 {
     static const struct script s = {"a key is opened while the file is replaced", NULL, "", ""};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* live: types of arrays of arrays, which require a walk over the whole value. */
+/* live: types of nested arrays, which can be found only by walking through the whole value. */
 #include <string.h>
 
 #include "cu_main.h"
@@ -9,7 +9,7 @@
 #include "text/type_name.h"
 #include "tree/internal.h"
 
-static struct live *live; /* NULL: do not count */
+static struct live *live; /* NULL: calls are not counted */
 static unsigned walks, locked;
 
 void __real_type_name_put(const struct gguf_value *v, struct buf *out);
@@ -36,7 +36,7 @@ static void run(struct run *r, const char *op)
     CU_ASSERT_FALSE(r->failed);
 }
 
-/* Begin a mount with the key a.rows. */
+/* Start a mount of a model with the key a.rows. */
 static void begin(struct run *r)
 {
     static const struct script s = {"types", NULL, "", ""};
@@ -82,7 +82,7 @@ static void test_writes(void)
         run(&r, "write A '[8]\n'");
     run(&r, "flush A");
     CU_ASSERT_EQUAL(walks, 2);
-    /* If its type is changed meanwhile, the attribute is right immediately. */
+    /* If the type is changed in the meantime, the attribute is right immediately. */
     run(&r, "type a.rows array[array[u16]]");
     run(&r, "write A '[300]\n'");
     run(&r, "close A");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Undos through the tree: restored keys, names, and conditions that refuse or interrupt an undo.
- * For scripts see script.h. Edits of a script join one state, except after an undo.
+ * Undos through the tree: restored keys, names, and conditions under which an undo is refused or
+ * interrupted. For scripts see script.h. Edits in a script join one state, except after an undo.
  */
 #include "script.h"
 

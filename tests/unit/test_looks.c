@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/begin: how many files of a split model are checked to notice that one was changed. */
+/* tree/begin: how many files of a split model are checked to notice that one of them was
+ * changed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,12 +10,12 @@
 #include "tree_edit.h"
 #include "tree_image.h"
 
-enum { FILES = 201, LOOKS = 65 }; /* the first file, and 64 others */
+enum { FILES = 201, LOOKS = 65 }; /* one look checks the first file and 64 others */
 
-/* ---- checks are counted: linked with --wrap ---- */
+/* ---- counting checks (linked with --wrap) ---- */
 
 static unsigned looks;
-static void (*meanwhile)(struct tree *t); /* called once, when a file is checked */
+static void (*meanwhile)(struct tree *t); /* called once, at the next check of a file */
 static struct tree *meanwhile_tree;
 
 int __real_edit_file_fresh(const struct edit_file *f, struct err *e);
@@ -31,7 +32,7 @@ int __wrap_edit_file_fresh(const struct edit_file *f, struct err *e)
     return __real_edit_file_fresh(f, e);
 }
 
-/* Rights are checked by one call at a time: others do not wait. */
+/* Only one call at a time checks the rights; others do not wait for it. */
 bool __real_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
                          const void *arg, struct lock *lock);
 bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file),
@@ -48,7 +49,8 @@ bool __wrap_rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t f
 
 /* ---- tests ---- */
 
-/* Write file i of the model, and its path to `path`; a changed file has an additional integer. */
+/* Write file i of the model, and store its path in `path`. A changed file has an additional
+ * integer. */
 static void put_shard(const struct fixture *x, unsigned i, bool changed, char path[128])
 {
     char name[64];
@@ -69,7 +71,7 @@ static void put_shard(const struct fixture *x, unsigned i, bool changed, char pa
     free(bytes);
 }
 
-/* Query once, and compare the answer and the number of files checked. */
+/* Query once, and check the answer and the number of files looked at. */
 static void asks(struct tree *t, bool changed, unsigned files)
 {
     looks = 0;
@@ -77,7 +79,8 @@ static void asks(struct tree *t, bool changed, unsigned files)
     CU_ASSERT_EQUAL(looks, files);
 }
 
-/* Some files are checked each time, in turn; a file that was found changed is checked each time. */
+/* Each time, some of the files are checked in turn; a file that was found changed is always
+ * checked. */
 static void test_in_turn(void)
 {
     struct fixture x;
@@ -97,7 +100,7 @@ static void test_in_turn(void)
     teardown(&x);
 }
 
-/* A first edit, which may change the file. */
+/* Make a first edit, which is refused because a file has changed. */
 static void begin(struct tree *t)
 {
     looks = 0;
@@ -105,7 +108,7 @@ static void begin(struct tree *t)
     CU_ASSERT_TRUE(looks > 0);
 }
 
-/* What is seen while editing begins is not another program's change. */
+/* A change that is seen while editing begins does not count as another program's change. */
 static void test_begins_meanwhile(void)
 {
     struct fixture x;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every kind of read of a tree, while each allocation fails in turn: the call fails with ENOMEM,
- * and nothing has changed when memory is available again.
+ * Every way to read a tree, with each allocation failing in turn. The call fails with ENOMEM, and
+ * nothing has changed once memory is available again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "tree_image.h"
 #include "viewfile.h"
 
-/* ---- a clock that stands still: unfinished edits are dropped after a while ---- */
+/* ---- a clock that stands still, because unfinished edits are dropped after a while ---- */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -136,7 +136,7 @@ static int look_entries(struct tree *t, uint64_t node, struct tree_dir *d, bool 
     return r;
 }
 
-/* Read a node and everything in it. */
+/* Read a node and everything below it. */
 static int look(struct tree *t, uint64_t node, struct seen *s)
 {
     struct tree_entry e;
@@ -199,7 +199,7 @@ static void make(struct place *p, bool split)
     (void)snprintf(p->model, sizeof(p->model), "%s/m-00001-of-00002.gguf", p->folder);
 }
 
-/* Files that are open while everything is read. */
+/* Files that stay open while everything is read. */
 struct open_files {
     struct viewfile view, helper;
 };
@@ -247,7 +247,7 @@ static const struct row_of_case {
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
-/* Returns false if there were fewer allocations. */
+/* Read a tree while the n-th allocation fails. Returns false if there were fewer. */
 static bool looks_at(struct tree *t, unsigned n, bool pending)
 {
     struct statvfs fs;
@@ -333,7 +333,7 @@ static void test_opens(void)
     }
 }
 
-/* Looked at for the first time: what is kept afterwards is made. */
+/* Each tree is looked at for the first time, so the results that it keeps are computed. */
 static void test_first_looks(void)
 {
     struct place p;
