@@ -9,7 +9,7 @@
 enum { LAYERS_MOST = 65536 };
 
 /* Architectures without such a cache: they see the whole text at once, or keep a state. For the
- * last, the keys do not determine the size. */
+ * last one listed, the keys do not determine the size. */
 static const char *const without[] = {
     "bert",         "nomic-bert",  "nomic-bert-moe", "neo-bert",   "jina-bert-v2",
     "jina-bert-v3", "modern-bert", "eurobert",       "t5encoder",  "gemma-embedding",
@@ -35,8 +35,8 @@ static const struct pattern {
 /* Architectures whose keys do not say which layers have a window, or which are recurrent. */
 static const char *const unclear[] = {"exaone4", "afmoe", "laguna"};
 
-/* Architectures with a key that says which layers are recurrent. In others, layers without key
- * heads are. */
+/* Architectures with a key that says which layers are recurrent. In other architectures, the layers
+ * without key heads are recurrent. */
 static const char *const recurrent[] = {"qwen3next", "qwen35", "qwen35moe", "minimax-01"};
 
 /* Sources of each layer's facts: numbers of keys, or UINT32_MAX if the model lacks the key. */
@@ -44,7 +44,7 @@ struct layers {
     const struct gguf *g;
     uint32_t heads, recurrent, windows;
     uint64_t count, kept; /* layers from `kept` on use another layer's cache */
-    /* One layer in this many is attention, the others are recurrent. 0: all are attention. */
+    /* One layer in this many has attention, and the others are recurrent. 0: all have attention. */
     uint64_t interval;
     uint64_t period, window;
     bool first, latent;

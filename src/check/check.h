@@ -11,7 +11,7 @@
  * Severity: an error makes readers refuse or misread the file, or violates a "must" of the
  * specification. A warning violates its wording, or stops some readers. A note is not a fault.
  *
- * Threads: no state is shared. Only the caller's thread calls the sink.
+ * Threads share no state. Only the caller's thread calls the sink.
  */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
@@ -65,10 +65,8 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg);
 /* Report that an interrupted edit was applied in memory before the check. */
 void check_tell_journal(const char *label, check_sink *sink, void *arg);
 
-/*
- * Return id i of the rules in the order of application, then of findings from no row of the table,
- * and NULL past the last.
- */
+/* Return the id of rule i in the order of application. After the rules come the ids of findings
+ * that belong to no row of the table, then NULL. */
 const char *check_any_rule_id(size_t i);
 #define CHECK_STRUCTURE "structure" /* faults reported by the parser, or an interrupted edit */
 #define CHECK_VALUES "values"       /* scan.h */

@@ -137,7 +137,7 @@ struct job {
     struct split split;
     struct part *part; /* owned; without a header if it is missing or unreadable */
     size_t n;
-    /* Number of bytes already scanned in earlier parts, and of bytes in all parts. */
+    /* Numbers of bytes scanned in earlier parts, and in all parts. */
     uint64_t before, total;
 };
 

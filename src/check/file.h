@@ -28,8 +28,8 @@ struct check_options {
      * always reported.
      */
     const char *ignore;
-    /* Reports the number of tensor bytes checked. May be called by any thread, but by one at a
-     * time. May be NULL. */
+    /* Reports the number of tensor bytes checked. Any thread may call it, but only one at a time.
+     * May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
 };

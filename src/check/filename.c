@@ -355,8 +355,8 @@ void file_name_suggest(const struct gguf *g, struct buf *out)
 
 /* ---- the rules: does the name follow the convention, and agree with the model? ---- */
 
-/* Compare words without case. The caller has already made "1.0" and "v1.0", "Llama 3" and "Llama-3"
- * equal. */
+/* Compare words, ignoring case. The caller has already made "1.0" and "v1.0", "Llama 3" and
+ * "Llama-3" equal. */
 static bool same(struct text a, const struct buf *b)
 {
     return a.len == b->len && strncasecmp(a.at, (const char *)b->data, b->len) == 0;
@@ -393,7 +393,7 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
     return says.at ? same(says, want) : part == PART_ENCODING;
 }
 
-/* A name is free, but a name with a wrong fact misleads people. */
+/* Names may be chosen freely, but a name with a wrong fact misleads people. */
 static enum check_severity weight_of(enum file_part part)
 {
     bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
@@ -459,7 +459,7 @@ static void rule_size_label(struct checker *c)
            p.total, label);
 }
 
-/* Return the name to check. For a split model it lacks the file's number, which is correct. */
+/* Return the name to check. The number of a split model's file is left out, since it is correct. */
 static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
 {
     size_t n = strlen(c->file), tail = c->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;

@@ -13,7 +13,7 @@
  *   VERSION   "v1.0"; ENCODING "Q4_K_M"; TYPE "LoRA" or "vocab"; SHARD "00003-of-00009"
  * Blanks count as letters. Name, size label and version are required.
  *
- * Threads: pure functions.
+ * All functions are pure.
  */
 #ifndef CHECK_FILENAME_H
 #define CHECK_FILENAME_H

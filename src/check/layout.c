@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules about the container: version, alignment, places of data, and the bytes between; tensors and
- * blocks. */
+/* Rules about the container (version, alignment, where the data lies, the bytes between), tensors
+ * and blocks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static int by_offset(const void *a, const void *b)
     return *x < *y ? -1 : 1;
 }
 
-/* Return the tensors that have data, in the order of their data, or NULL without memory. The caller
- * frees the list. */
+/* Return the tensors that have data, in the order of their data, or NULL if memory is short. The
+ * caller frees the list. */
 static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
 {
     const struct gguf_tensor **list = malloc(((size_t)g->n_tensors + 1) * sizeof(*list));
@@ -122,7 +122,7 @@ static void rule_trailing(struct checker *c)
 }
 
 /*
- * Return the first byte from `at` on, at most `last`, that is not in a hole of the file. A sparse
+ * Return the first byte at or after `at` that is not in a hole of the file, at most `last`. A sparse
  * file of a few blocks can claim exabytes of zeros between two tensors.
  */
 static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)

@@ -112,7 +112,7 @@ static bool needs_name(const char *name, size_t n, uint64_t *block, char dst[NEE
     return true;
 }
 
-/* ---- the keys that must be there ---- */
+/* ---- required keys ---- */
 
 /* Keys from chapters of the specification about architectures that llama.cpp does not load. */
 static const struct need_key specified[] = {
@@ -166,7 +166,7 @@ void rule_required(struct checker *c)
     require(c, specified, COUNT(specified), false);
 }
 
-/* ---- the tensors that must be there ---- */
+/* ---- required tensors ---- */
 
 /* One block of a model, or everything outside blocks. */
 struct looked {
@@ -437,7 +437,7 @@ static bool stored(const struct layer *t, char letter, uint64_t *ret)
            fact_layer_uint(t->l->g, t->l->key[at], t->number, ret);
 }
 
-/* Compute the length of a head like readers, from the number of heads in the first layer. */
+/* Compute the length of a head as readers do, from the number of heads in the first layer. */
 static bool head_length(const struct layer *t, uint64_t *ret)
 {
     uint64_t width, heads;

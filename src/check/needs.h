@@ -4,7 +4,7 @@
  * models with it.
  *
  * Lists are words separated by single blanks. The names of tensors end in ".weight" unless they end
- * in ".bias"; a "~" at the end means neither. Threads: everything is constant.
+ * in ".bias"; a "~" at the end means neither. Everything is constant.
  */
 #ifndef CHECK_NEEDS_H
 #define CHECK_NEEDS_H

@@ -199,10 +199,8 @@ static void add_piece(struct work *w, uint32_t tensor, const struct piece *p)
     w->done += p->n / p->type->block_len * p->type->block_bytes;
 }
 
-/*
- * Return the tensor of a piece: the last that begins at or before it, because tensors without
- * pieces come first.
- */
+/* Return the tensor to which a piece belongs: the last that begins at or before it, because tensors
+ * without pieces come first. */
 static uint32_t tensor_of(const struct work *w, uint64_t piece)
 {
     return (uint32_t)upto_u64(w->begin, 0, sizeof(*w->begin), w->scan->g->n_tensors, piece) - 1;
@@ -236,7 +234,7 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     w->scan->progress(w->scan->arg, bytes, w->total);
 }
 
-/* Return the number of bytes to scan. *end is the end of the last of them in the file. */
+/* Return the number of bytes to scan. *end is the place in the file where the last of them end. */
 static uint64_t measure(const struct scan *s, uint64_t *end)
 {
     uint64_t total = 0;

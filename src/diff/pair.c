@@ -60,8 +60,8 @@ static void pair_all(const struct gguf *a, const struct gguf *b, enum pair_what 
 
 /*
  * Keep the longest run of pairs that are in both models and whose places in B ascend; the others
- * have moved. tail[k] is the last pair of the best run of length k + 1; before[i] is the pair before
- * pair i in its run.
+ * have moved. tail[k] is the last pair of the best run of length k + 1; before[i] is the pair
+ * before pair i in its run.
  */
 static void mark_moved(struct pairs *p, uint32_t *tail, uint32_t *before)
 {
@@ -227,7 +227,7 @@ static void add_hunk(struct array_diff *d, const struct hunk *h)
     d->inserted += h->n_b - both;
 }
 
-/* Compare element i with element i. */
+/* Compare the elements index by index. */
 static void compare_by_place(struct gguf_walk a, struct gguf_walk b, struct array_diff *d)
 {
     struct gguf_value x, y;
@@ -400,8 +400,8 @@ static int walk_back(const struct search *s, struct hunks *h)
     return r;
 }
 
-/* Compare element i with element i: the hunks are runs of different elements, and the excess of the
- * longer sequence. */
+/* Compare the elements index by index: the hunks are runs of different elements, and the excess of
+ * the longer sequence. */
 static int by_place(const struct search *s, struct hunks *h)
 {
     size_t both = s->n_a < s->n_b ? s->n_a : s->n_b;

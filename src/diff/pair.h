@@ -7,7 +7,7 @@
  * Pairs are in the order of A, followed by those that only B has. The smallest possible number of
  * pairs counts as moved.
  *
- * Threads: any.
+ * Any thread may call these functions.
  */
 #ifndef DIFF_PAIR_H
 #define DIFF_PAIR_H
@@ -55,8 +55,8 @@ const char *diff_status_name(enum diff_status s);
 
 /* ---- values ---- */
 
-/* Arrays up to this many elements are searched for insertions. In longer ones, element i is
- * compared with element i. */
+/* Arrays of up to this many elements are searched for insertions; longer ones are compared index by
+ * index. */
 #define KEYS_SEARCHED ((uint64_t)1 << 20)
 
 /* The difference between two arrays with the same element type. */
@@ -65,7 +65,7 @@ struct array_diff {
     uint64_t first_a, first_b; /* places of the first difference, or the counts of elements */
 };
 
-/* Returns 0 or -ENOMEM. */
+/* Find the difference between two arrays. Returns 0 or -ENOMEM. */
 int array_compare(const struct gguf_value *a, const struct gguf_value *b, struct array_diff *ret);
 /* Get element i of an array. Returns false if the array is shorter. */
 bool array_at(const struct gguf_value *array, uint64_t i, struct gguf_value *item);
@@ -75,7 +75,7 @@ struct lines {
     struct line {
         const char *at;
         size_t len; /* without the newline */
-        bool open;  /* the last line, without a newline */
+        bool open;  /* it is the last line, and has no newline */
     } * of;         /* owned */
     uint64_t *hash; /* owned */
     size_t n, cap, cap_hash;
@@ -103,8 +103,8 @@ struct hunks {
 
 /*
  * Find the differences as hunks, with the fewest insertions and removals (Myers, 1986). Time and
- * memory are bounded: if more than SEQUENCE_MOST elements differ, element i is compared with
- * element i instead. Returns 0 or -ENOMEM.
+ * memory are bounded: if more than SEQUENCE_MOST elements differ, the sequences are compared index
+ * by index instead. Returns 0 or -ENOMEM.
  */
 int sequence_diff(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b, struct hunks *ret);
 void hunks_free(struct hunks *h);

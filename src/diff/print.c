@@ -15,7 +15,7 @@
 #include "text/json.h"
 #include "text/table.h"
 
-/* Limits: bytes of a value on one line and of a name in a column, lines around a change, elements
+/* Limits: bytes of a value on one line, bytes of a name in a column, lines around a change, elements
  * shown in full. */
 enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
 /* Amount of text collected before it is passed on, in bytes. */

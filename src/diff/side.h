@@ -5,7 +5,7 @@
  *
  * No file is mapped: reads go to the reader's own memory, however large the model is.
  *
- * Threads: any; immutable once opened.
+ * Any thread may use a side, which is immutable once opened.
  */
 #ifndef DIFF_SIDE_H
 #define DIFF_SIDE_H
@@ -33,10 +33,8 @@ void side_free(struct side *s);
 /* Read bytes [off, off + n) of a tensor's data. Returns 0, or -EIO if the file was truncated or the
  * medium failed. */
 int side_read(const struct side *s, uint32_t tensor, uint64_t off, void *dst, size_t n);
-/*
- * Return the first byte of the tensor, from `off` on, that may not be in a hole of the file: `off`
- * without a hole. The bytes of a hole are zeros that need not be read.
- */
+/* Return the first byte of the tensor at or after `off` that may lie outside the holes of the file:
+ * `off` itself if it is in no hole. The bytes of a hole are zeros that need not be read. */
 uint64_t side_hole(const struct side *s, uint32_t tensor, uint64_t off);
 
 #endif

@@ -17,8 +17,8 @@
 #include "derive/stats.h"
 #include "quant/convert.h"
 
-/* Elements decoded at a time, which fit the first-level cache; elements of a piece, and its
- * bytes. */
+/* Elements decoded at a time, which fit the first-level cache; elements per piece; bytes per piece.
+ * */
 enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
@@ -36,7 +36,7 @@ struct pass {
     uint64_t *first; /* owned: the first piece of each pair, then the number of pieces */
     struct units units;
     /* Protected by the lock, like the results: */
-    uint64_t bad; /* the first unreadable piece, */
+    uint64_t bad; /* the first unreadable piece */
     size_t side_of_bad;
 };
 
@@ -93,7 +93,7 @@ static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uin
         quant_swap(type, bytes, n / type->block_bytes);
 }
 
-/* Return the end of the holes that both tensors have at byte `off` of A's. */
+/* Return the end of the holes that both tensors have at byte `off` of A's data. */
 static uint64_t byte_holes(const struct pass *w, const struct pair *p, uint64_t off)
 {
     uint64_t end = side_hole(w->side[0], p->no[0], off);
@@ -211,7 +211,7 @@ static uint64_t byte_of(const struct quant_type *t, uint64_t element)
     return element / t->block_len * t->block_bytes;
 }
 
-/* Return the end of the holes, standing for zeros, that both tensors have at an element. */
+/* Return the end of the holes that both tensors have at an element, where holes stand for zeros. */
 static uint64_t value_holes(const struct pass *w, const struct pair *p, uint64_t element)
 {
     uint64_t end = UINT64_MAX;
@@ -266,7 +266,7 @@ static int compare_values(struct pass *w, const struct piece *c, struct room *m,
 
 /* ---- a pass ---- */
 
-/* Return the size of a pair's pieces in bytes or elements, which are whole blocks. */
+/* Return the size of a pair's pieces in bytes or elements, always whole blocks. */
 static uint64_t piece_size(const struct pass *w, size_t i)
 {
     const uint32_t a = w->pairs->of[i].no[0];
@@ -390,7 +390,7 @@ static int same_bytes(const struct side *a, uint32_t i, const struct side *b, ui
  * bytes. */
 struct lonely {
     struct index by_size, by_sample;
-    size_t *pair; /* owned: the pair of each */
+    size_t *pair; /* owned: the pair to which each belongs */
     size_t n;
 };
 

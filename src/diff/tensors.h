@@ -9,7 +9,7 @@
  *
  * Memory: under 1 MiB per processor, and sizeof(struct tensor_diff) per tensor. Holes are not read.
  *
- * Threads: tensors_compare() starts its own, and ends them.
+ * tensors_compare() starts its own threads, and ends them.
  */
 #ifndef DIFF_TENSORS_H
 #define DIFF_TENSORS_H

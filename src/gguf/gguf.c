@@ -23,15 +23,15 @@
 #define PLAUSIBLE_COUNT 1000000
 /* Minimum number of bytes loaded at a time. Most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
-/* Maximum number of bytes loaded beyond the requested ones, since all of them may lie after the
- * header. */
+/* Maximum number of bytes loaded beyond the requested ones, all of which may lie after the header.
+ * */
 #define AHEAD_MOST ((uint64_t)2 << 20)
 
 /*
  * ---- the cursor ----
  *
- * The cursor holds the bytes from the file's start to the parser's place, and loads more on the
- * way, up to the end of the file.
+ * The cursor holds the bytes from the file's start to the parser's place, and loads more
+ * as needed, up to the end of the file.
  *
  * Everything that the parser reads goes through cursor_need(), which fails if the file ends first.
  * So the parser trusts no length from the file before its bytes are loaded. The next cursor_need()
@@ -46,10 +46,10 @@ struct cursor {
     uint64_t have;
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */
-    uint64_t strings;  /* strings seen ... */
-    uint64_t nul_ends; /* ... and how many of them end in a counted NUL */
+    uint64_t strings;  /* number of strings seen */
+    uint64_t nul_ends; /* number of strings seen that end in a counted NUL */
     /* The item being parsed, for error messages: "key 3 'general.name'". */
-    const char *item; /* "key", "tensor", or NULL: the file's header */
+    const char *item; /* "key", "tensor", or NULL for the file's header */
     uint64_t item_no;
     uint64_t name_off; /* offset of its name, once known (name_len > 0) */
     uint64_t name_len;
@@ -139,8 +139,8 @@ static int cursor_load(struct cursor *c, uint64_t n, const char *field)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %" PRIu64 " bytes",
                            GGUF_MAX_HEADER);
     int r = end > c->cap ? grow(c, end) : 0;
-    /* Read ahead as many bytes as are already loaded, within limits, so the work is proportional to
-     * the header's size. */
+    /* Read ahead as many bytes as are already loaded, within limits, so that the work stays
+     * proportional to the header's size. */
     uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
     uint64_t upto = min_u64(max_u64(end, c->have + ahead), c->cap);
     if (r == 0)
@@ -278,7 +278,8 @@ static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
     return r;
 }
 
-/* Read the first draft's length of a value in bytes, which must match the actual length. */
+/* Read a value's length in bytes, stored only by the first draft; it must match the actual length.
+ * */
 static int draft_length(struct cursor *c, uint64_t *ret)
 {
     return c->fmt.draft ? cursor_uint(c, 4, "value length", ret) : 0;
@@ -698,8 +699,8 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 }
 
 /*
- * The first draft pads the keys with zeros to a multiple of 64, by a formula that adds 64 bytes if
- * they already end on one. Some writers did that; others wrote no padding then.
+ * The first draft pads the keys with zeros to a multiple of 64, by a formula that adds 64 bytes
+ * even if they already end at one. Some writers followed it; others wrote no padding in that case.
  */
 static int draft_padding(struct cursor *c)
 {
@@ -778,8 +779,8 @@ static bool same(struct name a, struct name b)
     return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
 }
 
-/* Return the number of the item with this name. `whole`: compare all bytes, not only those before
- * the first NUL. */
+/* Return the number of the item with this name. If `whole`, compare all bytes, not only those
+ * before the first NUL. */
 static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 {
     uint32_t i;
@@ -869,7 +870,7 @@ static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
     return r;
 }
 
-/* Move the header's bytes to the model, without bytes loaded beyond its end. */
+/* Move the header's bytes to the model, dropping those loaded beyond its end. */
 static void take_bytes(struct cursor *c, struct gguf *g)
 {
     uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
@@ -896,9 +897,9 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Parse the first draft, after version 1 as shipped was tried. If the file is malformed as a draft
- * too, keep the error of the shipped layout, which all known files have. Report any other error of
- * the draft.
+ * Parse the file as the first draft, after the layout of version 1 as shipped has failed. If the
+ * file is malformed as a draft too, keep the error of the shipped layout, which all known files
+ * have. Report any other error of the draft.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {

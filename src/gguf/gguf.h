@@ -32,12 +32,10 @@ enum {
 };
 #define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
-#define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* of a tensor: float32 views stay below 2^63 bytes */
+#define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* per tensor; keeps float32 views below 2^63 bytes */
 #define GGUF_MAX_HEADER ((uint64_t)1 << 32)   /* held in memory; real headers are below 100 MB */
-/*
- * Maximum number of keys, and of tensors: each takes several times its own size in memory. Real
- * models have fewer than 100,000 tensors and 1,000 keys.
- */
+/* Maximum number of keys, and likewise of tensors. In memory each takes several times its size in
+ * the file. Real models have fewer than 100,000 tensors and 1,000 keys. */
 #define GGUF_MAX_ITEMS ((uint64_t)1 << 24)
 
 #define GGUF_DEFAULT_ALIGNMENT 32
@@ -86,10 +84,10 @@ struct gguf {
     uint64_t head_len;  /* end of the last tensor info (or of the keys, without tensors) */
     uint64_t kv_end;    /* end of the last key-value; infos begin at head_len without tensors */
     uint64_t info_off;  /* where the tensor infos begin */
-    uint64_t file_size; /* when the file was parsed */
+    uint64_t file_size; /* size of the file when it was parsed */
     uint64_t data_off;  /* where the data section begins */
     uint64_t data_end;  /* end of the last byte of any tensor's data; data_off without tensors */
-    uint64_t alignment; /* in force: general.alignment, or the default */
+    uint64_t alignment; /* general.alignment, or the default */
     unsigned anomalies; /* set of enum gguf_anomaly */
     uint32_t n_kv;
     uint32_t n_tensors;
@@ -120,15 +118,15 @@ struct gguf *gguf_ref(struct gguf *g);
 void gguf_free(struct gguf *g);
 
 /*
- * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues
+ * For checking: parse a file that gguf_parse() refuses, report each fault in order, and continue
  * wherever the rest can be read. If it returns 0, *ret is what could be parsed:
  *  - of two equal names the first is found,
  *  - an invalid alignment is replaced by the default,
  *  - a tensor with invalid dimensions or offset has no elements and no bytes,
  *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
- * If it cannot continue, it returns -errno like gguf_parse(), with *e, which was not reported as a
- * fault. Parsing of version 1 stops at the first fault, because the faults decide which of its two
- * layouts a file has.
+ * If it cannot continue, it returns -errno like gguf_parse(), with an error in *e that was not
+ * reported as a fault. Parsing of version 1 stops at the first fault, because the faults decide
+ * which of its two layouts a file has.
  */
 typedef void gguf_fault_fn(void *arg, const struct err *e);
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,

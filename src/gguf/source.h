@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sources of a model's bytes, and recognition of files passed by mistake. Threads: any number may
- * read a source at a time.
+ * Sources of a model's bytes, and recognition of files passed by mistake. Any number of threads
+ * may read a source at a time.
  */
 #ifndef GGUF_SOURCE_H
 #define GGUF_SOURCE_H
@@ -47,8 +47,8 @@ const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
 
 /* Recognise a path that is not a file name but a URL. */
 const struct sniffed *sniff_path(const char *path);
-/* Set e after a failure to open a path: what the path looks like if recognised, else the reason of
- * `code`. Returns code. */
+/* Set e after a failure to open a path: say what the path looks like if it is recognised, else what
+ * `code` means. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
 /* Set e to advice about a path that is a directory. Returns -EISDIR. */
 int sniff_folder(struct err *e);

@@ -89,8 +89,8 @@ bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 /* Return the end of the value's bytes, walking arrays whose elements vary in size. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Return a number. The type's kind decides which function to call (for a bool gguf_uint(), which
- * returns 0 or not). */
+/* Return a number. The type's kind determines which function to call (for a bool gguf_uint(), which
+ * returns 0 or another number). */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
 double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */

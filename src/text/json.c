@@ -421,7 +421,7 @@ static int next_in_array(struct items *it)
     return reader_at(r, ']') ? unexpected(r, "a value") : 1;
 }
 
-/* Move to the next line at the end of a value's line. */
+/* Move from the end of a value's line to the next line. */
 static int end_line(struct reader *r)
 {
     skip_blanks(r);

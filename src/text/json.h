@@ -6,7 +6,7 @@
  * byte that is not part of valid UTF-8 becomes the lone surrogate escape \udcXX (Python's
  * surrogateescape). Integers keep all their digits, over the full ranges of u64 and i64.
  *
- * Threads: any. Errors stay in the buf (base/buf.h).
+ * Any thread may call these functions. Errors stay in the buf (base/buf.h).
  */
 #ifndef TEXT_JSON_H
 #define TEXT_JSON_H
@@ -34,7 +34,7 @@ enum { JSON_DEPTH = 8 };
  * An object or list being written, perhaps within another.
  *
  *     struct json j = {.out = &text};
- *     json_begin(&j, NULL, "[\n");            with "\n": each of its members has a line
+ *     json_begin(&j, NULL, "[\n");            with "\n": one line per member
  *     json_begin(&j, NULL, "{");
  *     json_text(&j, "model", path);           {"model": "/a.gguf", "pid": 12}
  *     buf_printf(json_item(&j, "pid"), "%ld", pid);
@@ -59,7 +59,7 @@ void json_end(struct json *j);
 struct buf *json_item(struct json *j, const char *name);
 /* Add a string member; a NULL text becomes null. */
 void json_text(struct json *j, const char *name, const char *text);
-/* Add a text, made safe to print, of any length. */
+/* Add a text of any length, made safe to print. */
 void json_shown(struct json *j, const char *name, const char *text);
 
 /*
@@ -88,7 +88,7 @@ struct reader {
 int reader_fail(const struct reader *r, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Decode the string at r->at, and append it to out (which may only measure). */
+/* Decode the string at r->at, and append it to out (which may be in measure mode). */
 int reader_string(struct reader *r, struct buf *out);
 
 /* Read the bytes at r->at up to a space, bracket, comma or quote. An empty word is an error. */
@@ -114,8 +114,8 @@ struct items items_begin_array(struct reader *r);
  * an array. Blank lines before a "[" are skipped.
  */
 struct items items_begin_text(struct reader *r, bool may_be_array);
-/* Returns 1 if r->at is at the next value, 0 if no values are left and r->at is after the array,
- * else -errno. */
+/* Move to the next value. Returns 1 if r->at is at it, 0 if no values are left and r->at is after
+ * the array, or -errno. */
 int items_next(struct items *it);
 
 #endif

@@ -38,7 +38,8 @@ struct decimal {
 
 const struct float_names float_names_text = {"nan", "inf", "-inf"};
 
-/* Write the decimal digits of v, right-aligned, to the 20 bytes before `end`. Returns the first. */
+/* Write the decimal digits of v, right-aligned, to the 20 bytes before `end`. Returns the place of
+ * the first. */
 static char *digits_before(char *end, uint64_t v)
 {
     do {
@@ -518,7 +519,7 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
     return isinf(*ret) ? -ERANGE : 0;
 }
 
-/* Return the bits of v in the type, whose range includes v. */
+/* Return the bits of v in a type whose range includes it. */
 static uint64_t float_bits(uint32_t type, double v)
 {
     uint64_t bits;

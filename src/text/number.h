@@ -8,7 +8,7 @@
  * 3.4028235e+38). No ".0" is added. Finite floats are valid JSON numbers. The caller passes a table
  * with the words for the others.
  *
- * Nothing depends on the locale. Threads: any.
+ * Nothing depends on the locale. Any thread may call these functions.
  */
 #ifndef TEXT_NUMBER_H
 #define TEXT_NUMBER_H

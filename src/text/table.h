@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts in columns. Threads: pure functions. */
+/* Texts in columns, by pure functions. */
 #ifndef TEXT_TABLE_H
 #define TEXT_TABLE_H
 

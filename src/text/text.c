@@ -47,8 +47,8 @@ enum shape_kind {
 
 struct shape {
     unsigned kinds;        /* kinds of the elements, a set of enum shape_kind; 0 if empty */
-    uint64_t max;          /* largest magnitude of a non-negative integer ... */
-    uint64_t max_negative; /* ... and of a negative one */
+    uint64_t max;          /* largest non-negative integer */
+    uint64_t max_negative; /* largest magnitude of a negative integer */
     bool huge;             /* an integer is too large for u64 */
     bool minus_zero;       /* an integer is -0, which only float types hold */
     bool wide;             /* a float is outside the range of f32 */
@@ -200,7 +200,7 @@ struct parse {
     const struct gguf_format *fmt;
     struct reader r;
     struct buf *out;
-    size_t start; /* of the payload in out */
+    size_t start; /* where the payload begins in out */
 };
 
 /* Return the bytes of an existing value, after its type word. */
@@ -408,7 +408,7 @@ static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
     return reader_fail(&p->r, -EINVAL, "the values of an array must be of one kind");
 }
 
-/* Parse an inner array. types: given types of its siblings, if any. */
+/* Parse an inner array. types: a walk over the types given for it and its siblings. */
 static int item_array(struct parse *p, struct type_walk *types, const struct beside *b,
                       unsigned depth)
 {
@@ -443,7 +443,8 @@ static int parse_item(struct parse *p, uint32_t type, struct type_walk *types,
     return item_scalar(p, type, b->current ? &b->item : NULL);
 }
 
-/* Write element type, count and elements. old: an array with the same element type, or NULL. */
+/* Write the element type, the count and the elements. old: an array with the same element type, or
+ * NULL. */
 static int parse_items(struct parse *p, struct items *it, uint32_t elem,
                        const struct type_node *inner, const struct gguf_value *old, unsigned depth)
 {
@@ -527,7 +528,7 @@ int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, cons
 
 enum {
     JUDGED = 100,  /* a longer prefix of a number is not checked */
-    LOOKED = 4096, /* bytes of a text that are examined, since every write repeats the check */
+    LOOKED = 4096, /* maximum number of bytes examined, since every write repeats the check */
 };
 
 /* More digits only make an integer larger, and a space ends it. */

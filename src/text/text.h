@@ -7,7 +7,7 @@
  *   array                  one JSON value per line (text/json.h); empty: no bytes
  *
  * A buf in measure mode (base/buf.h) measures the text without storing it.
- * Threads: any. Errors stay in the buf.
+ * Any thread may call these functions. Errors stay in the buf.
  */
 #ifndef TEXT_TEXT_H
 #define TEXT_TEXT_H
@@ -39,14 +39,15 @@ void text_value(struct buf *out, const struct gguf_value *v);
  *                         values suggest
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
- * UTF-8, -EFBIG over 1 GiB, -ENOMEM. For arrays, err names the line of the text. Threads: any.
+ * UTF-8, -EFBIG over 1 GiB, -ENOMEM. For arrays, err names the line of the text.
+ * Any thread may call these functions.
  */
 
 /*
- * Append the value's bytes, as the file stores them after the value type, to payload. fmt: of the model, version 2 or
- * 3. elem: an array's element type, else ignored.
+ * Append the value's bytes to payload, as the file stores them after the value type. fmt: the
+ * model's format, version 2 or 3. elem: the element type of an array, otherwise ignored.
  *
- * old: the value that the file shows (of the same format), or NULL. If it has the same type, then
+ * old: the value that the file shows (in the same format), or NULL. If it has the same type, then
  * its own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and
  * inner arrays that did not change keep their bytes.
  *
@@ -74,9 +75,9 @@ int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t 
  * Infer the type from the text alone: true or false is bool; an integer is the first of u32, i32,
  * u64, i64 that can hold it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if
  * f32 is too narrow; a JSON array whose values are of one kind, at each depth, is an array of them
- * (without values, of strings); anything else is a string. The text of an array of arrays is one
- * inner array, its only element, like a line of such a text. text_parse() accepts the text as the
- * type found here.
+ * (of strings if it has no values); anything else is a string. The text of an array of arrays is
+ * one inner array, its only element, like a line of such a text. text_parse() accepts the text as
+ * the type found here.
  */
 void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
 

@@ -44,7 +44,7 @@ static bool repeats(const struct buf *out, size_t begin, size_t end)
 /*
  * Append the types of the inner arrays, with equal neighbours counted together. Each type is
  * written after the previous run's type, and dropped if equal. For arrays of numbers or strings the
- * types themselves are compared. Returns false without memory, or if the name is too long.
+ * types themselves are compared. Returns false if memory is short or the name is too long.
  */
 static bool put_inner(const struct gguf_value *array, struct buf *out)
 {

@@ -11,7 +11,7 @@
  * So array[array[u8]] is an array of arrays of u8, and array[array[i32]*2,array[string]] has two
  * arrays of i32 and then one or more of strings.
  *
- * Threads: any.
+ * Any thread may call these functions.
  */
 #ifndef TEXT_TYPE_NAME_H
 #define TEXT_TYPE_NAME_H
@@ -19,10 +19,11 @@
 #include "base/buf.h"
 #include "gguf/value.h"
 
-/* Maximum length of a name: less than the kernel passes as an attribute. */
+/* Maximum length of a name, below the kernel's limit for an attribute. */
 #define TYPE_NAME_MOST 32768
 
-/* A list as described above, as bytes of a name that it does not own. p is NULL without a list. */
+/* A list as described above: a range of a name, which it does not own. p is NULL if there is no
+ * list. */
 struct type_list {
     const char *p;
     size_t n;
@@ -30,7 +31,7 @@ struct type_list {
 
 struct type_name {
     uint32_t type, elem;
-    struct type_list inner; /* of an array of arrays: the inner types, if the name gives them */
+    struct type_list inner; /* inner types of an array of arrays, if the name gives them */
 };
 
 /* Append the name of a type. If it would be longer than TYPE_NAME_MOST, inner types are left out:

@@ -4,10 +4,11 @@
  *
  *     bench_encode [TYPE...]        all types with an encoder by default
  *
- * "weighed": with importances. Values like weights (integers: whole numbers), 256 KiB of them,
- * which stay in the cache; encoded again and again for about MIN_SECONDS a round. Each figure is
- * the median of several rounds, in which the sets take turns. Output: comment lines with `#`, then
- * tab-separated lines type, set, GB/s, ratio to the generic set.
+ * "weighed" means with importances. The values are like weights, or whole numbers for integer
+ * types. There are 256 KiB of them, which stay in the cache; they are encoded again and again for
+ * about MIN_SECONDS per round. Each figure is the median of several rounds, in which the sets take
+ * turns. Output: comment lines with `#`, then tab-separated lines type, set, GB/s, ratio to the
+ * generic set.
  */
 #include <stdio.h>
 

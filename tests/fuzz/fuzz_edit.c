@@ -15,7 +15,7 @@
 #include "gguf/keys.h"
 
 #define SCRIPT 64
-#define LARGEST ((uint64_t)1 << 24) /* size of the new image, whose padding may be large */
+#define LARGEST ((uint64_t)1 << 24) /* limit on the new image, whose padding may be large */
 
 struct script {
     const uint8_t *at, *end;

@@ -87,7 +87,7 @@ static void put_sum(uint8_t *part, const void *more, size_t n)
     put_u64(part + 120, n ? xxh64(sum, more, n) : sum, false);
 }
 
-/* Put the bytes as the content of one state or two into a file with valid checksums. */
+/* Put the bytes into a file with valid checksums, as the content of one or two states. */
 static void dress(const uint8_t *data, size_t size, struct gguf *base)
 {
     size_t part = size / 2, room = 4 * HISTORY_UNIT + size + 2 * HISTORY_UNIT,

@@ -4,8 +4,8 @@
  * model of zeros. A journal changes no byte outside its rows, reading through it shows the model
  * after the edit, and the edit can then be finished.
  *
- *     0  u8: 1: make the checksums valid    1  u8: bytes of the model, / 8 KiB
- *     2  u16: bytes of the journal after the rest, / 8
+ *     0  u8: 1: make the checksums valid    1  u8: size of the model, / 8 KiB
+ *     2  u16: size of the journal after the rest, / 8
  *     4  the first 56 bytes of the journal; the rest is placed where these say that the rows begin
  */
 #include "fuzz.h"

@@ -45,8 +45,9 @@ static void check_readable(const struct input *in, const struct buf *payload)
 }
 
 /*
- * Check that the text of the file is accepted: over the value it changes no byte, alone no text
- * (but inner arrays may get another type, which is guessed without an old value).
+ * Check that the file's text is accepted: written over the value it changes no byte; written alone
+ * it changes no text (but inner arrays may get another type, which is guessed without an old
+ * value).
  */
 static void check_again(const struct input *in, const struct buf *payload)
 {

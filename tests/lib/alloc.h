@@ -4,7 +4,7 @@
  * (alloc_dep in meson.build), malloc and the like call these functions first, except inside
  * libraries.
  *
- * Threads: any may allocate; only one may arm.
+ * Any thread may allocate; only one may arm.
  */
 #ifndef TESTS_LIB_ALLOC_H
 #define TESTS_LIB_ALLOC_H
@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Make call n, counted from 1, fail; with `rest`, also all later calls. With 0, none fails. */
+/* Make call n, counted from 1, fail, and with `rest` all later calls. If n is 0, no call
+ * fails. */
 void alloc_arm(unsigned n, bool rest);
 /* Let allocations succeed again. True if one has failed since alloc_arm(). */
 bool alloc_disarm(void);
@@ -21,8 +22,9 @@ bool alloc_disarm(void);
 void alloc_spoil(void);
 
 /*
- * Start counting. Since then: the maximum of allocated bytes; bytes allocated and not freed
- * (negative if older ones were freed); calls that requested memory.
+ * Start counting. The functions return, since then: the maximum of allocated bytes; the bytes
+ * allocated and not freed (negative if older ones were freed); the number of calls that requested
+ * memory.
  */
 void alloc_count(void);
 size_t alloc_peak(void);

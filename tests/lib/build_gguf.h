@@ -12,7 +12,7 @@
  *     uint8_t *image = build_finish(&b, &size);    free() it; b is empty again
  *
  * Keys and tensors come out in the order of the calls, which may be mixed. The layout is regular
- * unless build_tensor_at() is used. Without memory the test program aborts.
+ * unless build_tensor_at() is used. If memory is short, the test program aborts.
  */
 #ifndef TESTS_LIB_BUILD_GGUF_H
 #define TESTS_LIB_BUILD_GGUF_H
@@ -24,8 +24,8 @@ enum { BUILD_MAX_TENSORS = 64 };
 
 struct build {
     struct gguf_format fmt;         /* nul and draft may be set after build_init() */
-    uint64_t alignment;             /* of the data, 32 (draft: 64). No key is written for it */
-    uint8_t pad_byte;               /* value of gaps and padding, 0 */
+    uint64_t alignment;             /* 32, or 64 for a draft; no key is written for it */
+    uint8_t pad_byte;               /* value of bytes in gaps and padding, at first 0 */
     bool no_tail;                   /* omit the padding after the last byte of data */
     struct buf keys;                /* the entries */
     struct buf infos;               /* the tensor infos, offsets relative to the data */

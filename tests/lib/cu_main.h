@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The main() of a unit test program: a program per module, its tests in one table.
+ * The main() of a unit test program. Each module has a program, with its tests in one table.
  *
  *     static void test_x(void) { CU_ASSERT_EQUAL(f(1), 2); }
  *     static CU_TestInfo tests[] = {{"x does y", test_x}, CU_TEST_INFO_NULL};

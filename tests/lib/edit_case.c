@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs edits of a tree that fail: see edit_case.h. */
+/* Makes edits to a tree that fail: see edit_case.h. */
 #include "edit_case.h"
 
 #include <errno.h>
@@ -77,7 +77,7 @@ static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode 
     fs->clone = c->way->clone;
 }
 
-/* Open the tree, with this table of system calls for its edits. */
+/* Open the tree, whose edits use this table of system calls. */
 static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
 {
     struct tree_options o = {.strategy = c->way->strategy,

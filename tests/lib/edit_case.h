@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes edits of a tree, with each strategy, while a system call or an allocation fails, or the
- * process or the power dies. The file must be the complete old or new one, the tree must show it,
- * and the next edit must work.
+ * Makes edits to a tree, with each strategy, while a system call or an allocation fails, the
+ * process is killed, or the power is cut. The file must be the complete old or new one, the tree
+ * must show it, and the next edit must work.
  *
  *     static const struct edit_kind kinds[] = {{"rename", rename_key}, ...};
  *     const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
@@ -28,7 +28,7 @@ struct edit_suite {
     const struct edit_kind *kinds;
     size_t n;
     bool tensors;                /* tensors can be edited */
-    int (*next)(struct tree *t); /* another edit after each; NULL: of general.name only */
+    int (*next)(struct tree *t); /* the edit after each; NULL: one to general.name */
 };
 
 /* Defined by the program. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Edits of a mounted model by plain system calls, and the expected model file after them.
+"""Edits to a mounted model by plain system calls, and the expected model file after them.
 
     want = Want(data)                     the file before
     write(at, 'general.name', 'x')        an edit
@@ -244,7 +244,7 @@ def clones(folder):
 
 
 def leftovers(folder):
-    """Return the files of ours beside a model."""
+    """Return our files beside a model."""
     return [name for name in os.listdir(folder) if '.ggufs-' in name]
 
 
@@ -281,8 +281,8 @@ class Gate:
 
     @contextlib.contextmanager
     def before(self, what):
-        """Make programs started meanwhile wait before that call: GATE, GATE_FREE, GATE_UNMOUNT and
-        so on."""
+        """Make programs started while this lasts wait before that call: GATE, GATE_FREE, GATE_UNMOUNT
+        and so on."""
         os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
         try:
             yield

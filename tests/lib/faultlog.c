@@ -62,8 +62,8 @@ static void forget_write(struct fault_write *w)
     free(w);
 }
 
-/* Apply a new write to the logged writes that a failed fsync had dropped, which are now on the
- * disk. */
+/* Note which sectors of logged writes, dropped by a failed fsync, a synced write has written again.
+ * */
 static void write_anew(struct faultsys *fs, const struct fault_write *now)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)

@@ -7,15 +7,15 @@
 
 struct fault_write {
     struct fault_write *next;
-    int fd;                  /* a duplicate of the file's */
+    int fd;                  /* a duplicate of the file's descriptor */
     uint64_t ino, off, size; /* size is that of the file before the write */
     size_t n;         /* number of overwritten bytes, kept in `was`; zeros beyond the old size */
     bool dropped;     /* an fsync of the file failed: no later fsync writes this */
-    uint8_t *written; /* for each sector: it has since been written again, and synced */
+    uint8_t *written; /* for each sector, whether it was written again and synced */
     uint8_t was[];
 };
 
-/* How to undo a change of the directory: rename or, if `to` is empty, remove `from`. */
+/* How to undo a change to the directory: rename or, if `to` is empty, remove `from`. */
 struct fault_entry {
     struct fault_entry *next; /* the previous change */
     bool lost;

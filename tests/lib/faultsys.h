@@ -12,7 +12,7 @@
  *
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
  * FAULT_EXIT): each sector written since the last fsync of its file is randomly kept or lost, as is
- * each change of the directory since its last fsync, in any order, except that after a lost change
+ * each change to the directory since its last fsync, in any order, except that after a lost change
  * all later changes of the same name are lost too. A rename, also an exchange, changes both names
  * in one step. `seed` determines what is lost.
  *
@@ -32,14 +32,14 @@
 enum fault_mode {
     FAULT_NONE,
     FAULT_FAIL,   /* call n returns the error and does nothing */
-    FAULT_BROKEN, /* ... as does every later call */
+    FAULT_BROKEN, /* call n and all later calls return the error */
     FAULT_SHORT,  /* no call fails, but `brief` is on */
     FAULT_KILL,   /* the process ends before call n */
     FAULT_POWER,  /* see above */
 };
 
 struct fault_write; /* a write that is not yet synced */
-struct fault_entry; /* a change of the directory that is not yet synced */
+struct fault_entry; /* a change to the directory that is not yet synced */
 
 struct faultsys {
     struct sys sys; /* must come first: the table that the tested code gets */
@@ -68,9 +68,9 @@ struct faultsys {
     bool sticky;        /* a created file keeps its name while it is open */
     int fresh;          /* the last descriptor created, or -1 */
     int frozen;         /* a descriptor that can no longer be written (EPERM); 0: none */
-    const char *before; /* name of a call: run hook once before the first such call ... */
-    unsigned skip;      /* ... after skipping this many */
-    unsigned at;        /* or run hook once before this call, counted from 1 */
+    const char *before; /* name of a call: hook runs once, before such a call */
+    unsigned skip;      /* number of such calls that are made before hook runs */
+    unsigned at;        /* number of a call, from 1: hook runs once, before it */
     void (*hook)(void *arg);
     void *arg;
     unsigned created; /* files created */

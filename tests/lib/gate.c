@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into the program, a gate before each copy of data: GATE names a FIFO, and
+ * Preloaded into the program, it puts a gate before each copy of data: GATE names a FIFO, and
  * copy_file_range() waits until a process has opened it for writing and closed it again. Without
  * the FIFO it does not wait. So a test controls how long a copy takes. GATE_FREE does the same for
  * munmap() of LARGE bytes or more, which releases a replaced model file, GATE_UNMOUNT for

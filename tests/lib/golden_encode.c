@@ -51,7 +51,7 @@ static float wide(uint64_t *state)
 
 /*
  * Edges and tiny values are generated in groups, which are blocks or parts of them. A group has a
- * random word h, each of its values i a word w.
+ * random word h, and each of its values i has a word w.
  */
 struct group {
     size_t len, number, p, q; /* p, q: positions of the special values */

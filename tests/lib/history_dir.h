@@ -3,7 +3,7 @@
  * A directory with a history, for the tests of histories.
  *
  *     struct home x;
- *     home_setup(&x);                             x.h: of /models/m.gguf, 20 states
+ *     home_setup(&x);                             x.h: 20 states of /models/m.gguf
  *     CU_ASSERT_EQUAL(save(&x.h, a, b, 1000, 0, &e), 1);
  *     home_teardown(&x);
  */

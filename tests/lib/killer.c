@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Preloaded into the program, it kills the program before one of its system calls that change
- * files. KILL_AT names a file with a number n. From the moment that the file exists, calls are
- * counted, and before the n-th the program ends as by kill -9. With a second number, an errno, that
- * call fails with it instead, and the file is removed.
+ * files. KILL_AT names a file with a number n. Once the file exists, calls are counted, and before
+ * the n-th the program ends as if by kill -9. If the file has a second number, an errno, that call
+ * fails with it instead, and the file is removed.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -318,7 +318,7 @@ const struct sys *calm(void)
     return &fs.sys;
 }
 
-/* Check that another edit, without faults, of the current file works. */
+/* Check that another edit to the current file, without faults, works. */
 void check_next(struct fixture *x, struct edit_file *f)
 {
     size_t n;

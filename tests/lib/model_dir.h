@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory with a model, and edits of the model, for tests of the effects of edits on files.
+ * A directory with a model, and edits to the model, for tests of the effects of edits on files.
  *
  *     struct fixture x;
  *     struct edit d;
@@ -30,10 +30,8 @@ struct fixture {
     struct gguf *g;
 };
 
-/*
- * Make the directory in /tmp, or under `root`. setup_with: in memory, if possible. setup_tensors:
- * for make_tensor_edit() with `what`.
- */
+/* Make the directory in /tmp, or under `root`. setup_with() makes it in memory if possible,
+ * setup_tensors() for make_tensor_edit() with `what`. */
 void setup(struct fixture *x);
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
 void setup_with(struct fixture *x, uint8_t pad_byte);
@@ -45,7 +43,7 @@ uint8_t *get_file(int dir, const char *name, size_t *n);
 /* Return the number of files in the directory. */
 unsigned files(const struct fixture *x);
 
-/* An edit of the model, in which its key `text` becomes n times a letter. */
+/* An edit to the model that sets its key `text` to a letter repeated n times. */
 struct edit {
     struct edit_options o;
     struct edit_plan p;
@@ -54,23 +52,23 @@ struct edit {
 
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n);
-/* An edit of its tensors, any combination of these. */
+/* Edits to its tensors, in any combination. */
 enum {
     EDIT_BYTES = 1,   /* change ranges of b, from drafts in memory and in a file */
     EDIT_RENAMED = 2, /* rename a to first */
-    EDIT_ADDED = 4,   /* add more, of 70001 bytes, last */
+    EDIT_ADDED = 4,   /* add `more`, of 70001 bytes, at the end */
     EDIT_REMOVED = 8, /* remove b */
     EDIT_MADE = 16,   /* give a 3 times 5 bytes */
     /* Change all but the edges of b, now of 200001 bytes, from a file that can be lent. */
     EDIT_LENT = 32,
-    /* Add two tensors of 5 bytes, last; the model then has an alignment of several units. */
+    /* Add two tensors of 5 bytes at the end; the model then has an alignment of several units. */
     EDIT_APART = 64,
 };
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what);
 void edit_done(struct edit *d);
-/* Check that the model's content, read through a journal if there is one, and mapped, is old or
- * new. */
+/* Check that the model's content, read through a journal if there is one and through a mapping, is
+ * old or new. */
 void check_read_through(const struct fixture *x, const struct edit *d);
 
 /* Open the model with the real calls; later calls go through `sys`. */
@@ -85,7 +83,7 @@ bool is_old(const struct fixture *x);
 bool is_new(const struct fixture *x, const struct edit *d);
 /* True if any process holds the model's lock. */
 bool is_locked(const struct fixture *x);
-/* Check that another edit of the current file, without faults, works and leaves no other file
+/* Check that another edit to the current file, without faults, works and leaves no other file
  * behind. */
 void check_next(struct fixture *x, struct edit_file *f);
 

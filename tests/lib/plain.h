@@ -64,7 +64,7 @@ void plain_drop(struct plain *x, int key);
 /* Store a text as the value of a key, with the type that `typed` was opened with, if any. */
 void plain_store(struct plain *x, int key, const char *text, const struct file *typed);
 
-/* Return the result of reading the name; dst may hold it. */
+/* Return the result of reading the name, perhaps in dst. */
 const char *plain_text(const struct plain *x, int name, char dst[8]);
 
 /* Open for writing, write a digit, close by one of several owners, and end a handle. */

@@ -10,10 +10,10 @@
  *     };
  *     SCRIPTS_MAIN("live", scripts)
  *
- * A script is a list of operations, separated by ';'. An operation is a word and its arguments; one
- * with spaces is quoted in '...'. Its last word may be =ERRNO: it must fail with that (otherwise it
- * must succeed). An operation whose first word is & is started without waiting (flush, fsync,
- * trunc, mv).
+ * A script is a list of operations, separated by ';'. An operation is a word and its arguments; an
+ * argument with spaces is quoted in '...'. If the last word is =ERRNO, the operation must fail with
+ * that error, otherwise it must succeed. An operation whose first word is & is started without
+ * waiting (flush, fsync, trunc, mv).
  *
  * The model has the keys general.architecture, which is never listed below, and
  *     a.name   string        one
@@ -23,76 +23,76 @@
  *
  * Files of metadata/ (H: a handle, a letter):
  *     open H NAME WORD...    r, w, rw; trunc, append, creat, excl
- *     write H TEXT           where the handle stands; write H TEXT OFFSET: there
- *     read H TEXT            all that it reads is TEXT
+ *     write H TEXT           at the handle's offset; write H TEXT OFFSET: at that offset
+ *     read H TEXT            reading up to the end gives TEXT
  *     size H N               fstat
  *     trunc H N              ftruncate
  *     allocate H OFFSET N [keep]          fallocate
- *     flush H; release H     a close by one of several owners; the end of the last one
+ *     flush H; release H     a close by one of several owners; by the last one
  *     close H                both
- *     fsync H; fsync         of a file; of the directory
+ *     fsync H; fsync         the file; the directory
  *     put NAME TEXT          printf TEXT > NAME, as a shell does it; add NAME TEXT: >>
  *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
- *     mknod NAME             what tar makes before it opens it; its handle ends at the next mknod,
- *                            fsync of the directory, or finish
+ *     mknod NAME             what tar calls before it opens a file; the handle ends at the next
+ *                            mknod, fsync of the directory, or finish
  *     type NAME TYPE         set user.gguf.type
  *     forgive NAME           remove user.gguf.error; forgive NAME ATTRIBUTE
- * What is there:
+ * Inspections:
  *     list NAME...           exactly these, in this order
- *     files N                as many, general.architecture among them
+ *     files N                the number of files, including general.architecture
  *     gone NAME...           none of these can be opened
  *     text NAME TEXT; stat NAME SIZE; typed NAME TYPE
  *     attr NAME ATTRIBUTE TEXT; attrs NAME 'ATTRIBUTE ...'
  *     refused NAME; good NAME         it has user.gguf.error, or not
- *     time noted NAME; time same NAME; time moved NAME      st_mtime, and as it was noted
+ *     time noted NAME; time same NAME; time moved NAME      note st_mtime, and compare it
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
  *     readlink NAME TARGET; unsaved 'LINE;...'      what the end of the mount would report
  * The history, in scripts that keep one:
- *     undo; undo N           all keys as before the last edits; as in state N
- *     clear; states TEXT     the states are forgotten; their list has TEXT (none: it is empty)
- *     said TEXT              the line about the last undo has TEXT
+ *     undo; undo N           restore all keys as before the last edits; as in state N
+ *     clear; states TEXT     forget the states; their list contains TEXT (none: it is empty)
+ *     said TEXT              the line about the last undo contains TEXT
  * Waiting and faults:
- *     wait                   for the oldest & operation; =ERRNO is how that ends
- *     interrupt              a signal to the program that waits for the newest & operation;
+ *     wait                   for the oldest & operation; =ERRNO is its result
+ *     interrupt              signal the program that waits for the newest & operation;
  *                            interrupt first: for the oldest
- *     hold; held; go         copies of the model stop at their beginning; wait for one that has;
- *                            on. go ERRNO: those that stopped fail
- *     full; full no          the disk says that it has no room; that it has
+ *     hold; held; go         copies of the model stop at their beginning; wait until one has;
+ *                            let them continue. go ERRNO: make those that stopped fail
+ *     full; full no          the disk reports that it has no room; that it has some
  *     fail ERRNO; fail       copies of the model fail; no longer
- *     later N                so many seconds have passed; behind N: the clock is set back by as
- *                            many, so that `later` need not be waited for
+ *     later N                N seconds pass; behind N: the clock is set back by N seconds, so
+ *                            that `later` needs no waiting
  *     converts N             this many seconds pass while a tensor is converted
- *     hasty; still           one more at each look at the clock; it stands still except for `later`
- *     alter; restore         another program touches the model; it is as it was again
- *     logged TEXT; quiet     the log has TEXT since the last `logged`; it has no warning
- *     fill N; empty N        put n.0 ... n.N-1; and look at them and remove them
- *     many NAME TIMES BYTES  put texts of so many bytes, each another
+ *     hasty; still           each reading advances the clock by 1; it moves only for `later`
+ *     alter; restore         another program touches the model; its time is restored
+ *     logged TEXT; quiet     the log contains TEXT since the last `logged`; it has no warning
+ *     fill N; empty N        put n.0 ... n.N-1; check and remove them
+ *     many NAME TIMES BYTES  put TIMES different texts of BYTES bytes
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
- *     heap KIB               no more memory is in use than at the beginning and this
+ *     heap KIB               at most this much more memory is in use than at the beginning
  *     helpers N                       bytes that helpers hold, also those of keys that are not
  *                                     written yet
- *     edits changed; edits same       the model's file is edited, and was changed by others, or not
- *     hurry                  what is pending is written now; no edit comes after it
- *     finish; reopen         the end of the mount (as at the end of each script); and another one
+ *     edits changed; edits same       the model is edited; others changed its file, or not
+ *     hurry                  pending edits are written now, and no edit follows
+ *     finish; reopen         end the mount (as at the end of each script); mount again
  *
- * Of tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
- *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those
+ * For tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
+ *     topen H PATH WORD...   as open, for PATH below tensors/; the handle's operations are those
  *                            above
- *     tnote H; tnode H WORD...       the node of H is noted; opened, without a name
- *     tmoved PATH            its node is another than the noted one
+ *     tnote H; tnode H WORD...       note the node of H; open it without a name
+ *     tmoved PATH            its node differs from the noted one
  *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian
  *                                                             floats
- *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
- *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots
+ *     tpoke H OFFSET 'F...'  floats at OFFSET; tnpy H SHAPE 'F...'  a whole .npy
+ *     tdots H N STEP         N X's, STEP apart; tdotted PATH N STEP: X's there, dots elsewhere
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
  *     tlist DIR 'NAME...' exactly these; DIR may be . (tensors/ itself)
  *     ttext PATH TEXT; tvalues PATH 'F...' (at its end); tstat PATH SIZE; tgone PATH
- *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME
+ *     terror NAME TEXT       its user.gguf.error contains TEXT; tforgive NAME
  *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both
  *
- * After each fsync of the directory that succeeds the file holds what model.gguf shows. After the
- * script the file has the keys that `saved` says and the tensors, and nothing lies beside it.
+ * After each successful fsync of the directory, the file holds what model.gguf shows. After the
+ * script, the file has the keys or tensors in `saved`, and there is no other file beside it.
  */
 #ifndef TESTS_LIB_SCRIPT_H
 #define TESTS_LIB_SCRIPT_H
@@ -102,7 +102,7 @@
 struct script {
     const char *name; /* the promise that it tests */
     /*
-     * Words, or NULL. auto, close, sync: run only in these commit modes (without any: in each);
+     * Words, or NULL. auto, close, sync: run only in these commit modes (by default in each);
      * split: the model has two shards, and with tensors the second has `other`, 9001 dashes;
      * history: states are kept; tensors: tensors can be edited; inplace: edits are in place; large,
      * with tensors: the model is over 64 MiB.

@@ -20,7 +20,7 @@
 /* ---- the time ---- */
 
 static atomic_long ahead; /* seconds by which the clock runs ahead */
-static atomic_bool hasty; /* and each reading advances it by a second */
+static atomic_bool hasty; /* each reading of the clock advances it by a second */
 static atomic_long still; /* not 0: the second at which the clock stands still */
 
 /* Replaces the C library's function. */

@@ -26,10 +26,8 @@ void script_model_drop(struct script_model *m);
  * newlines as commas. Returns false if the bytes are not a regular model.
  */
 bool script_model_keys(const void *bytes, size_t n, struct buf *out);
-/*
- * Write "NAME:TYPE:SHAPE=VALUES " for each tensor of the current files: bytes of I8 unchanged,
- * floats of F32 with commas, for others the number of bytes.
- */
+/* Write "NAME:TYPE:SHAPE=VALUES " for each tensor of the current files: I8 as unchanged bytes, F32
+ * as floats with commas, other types as their number of bytes. */
 bool script_model_tensors(const struct script_model *m, struct buf *out);
 /* Write bytes as text; nine or more equal ones are X{N}. */
 void script_model_brief(struct buf *out, const void *bytes, size_t n);
@@ -48,7 +46,7 @@ void script_disk_full(bool full);
 void script_copies_go(int error);
 /* Wait for a copy that has stopped. Returns false if none has for a long time. */
 bool script_copies_held(void);
-/* Make copies fail with an error; 0: no longer. */
+/* Make copies fail with this error, or succeed again if it is 0. */
 void script_copies_fail(int error);
 
 #endif

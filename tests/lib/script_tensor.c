@@ -30,7 +30,7 @@ static int parent_of(struct run *r, const char *path, uint64_t *dir, const char 
     return got;
 }
 
-/* As the kernel: a path that is stale is walked once more. */
+/* Find a path; like the kernel, walk a stale one once more. */
 static int find(struct run *r, const char *path, struct tree_entry *e)
 {
     uint64_t dir;

@@ -6,7 +6,7 @@
  *
  *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
  *
- * Threads: one at a time.
+ * Only one thread at a time may call these functions.
  */
 #ifndef TESTS_LIB_SHELF_SHOWS_H
 #define TESTS_LIB_SHELF_SHOWS_H
@@ -18,8 +18,8 @@ struct line {
     const char *what, *name, *text;
 };
 
-/* Compare the content of the directory `below` of shelf_top with `want`. strict: as in struct
- * reach. */
+/* Compare the content of the directory `below` of shelf_top with `want`. strict: see struct reach.
+ * */
 void check_below(const char *below, bool strict, const struct line *lines, size_t n,
                  const char *want);
 

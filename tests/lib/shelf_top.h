@@ -7,7 +7,7 @@
  *     ... shelf_top ...
  *     shelf_top_remove();
  *
- * Threads: one at a time.
+ * Only one thread at a time may call these functions.
  */
 #ifndef TESTS_LIB_SHELF_TOP_H
 #define TESTS_LIB_SHELF_TOP_H

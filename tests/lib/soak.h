@@ -5,7 +5,7 @@
  * GGUFS_SOAK in the environment multiplies the usual size; without it the size fits a test run.
  * Figures are printed when the program's tests are done, one line "soak: N WHAT" each.
  *
- * Threads: only the main thread.
+ * Only the main thread may call these functions.
  */
 #ifndef TESTS_LIB_SOAK_H
 #define TESTS_LIB_SOAK_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes edits of a tree, and waits for them: see tree_edit.h. */
+/* Makes edits to a tree, and waits for them: see tree_edit.h. */
 #include "tree_edit.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree like the kernel's requests, each waited for: open or create, write, flush,
- * release. Functions return 0 or the first -errno, and always release everything that they hold.
+ * Makes edits to a tree with requests like the kernel's, and waits for each: open or create, write,
+ * flush, release. Functions return 0 or the first -errno, and always release everything that they
+ * hold.
  */
 #ifndef TESTS_LIB_TREE_EDIT_H
 #define TESTS_LIB_TREE_EDIT_H

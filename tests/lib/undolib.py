@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random edits of keys and tensors, each group a state, and undos to any of these states.
+"""Random edits to keys and tensors, each group a state, and undos to any of these states.
 
     player = Player(test, model, [model], options, seed)
     player.edit_much(10)                  each group followed by an undo to some state
@@ -158,7 +158,7 @@ class Player:
     # ---- states ----
 
     def undo(self, at, number):
-        """Undo by the daemon, or of a model that is not mounted."""
+        """Undo through the daemon, or in a model that is not mounted."""
         before, data = self.keys(), self.data()
         self.command(f'--undo={number}', at)
         self.test.assertEqual(self.keys(), self.states[number], f'{self.seed}: state {number}')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes edits of a tree's tensors, and waits for them: see viewfile.h. */
+/* Makes edits to a tree's tensors, and waits for them: see viewfile.h. */
 #include "viewfile.h"
 
 #include <errno.h>

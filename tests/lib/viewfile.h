@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits of a tree's tensors like the kernel's requests, each waited for. Functions return 0 or the
- * first -errno, and always release everything they hold.
+ * Makes edits to a tree's tensors with requests like the kernel's, and waits for each. Functions
+ * return 0 or the first -errno, and always release everything they hold.
  *
  *     struct viewfile v;
  *     r = viewfile_open(t, "w", "raw", O_RDWR, &v);       one open file

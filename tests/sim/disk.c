@@ -36,7 +36,8 @@ static struct {
     void (*fn)(void);
 } disk;
 
-/* Holds what is not synced. Nothing is freed; each story begins with an empty arena. */
+/* Size of the memory for unsynced changes. Nothing is freed; each story begins with an empty arena.
+ * */
 enum { ARENA = 1 << 28 };
 static uint8_t *arena;
 
@@ -193,7 +194,7 @@ void disk_fail(const char *call, unsigned n, int error, unsigned times)
 void disk_room(uint64_t bytes)
 {
     disk.room = bytes;
-    disk.s->hits++; /* also if only fstatvfs() ever shows it */
+    disk.s->hits++; /* counts even if only fstatvfs() ever shows it */
 }
 
 void disk_brief(bool brief)
@@ -263,7 +264,7 @@ void disk_free(void *p)
     (void)p;
 }
 
-/* Opens the file with this number. -1: it has no name in the directory. */
+/* Opens the file with this number. Returns -1 if it has no name in the directory. */
 static int open_number(int dir, uint64_t ino)
 {
     struct stat st;
@@ -277,7 +278,8 @@ static int open_number(int dir, uint64_t ino)
     return fd;
 }
 
-/* Takes over what a killed process did not sync. Files without a name have nothing to lose. */
+/* Takes over the unsynced changes of a killed process. Files without a name have nothing to lose.
+ * */
 static void inherit(const char *folder)
 {
     const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

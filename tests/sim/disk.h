@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The disk of a run is a directory in memory, reached through a table of system calls that the linker puts in place
- * of sys_libc. Each call is a point of the scheduler, and may fail, be short or be slow. File times, inode numbers
- * and free space are virtual. What is not synced can be lost.
+ * The disk of a run is a directory in memory, reached through a table of system calls that the
+ * linker puts in place of sys_libc. Each call is a point of the scheduler, and may fail, be short
+ * or be slow. File times, inode numbers and free space are virtual. Unsynced changes can be lost.
  *
- * Threads: one at a time (scheduler.h).
+ * Only one thread runs at a time (scheduler.h).
  */
 #ifndef TESTS_SIM_DISK_H
 #define TESTS_SIM_DISK_H
@@ -21,26 +21,29 @@ struct disk_file {
 struct disk_state {
     struct disk_file file[4096];
     uint64_t n;
-    unsigned hits; /* errors that the disk gave */
-    /* For a killed process: what it did not sync. */
+    unsigned hits; /* errors that the disk has returned */
+    /* The unsynced changes of a killed process. */
     struct fault_write *writes;
     struct fault_entry *entries;
     unsigned calls;
-    size_t used; /* of the memory for that */
+    size_t used; /* bytes of memory that these use */
 };
 
-/* Sets up the memory for what is not synced, which all processes share, before the first of them. */
+/* Sets up the memory for unsynced changes, which all processes share. Call it before the first of
+ * them starts. */
 void disk_prepare(void);
 /*
- * cuts: the power may be cut, so what is not synced is noted. `state` is zero at the beginning, or
- * that of a killed process, in the same directory. features: of the file system.
+ * Starts the disk. cuts: the power may be cut, so unsynced changes are noted. `state` is zero at
+ * first, or the state that a killed process left in the same directory. features: of the file
+ * system.
  */
 enum { CLONES = 1, NO_EXCHANGE = 2, NO_NAMELESS = 4, NO_LINK = 8, NO_RANGE = 16, FEATURES = 5 };
 void disk_begin(struct disk_state *state, const char *folder, bool cuts, unsigned features);
-/* The process is killed: what it did not sync may still be lost. */
+/* Notes that the process is killed: its unsynced changes may still be lost. */
 void disk_leave(const char *folder);
 
-/* From now on, the n-th call whose name begins with this ("": any) gives the error, `times` times. */
+/* Makes the n-th call from now on whose name begins with `call` ("" for any) fail with the error,
+ * `times` times. */
 void disk_fail(const char *call, unsigned n, int error, unsigned times);
 /* Limits how many bytes may be written. */
 void disk_room(uint64_t bytes);
@@ -50,22 +53,23 @@ void disk_brief(bool brief);
 void disk_slow(unsigned ms);
 /* Ends all faults, and gives enough space. */
 void disk_mend(void);
-/* Loses part of what is not synced. */
+/* Loses some of the unsynced changes. */
 void disk_cut(uint64_t seed);
-/* Calls fn after that many calls; disk_now(): at once, unless it was called. */
+/* Calls fn after n more calls. disk_now() calls it at once unless it was already called. */
 void disk_then(unsigned n, void (*fn)(void));
 void disk_now(void);
-/* Returns whether a change of the file would give it another time now. */
+/* Returns whether a change to the file would give it another time now. */
 bool disk_is_old(const char *path);
-/* Gives a file that another program has changed its time. */
+/* Sets the time of a file that another program has changed. */
 void disk_changed(int fd);
 
-/* Allocate memory for the log of what is not synced (meson.build). */
+/* Allocate memory for the log of unsynced changes (meson.build). */
 void *disk_malloc(size_t n);
 void *disk_calloc(size_t n, size_t size);
 void disk_free(void *p);
 
-/* Returns a file's bytes, for __real_free(). NULL: it does not exist. */
+/* Returns a file's bytes, which the caller passes to __real_free(), or NULL if it does not exist.
+ * */
 uint8_t *disk_read(const char *path, size_t *n);
 bool disk_write(const char *path, const uint8_t *bytes, size_t n);
 

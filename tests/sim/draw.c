@@ -346,7 +346,8 @@ static void fault(void)
     s->n3 = draw(3) ? 1 : 1 + draw(20);
 }
 
-/* Fails a sync: what was written before may never reach the disk, although it can be read. */
+/* Makes a sync fail: the bytes written before it may never reach the disk, although they can be
+ * read. */
 static void failed_sync(void)
 {
     struct step *s = add(DISK, W_FAIL);

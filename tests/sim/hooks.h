@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the linker puts in place of system calls and pthreads (-Wl,--wrap): see scheduler.h, disk.h. */
+/* What the linker puts in place of system calls and pthreads (-Wl,--wrap): scheduler.h, disk.h. */
 #ifndef TESTS_SIM_HOOKS_H
 #define TESTS_SIM_HOOKS_H
 

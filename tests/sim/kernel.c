@@ -46,7 +46,7 @@ static void answered(struct live_wait *w, int result)
         sched_fail("a request was answered twice");
     q->answered = true;
     q->result = result;
-    memset(w, 0xA5, sizeof(*w)); /* nobody may use it once it is answered */
+    memset(w, 0xA5, sizeof(*w)); /* it must not be used once it is answered */
     cond_broadcast(&q->k->more);
     lock_drop(&q->k->lock);
 }
@@ -113,10 +113,8 @@ void kernel_expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/*
- * Returns whether the new file may stay although the edit fails (edit/commit.h, C4): without an exchange of names, or
- * after two faults of the disk, it perhaps cannot be taken back.
- */
+/* Returns whether the new file may stay although the edit fails (edit/commit.h, C4): without an
+ * exchange of names, or after two disk faults, it may be impossible to take it back. */
 static bool may_stay(const struct kernel *k)
 {
     return k->w->disk.hits > (k->w->story.features & NO_EXCHANGE ? 0 : 1);
@@ -235,7 +233,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
     return o;
 }
 
-/* Leaves a release or a forget to the thread of what happens late. */
+/* Leaves a release or a forget to the thread for late ones. */
 static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
                   uint64_t n, int name)
 {
@@ -267,10 +265,8 @@ void kernel_later(struct kernel *k, struct tree_file *f, uint64_t node, int name
     later(k, f, NULL, node, node != 0, name);
 }
 
-/*
- * Assigns a file's content to its key, to its earlier keys (renames may be lost, and names go back), and to the key
- * that it becomes.
- */
+/* Assigns a file's content to its key, to its earlier keys (renames may be lost, and names go
+ * back), and to the key that it becomes. */
 enum { NOW, BEFORE, NEXT, ORIGIN, MADE };
 struct made {
     int of[MADE]; /* -1: none */
@@ -298,7 +294,7 @@ static void assigned(struct kernel *k, struct object *o, const struct made *m, e
                 (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
     /* A removed tensor may be written until the removal is on the disk. */
     bool removed = o->name < 0 && is_tensor(o->old_name);
-    /* Its next name: until a rename has failed. */
+    /* Its next name counts until a rename has failed. */
     const int next = m->of[NEXT] >= 0 ? (int)of(k)->a[m->of[NEXT]].reg : -1;
     const bool goes = next == o->next_name || next == o->name || o->unsure || k->w->disk.hits > 1;
     const enum outcome hows[] = {how, back ? PERHAPS : FAILED, goes ? PERHAPS : FAILED,
@@ -341,7 +337,7 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
     __real_free(h);
 }
 
-/* Releases, or forgets, entry i of what happens late. */
+/* Releases or forgets entry i of the late ones. */
 static void end_late(struct kernel *k, unsigned i)
 {
     struct tree_file *f = k->late[i].f;
@@ -435,7 +431,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
     }
 }
 
-/* Looks a name up: the kernel knows its node once more. */
+/* Looks a name up, after which the kernel knows its node once more. */
 static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
 {
     struct kernel *k = p->k;
@@ -481,7 +477,7 @@ static int open_once(struct program *p, const struct step *s, struct handle *h)
             r = -EEXIST;
     }
     if (r == 0)
-        h->o->handles++; /* so that it is not forgotten meanwhile */
+        h->o->handles++; /* so that it is not forgotten in the meantime */
     lock_drop(&k->dir);
     if (r < 0 || h->f)
         return r;
@@ -539,7 +535,8 @@ static void step_open(struct program *p, const struct step *s)
 
 /* ---- write ---- */
 
-/* If the tensor may be, or may have been, of another type than F32, its bytes are not its values. */
+/* If the tensor may be, or may have been, of another type than F32, its bytes are not its values.
+ * */
 static uint64_t as_bytes(const struct kernel *k, const struct object *o)
 {
     const int name = o->name >= 0 ? o->name : o->old_name;
@@ -548,7 +545,8 @@ static uint64_t as_bytes(const struct kernel *k, const struct object *o)
     return other ? BIT(TOKEN_OTHER) : 0;
 }
 
-/* Writes a view in two requests, as write(2) does while the kernel excludes others; half: only the first. */
+/* Writes a view in two requests, as write(2) does while the kernel excludes others; if `half`,
+ * makes only the first. */
 static int write_floats(struct program *p, const struct handle *h, unsigned token, bool half)
 {
     enum { FIRST = 2 * PAGE };
@@ -571,7 +569,8 @@ static int write_text(struct program *p, const struct handle *h, unsigned token,
     return kernel_end(p, tree_write(h->f, 0, text, half ? 2 : n, NULL));
 }
 
-/* Returns whether the draft has another node, as it may if memory was short: writes through the two are mixed. */
+/* Returns whether the draft has another node, as it may if memory was short: writes through the two
+ * are mixed. */
 static bool has_twin(const struct kernel *k, const struct object *o)
 {
     bool has = false;
@@ -596,7 +595,7 @@ static ssize_t read_at(struct tree_file *f, size_t off, size_t room, void *dst)
     return (ssize_t)n;
 }
 
-/* Writes a page of the mapping, whole, as the kernel has it. */
+/* Writes a whole page of the mapping, as the kernel has it. */
 static int write_page(struct kernel *k, struct object *o, unsigned page)
 {
     size_t n = page == PAGES - 1 ? FLOATS * 4 - page * PAGE : PAGE;
@@ -635,10 +634,8 @@ static bool is_mixed(const struct kernel *k, const struct object *o)
     return has_twin(k, o) || kernel_cuts(k, o->name);
 }
 
-/*
- * Changes half of a page: the kernel reads the page, and writes it back before the other half is changed. A read then
- * returns what was written.
- */
+/* Changes half of a page: the kernel reads the page, and writes it back before the other half is
+ * changed. A read then returns the bytes written. */
 static void write_half(struct program *p, struct handle *h, unsigned page, unsigned token)
 {
     struct kernel *k = p->k;
@@ -658,7 +655,8 @@ static void write_half(struct program *p, struct handle *h, unsigned page, unsig
         sched_fail("page %u of %s is not what was written", page, names[o->name]);
 }
 
-/* Stores to a mapping, whose pages are written sooner or later; W_HALVES: some of them half changed, too. */
+/* Stores to a mapping, whose pages are written sooner or later; with W_HALVES, some are also
+ * written half changed. */
 static void step_store(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
@@ -704,7 +702,7 @@ static void step_write(struct program *p, const struct step *s)
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    if (is_judged(o) || p->k->w->disk.hits) /* a refusal meanwhile puts back an older value */
+    if (is_judged(o) || p->k->w->disk.hits) /* a refusal since then puts back an older value */
         was |= o->seen;
     /* Half a text over a longer one may leave that unchanged. */
     may_be(p->k, o, value | (h->floats ? BIT(TOKEN_OTHER) : half ? was & ~BIT(TOKEN_EMPTY) : 0));
@@ -725,7 +723,7 @@ static void step_write(struct program *p, const struct step *s)
         o->dirty = true;
         o->by = h;
         o->doubt = judged != o->judged;
-        if (stamp != stamp_now && h->floats) { /* the draft was changed meanwhile */
+        if (stamp != stamp_now && h->floats) { /* the draft was changed since then */
             o->content |= was | BIT(TOKEN_OTHER);
             o->doubt = true;
         }
@@ -779,7 +777,7 @@ bool kernel_durable_close(const struct kernel *k)
     return k->w->story.commit != LIVE_COMMIT_SYNC;
 }
 
-/* Returns what the answer of a close or fsync means for what was written. */
+/* Returns what the answer to a close or fsync means for the bytes written. */
 static enum outcome judged(const struct kernel *k, const struct handle *h, unsigned changes, int r,
                            bool sync)
 {
@@ -802,7 +800,7 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     if (!h->writes && is_tensor(o->name) && k->accepted[o->name].changes == k->changes[o->name])
         last = k->accepted[o->name].of - 1; /* by a handle on another node */
     uint64_t since = oracle_time(of(k)), had = o->content;
-    bool dirty = o->dirty; /* otherwise there is nothing to judge, unless it is written meanwhile */
+    bool dirty = o->dirty; /* otherwise only a concurrent write gives it something to judge */
     /* A close judges only what its own handle wrote; fsync of a view judges everything. */
     bool judges = h->floats ? sync || h->writes : h->writes && (sync || h->wrote || h->truncated);
     struct made made = assign(k, o, judges && (dirty || o->writing) ? o->content : 0);
@@ -819,7 +817,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     o->judged++;
     enum outcome how = judged(k, h, changes, r, sync);
     how = twin && how > PERHAPS ? PERHAPS : how;
-    /* A refused key puts back the value from before the draft, of which part may have been accepted. */
+    /* A refused key puts back the value from before the draft, part of which may have been
+     * accepted. */
     if ((r == -EINVAL || r == -ENOMEM) && !h->floats && is_key(o->name))
         oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty && judges)
@@ -923,7 +922,7 @@ static void views_move(struct kernel *k, int name, int next, bool begins, bool d
         o->leaves = begins;
         o->moving += begins ? 1 : -1U;
         o->next_name = begins ? next : -1;
-        if (begins && next >= 0 && is_judged(o)) /* a call that goes on may assign to that name */
+        if (begins && next >= 0 && is_judged(o)) /* a call in progress may assign to that name */
             goes_on(o, (int)oracle_begin(of(k), (unsigned)next, o->content | o->seen));
         if (!done)
             continue;
@@ -1188,11 +1187,12 @@ static void step_sync(struct program *p)
 /* Reads the values of the keys in the file. */
 static void disk_keys(const struct kernel *k, unsigned token[KEYS]);
 
-/* An undo is on the disk: keys that nothing else has changed meanwhile have the values there. */
+/* Notes that an undo is on the disk: keys that nothing else has changed since then have the values
+ * there. */
 static void undone(struct kernel *k, const unsigned made[KEYS])
 {
     unsigned token[KEYS];
-    uint32_t judged = 0; /* keys that may have been written meanwhile */
+    uint32_t judged = 0; /* keys that may have been written since then */
     for (unsigned i = 0; i < k->objects; i++) {
         const struct object *o = &k->object[i];
         const bool may = o->dirty || o->emptied || o->writing || o->moving || is_judged(o);
@@ -1233,7 +1233,8 @@ static void step_undo(struct program *p)
                   r == -EIO || r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
-/* Truncates a view by truncate(2), which truncates and judges what other programs write to it as well. */
+/* Truncates a view by truncate(2), which also truncates and judges what other programs write to it.
+ * */
 static void truncate_tensor(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
@@ -1349,7 +1350,7 @@ static uint64_t drafts(const struct kernel *k, int name)
     return may;
 }
 
-/* Returns whether a file of this name is open: it is listed without a value, too. */
+/* Returns whether a file of this name is open: if so, it is listed even without a value. */
 static bool is_open(const struct kernel *k, int name)
 {
     bool is = k->creating[name];
@@ -1391,7 +1392,7 @@ static void step_read(struct program *p, const struct step *s)
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
-        /* A file that was renamed meanwhile shows what its new name has. */
+        /* A file that was renamed since then shows what its new name has. */
         bool same = h->o->name == s->name && !h->o->moving;
         /* While a tensor changes, part of what is read may be old. */
         bool mixed =
@@ -1401,7 +1402,7 @@ static void step_read(struct program *p, const struct step *s)
         if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
         may = oracle_ever(of(k), s->name) |
-              draft; /* a file that was removed meanwhile shows some value, but not an empty text */
+              draft; /* a file removed since then shows some value, but not an empty text */
         if (h->o->name < 0 && token == TOKEN_EMPTY && !(may & BIT(token)) && !h->floats &&
             !k->rough)
             wrong(k, "read of what is removed", s->name, token, may);

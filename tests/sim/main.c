@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs stories in orders of events that follow from a seed: see scheduler.h, disk.h, kernel.h, oracle.h.
+ * Runs stories, in an order of events that follows from a seed: see scheduler.h, disk.h, kernel.h,
+ * oracle.h.
  *
- *     sim --seconds S [--from N]   stories of fresh seeds, or of seeds from N on, for S seconds (times GGUFS_SOAK)
+ *     sim --seconds S [--from N]   stories of fresh seeds, or of seeds from N on, for S seconds
+ *                                  (times GGUFS_SOAK)
  *     sim --seed N [--runs M]      the story of a seed, and of the following ones
  *     sim --story FILE [--seed N] [--runs M]   a story, with other orders of events
  *     sim --found DIR [--seconds S]            all stories in a directory first
@@ -31,8 +33,8 @@
 #include "soak.h"
 
 static struct world *world;
-static int noise = -1; /* the file that a run prints to; -1: its standard error */
-static bool wide;      /* stories have new steps, too */
+static int noise = -1; /* the file that a run prints to; -1: standard error */
+static bool wide;      /* stories also have new steps */
 static unsigned most_steps = STEPS;
 static unsigned long long runs, steps, calls_made;
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The oracle says what may be seen. It knows registers (such as a key's value) and their assignments, each with the
- * time from its call to its answer, and nothing about how the program works.
+ * The oracle says what may be seen. It knows registers (such as a key's value) and their
+ * assignments, each with the time from its call to its answer, but nothing about how the program
+ * works.
  *
- * Values are tokens: each write of a run has its own. A mask is a set of tokens; that of an assignment whose value is
- * uncertain has several.
+ * Values are tokens: each write of a run has its own. A mask is a set of tokens; the mask of an
+ * assignment whose value is uncertain has several.
  *
- * A look from time a to time b may see every assignment that began before b, except those that failed before a, and
- * those followed by another one that began after their end and was certain before a.
+ * A look from time a to time b may see every assignment that began before b, except those that
+ * failed before a, and those followed by another one that began after their end and was certain
+ * before a.
  */
 #ifndef TESTS_SIM_ORACLE_H
 #define TESTS_SIM_ORACLE_H
@@ -20,44 +22,45 @@ enum { TOKEN_ABSENT, TOKEN_EMPTY, TOKEN_OTHER, TOKEN_FIRST, TOKENS = 64 };
 
 enum { ASSIGNS = 1500 };
 
-/* How an assignment ended: */
+/* How an assignment ended. */
 enum outcome {
-    FAILED,   /* it is not made */
-    PERHAPS,  /* it is, or not */
-    HIDDEN,   /* it is shown, but perhaps never written: the key may come back */
-    ACCEPTED, /* it is shown; perhaps on the disk */
-    DURABLE,  /* on the disk */
+    FAILED,   /* it was not made */
+    PERHAPS,  /* it may have been made, or not */
+    HIDDEN,   /* it is shown, but may never be written: the key may come back */
+    ACCEPTED, /* it is shown, and may be on the disk */
+    DURABLE,  /* it is on the disk */
 };
 
 struct assign {
     unsigned reg;
     uint64_t mask;
-    uint64_t start, end; /* end UINT64_MAX: in progress */
-    uint64_t sure[2];    /* when it is certain to be shown; on the disk. UINT64_MAX: not yet */
-    uint64_t dead;       /* it failed */
+    uint64_t start, end; /* end is UINT64_MAX while it is in progress */
+    uint64_t sure[2];    /* since when it is surely shown, and on the disk; or UINT64_MAX */
+    uint64_t dead;       /* when it failed */
     bool hidden;
-    bool undoes; /* until it ends its value may be any that the register ever had */
+    bool undoes; /* until it ends, it may have any value that the register ever had */
 };
 
 struct oracle {
     struct assign a[ASSIGNS];
     unsigned n;
     uint64_t time;
-    const unsigned *faults; /* once there are any, accepted assignments may be lost */
+    const unsigned *faults; /* number of faults; after one, accepted assignments may be lost */
 };
 
 /* Returns the time, which is later at each call. */
 uint64_t oracle_time(struct oracle *o);
 /* Begins an assignment of one of these values, and returns its number. */
 unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask);
-/* Begins one of any value that the register had, or will have until it ends. */
+/* Begins an assignment of any value that the register has had, or will have until the assignment
+ * ends. */
 unsigned oracle_begin_undo(struct oracle *o, unsigned reg);
-/* Adds possible values. */
+/* Adds possible values to an assignment. */
 void oracle_widen(struct oracle *o, unsigned i, uint64_t mask);
 void oracle_end(struct oracle *o, unsigned i, enum outcome how);
 /* Notes that an assignment that ended is now durable. */
 void oracle_durable(struct oracle *o, unsigned i);
-/* Notes that all is durable that had ended, and was accepted, before `since`. */
+/* Notes that everything accepted that had ended before `since` is durable. */
 void oracle_all_durable(struct oracle *o, uint64_t since);
 /* Returns the values that a look from a to b may see; disk: a look at the file. */
 uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk);
@@ -65,7 +68,8 @@ uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b
 uint64_t oracle_ever(const struct oracle *o, unsigned reg);
 /* Returns whether the register was assigned since then, or is being assigned. */
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
-/* Returns whether no other assignment of its register has gone on since it began, and no removal may follow. */
+/* Returns whether nothing else was assigned to its register since it began, and no removal may
+ * follow. */
 bool oracle_alone(const struct oracle *o, unsigned i);
 /* Writes the assignments of a register, for a report. */
 void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n);

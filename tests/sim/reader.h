@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A second parser of GGUF files, which shares no code with the program's: keys and tensors, in a simple form. */
+/* A second parser of GGUF files, which shares no code with the program's: keys and tensors only. */
 #ifndef TESTS_SIM_READER_H
 #define TESTS_SIM_READER_H
 
@@ -17,7 +17,7 @@ struct read_key {
 struct read_tensor {
     char name[65];
     uint32_t type, n_dims;
-    uint64_t dim[4], off; /* off: in the file */
+    uint64_t dim[4], off; /* off: offset in the file */
 };
 
 struct read_model {
@@ -26,7 +26,7 @@ struct read_model {
     unsigned keys, tensors;
 };
 
-/* Parses version 3, little-endian. Returns NULL, or what is wrong with the file. */
+/* Parses version 3, little-endian. Returns NULL on success, or what is wrong with the file. */
 const char *read_model(const uint8_t *bytes, size_t n, struct read_model *ret);
 
 #endif

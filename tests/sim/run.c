@@ -24,7 +24,7 @@ static struct world *world;
 static struct kernel kernel;
 static struct tree_options options;
 
-/* With coverage (scripts/coverage): what this process has taken. */
+/* Writes the coverage of this process, in a build for scripts/coverage. */
 extern void __gcov_dump(void) __attribute__((weak));
 
 static _Noreturn void end_now(void)
@@ -188,7 +188,7 @@ static unsigned token_of(const struct read_key *k)
     return k->type == GGUF_STRING && k->n == 0 ? TOKEN_EMPTY : token_of_number(v);
 }
 
-/* Returns whether everything is there that no program edits. */
+/* Returns whether the tensor has everything that no program edits. */
 static bool has_values(const struct read_tensor *t, const char *name, unsigned token,
                        const uint8_t *bytes, size_t n)
 {
@@ -254,10 +254,8 @@ static void check_form(const struct world *w, const struct read_model *m, unsign
     }
 }
 
-/*
- * Returns whether bytes of tensors were written in place meanwhile: a reader of the whole model then gets old and new
- * bytes, even of a renamed tensor.
- */
+/* Returns whether bytes of tensors were written in place since then: a reader of the whole model
+ * then gets old and new bytes, even of a renamed tensor. */
 static bool is_overwritten(const struct world *w, uint64_t from)
 {
     bool is = false;
@@ -317,7 +315,7 @@ void check_json(struct world *w, const char *text, uint64_t from)
 
 /* ---- beside the model ---- */
 
-/* Returns whether the story lets this call fail more than once. */
+/* Returns whether the story makes this call fail more than once. */
 static bool fails_often(const char *call)
 {
     unsigned times = 0;
@@ -383,7 +381,8 @@ static void crash_again(void)
     crash(sched_lot(2));
 }
 
-/* Writes the model, or puts another file in its place, as another program: ggufs must not overwrite it any more. */
+/* Writes the model, or puts another file in its place, as another program does: ggufs must then not
+ * overwrite it. */
 static void alter(bool replace)
 {
     char path[128], beside[140], journal[128];
@@ -412,7 +411,7 @@ static void alter(bool replace)
     __real_free(bytes);
 }
 
-/* Checks that the model has what another program wrote. */
+/* Checks that the model still has what another program wrote. */
 static void check_altered(void)
 {
     char path[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run plays one story: it has the tree on the virtual disk, a thread for each actor, and the oracle. Each run is a
- * process, which leaves its findings in memory that it shares with its parent.
+ * A run plays one story: it has the tree on the virtual disk, a thread for each actor, and the
+ * oracle. Each run is a process, which leaves its findings in memory shared with its parent.
  */
 #ifndef TESTS_SIM_RUN_H
 #define TESTS_SIM_RUN_H
@@ -15,10 +15,9 @@
 #include "tree/attr.h"
 
 struct outcome_of_run {
-    bool failed, ended; /* ended: it reached its end or a crash */
-    bool
-        crashed; /* the power was cut, or the process was killed: the next process recovers the model */
-    unsigned crashes; /* so far, in this story */
+    bool failed, ended; /* ended: the run reached its end or a crash */
+    bool crashed;       /* by a power cut or a kill: the next process recovers the model */
+    unsigned crashes;   /* number of crashes so far in this story */
     char why[1200];
     uint64_t hash, steps, calls;
 };
@@ -29,16 +28,16 @@ struct world {
     uint64_t seed;
     char folder[64];
     struct disk_state disk;
-    bool altered; /* another program has written the model: it has these bytes */
+    bool altered; /* another program has written these bytes to the model */
     size_t altered_n;
     uint8_t altered_head[1 << 16];
-    size_t second_n; /* the second file of a split model */
+    size_t second_n; /* size of the second file of a split model */
     uint8_t second[1024];
     struct oracle oracle;
     struct outcome_of_run out;
 };
 
-/* Returns the path of the model: of the first of its two files if it is split. */
+/* Returns the path of the model, which for a split model is the first of its two files. */
 void run_path(const struct world *w, char dst[128]);
 /* Returns the path of the journal beside it. */
 void run_journal(const struct world *w, char dst[128]);

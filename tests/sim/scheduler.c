@@ -30,11 +30,11 @@ struct task {
     sem_t go;
     pthread_t real;
     enum state state;
-    const void *on; /* the condition, or the joined task */
+    const void *on; /* the condition or the joined task that it waits for */
     int *lock;      /* the lock it needs to continue */
     bool woken;
     uint64_t until; /* UINT64_MAX: forever */
-    unsigned rank;  /* the highest one runs, in runs with ranks */
+    unsigned rank;  /* in runs with ranks, the thread with the highest one runs */
     bool told;      /* it should report where it waits */
     void *(*run)(void *arg);
     void *arg;
@@ -166,7 +166,7 @@ static void resume(struct task *t)
     t->until = UINT64_MAX;
 }
 
-/* Lets time jump to the end of the first timed wait. False: no thread has one. */
+/* Lets time jump to the end of the first timed wait. Returns false if no thread is in one. */
 static bool jump(bool any)
 {
     uint64_t when = UINT64_MAX;
@@ -372,7 +372,7 @@ int __wrap_mincore(void *at, size_t n, unsigned char *there)
     return 0;
 }
 
-/* As in glibc, the first word of a mutex names its holder; 0: it is free. */
+/* As in glibc, the first word of a mutex names its holder, or is 0 if it is free. */
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
 {
     int *lock = (int *)m;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs one thread at a time, chosen at random: threads are real, but only the one with the token runs.
- * At each lock, wait, start and end of a thread and at each system call of the table (disk.h) the
- * token may go to another one. Time is virtual: it advances a little at each of these points, and
- * jumps when all wait.
+ * Runs one thread at a time, chosen at random: threads are real, but only the one with the token
+ * runs. At each lock, wait, start and end of a thread and at each system call of the table (disk.h)
+ * the token may go to another one. Time is virtual: it advances a little at each of these points,
+ * and jumps when all threads wait.
  *
  * The program is linked with -Wl,--wrap for the functions of pthreads and clocks that base calls
  * (meson.build). Everything follows from the seed.
@@ -21,24 +21,24 @@
 void sched_begin(uint64_t seed);
 void sched_end(void);
 
-/* Returns a number below n, from the seed. */
+/* Returns a number below n, drawn from the seed. */
 uint32_t sched_draw(uint32_t n);
 /* Returns true once in n times. */
 bool sched_lot(uint32_t n);
 
-/* Perhaps lets another thread continue. The point is part of the trace. */
+/* Passes a point of the trace, at which another thread may continue. */
 void sched_point(const char *what, uint64_t arg);
 /* Adds a line to the trace and its hash. */
 void sched_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Lets this much time pass. */
 void sched_pass(uint64_t ms);
 
-uint64_t sched_steps(void); /* points so far */
-uint64_t sched_jumps(void); /* how often time jumped although some thread could run */
-uint64_t sched_hash(void);  /* of the trace */
+uint64_t sched_steps(void); /* number of points so far */
+uint64_t sched_jumps(void); /* number of time jumps although some thread could run */
+uint64_t sched_hash(void);  /* hash of the trace */
 /* Returns the nanoseconds since the beginning. */
 uint64_t sched_now(void);
-unsigned sched_threads(void); /* that have not ended */
+unsigned sched_threads(void); /* threads that have not ended */
 
 /* Reports a finding and ends the run. */
 _Noreturn void sched_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -1,41 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A story says what programs do in a run, and what happens to the disk and the mount. Each actor does its steps in
- * order; the scheduler chooses which actor continues. As text a step is a line:
+ * A story says what programs do in a run, and what happens to the disk and the mount. Each actor
+ * does its steps in order; the scheduler chooses which actor continues. As text a step is a line:
  *
  *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
  *     A write 1 17              the text of token 17, at the beginning
- *     A half 1 17               the beginning of that: more follows
- *     A close 1                 fork 1: one more owner, which also closes; fsync 1; cut 1: ftruncate to 0
+ *     A half 1 17               the beginning of that text, of which more follows
+ *     A close 1                 fork 1: another owner also closes; fsync 1; cut 1: ftruncate to 0
  *     A put r.a 18              open for writing with trunc and creat, write, close
  *     B mv r.a r.a~             rm NAME; sync: fsync of the directory; trunc NAME: truncate(2) to 0
- *     B read r.a                list; model: of model.gguf
- *     A json                    metadata.json is read
+ *     B read r.a                list; model: read model.gguf
+ *     A json                    read metadata.json
  *     A retype r.a 2            setfattr -n user.gguf.type: string, u32 or u64
- *     A nod r.a~                mknod(2) of a helper
+ *     A nod r.a~                create a helper by mknod(2)
  *     B pass 300                milliseconds
  *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
- *     Z signal A stop           that ends the wait; late: it is discovered
- *     A undo                    the history's last state; mount ... history keeps one
- *     Z alter                   another program writes the model; replace: another file of its name
- *     Z power 0                 the power is cut, at the N-th call of the disk from now on (0: now); kill 0: SIGKILL;
- *                               term: SIGTERM, the mount ends; nomem N: allocation N fails;
- *                               short N: and all later ones, until mend
+ *     Z signal A stop           ends the wait; late: the tree has to discover it
+ *     A undo                    restore the last state of the history, if the mount keeps one
+ *     Z alter                   another program writes the model; replace: or replaces the file
+ *     Z power 0                 the power is cut at the N-th disk call from now on (0: now);
+ *                               kill 0: SIGKILL; term: SIGTERM, which ends the mount; nomem N:
+ *                               allocation N fails; short N: and all later ones, until mend
  *
  * A tensor's name stands for its `raw`, followed by the word f32 for its `f32`. Only for tensors:
  *
- *     A type one 1              a conversion, to forms[1]; shape one 2: another shape
- *     A store 1 17              into a mapping: pages arrive whole, in any order, before an fsync or after the close
- *     A halves 1 17             the same, but some pages arrive before they are wholly changed, too
- *     A add two 18 5            mkdir, and views in an order and form given by 5; as cp -r and np.save
- *     A swap one 19 0           a file beside `raw`, renamed over it before it is closed (1) or after (0)
- *     A rmr one                 rm -r: its views are unlinked, then it is removed
+ *     A type one 1              convert it to forms[1]; shape one 2: change its shape
+ *     A store 1 17              store to a mapping: whole pages arrive, in any order, before an
+ *                               fsync or after the close
+ *     A halves 1 17             the same, but some pages also arrive when they are half changed
+ *     A add two 18 5            mkdir, and views in an order and form given by 5, like cp -r and
+ *                               np.save
+ *     A swap one 19 0           write a file beside `raw`, and rename it over `raw` before it is
+ *                               closed (1) or after (0)
+ *     A rmr one                 rm -r: unlink its views, then remove it
  *
- * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The first other line
- * describes the mount: `mount close copy`: commit=, relayout=; then tensors (=edit), history; split: a model in two
- * files; then what the file system does (clones), or does not: no-exchange of names, no-nameless files, no-link that
- * gives them a name, no-range to copy.
+ * A line that begins with # is a comment; "# seed 17" is the seed with which the story failed. The
+ * first other line describes the mount: `mount close copy` has the values of commit= and relayout=.
+ * They are followed by tensors (=edit), history, split (a model in two files), and what the file
+ * system can do (clones) or cannot do: no-exchange of names, no-nameless files, no-link that gives
+ * them a name, no-range to copy.
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H
@@ -95,34 +99,36 @@ enum { F_WRITE = 1, F_TRUNC = 2, F_CREAT = 4, F_EXCL = 8, F_F32 = 16 };
 
 struct step {
     uint8_t actor, word, slot, flags;
-    uint8_t name, to; /* of names[] */
-    uint8_t call;     /* of calls[] */
+    uint8_t name, to; /* indices into names[] */
+    uint8_t call;     /* index into calls[] */
     uint32_t n, n2, n3;
 };
 
 struct story {
     uint8_t commit;   /* enum live_commit */
     uint8_t strategy; /* enum edit_strategy */
-    uint8_t features; /* disk.h */
+    uint8_t features; /* set of the features in disk.h */
     bool tensors, history, split;
-    uint64_t seed; /* of a story that failed: "# seed N" */
+    uint64_t seed; /* seed of a story that failed: "# seed N" */
     unsigned n;
     struct step step[STEPS];
 };
 
-/* Names: of keys, of which the model has the first KEYS_THERE; of tensors, likewise; of helpers. */
+/* Numbers of names, in this order: keys, of which the model has the first KEYS_THERE; tensors,
+ * likewise; helpers. */
 enum { KEYS_THERE = 4, KEYS = 6, TENSORS_THERE = 2, REGS = KEYS + 4, NAMES = REGS + 5 };
 extern const char *const names[NAMES];
-/* A tensor's type and shape, numbers below FORMS, are registers of the oracle as well. */
+/* A tensor's type and shape, numbers below FORMS, are also registers of the oracle. */
 enum { FORMS = 3, TYPES = NAMES, SHAPES = TYPES + REGS - KEYS, ALL_REGS = SHAPES + REGS - KEYS };
 /* Calls of the disk that can fail. */
 enum { CALLS = 17 };
 extern const char *const calls[CALLS];
 
-/* Draws the story of a seed. wide: also with steps that are new in the simulator (known.md). */
+/* Draws the story of a seed. If `wide`, it may have steps that are new in the simulator (known.md).
+ * */
 struct story story_draw(uint64_t seed, bool wide);
 void story_print(const struct story *s, void *file);
-/* Returns false if the text is not a story; *line is the first wrong line. */
+/* Returns false if the text is not a story; *line is then the first wrong line. */
 bool story_read(const char *text, struct story *ret, unsigned *line);
 
 #endif

@@ -184,10 +184,8 @@ void tensors_added(struct kernel *k, uint32_t whole)
             end_made(k, i, DURABLE);
 }
 
-/*
- * Begins a step that reaches a tensor by the number of its directory: these are its possible results, under each name
- * that the tensor has meanwhile.
- */
+/* Begins a step that reaches a tensor by the number of its directory: these are its possible
+ * results, under each name that the tensor has during the step. */
 static void enter(struct program *p, int name, uint64_t content, uint64_t type, uint64_t shape)
 {
     p->names_of = bit(name);
@@ -202,7 +200,8 @@ static void leave(struct program *p)
     p->names_of = 0;
 }
 
-/* Assigns to the tensor's earlier name as well, which is back if a rename cannot be written. -1: it had no other. */
+/* Assigns to the tensor's earlier name as well, which comes back if a rename cannot be written.
+ * Returns -1 if it had no other. */
 static int begin_back(struct kernel *k, int name, unsigned first, uint64_t mask)
 {
     const int old = k->came[name] - 1;
@@ -277,7 +276,7 @@ static int look_once(struct program *p, int name, const char *view, struct tree_
     return r;
 }
 
-/* Looks the path up again if something in it has disappeared meanwhile. */
+/* Looks the path up again if something in it has disappeared since then. */
 static int look_up(struct program *p, int name, const char *view, struct tree_entry *ret)
 {
     int r = look_once(p, name, view, ret);
@@ -426,7 +425,8 @@ static size_t npy(unsigned shape, unsigned token, uint8_t *dst)
     return HEAD + tensors_bytes(0, token, dst + HEAD);
 }
 
-/* Views in the orders in which programs write them; the last order has an invalid type, which is refused. */
+/* Views in the orders in which programs write them; the last order has an invalid type, which is
+ * refused. */
 enum { ORDERS = 7, NO_TYPE = 6 };
 
 /* Makes the content of view i of several. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does to tensors what programs do besides writing their views: conversions, shapes, new tensors, files beside views,
- * rm -r.
+ * Does to tensors what programs do besides writing their views: conversions, shapes, new tensors,
+ * files beside views, rm -r.
  *
- * A complete new tensor is added at a quiet moment, which no answer reports: its assignments stay in progress until
- * the answer to a sync that began after it was complete.
+ * A complete new tensor is added at a quiet moment, which no answer reports: its assignments stay
+ * in progress until the answer to a sync that began after it was complete.
  */
 #ifndef TESTS_SIM_TENSORS_H
 #define TESTS_SIM_TENSORS_H
@@ -18,24 +18,22 @@ void tensors_list(struct program *p);
 void tensors_written(struct kernel *k, int name, uint64_t mask);
 
 /*
- * Begins and ends a rename or (next -1) a removal: types and shapes go with the tensor, and so do steps in progress
- * that reach it by the number of its directory.
+ * Begins and ends a rename or, if `next` is -1, a removal: types and shapes move with the tensor,
+ * and so do steps in progress that reach it by the number of its directory.
  */
 struct tensor_move {
     int from, next;
-    int type, shape; /* assignments; -1 */
-    bool making;     /* it may not be part of the model */
+    int type, shape; /* their assignments, or -1 */
+    bool making;     /* it may not yet be part of the model */
 };
 struct tensor_move tensors_move_begin(struct kernel *k, int from, int next);
 /* made: the assignment of its content, or -1. */
 void tensors_move_end(struct kernel *k, const struct tensor_move *m, int made, int r,
                       enum outcome how);
 
-/*
- * Returns the complete new tensors, a mask; and notes that those of them that were not touched since are in the
- * model.
- */
+/* Returns a mask of the complete new tensors. */
 uint32_t tensors_whole(const struct kernel *k);
+/* Notes that those of these tensors that have not been touched since are in the model. */
 void tensors_added(struct kernel *k, uint32_t whole);
 /* Returns whether some new tensor may be incomplete. */
 bool tensors_unsettled(const struct kernel *k);
