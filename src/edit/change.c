@@ -12,7 +12,7 @@
 #include "text/text.h"
 
 #define MIN_ALIGNMENT ((uint64_t)8)
-/* Versions have numbers up to here; beyond are those for tensors begun at the same time. */
+/* Versions use numbers up to this one. The rest are for tensors begun at the same time. */
 #define NUMBERS_MOST (IDS_NONE - (1u << 20))
 
 static const char alignment_key[] = "general.alignment";
@@ -51,7 +51,7 @@ void edit_value_unref(struct edit_value *v)
 
 /* ---- names, and the base ---- */
 
-/* Bytes that the struct does not own. */
+/* A name whose bytes the struct does not own. */
 struct name {
     const void *p;
     size_t n;
@@ -92,15 +92,15 @@ static uint64_t base_rank(const struct edit_change *c, enum edit_what kind, uint
     return rank ? rank[i] : edit_first_rank(i);
 }
 
-/* Returns the slot of key or tensor i of the base; NULL: no operation touched it. */
+/* Returns the slot of key or tensor i of the base, or NULL if no operation touched it. */
 static struct edit_slot *slot_of(const struct edit_change *c, enum edit_what kind, uint32_t i)
 {
     return c->slot_of ? c->slot_of[kind == EDIT_KEY ? i : c->on.g->n_kv + i] : NULL;
 }
 
 /*
- * True if an object has this name after the change. *ret: its slot, or else the slot of the object that had the name
- * last; NULL if there is neither.
+ * Returns true if an object has this name after the change. Sets *ret to its slot or, failing that,
+ * to the slot of the last removed or renamed object of this name, or to NULL if there is neither.
  */
 static bool slot_find(const struct edit_change *c, enum edit_what kind, struct name name,
                       const struct edit_slot **ret)
@@ -122,7 +122,7 @@ static bool slot_find(const struct edit_change *c, enum edit_what kind, struct n
 
 /* ---- sizes ---- */
 
-/* Counts name, dimensions, type and offset. */
+/* Returns the size of a tensor info, made of name, dimensions, type and offset. */
 static uint64_t info_bytes(size_t name_len, uint32_t n_dims)
 {
     return 8 + name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
@@ -143,7 +143,7 @@ static uint64_t base_data(const struct gguf *g, const struct edit_slot *s)
     return s->kind == EDIT_TENSOR && s->old != EDIT_NONE ? g->tensor[s->old].nbytes : 0;
 }
 
-/* Returns the size of the entry after the change. */
+/* Returns the size of a slot's entry after the change. */
 static uint64_t entry_bytes(const struct gguf *g, const struct edit_slot *s)
 {
     if (s->gone)
@@ -162,7 +162,7 @@ static uint64_t data_bytes(const struct gguf *g, const struct edit_slot *s)
     return s->gone ? 0 : s->content ? s->content->nbytes : base_data(g, s);
 }
 
-/* True if data of the base moves or disappears because of this slot. */
+/* Returns true if data of the base moves or disappears because of this slot. */
 static bool moves(const struct edit_change *c, const struct edit_slot *s)
 {
     const uint32_t n = c->on.g->n_tensors;
@@ -195,7 +195,7 @@ static void slot_free(struct edit_slot *s) /* may be NULL */
     free(s);
 }
 
-/* Copies a slot under another name. NULL: no memory. */
+/* Copies a slot under another name. Returns NULL if out of memory. */
 static struct edit_slot *copy(const struct edit_slot *from, struct name to)
 {
     struct edit_slot *s = malloc(sizeof(*s) + to.n + 1);
@@ -210,7 +210,7 @@ static struct edit_slot *copy(const struct edit_slot *from, struct name to)
     return s;
 }
 
-/* Makes the first slot for a new object, which is marked as gone. NULL: no memory. */
+/* Makes the first slot for a new object, marked as gone. Returns NULL if out of memory. */
 static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t rank)
 {
     const struct edit_slot first = {
@@ -219,9 +219,10 @@ static struct edit_slot *slot_new(enum edit_what kind, struct name to, uint64_t 
 }
 
 /*
- * Begins an operation, which changes a copy of a slot and puts that in its place with slot_end(). Copies the slot that
- * slot_find() finds, or makes a first one for an object of the base or, with this rank, for a new object. `to`: the new
- * name. NULL: no memory.
+ * Begins an operation, which changes a copy of a slot and puts the copy in the slot's place with
+ * slot_end(). Copies the slot that slot_find() finds. If there is none yet, makes one for an object
+ * of the base or, with this rank, for a new object. `to`: the new name. Returns NULL if out of
+ * memory.
  */
 static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what kind,
                                     struct name name, struct name to, uint64_t rank)
@@ -239,7 +240,7 @@ static struct edit_slot *slot_begin(const struct edit_change *c, enum edit_what 
     return copy(&first, to);
 }
 
-/* Allocates the index by number for the first slot, and room for one more slot and undo. */
+/* Makes room for one more slot and undo; the first time, also allocates the index by number. */
 static int make_room(struct edit_change *c)
 {
     const size_t all = (size_t)c->on.g->n_kv + c->on.g->n_tensors + 1;
@@ -268,8 +269,8 @@ static void leave(struct edit_change *c, struct edit_slot *s)
 }
 
 /*
- * Replaces one slot by another; either may be NULL. 0; -ENOMEM: nothing changed. A slot that was there before always
- * finds memory.
+ * Replaces one slot by another; either may be NULL. Returns 0, or -ENOMEM with nothing changed.
+ * Putting back a slot that was there before never runs out of memory.
  */
 static int exchange(struct edit_change *c, struct edit_slot *was, struct edit_slot *now)
 {
@@ -311,7 +312,10 @@ static int check_limits(const struct edit_change *c, struct err *e)
     return 0;
 }
 
-/* Ends an operation. Owns s, which is NULL if there was no memory. 0; -ENOMEM, -EFBIG, -EOVERFLOW: nothing changed. */
+/*
+ * Ends an operation. Owns s, which is NULL if memory ran out. Returns 0, or -ENOMEM, -EFBIG or
+ * -EOVERFLOW with nothing changed.
+ */
 static int slot_end(struct edit_change *c, struct edit_slot *s, struct err *e)
 {
     const size_t mark = edit_mark(c);
@@ -440,7 +444,7 @@ static int check_tensor(struct name name, struct err *e)
     return 0;
 }
 
-/* Every file of a split model states the total number of tensors. */
+/* Refuses in a split model, where every file states the total number of tensors. */
 static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
 {
     static const char key[] = "split.tensors.count";
@@ -609,7 +613,7 @@ int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct
     return r < 0 ? r : slot_remove(c, EDIT_TENSOR, of, e);
 }
 
-/* Ends an operation that gives a tensor this content. Owns both; s may be NULL. */
+/* Ends an operation that gives a tensor this content. Owns s and k; s may be NULL. */
 static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_content *k,
                     struct err *e)
 {
@@ -624,7 +628,7 @@ static int end_with(struct edit_change *c, struct edit_slot *s, struct tensor_co
     return slot_end(c, s, e);
 }
 
-/* Reports what tensor_content_make() returned. */
+/* Reports the result r of tensor_content_make(). */
 static int unmade(int r, struct name name, const char *why, struct err *e)
 {
     return r == -EINVAL ? refuse(e, r, EDIT_TENSOR, name, why)
@@ -720,7 +724,7 @@ int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
 
 /* ---- listed ---- */
 
-/* A key or tensor after the change: its slot, or NULL, and its number in the base. */
+/* A key or tensor after the change, with its slot, or NULL, and its number in the base. */
 struct item {
     const struct edit_slot *slot;
     uint32_t old;
@@ -734,7 +738,10 @@ static int by_rank(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* Lists all *n keys or tensors by rank; those of the base come before slots of the same rank. NULL: no memory. */
+/*
+ * Lists all *n keys or tensors by rank. Those without a slot come before slots of the same rank.
+ * Returns NULL if out of memory.
+ */
 static struct item *list(const struct edit_change *c, enum edit_what kind, size_t *n)
 {
     const uint32_t all = kind == EDIT_KEY ? c->on.g->n_kv : c->on.g->n_tensors;
@@ -839,10 +846,10 @@ bool edit_same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uin
            memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
 }
 
-/* How far restoring has come. */
+/* The position that restoring has reached. */
 struct at {
-    uint64_t rank; /* of the last key */
-    uint32_t next; /* in the base: the first key with a higher rank */
+    uint64_t rank; /* rank of the last key */
+    uint32_t next; /* the base's first key with a higher rank */
 };
 
 static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
@@ -853,9 +860,10 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 }
 
 /*
- * Chooses a rank after the last key and before the base's next, and leaves room for `left` keys. Its last bit is set,
- * unlike that of an original key's rank. After a great many undos no number may be left; then it equals the last rank,
- * and slots of one rank are listed in the order in which they were made, after the base's key.
+ * Chooses a rank after the last key and before the base's next key, leaving room for `left` keys.
+ * Its lowest bit is set, unlike that of an original key's rank. After a great many undos there may
+ * be no rank left in between. The result then equals the last rank, and slots of equal rank are
+ * listed after the base's key, in the order in which they were made.
  */
 static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
@@ -986,7 +994,7 @@ uint64_t shown_size(const struct shown *s)
     return m.len;
 }
 
-/* The numbers of snapshots stay far below the bit that marks those of values. */
+/* The numbers of snapshots stay far below the bit that marks the ids of values. */
 uint64_t shown_id(const struct shown *s)
 {
     return s->value ? UINT64_C(1) << 63 | s->value->id : s->snap->number;

@@ -12,7 +12,7 @@
 #include "edit/journal.h"
 #include "edit/temp.h"
 
-/* A new file needs this much more, for the file system's own data. */
+/* Extra space that a new file needs for the file system's own data. */
 #define SPACE_SLACK ((uint64_t)1 << 20)
 
 struct job {
@@ -21,7 +21,7 @@ struct job {
     const struct edit_options *o;
     const struct edit_hooks *h;
     struct edit_result *ret;
-    struct edit_disk d; /* as of when the commit began */
+    struct edit_disk d; /* the disk when the commit began */
 };
 
 static const char *const names[] = {"auto", "reflink", "inplace", "copy"}; /* as in the enum */
@@ -39,17 +39,17 @@ static void call_ready(const struct job *j)
 
 /* ---- the disk ---- */
 
-/* Tries to clone into a file beside the model. The answer never changes, so it is kept. */
+/* Tries to clone into a file beside the model, and remembers the answer, which never changes. */
 static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
     struct temp t = TEMP_INIT;
-    uint64_t n = f->id.size < block ? 0 : block; /* 0: all, where there is less than a block */
+    uint64_t n = f->id.size < block ? 0 : block; /* 0: the whole file, if smaller than a block */
     int r = temp_create(f, &t, e);
     if (r < 0)
         return r;
     r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
     temp_abandon(f, &t);
-    if (r == -EIO || r == -EINTR || r == -ENOMEM) /* about its present state, not what it can do */
+    if (r == -EIO || r == -EINTR || r == -ENOMEM) /* a passing state, not a missing feature */
         return err_set(e, r, "cannot clone a range: %s", strerror(-r));
     if (r == -ENOSPC || r == -EDQUOT)
         return err_set(e, -EOPNOTSUPP, "reflink: there is no room to clone a range");
@@ -57,7 +57,7 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
     return 0;
 }
 
-/* Finds how many bytes new files may take. */
+/* Determines how many bytes new files may take. */
 static int free_bytes(const struct edit_file *f, uint64_t *ret, struct err *e)
 {
     struct statvfs v;
@@ -87,7 +87,9 @@ int edit_room_for(const struct edit_file *f, uint64_t needed, const char *what, 
     return r < 0 ? r : check_free(found, needed, what, e);
 }
 
-/* Returns how many bytes must be free for new data, for a new file of `size` bytes and for a backup. */
+/*
+ * Returns how many bytes must be free, counting new data, a new file of `size` bytes and a backup.
+ */
 static uint64_t room_for(const struct edit_disk *d, enum edit_strategy how, uint64_t size,
                          uint64_t head, uint64_t fresh)
 {
@@ -108,7 +110,7 @@ int edit_backup_name(char dst[NAME_MAX + 1], const struct edit_file *f,
     return 0;
 }
 
-/* Finds the backup's name, and refuses one that a directory has. */
+/* Writes the backup's name to `name`, and refuses a name that a directory has. */
 static int check_backup(const struct edit_file *f, const struct edit_options *o,
                         char name[NAME_MAX + 1], struct err *e)
 {
@@ -153,15 +155,15 @@ int edit_look(struct edit_file *f, const struct edit_options *o, struct edit_dis
     if (r < 0)
         return r;
     if (clones && f->clone == EDIT_CLONE_UNKNOWN)
-        (void)probe_clone(f, edit_block(o), NULL); /* a commit asks again */
+        (void)probe_clone(f, edit_block(o), NULL); /* a commit probes again */
     d.clone = f->clone;
     *ret = d;
     return 0;
 }
 
 /*
- * Checks whether the disk and the sizes of the new file, and of its part that comes from drafts, allow a strategy. 0,
- * -EOPNOTSUPP.
+ * Checks whether a strategy is possible, given the disk, the size of the new file and the size of
+ * its part that comes from drafts. Returns 0 or -EOPNOTSUPP.
  */
 static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
                        enum edit_strategy how, uint64_t size, uint64_t changed, struct err *e)
@@ -180,7 +182,7 @@ static int check_sizes(const struct edit_disk *d, const struct edit_options *o,
     return 0;
 }
 
-/* Returns the requested strategy, or the first that applies, judging by sizes. */
+/* Returns the requested strategy or, for EDIT_AUTO, the first that applies, judging by sizes. */
 static enum edit_strategy expected(const struct edit_change *c, const struct edit_options *o,
                                    const struct edit_disk *d)
 {
@@ -207,8 +209,8 @@ int edit_estimate(const struct edit_change *c, const struct edit_options *o,
 /* ---- in place ---- */
 
 /*
- * Reports that the model could not be written although the journal has the edit. What was written counts as this file's
- * own.
+ * Reports that the model could not be written although the journal has the edit. The bytes written
+ * count as this file's own.
  */
 static int unfinished(struct job *j, struct err *e)
 {
@@ -233,10 +235,10 @@ static int write_inplace(struct job *j, struct err *e)
     r = journal_apply(f, &k);
     if (r < 0) {
         (void)err_sys(e, r, "cannot write the model");
-        /* If nothing of it was written, the edit is taken back. */
+        /* If none of the edit was written, it is taken back. */
         if (journal_compare(f, &k, NULL) < 0 || k.begun)
             return unfinished(j, e);
-        (void)edit_file_note(f, NULL); /* even a failing write may set the time */
+        (void)edit_file_note(f, NULL); /* even a failed write may have set the time */
         return journal_cancel(f, &k, r, e);
     }
     (void)journal_remove(f);
@@ -246,8 +248,9 @@ static int write_inplace(struct job *j, struct err *e)
 /* ---- a new file ---- */
 
 /*
- * Makes a new file that replaces the model; or, with the name of a backup, copies the unchanged model. The copy gets
- * that name once it is on the disk, so that no backup is ever incomplete, and replaces an older one.
+ * Makes a new file that replaces the model. Or, given the name of a backup, copies the unchanged
+ * model. The copy gets that name, replacing an older backup, once it is on disk, so that no backup
+ * is ever incomplete.
  */
 static int make_file(struct job *j, bool clone, const char *backup, struct err *e)
 {
@@ -272,7 +275,7 @@ static int make_file(struct job *j, bool clone, const char *backup, struct err *
 
 /* ---- strategies ---- */
 
-/* Checks what an edit in place demands of the bytes; *fresh: how many are written. */
+/* Checks that the old and new bytes allow an edit in place. *fresh: how many bytes it writes. */
 static int check_inplace(const struct job *j, uint64_t *fresh, struct err *e)
 {
     int r = j->p->changed ? journal_bytes(j->p, fresh) : 0;
@@ -308,7 +311,7 @@ static int applies(struct job *j, enum edit_strategy how, struct err *e)
 
 static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
 {
-    struct err why = {0}; /* of the last one that does not apply */
+    struct err why = {0}; /* why the last strategy does not apply */
     int r = -EOPNOTSUPP;
     *ret = j->o->strategy;
     if (*ret != EDIT_AUTO)
@@ -320,7 +323,7 @@ static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
 
 /* ---- probes ---- */
 
-/* Returns 0 for errors that may be temporary. */
+/* Turns errors that may be temporary into 0. */
 static int lasting(int r)
 {
     static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
@@ -349,7 +352,10 @@ int edit_try_new(const struct edit_file *f, struct err *e)
 
 /* ---- the commit ---- */
 
-/* C1. Finishes the file's own unfinished edit first: the plan builds on it, and its journal takes space. */
+/*
+ * C4. Finishes the file's own unfinished edit first, because the plan builds on it, and its journal
+ * takes space.
+ */
 static int begin(struct job *j, struct err *e)
 {
     enum journal_state found;
@@ -399,7 +405,7 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
     *ret = (struct edit_result){.old_fd = -1};
     struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
     int r = run(&j, e);
-    if (r == 0 && e) /* what a strategy that does not apply left */
+    if (r == 0 && e) /* the message of a strategy that does not apply */
         *e = (struct err){0};
     return r;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model file from an edit's point of view: see file.h. */
+/* The model file as an edit sees it: see file.h. */
 #include "edit/file.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "base/hash.h"
 
 /*
- * How often a model may be replaced while it is opened. If inode numbers change by themselves, a model always seems to
- * be replaced.
+ * How often a model may be replaced while it is being opened. Without a limit this would not end
+ * where inode numbers change by themselves, because the model always seems to be replaced.
  */
 #define OPEN_TRIES 100
 
@@ -29,7 +29,10 @@ bool edit_id_equal(const struct edit_id *a, const struct edit_id *b)
            a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
-/* Takes the lock, and checks that the path still names this file, which a writer may just have replaced. */
+/*
+ * Takes the lock, and checks that the path still names this file, because a writer may just have
+ * replaced it.
+ */
 static int lock(const struct edit_file *f, bool *replaced, struct err *e)
 {
     struct stat st;
@@ -54,13 +57,16 @@ static int not_regular(struct err *e)
     return err_set(e, -EINVAL, "is not a regular file");
 }
 
-/* True if the file is read-only to its own user, as cp(1) leaves a copy of the view model.gguf. */
+/*
+ * Returns true if the file is read-only for its own user, as is a copy that cp(1) made of the view
+ * model.gguf.
+ */
 static bool is_own_copy(const struct stat *st, int error)
 {
     return error == -EACCES && st->st_uid == geteuid() && !(st->st_mode & S_IWUSR);
 }
 
-/* Opens only a regular file, because opening a device may have effects. */
+/* Opens the model if it is a regular file, because opening a device might have side effects. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
     int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;

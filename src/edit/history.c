@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps what edits changed in a model's keys: see history.h, whose invariants are cited here. */
+/* Records what edits changed in a model's keys: see history.h, whose invariants are cited here. */
 #include "edit/history.h"
 
 #include <assert.h>
@@ -17,14 +17,14 @@
 #include "base/when.h"
 #include "edit/change.h"
 
-#define TICK_MS 10      /* between two attempts to lock the directory */
-#define LOCK_TRIES 10   /* how often the directory may be removed meanwhile */
-#define NEW_NAME ".new" /* of a file while it is written: only one process has the lock */
+#define TICK_MS 10      /* pause between attempts to lock the directory */
+#define LOCK_TRIES 10   /* how often the directory may be removed in the meantime */
+#define NEW_NAME ".new" /* a file's name while written; one suffices, under the lock */
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define NAMES_SHOWN 5 /* of each kind of change; the rest is only counted */
+#define NAMES_SHOWN 5 /* names listed per kind of change; the others are only counted */
 
 enum { SUM_AT = HISTORY_UNIT - 8, FACT_HEAD = 24 };
-enum part { STATE = 1, MORE }; /* a state's record, or facts of an edit that joined it */
+enum part { STATE = 1, MORE }; /* a state's record; facts of an edit that joined it */
 static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '4'};
 
 static int no_memory(struct err *e)
@@ -86,7 +86,7 @@ static int failed(const struct history *h, int r, const char *what, struct err *
                    h->name, what);
 }
 
-/* Turns -ENOENT into success, for what need not exist. */
+/* Turns -ENOENT into success, for files that need not exist. */
 static int missing_is_fine(int r, struct err *e)
 {
     if (r != -ENOENT)
@@ -96,7 +96,9 @@ static int missing_is_fine(int r, struct err *e)
     return 0;
 }
 
-/* Checks that a directory of ours belongs to this user, and that others have none of these permissions. */
+/*
+ * Checks that a directory of ours belongs to this user and grants others none of these permissions.
+ */
 static int check_ours(const struct history *h, int dir, mode_t others, struct err *e)
 {
     struct stat st;
@@ -111,8 +113,9 @@ static int check_ours(const struct history *h, int dir, mode_t others, struct er
 }
 
 /*
- * Opens the directory `name` in `dir`, and closes `dir`. With `make`, creates a missing one if this user or root owns
- * `dir`. others: for one of ours, the permissions that others must not have. The descriptor, or -errno.
+ * Opens the directory `name` in `dir`, and closes `dir`. With `make`, creates it if it is missing
+ * and this user or root owns `dir`. others: for a directory of ours, the permissions that others
+ * must not have. Returns the descriptor or -errno.
  */
 static int step(const struct history *h, int dir, const char *name, bool make, mode_t others,
                 struct err *e)
@@ -138,7 +141,10 @@ static int step(const struct history *h, int dir, const char *name, bool make, m
     return fd;
 }
 
-/* Opens the directory whose path is the first n bytes of the state directory's. The descriptor, or -errno. */
+/*
+ * Opens the directory whose path is the first n bytes of the state directory's path. Returns the
+ * descriptor or -errno.
+ */
 static int open_home(const struct history *h, size_t n, bool make, struct err *e)
 {
     char *path = strndup(n ? h->home : "/", n ? n : 1);
@@ -159,7 +165,10 @@ static int open_home(const struct history *h, size_t n, bool make, struct err *e
     return dir;
 }
 
-/* H4. Opens h->dir. 0; -ENOENT (it does not exist, and must not be created), -EPERM, -ENOTDIR, -errno. */
+/*
+ * H4. Opens h->dir. Returns 0, -ENOENT (it does not exist and must not be created), -EPERM,
+ * -ENOTDIR or another -errno.
+ */
 static int open_folder(struct history *h, bool make, struct err *e)
 {
     struct err why = {0};
@@ -178,8 +187,9 @@ static int open_folder(struct history *h, bool make, struct err *e)
 }
 
 /*
- * Opens and locks the directory. Waits for another process for at most `patience` ms, then -EAGAIN; 0: without a limit.
- * If the directory was removed while it was open, opens the one that now has its name.
+ * Opens and locks the directory. Waits for another process for at most `patience` ms, then returns
+ * -EAGAIN; a patience of 0 means no limit. If the directory was removed while it was open, opens
+ * the one that now has its name.
  */
 static int lock(struct history *h, bool make, unsigned patience, struct err *e)
 {
@@ -230,7 +240,7 @@ static void head_put(struct buf *b, const void *model, size_t n, uint64_t forgot
     buf_zero(b, up(n) - n);
 }
 
-/* A record's numbers begin at byte 8. */
+/* How many numbers a record has. They begin at byte 8. */
 enum { NUMBERS = sizeof(struct history_record) / 8 };
 _Static_assert(sizeof(struct history_record) == 10 * 8, "a record is ten numbers");
 
@@ -245,7 +255,7 @@ static void part_put(const struct history_record *r, enum part kind, uint8_t dst
     put_u64(dst + SUM_AT, xxh64(0, dst, SUM_AT), false);
 }
 
-/* Reads a record. 0: it is not a part of this form. */
+/* Reads a part's record. Returns the kind of part, or 0 if the bytes are not a part. */
 static enum part part_get(const uint8_t *src, struct history_record *ret)
 {
     uint64_t v[NUMBERS];
@@ -256,7 +266,7 @@ static enum part part_get(const uint8_t *src, struct history_record *ret)
     return get_u64(src + SUM_AT, false) == xxh64(0, src, SUM_AT) && kind <= MORE ? kind : 0;
 }
 
-/* Reads facts. 1; 0: these are not facts; -ENOMEM. */
+/* Reads facts. Returns 1, 0 if the bytes are not facts, or -ENOMEM. */
 static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
 {
     while (left) {
@@ -277,7 +287,7 @@ static int add_facts(struct history_file *f, const uint8_t *p, size_t left)
     return 1;
 }
 
-/* Reads the next part. 1; 0: nothing more can be read; -ENOMEM. */
+/* Reads the next part. Returns 1, 0 if nothing more can be read, or -ENOMEM. */
 static int next_part(struct history_file *f)
 {
     struct history_record rec;
@@ -335,7 +345,11 @@ static uint64_t last_number(const struct history_file *f)
     return f->n ? max_u64(f->state[f->n - 1].rec.number, f->forgotten) : f->forgotten;
 }
 
-/* H4. Opens only regular files: opening a device would use it. The descriptor, or -errno. */
+/*
+ * H4. Opens a file if it is a regular one, because opening a device would use it. Returns the
+ *     descriptor or
+ * -errno.
+ */
 static int open_file(struct history *h, const char *name, int flags, struct stat *st, struct err *e)
 {
     flags |= O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -346,7 +360,10 @@ static int open_file(struct history *h, const char *name, int flags, struct stat
     return fd < 0 ? failed(h, fd, "open it", e) : fd;
 }
 
-/* Loads a file by name; model NULL: any model's. -ENOENT, and as history_load(). */
+/*
+ * Loads a file by name. model: the model that it must belong to, or NULL for any. Returns -ENOENT
+ * if it does not exist, otherwise as history_load() does.
+ */
 static int load_name(struct history *h, const char *name, const char *model,
                      struct history_file *ret, struct err *e)
 {
@@ -396,7 +413,10 @@ static int by_place(const void *a, const void *b)
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Writes the state's keys: those of `next` that are kept, in their order, and those of facts in their places. */
+/*
+ * Writes the state's keys, made of the kept keys of `next` in order and the facts' keys in their
+ * places.
+ */
 static void merge(const struct gguf *next, const uint8_t *kept, const struct history_fact *f,
                   size_t n, struct buf *b)
 {
@@ -423,7 +443,7 @@ static void merge(const struct gguf *next, const uint8_t *kept, const struct his
     }
 }
 
-/* Writes the state's keys. f and kept: room for all facts, and a byte for each key. */
+/* Writes the state's keys. f: room for all facts. kept: room for a byte per key. */
 static int make_image(const struct history_fact *from, size_t n, const struct gguf *next,
                       struct history_fact *f, uint8_t *kept, struct buf *b)
 {
@@ -476,7 +496,10 @@ int history_before(const struct history_file *f, size_t i, const struct gguf *ne
                                   (unsigned long long)s->rec.number);
 }
 
-/* True if no edit after this state reached the file, and the keys `id` are not those of an edit that may have. */
+/*
+ * Returns true if no edit after this state reached the file, and the keys with this id are not
+ * those of an edit that may have reached it.
+ */
 static bool is_void(const struct history_record *r, uint64_t id)
 {
     return r->landed == r->before && (r->planned != id || id == r->before);
@@ -490,10 +513,10 @@ static bool left_by(const struct history_record *r, uint64_t id)
 /* A walk from the newest state to older ones. */
 struct walk {
     const struct history_file *f;
-    size_t i;          /* number of the state; f->n: none yet */
+    size_t i;          /* index of the state; f->n: not at a state yet */
     struct gguf *keys; /* a reference: the state's keys */
     struct gguf *next; /* a reference: the keys after its edits */
-    bool fits;         /* they match, judging by identities */
+    bool fits;         /* the keys match the state, judging by their ids */
 };
 
 static void walk_begin(struct walk *w, const struct history_file *f, struct gguf *now)
@@ -508,8 +531,8 @@ static void walk_end(struct walk *w)
 }
 
 /*
- * Go to the next older state whose edits reached the file, not beyond state `to`. 1; 0: no such
- * state; -errno as history_before().
+ * Goes to the next older state whose edits reached the file, but not beyond state `to`. Returns 1,
+ * 0 if there is no such state, or -errno as history_before() does.
  */
 static int walk_on(struct walk *w, size_t to, struct err *e)
 {
@@ -535,12 +558,12 @@ static int walk_on(struct walk *w, size_t to, struct err *e)
 
 #define STORED UINT32_MAX
 
-/* What an edit adds to its state. */
+/* The facts that an edit adds to its state. */
 struct adding {
-    struct gguf *base;               /* a reference: the keys of the state */
-    uint32_t *place;                 /* owned: their places; STORED: there is a fact */
-    struct index known;              /* of the facts of a state being joined, */
-    const struct history_fact *fact; /* ... which belong to the history file */
+    struct gguf *base;               /* a reference: the state's keys */
+    uint32_t *place;                 /* owned: places of the keys; STORED: the key has a fact */
+    struct index known;              /* index of the facts of the state being joined */
+    const struct history_fact *fact; /* these facts, which belong to the history file */
     struct buf facts;
 };
 
@@ -574,7 +597,10 @@ static void put_fact(struct buf *b, uint64_t place, const void *bytes, size_t n,
     buf_add(b, bytes, n);
 }
 
-/* Keeps the state's version of a key that the edit changes, makes, moves or removes, unless it is kept already. */
+/*
+ * Keeps the state's version of a key that the edit changes, makes, moves or removes, unless a fact
+ * already has it.
+ */
 static void note(struct adding *a, const struct gguf *g, uint32_t kv)
 {
     const char *key = gguf_key(g, &g->kv[kv]);
@@ -605,8 +631,8 @@ static uint32_t find(const struct gguf *in, const struct gguf *of, uint32_t i)
 }
 
 /*
- * Finds what an edit changes by walking both lists of keys: keys passed side by side are unchanged. Of two keys that
- * have swapped places, the one that moved further is noted.
+ * Finds what an edit changes by walking both lists of keys. Keys that the walk passes side by side
+ * are unchanged. Of two keys that have swapped places, it notes the one that moved further.
  */
 static void compare(struct adding *to, const struct gguf *a, const struct gguf *b)
 {
@@ -640,7 +666,7 @@ static void compare(struct adding *to, const struct gguf *a, const struct gguf *
     }
 }
 
-/* True if the state's edit is not in the file, and the keys are still the state's. */
+/* Returns true if the state's edit is not in the file, so that the keys are still the state's. */
 static bool is_unused(const struct history_record *r, uint64_t before)
 {
     return r->landed == r->before && r->before == before;
@@ -652,7 +678,7 @@ static bool joins(const struct history_record *r, const struct recorded_edit *ed
                                     edit->now >= r->end && edit->now - r->end < HISTORY_JOIN);
 }
 
-/* True if the edit joins the newest state, whose keys it then found. */
+/* Returns true if the edit joins the newest state, having set *a to that state's keys and facts. */
 static bool look_up(const struct history_file *f, const struct recorded_edit *edit, uint64_t before,
                     struct adding *a)
 {
@@ -720,7 +746,7 @@ static int add_part(const struct history *h, struct history_record *rec, enum pa
     return 0;
 }
 
-/* Appends to the file, and updates the state's record, durably (H1). */
+/* Appends to the file and updates the state's record, both durably (H1). */
 static int append(const struct recorder *r, const struct history_file *f, const struct buf *b,
                   struct err *e)
 {
@@ -743,7 +769,7 @@ static int append(const struct recorder *r, const struct history_file *f, const 
     return done < 0 ? failed(r->h, done, "write it", e) : 0;
 }
 
-/* Records an edit; called with the directory's lock. */
+/* Records an edit. Call with the directory's lock held. */
 static int begin(struct recorder *r, const struct recorded_edit *edit, const uint64_t id[2],
                  struct err *e)
 {
@@ -810,13 +836,13 @@ static int drop_states(struct history *h, const char *name, const struct history
     return replace(h, name, &b, e);
 }
 
-/* What a pass over all models' files finds. */
+/* The result of a pass over all models' files. */
 struct census {
     struct history *h;
     uint64_t bytes;
     bool look;                  /* find the oldest state as well */
-    struct history_file oldest; /* owned: the file that has it, and more than it; or empty */
-    char name[17];              /* of that file */
+    struct history_file oldest; /* owned: the file of that state, if it has others; or empty */
+    char name[17];              /* that file's name */
 };
 
 static int count_file(void *arg, const char *name)
@@ -839,7 +865,10 @@ static int count_file(void *arg, const char *name)
     return 0;
 }
 
-/* Removes the oldest states of this model, and then of all models, until the rest is within the limits. */
+/*
+ * Removes the oldest states of this model, and then those of all models, until the rest is within
+ * the limits.
+ */
 static int prune(struct history *h, struct err *e)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
@@ -864,8 +893,8 @@ static int prune(struct history *h, struct err *e)
 }
 
 /*
- * Stores the outcome of the edit, if the state is where it was. It need not be durable: until the next edit, the
- * model's content shows it.
+ * Stores the outcome of the edit if the state is still at its offset. The outcome need not be
+ * durable, because the model's content shows it until the next edit.
  */
 static int write_end(const struct recorder *r, const struct history_record *rec, struct err *e)
 {
@@ -898,7 +927,7 @@ int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
         rec.planned = rec.landed;
     }
     int done = lock(r->h, false, 0, e);
-    if (done < 0) /* everything may have been removed meanwhile */
+    if (done < 0) /* all states may have been removed in the meantime */
         return missing_is_fine(done, e);
     done = write_end(r, &rec, e);
     int pruned = r->added ? prune(r->h, done == 0 ? e : NULL) : 0;
@@ -916,7 +945,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
         return missing_is_fine(r, e);
     r = history_load(h, &f, e);
     *n = f.n;
-    if (r == -EBADMSG || f.n) { /* a damaged one is forgotten, too */
+    if (r == -EBADMSG || f.n) { /* a damaged file is forgotten, too */
         head_put(&b, h->model, strlen(h->model), last_number(&f));
         r = replace(h, h->name, &b, e);
     }
@@ -926,7 +955,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
 
 /* ---- what changed ---- */
 
-/* Names the keys of `of` that `other` does not have or, with `changed`, has with another value. */
+/* Names the keys of `of` that `other` lacks or, with `changed`, has with a different value. */
 static void name_keys(const char *what, const struct gguf *of, const struct gguf *other,
                       bool changed, bool *any, struct buf *out)
 {
@@ -947,7 +976,7 @@ static void name_keys(const char *what, const struct gguf *of, const struct gguf
     *any |= n > 0;
 }
 
-/* True if the keys that both have are in a different order. */
+/* Returns true if the keys that both have are in a different order. */
 static bool moved(const struct gguf *from, const struct gguf *to)
 {
     uint32_t last = 0;
@@ -1005,7 +1034,7 @@ int history_text(struct history *h, struct gguf *now, struct buf *out, struct er
     walk_begin(&w, &f, now);
     while ((r = walk_on(&w, 0, &why)) == 1)
         put_line(&w, &line[w.i]);
-    if (r < 0) /* nor can earlier states */
+    if (r < 0) /* then earlier states cannot be read either */
         buf_printf(&line[w.i], "%llu\tcannot be restored: %s\n",
                    (unsigned long long)f.state[w.i].rec.number, why.msg);
     walk_end(&w);

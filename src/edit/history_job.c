@@ -11,36 +11,36 @@
 #include "base/when.h"
 #include "edit/change.h"
 
-/* The tasks of the job, in the order in which it does them. */
+/* The job's tasks, in the order in which they are done. */
 enum { END = 1, KEEP = 2, LOOK = 4, ALL = 7 };
 
 struct history_job {
     struct pool_job job; /* first member: see turn() */
-    struct err why;      /* why nothing can be kept */
+    struct err why;      /* the reason why nothing can be kept */
     struct logger log;
     struct lock lock;
     struct cond done; /* some task was completed */
-    /* For the committing thread: */
-    bool waits; /* the changes of the current edit must be kept */
-    bool late;  /* that takes long */
+    /* Used only by the committing thread: */
+    bool waits; /* the current edit's changes must be kept before it is done */
+    bool late;  /* keeping them takes too long */
     bool said;  /* the failure was logged */
     /* Protected by the lock: */
-    unsigned refs;             /* of the caller and the job */
+    unsigned refs;             /* references held by the caller and the job */
     bool runs;                 /* the job has a turn */
     unsigned todo, doing;      /* END, KEEP, LOOK */
-    struct recorded_edit edit; /* KEEP: holds references */
-    bool over;                 /* the edit did not wait for it: its outcome stays unknown */
+    struct recorded_edit edit; /* for KEEP; holds references */
+    bool over;                 /* the edit did not wait for KEEP, so its outcome stays unknown */
     int result;
     struct err err;
     bool recorded; /* an edit was recorded and is being written */
-    bool landed;   /* END */
+    bool landed;   /* for END: the edit's outcome */
     int64_t ended_at;
-    /* For the job: */
+    /* Used only by the job: */
     struct history h;
     struct recorder r;
 };
 
-/* Drops a reference; called with the lock, which it releases. */
+/* Drops a reference. Call with the lock held; it is released. */
 static void drop_ref(struct history_job *j)
 {
     bool last = --j->refs == 0;
@@ -79,7 +79,7 @@ int history_job_make(const char *model, unsigned keep, const struct sys *sys,
 
 /* ---- the job ---- */
 
-/* Does KEEP; called with the lock, which it releases during disk access. */
+/* Does KEEP. Call with the lock held; it is released during disk access. */
 static void keep(struct history_job *j)
 {
     struct recorded_edit edit = j->edit;
@@ -95,7 +95,10 @@ static void keep(struct history_job *j)
     j->err = e;
 }
 
-/* Does the next task, likewise. LOOK only finds out whether the directory responds. */
+/*
+ * Does the next task. Handles the lock like keep(). LOOK only finds out whether the directory
+ * responds.
+ */
 static void work(struct history_job *j)
 {
     CLEANUP(history_file_free) struct history_file f = HISTORY_FILE_INIT;
@@ -117,7 +120,10 @@ static void work(struct history_job *j)
     cond_broadcast(&j->done);
 }
 
-/* Ends when there is nothing to do, so that many edited models keep few threads and directories. */
+/*
+ * Ends the job's turns when it has nothing to do, so that many edited models need few threads and
+ * open directories.
+ */
 static bool turn(struct pool_job *job, struct timespec *again)
 {
     struct history_job *j = (struct history_job *)job;
@@ -131,7 +137,7 @@ static bool turn(struct pool_job *job, struct timespec *again)
     return false;
 }
 
-/* Requests a task; called with the lock. */
+/* Requests a task. Call with the lock held. */
 static int ask(struct history_job *j, unsigned what)
 {
     int r = j->runs ? 0 : pool_do_beside(&j->job, turn);
@@ -143,7 +149,7 @@ static int ask(struct history_job *j, unsigned what)
     return 0;
 }
 
-/* Waits for tasks, with the lock. False: they take longer. */
+/* Waits for tasks. Call with the lock held. Returns false if they take longer than `seconds`. */
 static bool wait_for(struct history_job *j, unsigned what, unsigned seconds)
 {
     struct timespec until = when_now();
@@ -171,7 +177,7 @@ static int ask_to_keep(struct history_job *j, struct snapshot *before, struct sn
     return 0;
 }
 
-/* Logs a failure; called without the lock. */
+/* Logs a failure. Call without the lock. */
 static void say(struct history_job *j, int r, const struct err *e)
 {
     if (r < 0 && !j->said)

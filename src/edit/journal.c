@@ -15,13 +15,16 @@
 #include "edit/temp.h"
 
 #define MAGIC "GGUFSJN3"
-/* Offsets of the numbers in the fixed part, and its size. */
+/* Offsets of the numbers in the fixed part, and the size of that part. */
 enum { NAME_LEN = 8, BEFORE = 16, AFTER = 24, ROWS = 32, ROWS_AT = 40, SUM = 48, FIXED = 56 };
-#define ROW 32 /* bytes of a row */
+#define ROW 32 /* size of a row in the journal */
 #define SECTORS ((size_t)(JOURNAL_ROW / JOURNAL_SECTOR))
-/* Rows of this size begin to be written out at once. Smaller ones share blocks, which would be written twice. */
+/*
+ * Rows of at least this size start being written to disk at once. Smaller rows share blocks, which
+ * would then be written twice.
+ */
 #define LARGE ((uint64_t)256 << 10)
-/* How often a journal that does not fit is checked again while another process edits the model. */
+/* How many times a journal that does not fit is checked while another process edits the model. */
 #define LOOKS 100
 
 _Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's bytes");
@@ -29,7 +32,7 @@ _Static_assert(LOG_ROOM >= FIXED, "the head of a journal fits before a log's byt
 /* A row in memory. */
 struct stretch {
     uint8_t table[SECTORS * 8];
-    uint8_t now[JOURNAL_ROW]; /* the model's bytes */
+    uint8_t now[JOURNAL_ROW]; /* the bytes that the model has now */
     uint8_t new[JOURNAL_ROW];
 };
 
@@ -52,13 +55,13 @@ static uint64_t row_end(const struct journal_row *row)
     return row->at + row->n;
 }
 
-/* True for whole units of the model. Other rows belong to its header. */
+/* Returns true for a row of whole units of the model. Other rows belong to its header. */
 static bool is_units(const struct journal *j, const struct journal_row *row)
 {
     return row->at % JOURNAL_UNIT == 0 && (row->n % JOURNAL_UNIT == 0 || row_end(row) == j->after);
 }
 
-/* Returns the sum of sector i within n bytes; 0 beyond them. */
+/* Returns the sum of the part of sector i that lies within n bytes, or 0 if none does. */
 static uint64_t sector_sum(const uint8_t *bytes, size_t n, size_t i)
 {
     size_t at = i * JOURNAL_SECTOR;
@@ -70,13 +73,13 @@ static uint64_t row_sum(const struct journal_row *row, const struct stretch *u)
     return xxh64(xxh64(0, u->table, sectors_of(row) * 8), u->new, (size_t)row->n);
 }
 
-/* Counts the bytes of a row that the old model had. */
+/* Returns how many bytes of a row the old model had. */
 static size_t old_bytes(const struct journal *j, const struct journal_row *row)
 {
     return (size_t)within_u64(row->at, row->n, j->before);
 }
 
-/* Assigns the positions of the parts of the table; returns its end. */
+/* Assigns offsets from `at` on to the parts of the table, and returns the table's end. */
 static uint64_t place_table(struct journal *j, uint64_t at)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -105,8 +108,8 @@ static int add_row(struct journal *j, struct journal_row row, uint64_t grain)
 }
 
 /*
- * Adds rows of whole grains (sectors or units) for bytes [lo, hi); they replace rows at the end that overlap them. src:
- * where their new bytes are in the journal; 0: nowhere yet.
+ * Adds rows of whole grains (sectors or units) for bytes [lo, hi), replacing rows at the end that
+ * overlap them. src: offset in the journal of their new bytes, or 0 if they are not there yet.
  */
 static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, uint64_t grain)
 {
@@ -127,8 +130,8 @@ static int add_rows(struct journal *j, uint64_t lo, uint64_t hi, uint64_t src, u
 }
 
 /*
- * Adds rows for a segment of the log that has become the journal. Whole units stay where they are if they are aligned
- * there as in the model.
+ * Adds rows for a segment of the log that has become the journal. Whole units stay where they are
+ * if they are aligned in the log as in the model.
  */
 static int add_lent(struct journal *j, const struct segment *s)
 {
@@ -143,8 +146,8 @@ static int add_lent(struct journal *j, const struct segment *s)
 }
 
 /*
- * Adds rows, after those of the header, for bytes from drafts and for everything that the old file did not have,
- * padding included.
+ * Adds rows, after those of the header, for bytes from drafts and for all bytes that the old file
+ * did not have, including padding.
  */
 static int add_data(struct journal *j, const struct edit_plan *plan, const struct log *lent)
 {
@@ -161,7 +164,7 @@ static int add_data(struct journal *j, const struct edit_plan *plan, const struc
     return r;
 }
 
-/* Adds rows for the sectors of the header from the first difference to the last. */
+/* Adds rows for the header's sectors, from the first that differs to the last. */
 static int add_header(struct journal *j, const struct edit_file *f, const struct buf *head)
 {
     uint64_t lo = head->len, hi = 0;
@@ -204,10 +207,10 @@ struct writing {
     const struct edit_plan *plan;
     const struct edit_hooks *hooks;
     struct journal *j;
-    uint64_t own; /* earlier new bytes in the journal belong to the log */
+    uint64_t own; /* new bytes before this offset in the journal belong to the log */
 };
 
-/* Writes the part of a segment that is in the row to u->new. */
+/* Writes to u->new the part of a segment that lies in the row. */
 static int put_segment(const struct writing *w, const struct segment *s,
                        const struct journal_row *row, struct stretch *u)
 {
@@ -268,7 +271,10 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
                        w->hooks->arg);
 }
 
-/* Writes all rows, with all processors: most of the time goes into reading and summing bytes. */
+/*
+ * Writes all rows, using all processors, because most of the time goes into reading and summing
+ * bytes.
+ */
 static int write_rows(struct writing *w)
 {
     struct units c = {.unit = write_row, .arg = w, .n = w->j->n, .room = sizeof(struct stretch)};
@@ -277,13 +283,13 @@ static int write_rows(struct writing *w)
     return units_run(&c, &watch);
 }
 
-/* Returns the sum of the fixed part before it, and of the rows and the name. */
+/* Returns the sum of the fixed part up to SUM, and of the rows and the name. */
 static uint64_t head_sum(const uint8_t head[FIXED], const struct buf *rest)
 {
     return xxh64(xxh64(0, head, SUM), rest->data, rest->len);
 }
 
-/* Writes the rows and the name at `at`, then the part that makes them a journal. */
+/* Writes the rows and the name at `at`, and then the fixed part, which makes the file a journal. */
 static int write_head(const struct writing *w, uint64_t at)
 {
     const struct journal *j = w->j;
@@ -329,9 +335,9 @@ static int fill(struct writing *w)
 }
 
 /*
- * Lets the model's owner read and write the journal, and others read it if they may read the model. The mode decides
- * that only if neither has an ACL (the journal may inherit one), and the group bits only if the journal has the same
- * group. Otherwise the journal stays 0600.
+ * Lets the model's owner read and write the journal, and others read it if they may read the model.
+ * The model's mode is used only if neither file has an ACL (the journal may inherit one), and its
+ * group bits only if the journal has the same group. Otherwise the journal stays 0600.
  */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
@@ -345,13 +351,14 @@ static void give_to_owner(const struct edit_file *f, int fd)
 }
 
 /*
- * Makes the journal's file, which has its name from the beginning, but no head yet: of the log, if the file system can
- * give a name to a file without one, or else (*lent is then NULL) a new file. *own: where its own bytes may begin.
+ * Makes the journal's file, which has its name from the start but no head yet. This is the log if
+ * the file system can name an unnamed file; otherwise it is a new file, and *lent is set to NULL.
+ * *own: the offset from which its own bytes may be written.
  */
 static int make_file(const struct edit_file *f, struct log **lent, uint64_t *own, struct err *e)
 {
     char name[NAME_MAX + 1];
-    /* A log that is already a journal, or can have no second descriptor, is not lent. */
+    /* A log is not lent if it is already a journal, or if it cannot get a second descriptor. */
     int fd = *lent && log_close(*lent, own) ? fcntl((*lent)->src.fd, F_DUPFD_CLOEXEC, 0) : -1;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     if (fd >= 0 && f->sys->link(f->sys, fd, f->dir, name) < 0)
@@ -398,7 +405,7 @@ int journal_remove(const struct edit_file *f)
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->unlinkat(f->sys, f->dir, name);
-    if (r < 0) /* the first attempt may have removed it and failed */
+    if (r < 0) /* the first attempt may have removed the name and then failed */
         r = f->sys->unlinkat(f->sys, f->dir, name);
     const int synced = sys_sync_dir(f->sys, f->dir);
     return r < 0 && r != -ENOENT ? r : synced;
@@ -451,11 +458,14 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-/* Decodes the rows, whose sum is right. NULL; or why they are not those of an edit of this model. */
+/*
+ * Decodes the rows, whose sum has been checked. Returns NULL, or why they cannot be from an edit of
+ * this model.
+ */
 static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, uint64_t file)
 {
     static const char outside[] = "its ranges lie outside";
-    uint64_t end = 0, run = 0; /* the rows reach up to `end`, without a gap from `run` on */
+    uint64_t end = 0, run = 0; /* rows so far end at `end`, with no gap since `run` */
     if (j->before > j->after || j->after > INT64_MAX)
         return outside;
     for (size_t i = 0; i < n; i++, b += ROW) {
@@ -473,13 +483,14 @@ static const char *decode_rows(struct journal *j, const uint8_t *b, size_t n, ui
         end = hi;
         j->row[j->n++] = row;
     }
-    /* What is new at the end is in the journal, to the last byte. */
+    /* The journal has every byte by which the model grows. */
     return j->after > j->before && (end != j->after || run > j->before) ? outside : NULL;
 }
 
 /*
- * Loads the record of a journal with the fixed part `head`, in a file of `file` bytes, for a model of `size` bytes. The
- * state is VOID if it was not completed, otherwise REDO, as far as known without the model.
+ * Loads the record of a journal of `file` bytes whose fixed part is `head`, for a model of `size`
+ * bytes. Sets the state to VOID if the journal was not completed; otherwise to REDO, which is
+ * provisional until the model is compared.
  */
 static int load_record(const struct edit_file *f, struct journal *j, const uint8_t head[FIXED],
                        uint64_t file, uint64_t size, struct err *e)
@@ -515,17 +526,20 @@ static int load_record(const struct edit_file *f, struct journal *j, const uint8
     return 0;
 }
 
-/* What is known of all sectors compared so far. */
+/* The findings on all sectors compared so far. */
 struct found {
     bool fits, done, begun;
 };
 
-/* Compares sector i of a row, of which the model has `have` bytes. What extends the model is missing, zero or new. */
+/*
+ * Compares sector i of a row of which the model has `have` bytes. Bytes beyond the model's old end
+ * may be missing, zero or new.
+ */
 static void compare_sector(const struct stretch *u, size_t n, size_t old_n, size_t have, size_t i,
                            struct found *ret)
 {
     const size_t at = i * JOURNAL_SECTOR, end = (size_t)min_u64(at + JOURNAL_SECTOR, n);
-    /* existed before, up to this offset */
+    /* the old model had the sector's bytes up to this offset */
     const size_t mid = (size_t)min_u64(max_u64(at, old_n), end);
     const size_t last = (size_t)max_u64(mid, min_u64(end, have));
     const bool new = memcmp(u->now + at, u->new + at, mid - at) == 0;
@@ -565,7 +579,10 @@ int journal_compare(const struct edit_file *f, struct journal *j, struct err *e)
     return 0;
 }
 
-/* Reports another user's object with the journal's name, or a journal with other names (in a backup). -ESTALE. */
+/*
+ * Reports another user's object with the journal's name, or a journal that has further hard links
+ * (in a backup). Returns -ESTALE.
+ */
 static int planted(const char *name, const struct stat *st, const struct stat *model, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -577,7 +594,7 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
                          "(if the model is whole, remove it to edit the model)");
 }
 
-/* Judges an open journal. Refuses other versions; anything but a journal is VOID. */
+/* Judges an open journal. Refuses other versions. A file that is not a journal is VOID. */
 static int judge(const struct edit_file *f, struct journal *j, uint64_t file, uint64_t size,
                  struct err *e)
 {
@@ -597,8 +614,8 @@ static int judge(const struct edit_file *f, struct journal *j, uint64_t file, ui
 }
 
 /*
- * Opens the journal, if there is one, and judges it. Checks it before the open, because opening a device may have
- * effects.
+ * Opens the journal if there is one, and judges it. Checks the file's type before opening it,
+ * because opening a device may have side effects.
  */
 static int look(const struct edit_file *f, struct journal *j, struct err *e)
 {
@@ -606,7 +623,7 @@ static int look(const struct edit_file *f, struct journal *j, struct err *e)
     char name[NAME_MAX + 1];
     struct stat model, st;
     int r = edit_file_stat(f, &model, e);
-    if (r < 0 || model.st_nlink == 0) /* a file without a name has no journal */
+    if (r < 0 || model.st_nlink == 0) /* an unnamed file has no journal */
         return r;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     r = f->sys->fstatat(f->sys, f->dir, name, &st);
@@ -652,7 +669,7 @@ static bool seen_equal(const struct journal_seen *a, const struct journal_seen *
     return edit_id_equal(&a->model, &b->model) && edit_id_equal(&a->journal, &b->journal);
 }
 
-/* True if another process holds the lock. Does not touch f's own lock. */
+/* Returns true if another process holds the lock, without affecting f's own lock. */
 static bool is_edited(const struct edit_file *f)
 {
     if (f->locked)
@@ -663,7 +680,7 @@ static bool is_edited(const struct edit_file *f)
     return r == -EWOULDBLOCK;
 }
 
-/* Looks again if the model's editor may have begun or ended an edit while the journal was read. */
+/* Looks again if another process may have begun or ended an edit while the journal was read. */
 int journal_load(const struct edit_file *f, struct journal *ret, struct journal_seen *seen,
                  struct err *e)
 {
@@ -693,8 +710,9 @@ int journal_load(const struct edit_file *f, struct journal *ret, struct journal_
 }
 
 /*
- * Writes the new bytes again even if all look done: what can be read from either file need not be on the disk, because
- * its writer was killed, or because a sync failed, after which the kernel takes its pages for written.
+ * Finishes the edit, writing the new bytes again even if all seem to be in place. Bytes that can be
+ * read from either file need not be on disk, because the writer may have been killed, or a sync may
+ * have failed, after which the kernel treats the pages as written.
  */
 static int settle(struct edit_file *f, const struct journal *j)
 {
@@ -719,7 +737,7 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
     if (j.state == JOURNAL_PLANTED || j.state == JOURNAL_NONE)
         return j.state == JOURNAL_NONE ? 0 : -ESTALE;
     r = whole ? settle(f, &j) : 0;
-    if (r < 0 && edits) /* what was written is the result of this file's own edit */
+    if (r < 0 && edits) /* the bytes written are those of this file's own edit */
         (void)edit_file_note(f, NULL);
     if (r < 0)
         return err_sys(e, r, "cannot finish the interrupted edit");
@@ -733,19 +751,20 @@ int journal_settle(struct edit_file *f, bool edits, enum journal_state *found, s
 struct sweep {
     const struct edit_file *f;
     struct stat model;
-    char pattern[NAME_MAX + 1]; /* the name of a temp, without its suffix */
-    size_t prefix;              /* its size */
+    char pattern[NAME_MAX + 1]; /* the name of a temp without its suffix */
+    size_t prefix;              /* length of pattern */
     unsigned removed;
 };
 
 /*
- * Removes one of our files that is not locked, because its writer has ended. It may have other hard links: the old file
- * of an edit that breaks them keeps them. Does not even open what belongs to others.
+ * Removes one of our files if it is not locked, which means that its writer has ended. The file may
+ * have other hard links, because the old file of an edit that breaks them keeps them. Files of
+ * other users are not even opened.
  */
 static int sweep_one(void *arg, const char *name)
 {
     static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    /* For writing, if permitted: NFS requires it for an exclusive lock. */
+    /* Opens for writing if permitted, because NFS requires this for an exclusive lock. */
     static const int access[] = {O_RDWR, O_RDONLY};
     struct sweep *s = arg;
     const struct sys *sys = s->f->sys;
@@ -798,7 +817,7 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
     int r = journal_load(f, &o.journal, &o.seen, &o.planted);
     if (r < 0)
         return err_set(e, r, "%s", o.planted.msg);
-    free(o.journal.room); /* it is not compared again */
+    free(o.journal.room); /* the journal is not compared again */
     o.journal.room = NULL;
     if (o.journal.state != JOURNAL_REDO)
         journal_free(&o.journal);

@@ -11,7 +11,7 @@
 
 #include "model/split.h"
 
-/* How often a model is parsed again while another process continuously edits it in place. */
+/* How many times parsing is tried while another process keeps editing the model in place. */
 #define PARSE_TRIES 100
 
 /* Opens a directory. Search permission suffices for a single file. */
@@ -36,7 +36,7 @@ int model_find(const char *path, struct model_file *m, struct err *e)
         return sniff_folder(e);
     char *slash = strrchr(m->real, '/');
     m->name = slash + 1;
-    *slash = '\0'; /* the directory's path, for a moment */
+    *slash = '\0'; /* truncates the path to the directory's for a moment */
     m->dir = open_folder(slash == m->real ? "/" : m->real);
     *slash = '/';
     return m->dir >= 0 ? 0 : err_sys(e, m->dir, "cannot open its directory");
@@ -87,7 +87,7 @@ void model_free(struct model_file *m)
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
 }
 
-/* Parses and maps file i. */
+/* Parses file i and maps it with its overlay. */
 static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags, struct err *e)
 {
     int r = model_parse(m, flags, &s->g[i], e);
@@ -117,7 +117,10 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, const struct m
     return r;
 }
 
-/* Refuses a file whose number exceeds the count: it is of another split, or the count is wrong. */
+/*
+ * Refuses a file whose number exceeds the count, because it belongs to another split or the count
+ * is wrong.
+ */
 static int check_extra(const struct shards *s, struct err *e)
 {
     char *path = split_path(&s->split, s->n);
@@ -132,7 +135,7 @@ static int check_extra(const struct shards *s, struct err *e)
     return r;
 }
 
-/* Checks each shard's count of all tensors; on failure *i is the shard with the wrong one. */
+/* Checks each shard's count of all tensors. On failure *i is the shard with the wrong count. */
 static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
 {
     uint64_t total = first->n_tensors;
@@ -192,7 +195,7 @@ static int recover_shards(const struct shards *s, struct edit_recovered *ret, st
                              why.code ? why.msg : strerror(-r));
         free(name);
         free(path);
-        if (r == -ENOENT) /* a name may claim too many files */
+        if (r == -ENOENT) /* a name may state too many files */
             break;
     }
     return result;

@@ -13,7 +13,9 @@
 #define DEFAULT_BLOCK 4096
 #define LARGEST_BLOCK 65536
 
-/* Bytes of the reserve's entry without its spaces: key length, key, type, value length. */
+/*
+ * Size of the reserve's entry without its spaces (key length, key, type, value length).
+ */
 #define RESERVE_ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
 /* The gap between the end of the header and the data if there is a reserve. */
 #define RESERVE_SLACK 4
@@ -22,16 +24,16 @@
 struct layout {
     const struct gguf *g;
     const struct edit_options *o;
-    uint64_t alignment;     /* of the new file */
-    struct edit_entry *key; /* owned: the keys without the reserve */
+    uint64_t alignment;     /* alignment of the new file */
+    struct edit_entry *key; /* owned: the keys except the reserve */
     size_t n_keys;
     const struct edit_tensor *info; /* the tensors */
     size_t n;
     struct edit_plan *p;
-    uint64_t bare;     /* bytes of the header without reserve and padding */
-    bool has_reserve;  /* a reserve is written ... */
-    uint64_t reserve;  /* ... of this many spaces */
-    uint64_t data_off; /* of the new file */
+    uint64_t bare;     /* size of the header without reserve and padding */
+    bool has_reserve;  /* a reserve is written */
+    uint64_t reserve;  /* number of spaces in it */
+    uint64_t data_off; /* data offset of the new file */
 };
 
 /* Returns the size of a tensor in the new file. */
@@ -57,7 +59,7 @@ static bool unknown_type(const struct gguf_tensor *t)
     return !type || type->block_len == 0;
 }
 
-/* True if P2 and P3 hold, as far as the parser sees (it does not read padding). */
+/* Returns true if P2 and P3 hold as far as the parser can see. It does not read padding. */
 static bool is_regular(const struct gguf *g)
 {
     unsigned fine = GGUF_ANOMALY_UNKNOWN;
@@ -68,14 +70,17 @@ static bool is_regular(const struct gguf *g)
 
 /* ---- the data offset, and the reserve: R1, R2 ---- */
 
-/* Network file systems report their preferred transfer size instead of a block, which is of no use here. */
+/*
+ * Network file systems report their preferred transfer size instead of a block size, which is of no
+ * use here.
+ */
 uint32_t edit_block(const struct edit_options *o)
 {
     bool block = is_pow2(o->block) && o->block >= DEFAULT_BLOCK && o->block <= LARGEST_BLOCK;
     return block ? o->block : DEFAULT_BLOCK;
 }
 
-/* Finds the size of the file's reserve. False: the file has no reserve. */
+/* Finds the size of the file's reserve. Returns false if the file has no reserve. */
 static bool present_reserve(const struct gguf *g, uint64_t *ret)
 {
     uint32_t i = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
@@ -95,7 +100,10 @@ static bool reserve_in_use(const struct layout *d)
            present_reserve(d->g, &n);
 }
 
-/* Returns the requested size; a small file keeps the size of its reserve, although it would not be given one. */
+/*
+ * Returns the requested size of the reserve. A small file keeps the size it has, although it would
+ * not be given a reserve.
+ */
 static uint64_t wanted_reserve(const struct layout *d)
 {
     uint64_t n = EDIT_RESERVE_DEFAULT;
@@ -106,7 +114,10 @@ static uint64_t wanted_reserve(const struct layout *d)
     return min_u64(n, EDIT_RESERVE_DEFAULT);
 }
 
-/* Finds how many spaces make the header end a little before `data_off`. False: not even the entry fits. */
+/*
+ * Finds how many spaces make the header end a little before `data_off`. Returns false if not even
+ * an empty reserve fits.
+ */
 static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret)
 {
     uint64_t slack = min_u64(RESERVE_SLACK, d->alignment - 1);
@@ -117,20 +128,20 @@ static bool fit_reserve(const struct layout *d, uint64_t data_off, uint64_t *ret
     return true;
 }
 
-/* True for a file that is edited in place if possible. */
+/* Returns true for a file that is edited in place if possible. */
 static bool wants_inplace(const struct layout *d)
 {
     return d->o->strategy == EDIT_INPLACE ||
            (d->o->strategy == EDIT_AUTO && d->g->file_size > EDIT_INPLACE_FROM);
 }
 
-/* Where old bytes need the data to begin, modulo the block, so that they can be cloned. */
+/* Where the data must begin, modulo the block, for old bytes to be clonable. */
 struct lean {
-    uint64_t *weight; /* bytes, by multiple of the alignment below the block */
-    uint64_t best;    /* the largest of them, in bytes */
+    uint64_t *weight; /* old bytes, indexed by multiple of the alignment below the block */
+    uint64_t best;    /* the place with the largest weight, in bytes */
 };
 
-/* Counts the bytes of a tensor that are old ones. */
+/* Returns how many bytes of a tensor are old. */
 static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
 {
     uint64_t n = info_size(d, t);
@@ -139,7 +150,7 @@ static uint64_t kept_bytes(const struct layout *d, const struct edit_tensor *t)
     return n;
 }
 
-/* Weighs the tensors by their old bytes. */
+/* Weighs each place where the data could begin by the old bytes that would be clonable. */
 static void weigh(const struct layout *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->alignment, at = 0;
@@ -156,7 +167,10 @@ static void weigh(const struct layout *d, struct lean *l)
     }
 }
 
-/* R1. Does not use the padding that a huge alignment puts before the data. False: the data must move. */
+/*
+ * R1. Does not use the padding that a huge alignment puts before the data. Returns false if the
+ * data must move.
+ */
 static bool keep_data_off(struct layout *d, const struct lean *l)
 {
     uint64_t old = d->g->data_off, n;
@@ -188,9 +202,9 @@ static void move_data(struct layout *d, const struct lean *l)
 }
 
 /*
- * Sets p->block, has_reserve, reserve and data_off. Without any old bytes, and without `info` (the
- * tensors are then those of a regular model, and only the alignment of the keys is given), the data
- * begins where it did, if possible. 0, -ENOMEM.
+ * Sets p->block, has_reserve, reserve and data_off. The data begins where it did, if possible, when
+ * there are no old bytes or no `info`; without `info` the tensors are those of a regular model, and
+ * only the alignment of the keys is known. Returns 0 or -ENOMEM.
  */
 static int lay_data(struct layout *d)
 {
@@ -208,13 +222,13 @@ static int lay_data(struct layout *d)
         weigh(d, &l);
         free(l.weight);
     }
-    /* There is no room for it, but none is needed either: the data stays. */
+    /* There is no room for a reserve, but it is not needed either, because the data stays. */
     if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
         move_data(d, &l);
     return 0;
 }
 
-/* The bytes of the header. */
+/* The header's bytes. */
 
 static void put_reserve(struct buf *b, const struct layout *d)
 {
@@ -236,7 +250,7 @@ static void put_shape(struct buf *b, const struct tensor_shape *s, bool big)
     buf_uint(b, s->type, 4, big);
 }
 
-/* P2. Copies an unchanged info, except for the offset. */
+/* P2. Copies unchanged infos except for their offsets. */
 static void put_infos(struct buf *b, const struct layout *d)
 {
     bool big = d->g->fmt.big;
@@ -276,13 +290,13 @@ static int make_head(struct layout *d, const struct edit_change *c, struct err *
     return buf_error(b) ? err_set(e, buf_error(b), "no memory for the new header") : 0;
 }
 
-/* True if a tensor's size in the new file is known only from its old place. */
+/* Returns true if a tensor's size in the new file is known only from its extent in the old one. */
 static bool is_unknown(const struct layout *d, const struct edit_tensor *t)
 {
     return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->old]);
 }
 
-/* Counts the zeros after tensor i. */
+/* Returns the number of zeros after tensor i. */
 static uint64_t padding_after(const struct layout *d, size_t i)
 {
     if (i + 1 == d->n && is_unknown(d, &d->info[i]))
@@ -290,7 +304,7 @@ static uint64_t padding_after(const struct layout *d, size_t i)
     return (0 - info_size(d, &d->info[i])) & (d->alignment - 1);
 }
 
-/* Adds bytes of a log, which is a file of the image. */
+/* Adds bytes from a log, which becomes a file of the image. */
 static void add_draft(const struct layout *d, const struct tensor_piece *piece)
 {
     struct edit_plan *p = d->p;
@@ -342,7 +356,10 @@ static int make_image(const struct layout *d)
     return image_end(p->image);
 }
 
-/* True if some tensor is shorter than before, so that old bytes lie where the new file has padding. */
+/*
+ * Returns true if some tensor is shorter than before, so that old bytes lie where the new file has
+ * padding.
+ */
 static bool shrinks(const struct layout *d)
 {
     for (size_t i = 0; i < d->n; i++) {
@@ -431,7 +448,7 @@ static int check(struct layout *d, struct err *e)
     return 0;
 }
 
-/* Lists the ranks of the new header's keys; the reserve is last. */
+/* Lists the ranks of the new header's keys, with the reserve last. */
 static int make_ranks(const struct layout *d)
 {
     struct edit_plan *p = d->p;
@@ -479,7 +496,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     int r = edit_allowed(g, e);
     if (r < 0)
         return r;
-    /* The padding of the header is kept in memory. */
+    /* The header's padding is kept in memory. */
     struct layout d = {.g = g, .o = o, .p = &p, .bare = c->bytes, .alignment = edit_alignment(c)};
     if (d.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,
@@ -520,7 +537,9 @@ int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct 
     return applies(how, p->inplace || p->same, p->clonable || p->same, e);
 }
 
-/* Needs no plan where no old data has to move: then the header's size determines the layout. */
+/*
+ * Needs no plan if no old data has to move, because the header's size then determines the layout.
+ */
 int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
                         enum edit_strategy how, struct err *e)
 {
@@ -537,7 +556,7 @@ int edit_change_applies(const struct edit_change *c, const struct edit_options *
 
 void edit_plan_free(struct edit_plan *p)
 {
-    if (!p->next) /* which owns it */
+    if (!p->next) /* p->next owns the head */
         buf_free(&p->head);
     image_unref(p->image);
     drop_tensors(p);

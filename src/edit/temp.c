@@ -17,13 +17,13 @@
 #include "base/hash.h"
 
 #define NAME_TRIES 100
-/* How often the model's owner, mode, attributes or links may change while the new file gets them. */
+/* How many times the model's owner, mode, attributes or links may change while being copied. */
 #define DRESS_TRIES 100
 #define ACL "system.posix_acl_access"
 
 /* ---- attributes ---- */
 
-/* Returns errors of the medium as they are, any other as -EPERM. */
+/* Returns errors of the medium as they are and any other error as -EPERM. */
 static int refuse(struct err *e, int r, const char *what, const char *name)
 {
     bool medium = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
@@ -32,7 +32,10 @@ static int refuse(struct err *e, int r, const char *what, const char *name)
                    *name ? " " : "", show(shown, name, strlen(name)), strerror(-r));
 }
 
-/* Reads a whole attribute, or with NULL the list of names; either may grow between two calls. */
+/*
+ * Reads a whole attribute or, if name is NULL, the list of names. Either may grow between two
+ * calls.
+ */
 static int get_all(const struct sys *s, int fd, const char *name, struct buf *ret)
 {
     for (;;) {
@@ -52,7 +55,7 @@ static int get_all(const struct sys *s, int fd, const char *name, struct buf *re
     }
 }
 
-/* Reads the names, each with its NUL; there are none on file systems without attributes. */
+/* Reads the names, each with its NUL. A file system without attributes has no names. */
 static int get_names(const struct sys *s, int fd, struct buf *ret)
 {
     int r = get_all(s, fd, NULL, ret);
@@ -74,7 +77,10 @@ static bool has_name(const struct buf *names, const char *name)
     return false;
 }
 
-/* Copies an attribute; to < 0: only reads it. One that `to` has already (a label of the system) needs no permission. */
+/*
+ * Copies an attribute, or only reads it if to < 0. One that `to` already has (such as a label set
+ * by the system) needs no permission.
+ */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;
@@ -138,7 +144,10 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
     r = copy_xattrs(s, from, to, e);
     if (r < 0)
         return r;
-    /* Last: a change of owner clears the set-id bits, and an ACL keeps its mask in the group bits. */
+    /*
+     * The mode comes last, because a change of owner clears the set-id bits, and an ACL keeps its
+     * mask in the group bits.
+     */
     r = s->fchmod(s, to, st->st_mode & 07777);
     return r < 0 ? refuse(e, r, "mode", "") : 0;
 }
@@ -146,19 +155,19 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
 /* ---- content ---- */
 
 /*
- * Cloning takes whole blocks, but tensors begin anywhere: of bytes that move by whole blocks the
- * whole ones are cloned, and the partial ones at the ends are copied. Zeros, and holes in what is
- * copied, become holes of the new file.
+ * Cloning takes whole blocks, but tensors begin anywhere. Where bytes move by whole blocks, the
+ * complete blocks are cloned, and the incomplete ones at both ends are copied. Zeros, and holes in
+ * the bytes copied, become holes in the new file.
  */
 
-#define CHUNK ((size_t)16 << 20)  /* between two reports of progress */
-#define PIECE ((size_t)256 << 10) /* used if the kernel does not copy by itself */
+#define CHUNK ((size_t)16 << 20)  /* bytes between two reports of progress */
+#define PIECE ((size_t)256 << 10) /* bytes per read if the kernel does not copy by itself */
 
 struct move {
     const struct sys *sys;
     const struct edit_hooks *hooks; /* may be NULL */
     int to;
-    uint64_t block;       /* for cloning; 0: nothing is cloned */
+    uint64_t block;       /* block size for cloning; 0: do not clone */
     uint64_t done, total; /* bytes of data, including holes */
 };
 
@@ -196,7 +205,9 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
         ssize_t got = m->sys->copy_range(m->sys, from, src, m->to, at, part);
         if (got == -EINTR)
             continue;
-        /* Errors about the call, not the medium: the kernel does not copy between these files. */
+        /*
+         * The kernel does not copy between these files; these errors do not come from the medium.
+         */
         if (got == 0 || got == -EXDEV || got == -ENOSYS || got == -EOPNOTSUPP || got == -EINVAL ||
             got == -EPERM) {
             const int r = copy_piecewise(m, from, src, at, part);
@@ -212,14 +223,16 @@ static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint6
     return 0;
 }
 
-/* Finds the next data [lo, hi) from src to end. Where holes are not known, everything is data. */
+/*
+ * Finds the next data [lo, hi) between src and end. If holes cannot be found, everything is data.
+ */
 static int find_data(const struct move *m, int from, uint64_t src, uint64_t end, uint64_t *lo,
                      uint64_t *hi)
 {
     *lo = src;
     *hi = end;
     int r = m->sys->seek(m->sys, from, src, SEEK_DATA, lo);
-    if (r == -ENXIO) /* only a hole is left up to the end of the file */
+    if (r == -ENXIO) /* only a hole remains before the end of the file */
         *lo = end;
     if (r == 0 && *lo < end)
         r = m->sys->seek(m->sys, from, *lo, SEEK_HOLE, hi);
@@ -228,7 +241,7 @@ static int find_data(const struct move *m, int from, uint64_t src, uint64_t end,
     return r == -ENXIO || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
-/* Copies a range of a file, but not its holes: there the new file has holes too. */
+/* Copies a range of a file, leaving holes in the new file where the old one has them. */
 static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     uint64_t end = src + n, lo, hi;
@@ -246,7 +259,7 @@ static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint
     return 0;
 }
 
-/* Copies a range likewise, and clones its whole blocks if possible. */
+/* Copies a range like copy_sparse(), but clones its whole blocks if possible. */
 static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n, bool draft)
 {
     const uint64_t mask = m->block - 1, end = at + n;
@@ -254,7 +267,7 @@ static int move_range(struct move *m, int from, uint64_t src, uint64_t at, uint6
     if (m->block == 0 || (at ^ src) & mask)
         hi = lo = end;
     int r = lo < hi ? m->sys->clone_range(m->sys, from, src + (lo - at), m->to, lo, hi - lo) : 0;
-    if (r < 0 && draft) { /* whatever it is: copying shows it */
+    if (r < 0 && draft) { /* copying will show what is wrong */
         hi = lo = end;
     } else if (r < 0) {
         return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
@@ -359,14 +372,14 @@ static bool same_rights(const struct stat *a, const struct stat *b)
     return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid;
 }
 
-/* Compares owner and mode too, because times may be coarse. */
+/* Compares owner and mode as well, because times may be coarse. */
 static bool same_change(const struct stat *a, const struct stat *b)
 {
     return a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec &&
            same_rights(a, b);
 }
 
-/* T5. Follows what changed of the model's attributes while the new file was written. */
+/* T5. Repeats the changes made to the model's attributes while the new file was written. */
 static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
 {
     for (int i = 0; i < DRESS_TRIES; i++) {
@@ -392,8 +405,8 @@ static bool no_exchange(int r)
 }
 
 /*
- * Tests with two named files whether one can replace another that is open, like the model. With SMB that fails, and the
- * other one disappears.
+ * Tests with two named files whether one can replace another that is open, as the model is. On SMB
+ * this fails, and the file to be replaced disappears.
  */
 static int probe_named(const struct edit_file *f, struct err *e)
 {
@@ -458,7 +471,10 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* T2, T5. Checks that the exchange displaced the file that was opened, unchanged since the last check. */
+/*
+ * T2, T5. Checks that the displaced file is the one that was opened, unchanged since the last
+ * check.
+ */
 static int check_displaced(const struct edit_file *f, const struct temp *t, struct err *e)
 {
     struct stat st;
@@ -479,7 +495,7 @@ static int sync_folder(const struct edit_file *f, struct err *e)
     return err_sys(e, r, "cannot sync the model's directory");
 }
 
-/* Gives f the descriptor of the new file, which is now the model. */
+/* Gives f the new file's descriptor. The new file is now the model. */
 static void adopt(struct edit_file *f, struct temp *t, int *old)
 {
     *old = f->fd;
@@ -488,14 +504,14 @@ static void adopt(struct edit_file *f, struct temp *t, int *old)
     *t = TEMP_INIT;
 }
 
-/* Leaves the new file where it is, although the edit failed: f keeps the file that it has. */
+/* Leaves the new file where it is. f keeps its own file. */
 static void let_go(const struct edit_file *f, struct temp *t)
 {
     sys_close(f->sys, &t->fd);
     *t = TEMP_INIT;
 }
 
-/* True if `name` names the new file. */
+/* Returns true if `name` names the new file. */
 static bool names(const struct edit_file *f, const char *name, const struct temp *t)
 {
     struct stat st;
@@ -504,9 +520,9 @@ static bool names(const struct edit_file *f, const char *name, const struct temp
 }
 
 /*
- * T3. Undoes the exchange. If that displaces a file that was put there meanwhile instead of the new one, that file goes
- * back. If the exchange fails, renames the old file over the new one: a recovery would remove a file with the name of a
- * temp. What cannot be undone stays.
+ * T3. Undoes the exchange. If that displaces not the new file but one that was put there in the
+ * meantime, that one is put back. If the exchange fails, renames the old file over the new one,
+ * because recovery would remove a file with a temp's name. If nothing works, the new file stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {
@@ -583,7 +599,10 @@ int temp_name(const struct edit_file *f, struct temp *t, const char *name, struc
     return sync_folder(f, e);
 }
 
-/* Removes the name again after the close: a store that caches open files may bring it back. */
+/*
+ * Removes the name once more after the close, because a store that caches open files may bring it
+ * back.
+ */
 void temp_abandon(const struct edit_file *f, struct temp *t)
 {
     struct stat st;

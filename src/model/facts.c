@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds facts about a model: see facts.h. */
+/* Reads facts about a model: see facts.h. */
 #include "model/facts.h"
 
 #include <inttypes.h>
@@ -107,7 +107,7 @@ bool fact_is_model(const struct gguf *g)
     return !type.at || text_is(type, "model");
 }
 
-/* True for the tensor of all experts: they are stacked into one, which has this name. */
+/* Returns true for a tensor that stacks all experts, which has `_exps.` in its name. */
 static bool is_expert(const struct gguf *g, const struct gguf_tensor *t)
 {
     return memmem(gguf_name(g, t), t->name_len, "_exps.", 6) != NULL;
@@ -185,7 +185,10 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX])
     return n;
 }
 
-/* general.file_type, by llama.cpp's numbers. Missing ones are retired or were never used. */
+/*
+ * The names of general.file_type by llama.cpp's numbers. Missing numbers are retired or were never
+ * used.
+ */
 const char *fact_file_type(const struct gguf *g)
 {
     static const char *const name[] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads facts from a model's keys and tensors: single values by key, the number of parameters, the
- * mix of types. A key of an unexpected type counts as missing.
+ * Reads facts from a model's keys and tensors, such as single values by key, the number of
+ * parameters, and the mix of types. A key of an unexpected type counts as missing.
  *
- * Threads: pure functions of an immutable model.
+ * Threads: any. These are pure functions of an immutable model.
  */
 #ifndef MODEL_FACTS_H
 #define MODEL_FACTS_H
@@ -29,7 +29,7 @@ static inline bool text_begins(struct text t, const char *word)
     return t.len >= strlen(word) && memcmp(t.at, word, strlen(word)) == 0;
 }
 
-/* True only if other bytes precede the tail. */
+/* Return true if t ends with the tail and other bytes precede it. */
 static inline bool text_ends(struct text t, const char *tail)
 {
     return t.len > strlen(tail) && memcmp(t.at + t.len - strlen(tail), tail, strlen(tail)) == 0;
@@ -37,9 +37,9 @@ static inline bool text_ends(struct text t, const char *tail)
 
 /* Get the value of a key. Returns false if the key does not exist. */
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);
-/* Return the text of a string key; at is NULL if no such key exists. */
+/* Return the text of a string key. Its `at` is NULL if the key does not exist. */
 struct text fact_text(const struct gguf *g, const char *key);
-/* Get the number of a key with an integer type. Returns false if it is missing or negative. */
+/* Get the value of a key with an integer type. Returns false if it is missing or negative. */
 bool fact_uint(const struct gguf *g, const char *key, uint64_t *ret);
 bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 
@@ -51,37 +51,42 @@ bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
 /*
- * Get the value for a layer of a key, given by number, that has one value for all layers or an
- * array with one each. Bools count as 0 and 1.
+ * Get the value that key number `key` has for a layer. The key has either one value for all layers
+ * or an array with one value per layer. Bools count as 0 and 1.
  */
 bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
-/* Get the number of tokens in the vocabulary: from tokenizer.ggml.tokens, else from
- * [arch].vocab_size. Returns false if unknown. */
+/*
+ * Get the number of tokens in the vocabulary: from tokenizer.ggml.tokens or, failing that, from
+ * [arch].vocab_size. Returns false if unknown.
+ */
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
 
-/* True for any shard of a split model except the first: these lack the model's keys. */
+/* Return true for any shard of a split model except the first; these lack the model's keys. */
 bool fact_later_shard(const struct gguf *g);
-/* True for a shard of a split model. */
+/* Return true for a shard of a split model. */
 bool fact_shard(const struct gguf *g);
-/* True if general.type is "model" or missing. */
+/* Return true if general.type is "model" or missing. */
 bool fact_is_model(const struct gguf *g);
 
-/* Number of elements of all tensors: with all experts, and with one of them. */
+/* Number of elements in all tensors, counting all experts or only one of them. */
 struct params {
     uint64_t total;
-    uint64_t one;     /* for a model without experts: total */
-    uint64_t experts; /* 0: no experts */
+    uint64_t one;     /* counts one expert; total if there are no experts */
+    uint64_t experts; /* number of experts, or 0 */
 };
 struct params fact_params(const struct gguf *g);
 
-/* Length of "7.2B" or "8x7.2B": at least two digits, in thousands, millions ... */
+/*
+ * Length of a label such as "7.2B" or "8x7.2B", with at least two digits, in thousands, millions
+ * and so on.
+ */
 #define SIZE_LABEL_MAX 48
 void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
-/* Write "7.2B". */
+/* Write a label such as "7.2B". */
 void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);
 
-/* Statistics of the tensors of each type, types with the most bytes first. */
+/* Statistics of the tensors of one type. Types with the most bytes come first. */
 struct share {
     uint32_t id; /* id of the type, as stored */
     uint64_t tensors;
@@ -89,18 +94,23 @@ struct share {
     uint64_t elements;
     const struct gguf_tensor *first;
 };
-/* A limit on the types that are listed: real models have few. */
+/* A limit on the number of types listed; real models have few. */
 #define SHARES_MAX 64
 size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 
-/* Return "Q4_K_M" for general.file_type 15, or NULL if missing or unknown. */
+/*
+ * Return the name of general.file_type, such as "Q4_K_M" for 15, or NULL if it is missing or
+ * unknown.
+ */
 const char *fact_file_type(const struct gguf *g);
 
-/* Write "Q4_K", or "unknown:NNN" for retired and unknown ids. */
+/* Write the type's name, such as "Q4_K", or "unknown:NNN" for a retired or unknown id. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 
-/* Write the shape in NumPy's order, the reverse of the stored one, with `between` separating the
- * dimensions. */
+/*
+ * Write the shape in NumPy's order, the reverse of the stored one, separating dimensions by
+ * `between`.
+ */
 void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
                 struct buf *out);
 

@@ -60,7 +60,7 @@ void image_own(struct image *im, void *memory)
     im->own = memory;
 }
 
-/* I2. True if b continues a. */
+/* I2. Returns true if b continues a. */
 static bool continues(const struct segment *a, const struct segment *b)
 {
     if (a->from != b->from || a->no != b->no || a->from == IMAGE_VALUES)
@@ -152,7 +152,10 @@ int image_end(struct image *im)
     return im->err;
 }
 
-/* Finds the entry of the reserve; NULL: the header has none. Version 1 is never written. */
+/*
+ * Finds the reserve's entry, or returns NULL if the header has no reserve. Version 1 is never
+ * written.
+ */
 static const struct gguf_kv *reserve_of(const struct gguf *g)
 {
     uint32_t i =
@@ -222,7 +225,10 @@ const struct segment *image_at(const struct image *im, uint64_t off)
     return &im->seg[UPTO(im->seg, at, im->n, off) - 1];
 }
 
-/* Finds where in a mapping the n bytes of a segment lie, from `in` on; NULL: not in a mapping. */
+/*
+ * Finds where in a mapping a segment's n bytes from `in` on lie. Returns NULL if they are not in a
+ * mapping.
+ */
 static struct mapped *find_mapped(const struct image *im, const struct store *s,
                                   const struct segment *seg, uint64_t in, size_t n, uint64_t *at)
 {

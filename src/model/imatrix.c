@@ -29,7 +29,7 @@ static int read_some(const struct source *s, uint64_t off, void *dst, size_t n, 
     return err_sys(e, r, "cannot read");
 }
 
-/* Reads n numbers of a file, which the caller has checked to exist. */
+/* Reads n numbers from a file. The caller has checked that they exist. */
 static int read_floats(const struct source *s, uint64_t off, uint64_t n, bool big, float *dst,
                        struct err *e)
 {
@@ -60,7 +60,10 @@ static int add_row(struct imatrix *m, const void *name, size_t len, uint64_t n,
     return 0;
 }
 
-/* Turns the sums of a matrix, each over `count` tokens, into importances. Without tokens they stay as they are. */
+/*
+ * Turns the sums of a matrix, each over `count` tokens, into importances. If there are no tokens,
+ * the sums stay as they are.
+ */
 static int divide(const struct imatrix_row *r, uint64_t at, uint64_t n, float count, struct err *e)
 {
     for (uint64_t i = at; i < at + n; i++) {
@@ -144,7 +147,7 @@ static int parse_gguf(struct imatrix *m, const struct source *s, struct err *e)
 
 /* ---- the older form ---- */
 
-/* Reads the number at *at, which must not be below `least`, and moves *at behind it. */
+/* Reads the number at *at, which must be at least `least`, and advances *at past it. */
 static int next_int(const struct source *s, uint64_t *at, int32_t least, const char *what,
                     int32_t *ret, struct err *e)
 {
@@ -202,7 +205,7 @@ static int list_row(struct imatrix *m, const struct source *s, uint64_t *at, str
     return 0;
 }
 
-/* Parses the older form. Of what follows the rows, only the number of chunks matters. */
+/* Parses the older format. Of the bytes after the rows, only the number of chunks matters. */
 static int parse_list(struct imatrix *m, const struct source *s, struct err *e)
 {
     uint64_t at = 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reads an importance matrix, which says how much each column of a model's tensors matters to the
- * model's output. llama.cpp writes it after a run of the model, as a GGUF file or, before 2025, in
+ * model's output. llama.cpp writes one after running the model, as a GGUF file or, before 2025, in
  * its own format (.dat). docs/format.md describes both.
  *
- * The parser trusts nothing in the file. All importances are finite and not negative.
+ * The parser trusts nothing in the file. All importances that it returns are finite and not
+ * negative.
  *
- * Threads: any; immutable once open.
+ * Threads: any. An importance matrix is immutable once open.
  */
 #ifndef MODEL_IMATRIX_H
 #define MODEL_IMATRIX_H
@@ -18,7 +19,7 @@
 struct imatrix_row {
     char *name; /* owned: the tensor's name */
     size_t len;
-    float *of; /* owned: one value per column, matrices one after another */
+    float *of; /* owned: one value per column, one matrix after another */
     uint64_t n;
 };
 
@@ -27,21 +28,21 @@ struct imatrix {
     struct imatrix_row *row;
     size_t n, cap;
     struct index names;
-    uint64_t chunks; /* number of chunks of text that it was made from; 0: unknown */
+    uint64_t chunks; /* number of text chunks that it was made from; 0: unknown */
 };
 
 /* Open a file. Returns 0, -EBADMSG (not an importance matrix, damaged, or impossible values),
  * -ENOMEM or -errno, with a message in *e. */
 int imatrix_open(const char *path, struct imatrix **ret, struct err *e);
-/* Parse bytes from memory or a file; error messages call them `path`. */
+/* Parse an importance matrix from a source in memory or a file; error messages call it `path`. */
 int imatrix_parse(const struct source *s, const char *path, struct imatrix **ret, struct err *e);
 void imatrix_free(struct imatrix *m); /* m may be NULL */
 
-/* Return the row of a tensor, or NULL if there is none. m may be NULL. */
+/* Return the row for a tensor, or NULL if it has no row. m may be NULL. */
 const struct imatrix_row *imatrix_find(const struct imatrix *m, const void *name, size_t n);
 /*
- * Check that a row fits a tensor with these dimensions (none: a single 1), and return its
- * importances. Returns 0, or -EINVAL with a message if it has another size.
+ * Check that a row fits a tensor with these dimensions, and get its importances. An empty list of
+ * dimensions counts as a single 1. Returns 0, or -EINVAL with a message if the size differs.
  */
 int imatrix_fit(const struct imatrix_row *r, uint32_t n_dims, const uint64_t *dims,
                 struct quant_importances *ret, struct err *e);

@@ -10,7 +10,7 @@
 
 enum {
     ALIGN = 64,
-    FIXED = 10, /* magic, version, u16 length; from version 2.0 on the length has four bytes */
+    FIXED = 10, /* magic, version, u16 length; from version 2.0 on, a u32 length */
 };
 
 static const char magic[] = "\x93NUMPY";
@@ -53,7 +53,7 @@ static void skip_spaces(struct text *t)
         t->p++;
 }
 
-/* Skips spaces; takes the next byte if it is c. */
+/* Skips spaces, and takes the next byte if it is c. */
 static bool take(struct text *t, char c)
 {
     skip_spaces(t);
@@ -109,7 +109,10 @@ static int read_descr(struct text *t, struct npy *ret)
                    show(shown, p, n));
 }
 
-/* Takes a decimal number, with or without the L that Python 2 wrote. False: not a number, or above u64. */
+/*
+ * Takes a decimal number, with or without the L that Python 2 wrote. Returns false if it is not a
+ * number or does not fit into a u64.
+ */
 static bool take_number(struct text *t, uint64_t *ret)
 {
     skip_spaces(t);

@@ -4,9 +4,9 @@
  * Python dict padded with spaces and ended by a newline, so that the data begins at a multiple of
  * 64.
  *
- * The module writes format 1.0, and reads 1.0, 2.0 and 3.0 from NumPy and other writers.
+ * The module writes format 1.0 and reads 1.0, 2.0 and 3.0 from NumPy and other writers.
  *
- * Pure. Threads: any.
+ * All functions are pure. Threads: any.
  */
 #ifndef MODEL_NPY_H
 #define MODEL_NPY_H
@@ -16,26 +16,27 @@
 
 enum {
     NPY_MAX_DIMS = 4,       /* ggml's limit, for arrays that become tensors */
-    NPY_MAX_HEADER = 65536, /* the longest accepted header; NumPy's has 128 bytes */
+    NPY_MAX_HEADER = 65536, /* the longest accepted header; NumPy's usually has 128 bytes */
 };
 
 struct npy {
     uint32_t header;             /* size of the header in bytes; the data starts there */
-    uint32_t width;              /* bytes of a value: 4 (`<f4`) or 2 (`<f2`) */
+    uint32_t width;              /* bytes per value: 4 (`<f4`) or 2 (`<f2`) */
     uint32_t n_dims;             /* 1 to NPY_MAX_DIMS */
-    uint64_t dims[NPY_MAX_DIMS]; /* the first varies fastest: the reverse of NumPy's shape */
+    uint64_t dims[NPY_MAX_DIMS]; /* the first varies fastest, the reverse of NumPy's order */
     uint64_t n_elem;
 };
 
-/* Append the header for an array of this type, with dims as above. Returns its length. */
+/* Append the header for an array of this type, with dims as in struct npy. Returns its length. */
 size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uint64_t *dims);
 
 /* Returned by npy_parse() if more bytes could complete the header. */
 #define NPY_MORE 1
 /*
- * Parse the header at the start of n bytes. Returns 0, NPY_MORE, or -EINVAL if it is not a header,
- * or the array is not in C order, its type is not `<f4` or `<f2`, it has more than 4 dimensions or
- * a dimension of 0, or more than GGUF_MAX_ELEMENTS elements. Rank 0 becomes one dimension of 1.
+ * Parse the header at the start of n bytes. Returns 0, NPY_MORE or -EINVAL. It is -EINVAL if this
+ * is not a header, the array is not in C order, its type is neither `<f4` nor `<f2`, or it has more
+ * than 4 dimensions, a dimension of 0 or more than GGUF_MAX_ELEMENTS elements. Rank 0 becomes one
+ * dimension of 1.
  */
 int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The states of a model: see snapshot.h. */
+/* Snapshots and views: see snapshot.h. */
 #include "model/snapshot.h"
 
 #include <errno.h>
@@ -71,7 +71,10 @@ static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *
     return keys ? gguf_key(m, &m->kv[i]) : gguf_name(m, &m->tensor[i]);
 }
 
-/* True if a name does not fit into a file name. Each byte takes at most three. */
+/*
+ * Returns true if a name does not fit into a file name, where each of its bytes takes at most
+ * three.
+ */
 static bool is_cut(const char *name, size_t n, char file[TREE_NAME_MAX + 1])
 {
     char back[TREE_NAME_MAX + 1];
@@ -147,7 +150,7 @@ int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
     g->gguf = m;
     int r = fill(g);
     if (r < 0) {
-        g->gguf = NULL; /* stays the caller's */
+        g->gguf = NULL; /* the model stays the caller's */
         snapshot_free(g);
         return r;
     }
@@ -182,7 +185,7 @@ void snapshot_unref(struct snapshot *g)
         snapshot_free(g);
 }
 
-/* Longer padding is not kept: a sparse file of one block may have gigabytes of it. */
+/* Longer padding is not kept, because a sparse file of one block may have gigabytes of it. */
 #define LONGEST_PADDING ((uint64_t)1 << 20)
 
 int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
@@ -334,7 +337,7 @@ void newest_touch(struct newest *n)
     lock_drop(&n->lock);
 }
 
-/* Makes the snapshot of a split model. Owns the files on success. */
+/* Makes the snapshot of a split model. On success it owns the files. */
 static int make_split(const struct newest *n, struct gguf *const *file, uint32_t number,
                       const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
@@ -372,7 +375,7 @@ int newest_make(const struct newest *n, struct gguf *const *file, uint32_t numbe
         return r;
     }
     if (n->view.snap)
-        g->ids = ids_ref(n->view.snap->ids); /* this is an edit of keys */
+        g->ids = ids_ref(n->view.snap->ids); /* this is an edit to keys */
     g->file = n->name ? n->name : g->file;
     *ret = g;
     return 0;

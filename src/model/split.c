@@ -159,7 +159,7 @@ static bool is_split_key(const struct gguf *g, const struct gguf_kv *kv)
     return kv->key_len >= n && memcmp(gguf_key(g, kv), KEY_SPLIT_PREFIX, n) == 0;
 }
 
-/* Writes the keys of the first shard; returns how many there are. */
+/* Writes the keys of the first shard, and returns their number. */
 static uint64_t put_keys(struct buf *out, const struct gguf *g)
 {
     uint64_t n = 0;
@@ -172,7 +172,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* Writes an info as in its file, except for its last word, the offset. */
+/* Writes a tensor info as it is in its file, except for the offset at its end. */
 static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
 {
     uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
@@ -181,7 +181,7 @@ static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t
     buf_uint(out, off, 8, g->fmt.big);
 }
 
-/* Writes all tensor infos; *ret: bytes of the data section. */
+/* Writes all tensor infos. *ret: size of the data section in bytes. */
 static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
 {
     uint64_t off = 0;
@@ -196,7 +196,7 @@ static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n,
     return 0;
 }
 
-/* Parses a header in memory; the data, which the parser does not read, are zeros. */
+/* Parses a header in memory. The data reads as zeros, as the parser ignores it. */
 static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment, bool tensors,
                        struct gguf **ret, struct err *e)
 {
@@ -233,7 +233,10 @@ int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
     return 0;
 }
 
-/* Names both shards that have a tensor of one name, which the parser's line for the merged model does not. */
+/*
+ * Reports two shards that have a tensor of the same name. The parser's message for the merged model
+ * would not name the shards.
+ */
 static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -252,7 +255,10 @@ static int check_names(const struct gguf *const *shard, size_t n, struct err *e)
     return 0;
 }
 
-/* Gives tensors of unknown type the size that they have in their own files, without the merged model's padding. */
+/*
+ * Gives tensors of unknown type the sizes that they have in their own files, which exclude the
+ * merged model's padding.
+ */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
     uint32_t at = 0;
@@ -288,7 +294,10 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
 
 /* ---- the files opened ---- */
 
-/* Makes lists for s->n files. Names are added as files are found: the number in a name may be wrong. */
+/*
+ * Allocates lists for s->n files. File names are added only as files are found, because the number
+ * of files in a name may be wrong.
+ */
 static int make_lists(struct shards *s)
 {
     s->name = calloc(s->n, sizeof(char *));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bytes of tensors: see store.h. */
+/* Finds and reads the bytes of tensors: see store.h. */
 #include "model/store.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ int tensor_shape_bytes(const struct tensor_shape *s, uint64_t *ret, struct err *
         return err_set(e, -EINVAL,
                        "a row of %llu elements is not a whole number of blocks of %u (%s)",
                        (unsigned long long)s->dims[0], type->block_len, type->name);
-    /* No type has more than 8 bytes for an element, of which there are at most 2^60. */
+    /* No type has more than 8 bytes per element, and there are at most 2^60 elements. */
     *ret = elements / type->block_len * type->block_bytes;
     return *ret > INT64_MAX ? err_set(e, -EINVAL, "the size in bytes overflows") : 0;
 }
@@ -146,11 +146,14 @@ static void append_part(struct tensor_content *k, const struct tensor_piece *p, 
         append(k, (struct tensor_piece){lo, hi - lo, p->src + (lo - p->at), p->log});
 }
 
-/* Merges the new pieces with what they leave uncovered of the old ones. Both lists are in order. */
+/*
+ * Merges the new pieces with the parts of the old ones that they leave uncovered. Both lists are in
+ * order.
+ */
 static void merge(struct tensor_content *k, const struct tensor_content *old,
                   const struct tensor_piece *piece, size_t n)
 {
-    uint64_t at = 0; /* everything before this is done */
+    uint64_t at = 0; /* all bytes before this offset are done */
     size_t o = 0, last = old ? old->n : 0;
     for (size_t i = 0; i <= n; i++) {
         uint64_t upto = i < n ? piece[i].at : k->nbytes;
@@ -268,10 +271,14 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t en
     return r < 0 ? r : cut;
 }
 
-/* From this size on it is cheaper to ask whether bytes are a hole than to read a hole, which fills pages of memory. */
+/*
+ * From this size on, checking for a hole is cheaper than reading one, which fills pages of memory.
+ */
 #define HOLE_LEAST ((size_t)64 << 10)
 
-/* True for a hole with data after it. Without it, the file may have been truncated. */
+/*
+ * Returns true for a hole with data after it. Without such data, the file may have been truncated.
+ */
 static bool is_hole(int fd, uint64_t off, size_t n)
 {
     uint64_t data = off;
@@ -279,7 +286,10 @@ static bool is_hole(int fd, uint64_t off, size_t n)
            data - off >= n;
 }
 
-/* Uses pread(2): on a file system in memory, reading a hole through a mapping allocates its pages. */
+/*
+ * Reads with pread(2), because on a file system in memory, reading a hole through a mapping
+ * allocates its pages.
+ */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     if (!is_hole(s->fd, off, n))
@@ -436,7 +446,7 @@ bool store_cut(const struct store *s)
 
 /* ---- forms ---- */
 
-/* Reads elements in little-endian order; `data` is the first one. */
+/* Reads elements in little-endian order. `data` points to the first one. */
 static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
                          size_t n, void *dst)
 {
