@@ -475,6 +475,40 @@ static void test_notes(void)
     drop_place(&p);
 }
 
+/* Notes about keys and tensors that are recalled count as this tree's own, until the next good write. */
+static void test_notes_of_tensors(void)
+{
+    struct place p = new_place();
+    struct buf notes = BUF_INIT;
+    struct tree_options o = plain;
+    o.tensors = true;
+    struct tree *t = image_tree(p.model, &o);
+    const struct tree_image m = {.t = t};
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2", 1), 0);
+    unsaved_add(&notes, UNSAVED_TENSOR, "t", "t was refused");
+    unsaved_add(&notes, UNSAVED_TENSOR, "u", "u was lost");
+    unsaved_add(&notes, "", "a.b", "a.b was refused");
+    unsaved_add(&notes, "", "stray", "stray is no key");
+    tree_recall(t, &notes);
+    CU_ASSERT_EQUAL(notes.len, 0);
+    unsaved_is(t, "a.b: a.b was refused\nstray: stray is no key\ntensors/t: t was refused\n"
+                  "tensors/u: u was lost\n");
+    size_t n;
+    char *text = image_text(&m, "info", &n);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "3 writes were refused (a.b, stray, tensors/t)"));
+    free(text);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "3", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_put(t, "t", "raw", "01234567890123456789", 20), 0);
+    unsaved_is(t, "stray: stray is no key\ntensors/u: u was lost\n");
+    CU_ASSERT_EQUAL(do_mkdir_tensor(t, "made"), 0);
+    unsaved_is(t, "stray: stray is no key\ntensors/made: a new tensor: nothing was written\n"
+                  "tensors/u: u was lost\n");
+    tree_abandon(t);
+    tree_hurry(t);
+    tree_close(t);
+    drop_place(&p);
+}
+
 /* ---- numbers that the next tree takes over ---- */
 
 static void test_before(void)
@@ -720,6 +754,7 @@ static CU_TestInfo tests[] = {
     {"edits that are not written", test_waiting},
     {"backups", test_backups},
     {"notes", test_notes},
+    {"notes of tensors", test_notes_of_tensors},
     {"numbers of an earlier tree", test_before},
     {"a split model", test_split},
     {"an incomplete split model", test_split_refused},

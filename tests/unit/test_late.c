@@ -350,6 +350,15 @@ static void test_idle(void)
     CU_ASSERT_TRUE(tree_idle(t, true));
     CU_ASSERT_EQUAL(do_unlink(t, "stray"), 0);
     CU_ASSERT_TRUE(tree_idle(t, false));
+    struct viewfile v;
+    CU_ASSERT_EQUAL(viewfile_open(t, "t", ".raw.abcdef", O_CREAT | O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_FALSE(tree_idle(t, false));
+    CU_ASSERT_TRUE(tree_idle(t, true));
+    CU_ASSERT_EQUAL(viewfile_open(t, "t", ".raw.abcdef", O_CREAT | O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(viewfile_unlink(t, "t", ".raw.abcdef"), 0);
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, "made"), 0);
     CU_ASSERT_FALSE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_rmdir_tensor(t, "made"), 0);
