@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles accepted edits that are not on disk yet: see batch.h. */
+/* Handles accepted edits that are not on disk yet (batch.h). */
 #include "live/batch.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 /* ---- beginning and end ---- */
 
-/* In a split model only keys are edited, in the first file. */
+/* Return the base for edits. In a split model, only the keys in the first file are edited. */
 static struct edit_base base_of(const struct snapshot *g)
 {
     return (struct edit_base){.g = snapshot_own(g),
@@ -128,12 +128,12 @@ static void add_step(struct live *l, struct name *from, struct name *to)
     f->steps++;
     f->replaced = false;
     if (before && before->steps++ > 0 &&
-        !before->opens) { /* of many saves, only the last one goes back */
+        !before->opens) { /* of many saves, only the last one moves back */
         before->replaced = before->content.len > 0;
         file_free_content(&l->names, before);
     }
     b->step[b->n_step++] = (struct step){from, to, f, before, f->drafts, false, to->edit};
-    if (before) /* later writes to it share the fate of this edit */
+    if (before) /* later writes to that file share the fate of this edit */
         promise_make(&before->promise, to->edit);
 }
 
@@ -145,8 +145,8 @@ static bool has_step(const struct batch *b, const struct file *f, uint64_t edit)
     return i < b->n_step;
 }
 
-/* Move a file from one name to another. If this edit had moved the file there before, the file goes
- * back to its place from then. */
+/* Move a file from one name to another. If this edit has moved the file there before, that step
+ * stays the one to play back. */
 void batch_move(struct live *l, struct name *from, struct name *to)
 {
     struct file *f = from->file;
@@ -161,7 +161,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     name_reap(&l->names, from);
 }
 
-/* Give the name of a helper a new file: f, which has its bytes, does not change. */
+/* Give a helper's name a new file with the bytes of f, which does not change. */
 static void helper_anew(struct names *n, struct name *x, const struct file *f)
 {
     struct file *anew = file_new(n, x, FILE_HELPER);
@@ -172,8 +172,9 @@ static void helper_anew(struct names *n, struct name *x, const struct file *f)
 }
 
 /*
- * Swap the two names back, unless one of them has another file now. The handles swap back too,
- * except those of a draft that was opened by the new name: then the helper gets a new file.
+ * Swap the files of the two names back, unless one of the names has another file now. The handles
+ * move back, too, unless a later draft was opened by the new name: then the helper gets a new file
+ * instead.
  */
 static void play_back(struct live *l, const struct step *s)
 {
@@ -201,7 +202,7 @@ static void play_all_back(struct live *l, const struct batch *b)
 
 /* ---- snapshots ---- */
 
-/* Keep the measured size of keys whose value is unchanged. */
+/* Keep the measured sizes of keys whose values are unchanged. */
 static void keep_sizes(const struct snapshot *old, struct snapshot *now)
 {
     for (uint32_t kv = 0; kv < now->gguf->n_kv; kv++) {
@@ -220,7 +221,7 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
     atomic_store(&l->names.other_doomed, l->names.n_doomed > 0 || l->objects.doomed.n > 0);
-    atomic_store(&l->shown.hides, false); /* must follow: live_freshen() */
+    atomic_store(&l->shown.hides, false); /* must come after the above: see live_freshen() */
     atomic_store(&l->shown.stale, false);
 }
 
@@ -235,10 +236,8 @@ static int plan(struct live *l, struct edit_plan *ret, struct err *e)
     return edit_plan_make(&l->next.change, &l->opt.edit, ret, e);
 }
 
-/*
- * Make a state like another one, with this content of the first file, and these ranks of its keys,
- * which it takes over; without anything about tensors.
- */
+/* Make a state like another one but without anything about tensors. It takes over this content of
+ * the first file, and these ranks of the keys in it. */
 static int make_snapshot(struct live *l, const struct snapshot *like, struct gguf *first,
                          uint64_t **rank, const struct timespec *changed, struct snapshot **ret,
                          struct err *e)
@@ -262,7 +261,7 @@ static int make_snapshot(struct live *l, const struct snapshot *like, struct ggu
     return 0;
 }
 
-/* ---- identity of tensors, and places of their bytes ---- */
+/* ---- identities of tensors and places of their bytes ---- */
 
 void batch_note_version(struct live *l, struct tensor_id id)
 {
@@ -271,7 +270,7 @@ void batch_note_version(struct live *l, struct tensor_id id)
         *at = (struct tensor_id){id.number + 1, id.version};
 }
 
-/* True if `s` is the table of the n tensors. */
+/* True if `s` is already the table for the n tensors of the plan. */
 static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
 {
     uint32_t i = 0;
@@ -283,7 +282,7 @@ static bool is_table(const struct ids *s, uint32_t n, const struct edit_plan *p)
     return i == p->n_tensors;
 }
 
-/* Reuse the table of the tensors if it is the same; otherwise make a new one. */
+/* Reuse the present table of tensors if it is still right; otherwise make a new one. */
 static int make_ids(const struct live *l, const struct edit_plan *p, struct ids **ret)
 {
     const struct snapshot *known[] = {base_snapshot(l), l->newest->view.snap};
@@ -302,8 +301,8 @@ static int make_ids(const struct live *l, const struct edit_plan *p, struct ids 
     return r;
 }
 
-/* Get the place of a tensor's bytes: its content over the base. *ret: a reference. Returns 0 or
- * -ENOMEM. */
+/* Get the place of a tensor's bytes: its content overlaid on the base. *ret holds a reference.
+ * Returns 0 or -ENOMEM. */
 static int place_of(const struct store *base, const struct edit_tensor *t,
                     struct place_in_store *ret)
 {
@@ -339,7 +338,7 @@ static int copy_ranks(const uint64_t *rank, size_t n, uint64_t **ret)
     return rank && !*ret ? -ENOMEM : 0;
 }
 
-/* Set a planned snapshot's tensors, and its store. */
+/* Set the tensors and the store of a planned snapshot. */
 static int set_tensors(struct live *l, const struct edit_plan *p, struct snapshot *snap,
                        struct store **ret)
 {
@@ -411,8 +410,7 @@ int batch_freshen(struct live *l, struct err *e)
     return 0;
 }
 
-/* Make a snapshot whose change includes the doomed keys and tensors. Those that cannot be removed
- * are shown. */
+/* Make a snapshot without the doomed keys and tensors, except those that cannot be removed. */
 static int show_without_doomed(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -457,10 +455,8 @@ static int check_applies(struct live *l, enum edit_strategy how, struct err *e)
     return r;
 }
 
-/*
- * Check both without and with the doomed tensors: edits may be written before these are due, and
- * must not prevent their removal.
- */
+/* Check the strategy both with and without the doomed tensors, because edits may be written before
+ * these are due and must not prevent their removal. */
 static int check_strategy(struct live *l, struct err *e)
 {
     const enum edit_strategy how = l->opt.edit.strategy;
@@ -505,7 +501,7 @@ bool batch_is_slow(const struct live *l)
     return how == EDIT_COPY;
 }
 
-/* Update the names in the steps: their values follow from the stored keys. */
+/* Update the names in the steps, deriving their values from the stored keys. */
 static void follow_steps(struct live *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->n_step; i++) {
@@ -542,7 +538,7 @@ static int copy_snapshot(struct live *l, struct snapshot *from, struct snapshot 
     return r < 0 ? r : copy_ranks(from->tensor_rank, from->gguf->n_tensors, &(*ret)->tensor_rank);
 }
 
-/* Give new versions to tensors of the model that a change was meant to alter. */
+/* Give new versions to the tensors of the model that a change was meant to alter. */
 static void renew_ids(struct live *l, const struct edit_change *c, struct tensor_id *of)
 {
     const struct snapshot *disk = l->disk.snap;
@@ -559,9 +555,9 @@ static void renew_ids(struct live *l, const struct edit_change *c, struct tensor
 }
 
 /*
- * Give each tensor of l->disk.snap that the lost batches were to change a new version: the kernel
- * may have kept bytes that were written to its views, or read while these were overwritten. Returns
- * 0 or -ENOMEM.
+ * Give a new version to each tensor of l->disk.snap that the lost batches would have changed: the
+ * kernel may have cached bytes that were written to its views, or that were read while the views
+ * were overwritten. Returns 0 or -ENOMEM.
  */
 static int renew(struct live *l, const struct batch *const lost[], size_t n_lost)
 {
@@ -580,7 +576,7 @@ static int renew(struct live *l, const struct batch *const lost[], size_t n_lost
         snapshot_unref(now);
         return r;
     }
-    snapshot_unref(l->disk.snap); /* the newest state has its own reference */
+    snapshot_unref(l->disk.snap); /* the newest state holds a reference of its own */
     l->disk.snap = now;
     return 0;
 }
@@ -589,9 +585,9 @@ void batch_drop(struct live *l, struct batch *failed)
 {
     assert(lock_held(&l->lock));
     struct batch old = l->next;
-    const struct batch *const lost[] = {&old, failed}; /* the later one first */
+    const struct batch *const lost[] = {&old, failed}; /* the later batch first */
     const size_t n = failed ? 2 : 1;
-    struct snapshot *was = snapshot_ref(l->disk.snap); /* the base of the changes */
+    struct snapshot *was = snapshot_ref(l->disk.snap); /* the base of the lost changes */
     const bool tensors = old.change.tensors || (failed && failed->change.tensors);
     if (tensors && renew(l, lost, n) < 0)
         live_log(l, LOG_WARNING, "no memory: programs may see bytes that were not written");
@@ -614,7 +610,7 @@ void batch_drop(struct live *l, struct batch *failed)
 
 /* ---- promises ---- */
 
-/* True if an edit is lost and no waiting request gets the error. */
+/* True if an edit is lost and no waiting request receives the error. */
 static bool is_silent(const struct live *l, uint64_t edit)
 {
     const struct live_wait *w = l->waits.first;
@@ -634,7 +630,7 @@ static bool break_keys(struct live *l, int r)
         if (f->promise.edit <= l->settled)
             continue;
         promise_break(&f->promise, l->settled, r);
-        if (f->draft) /* no edit has to be taken back */
+        if (f->draft) /* its edit is lost anyway and need not be taken back */
             f->draft->accepted = false;
     }
     return silent;
@@ -662,14 +658,13 @@ bool batch_break(struct live *l, int r)
 
 /* ---- for the log ---- */
 
-/* Return the length of the value without a string's length word, because that is how people
- * count. */
+/* Return the length of a value, not counting a string's length word, which people do not count. */
 static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 {
     return type == GGUF_STRING ? n - fmt->len_width : n;
 }
 
-/* Describe the effect of an edit on a key, for the log, or nothing if it has none. */
+/* Describe the effect of an edit on a key for the log. Writes nothing if there was no effect. */
 static void note_key(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
     char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps drafts, their states and their bytes: see draft.h. */
+/* Keeps drafts, with their states and bytes (draft.h). */
 #include "live/draft.h"
 
 #include <assert.h>
@@ -11,10 +11,10 @@
 #include "base/bytes.h"
 #include "base/sys.h"
 
-/* Number of bytes that are copied to the log at once. */
+/* Maximum number of bytes copied to the log at once. */
 #define HELD_MOST 4096
 
-/* Number of bytes written in order after which they are sent to the disk. */
+/* Number of bytes written sequentially after which they are sent to the disk. */
 #define RUN_LEAST ((uint64_t)4 << 20)
 
 /* ---- drafts and their states ---- */
@@ -60,7 +60,7 @@ void draft_free(struct draft *d)
 
 // clang-format off
 static const enum draft_state table[DRAFT_STATES][DRAFT_EVENTS] = {
-    /*            WRITE    CUT      EMPTY    JUDGE   PASS      LEAVE    LACK   REFUSE   TAKE_BACK REOPEN DROP */
+    /* WRITE CUT EMPTY JUDGE PASS LEAVE LACK REFUSE TAKE_BACK REOPEN DROP */
     [CLEAN]    = {WRITTEN, CLEAN,   EMPTIED, NEVER,  NEVER,    NEVER,   NEVER, NEVER,   CLEAN,   CLEAN,  CLEAN},
     [EMPTIED]  = {WRITTEN, EMPTIED, EMPTIED, NEVER,  EMPTIED,  NEVER,   NEVER, EMPTIED, EMPTIED, NEVER,  EMPTIED},
     [WRITTEN]  = {WRITTEN, WRITTEN, EMPTIED, JUDGED, ACCEPTED, NEVER,   SHORT, REFUSED, WRITTEN, CLEAN,  DROPPED},
@@ -92,7 +92,7 @@ bool draft_is_unaccepted(enum draft_state state)
 
 /* ---- read ---- */
 
-/* Read bytes of one stretch: from x or, if it is NULL, from the base; zeros past `cut`. */
+/* Read bytes of one stretch from x or, if x is NULL, from the base; zeros follow `cut`. */
 static int read_stretch(const struct extent *x, const struct tensor_base *base,
                         enum tensor_view view, uint64_t cut, uint64_t off, uint8_t *dst, size_t n)
 {
@@ -164,7 +164,7 @@ int tensor_round_piece(const struct draft *d, const struct tensor_round *round, 
     return 0;
 }
 
-/* ---- writes: one at a time, with `io` ---- */
+/* ---- writes: one at a time, with `io` held ---- */
 
 static void drop_room(struct draft *d)
 {
@@ -173,9 +173,9 @@ static void drop_room(struct draft *d)
 }
 
 /*
- * Reserve space for bytes [off, off + n), aligned as in the model: for the whole view if its length
- * is limited, so that contiguous bytes of the view are contiguous in the log. Otherwise reserve
- * space only for these bytes: the next ones usually follow them.
+ * Reserve space for bytes [off, off + n), aligned as in the model. If the view's length is limited,
+ * reserve space for the whole view, so that contiguous bytes of the view are contiguous in the log;
+ * otherwise only for these bytes, as the next ones usually follow them.
  */
 static int make_room(struct draft *d, uint64_t off, uint64_t n, struct err *e)
 {
@@ -200,10 +200,8 @@ static void release_log(void *log)
     log_unref(log);
 }
 
-/*
- * Note that bytes [off, end) of the reserved space were written. Long sequential runs are sent to
- * the disk before a commit waits for them.
- */
+/* Note that bytes [off, end) of the reserved space were written. Send long sequential runs to the
+ * disk early, before a commit waits for them. */
 static void note_run(struct draft *d, uint64_t off, uint64_t end)
 {
     if (off != d->run)
@@ -216,7 +214,7 @@ static void note_run(struct draft *d, uint64_t off, uint64_t end)
     d->sent = end;
 }
 
-/* Put bytes into the log and the list. */
+/* Write bytes to the log, and add them to the list of extents. */
 static int put(struct draft *d, uint64_t off, const void *bytes, size_t n, bool fresh,
                struct err *e)
 {
@@ -234,7 +232,8 @@ static int put(struct draft *d, uint64_t off, const void *bytes, size_t n, bool 
     return logs_failed(r, e);
 }
 
-/* Add zeros, as if they were written: cp(1) skips the zeros of a sparse file. */
+/* Extend the draft with zeros as if they had been written, because cp(1) skips the zeros of a
+ * sparse file. */
 static int grow(struct draft *d, uint64_t end, struct err *e)
 {
     const struct extent zeros = {.at = d->size, .len = end - d->size, .fresh = true};
@@ -261,7 +260,7 @@ static int too_long(const struct draft *d, struct err *e)
                    tensor_view_name(d->view), (unsigned long long)d->limit);
 }
 
-/* Check a NumPy header, in the first `most` bytes, which must be valid as far as it exists. */
+/* Check the NumPy header in the first `most` bytes, which must be valid as far as it exists. */
 static int parse_header(struct draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);
@@ -283,7 +282,7 @@ static uint64_t npy_end(const struct npy *npy)
     return npy->header + npy->n_elem * npy->width;
 }
 
-/* Check the header after a write at `off`. */
+/* Check the header after a write at `off`, if that may have changed it. */
 static int check_header(struct draft *d, uint64_t off, struct err *e)
 {
     int r = 0;
@@ -327,8 +326,8 @@ int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *b
     int r = write_at(d, off, bytes, n, e);
     if (r == 0 && tensor_view_is_npy(d->view))
         r = check_header(d, off, e);
-    /* A line followed by more text is not the whole value, because a program may cut the text off
-     * next. */
+    /* A line followed by more text is not the whole value, because the program may truncate the
+     * text next. */
     if (r == 0 && draft_is_text(d) && n > 0 && off + n >= d->size)
         r = memchr(bytes, '\n', n) != NULL;
     lock_drop(&d->io);
@@ -374,8 +373,7 @@ int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_s
 
 /* ---- making drafts ---- */
 
-/* Return the greatest length of the view of an existing tensor: a NumPy array may have any
- * shape. */
+/* Return the maximum length of a view of an existing tensor. A NumPy array may have any shape. */
 static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
 {
     if (view == TENSOR_TYPE || view == TENSOR_SHAPE)
@@ -401,8 +399,8 @@ int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_v
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
-    /* Only the header is read from the model. If there is no usable header (more dimensions),
-     * writes notice. */
+    /* Only the header is read from the model. Writes detect that it is unusable (too many
+     * dimensions). */
     if (tensor_view_is_npy(view) && d->size > 0 &&
         parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         draft_free(d);
@@ -446,7 +444,7 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     for (uint64_t len; r == 0 && lo < hi; lo += len) {
         lock_take(&d->io);
         len = extents_stretch(&d->written, lo, hi - lo, &x);
-        /* Otherwise the log has them, or they are past its end. */
+        /* Otherwise the bytes are in the log or past the end of the base. */
         const bool is_below = !x && lo < d->cut;
         if (is_below) {
             len = min_u64(min_u64(len, d->cut - lo), sizeof(bytes));
@@ -459,7 +457,6 @@ int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi)
     return r;
 }
 
-/* Find the ranges to judge. */
 static int find_fresh(const struct extents *s, struct tensor_ranges *ret)
 {
     ret->of = malloc((s->n + 1) * sizeof(*ret->of));
@@ -485,7 +482,8 @@ static void round_free(struct tensor_round *round)
     free(round->fresh.of);
 }
 
-/* Take all bytes written so far, which do not change from now on. With `io`. */
+/* Take all bytes written so far for a judgement; they never change from now on. Call with `io`
+ * held. */
 static int take_round(struct draft *d, struct tensor_round *ret)
 {
     drop_room(d);
@@ -548,7 +546,7 @@ int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struc
     return 0;
 }
 
-/* Mark the judged ranges to be judged again. Under `lock`. */
+/* Mark the ranges being judged to be judged again. Call with `lock` held. */
 static void put_back(struct draft *d, const struct tensor_ranges *judged, enum draft_event event)
 {
     size_t k = 0;

@@ -2,11 +2,12 @@
 /*
  * A draft holds the bytes that programs write to a key, a view of a tensor or a helper file, until
  * they are judged. All writing handles share it. In metadata/ it holds a text (key_draft.h); for a
- * view of a tensor, or a helper beside one (views.h), stretches of the log over the view's content.
+ * view of a tensor, or a helper beside one (views.h), it holds stretches of the log that overlay
+ * the view's content.
  *
  * Locks: unless marked otherwise, members are protected by the lock of `struct live`. A view's
- * draft is judged without it, for one request at a time (waits.h). `io` is held while it is
- * written, and comes before that lock.
+ * draft is judged without holding that lock, for one request at a time (waits.h). `io` is held
+ * while the draft is written, and is taken before that lock.
  */
 #ifndef LIVE_DRAFT_H
 #define LIVE_DRAFT_H
@@ -27,46 +28,47 @@ struct object;
 struct live_view;
 
 /*
- * State of the judgement. A view's draft may be written while it is judged: those bytes belong to
- * the next judgement. A flush or fsync judges a refused draft that was not written since again, and
- * reports the result (unless `why` says what stays wrong). The release of the last writer does not
- * judge it again: a close has already reported the failure, and a later success could not be
- * reported. Events happen under the lock that protects the content; the state is read without it.
+ * State of the judgement. A view's draft may be written while it is judged; those bytes belong to
+ * the next judgement. A flush or fsync judges a refused draft again even if it has not been written
+ * since, and reports the result (unless `why` gives a lasting reason). The release of the last
+ * writer does not: a close has already reported the failure, and a later success could not be
+ * reported. Events happen under the lock that protects the content; the state may be read without
+ * it.
  */
 enum draft_state {
-    DRAFT_CLEAN,    /* not written since it was begun or passed */
-    DRAFT_EMPTIED,  /* a text was truncated or created, and not written since */
+    DRAFT_CLEAN,    /* not written since the draft was begun or passed */
+    DRAFT_EMPTIED,  /* a text was truncated or created, and has not been written since */
     DRAFT_WRITTEN,  /* written, and still to be judged */
     DRAFT_JUDGED,   /* being judged */
-    DRAFT_MORE,     /* being judged, and written meanwhile */
-    DRAFT_SHORT,    /* at the last close a key's text was not a value, but it may become one */
-    DRAFT_ACCEPTED, /* a key's text is the value, or was */
-    DRAFT_REFUSED,  /* judged to be an error, and not written since */
-    DRAFT_DROPPED,  /* its last writer is gone and it was not accepted, and never will be */
+    DRAFT_MORE,     /* being judged, and written in the meantime */
+    DRAFT_SHORT,    /* at its last close, a key's text was not a value but may become one */
+    DRAFT_ACCEPTED, /* a key's text is, or was, its value */
+    DRAFT_REFUSED,  /* judged to be an error, and not written since then */
+    DRAFT_DROPPED,  /* its last writer is gone; it was not accepted and never will be */
     DRAFT_STATES
 };
 
 enum draft_event {
-    DRAFT_WRITE,  /* bytes, or zeros that made it longer */
-    DRAFT_CUT,    /* data was made shorter: not a write by itself */
-    DRAFT_EMPTY,  /* a text was made empty: bytes written to it are gone */
-    DRAFT_JUDGE,  /* a judgement begins; if draft_is_due(). A key is judged at once, without this */
-    DRAFT_PASS,   /* it was accepted, or does not differ */
-    DRAFT_LEAVE,  /* no verdict: too short so far, or to be judged again */
-    DRAFT_LACK,   /* no verdict on a key's text, which is judged when more is written */
-    DRAFT_REFUSE, /* an error */
-    DRAFT_TAKE_BACK, /* a refused write is reported as not having happened */
+    DRAFT_WRITE,     /* bytes were written, or zeros extended the draft */
+    DRAFT_CUT,       /* data was made shorter, which alone is not a write */
+    DRAFT_EMPTY,     /* a text was made empty; bytes written to it are gone */
+    DRAFT_JUDGE,     /* a judgement begins, if draft_is_due(); keys are judged without this */
+    DRAFT_PASS,      /* the draft was accepted, or does not differ */
+    DRAFT_LEAVE,     /* no verdict: the draft is too short so far, or must be judged again */
+    DRAFT_LACK,      /* no verdict on a key's text until more is written */
+    DRAFT_REFUSE,    /* an error */
+    DRAFT_TAKE_BACK, /* a refused write counts as not having happened */
     DRAFT_REOPEN,    /* another program starts over from the stored value */
     DRAFT_DROP,      /* the last writer is gone */
     DRAFT_EVENTS
 };
 
-/* Place of the values of a NumPy view, according to its header. */
+/* Where the values of a NumPy view are, according to its header. */
 struct tensor_layout {
-    uint32_t header, width; /* sizes of the header and of a value in bytes; 0: unknown */
+    uint32_t header, width; /* sizes of the header and of one value, in bytes; 0 if unknown */
 };
 
-/* Bytes [lo, hi) of the view. */
+/* Bytes [lo, hi) of a view. */
 struct tensor_range {
     uint64_t lo, hi;
 };
@@ -76,7 +78,7 @@ struct tensor_ranges {
     size_t n;
 };
 
-/* A stored value, by numbers unique in this mount, and its type. */
+/* A stored value, identified by numbers that are unique in this mount, and its type. */
 struct typed_value {
     uint64_t id; /* result of shown_id() */
     uint32_t kv; /* as in struct shown */
@@ -86,81 +88,77 @@ struct typed_value {
 struct draft {
     _Atomic enum draft_state state;
     struct buf text; /* in metadata/: the content */
-    /* For any other draft: its size; the disk is not accessed under the lock. */
+    /* For any other draft: its size, kept so that no lock is held while the disk is accessed. */
     _Atomic uint64_t size;
-    /* For a view: numbers of open handles, and of calls that use it without the lock. */
+    /* For a view: how many handles are open, and how many calls use the draft without the lock. */
     unsigned handles, users;
     unsigned writers; /* number of handles open for writing */
-    /* A part of it was accepted since it was begun or has writers, and is not lost. */
+    /* Some of its content was accepted since it was begun or first had writers, and is not lost. */
     bool accepted;
-    /* Code 0, or the reason why a write was refused, until the draft is rewritten. */
+    /* The reason why a write was refused, until the draft is rewritten; else code 0. */
     struct err why;
 
     /* ---- in metadata/ ---- */
-    unsigned restarts; /* how often a program started over from the stored value */
-    bool whole;  /* written from the start, without a hole, so that its beginning can be judged */
-    bool closed; /* the last call on it was a flush, as sent by close(2) */
-    bool anew;   /* for a name without a file whose key is stored; until it is accepted */
-    struct typed typed;       /* opened as KEY:TYPE */
+    unsigned restarts;  /* how often a program has started over from the stored value */
+    bool whole;         /* written from the start without a hole, so its beginning can be judged */
+    bool closed;        /* the last call on it was a flush, as close(2) sends */
+    bool anew;          /* made for a name without a file whose key is stored; until accepted */
+    struct typed typed; /* opened as KEY:TYPE */
     struct typed_value known; /* the stored value whose type was determined last */
-    struct shown before;      /* value of the key when the draft was begun */
+    struct shown before;      /* the key's value when the draft was begun */
 
-    /* ---- of a view, or of a helper beside it ---- */
+    /* ---- for a view, or a helper beside it ---- */
     struct live *live;        /* constant */
     struct draft *next, **at; /* in live.views */
-    struct draft *inside;     /* in the drafts of its object */
+    struct draft *inside;     /* next in object->drafts */
     struct link link;         /* in live.nodes */
-    /*
-     * Version of the node: that of the tensor shown when the draft was begun. For a helper, and for
-     * a new tensor: from the counter for versions.
-     */
+    /* Version of the node: the version of the tensor that was shown when the draft was begun. For a
+     * helper or a new tensor, it is taken from the counter for versions. */
     uint32_t node;
     uint32_t row;
-    struct object *object; /* object of the tensor, which exists as long as the draft */
-    bool made;             /* of a view: begun when the tensor was new: objects.h */
+    struct object *object; /* the tensor's object, which outlives the draft */
+    bool made;             /* for a view: begun when the tensor was new (objects.h) */
     bool unlinked;         /* its name is gone */
-    bool replaced;         /* a helper has taken its place: writes to it are refused */
-    /* Owned: the name of a helper, or of a helper that was renamed over a view; NULL: never a
-     * helper. */
+    bool replaced;         /* a helper has taken its place, so writes to it are refused */
+    /* Owned: the name of a helper, even after it was renamed over a view; NULL if the draft was
+     * never a helper. */
     char *helper;
-    uint64_t n_elem;        /* of the tensor, when the draft was begun */
-    struct promise promise; /* for its accepted edits */
-    /* Number of writers that were opened, or written, and not closed or synced since. */
+    uint64_t n_elem;        /* the tensor's number of elements when the draft was begun */
+    struct promise promise; /* for edits accepted from it */
+    /* Number of writers that have not been closed or synced since they were opened or written. */
     unsigned unsettled;
-    bool cold; /* when it was begun, the kernel's cached pages of its node were not right */
-    /* CLOCK_MONOTONIC: when its last writer left only a NumPy header, which the next program to
-     * open it continues; or 0. */
+    bool cold; /* when it was begun, the kernel's cached pages of its node were stale */
+    /* CLOCK_MONOTONIC: the time at which its last writer left only a NumPy header, for the next
+     * program that opens the view to continue; or 0. */
     time_t begun;
     bool unclosed;       /* a writer was released without a flush */
-    unsigned edits;      /* the object's count when it was begun or passed */
-    unsigned losses;     /* the object's count at that time */
-    bool asked;          /* requests are being handled: waits.h ... */
-    struct pool_job job; /* ... in turns of this job */
+    unsigned edits;      /* the object's count when the draft was begun or passed */
+    unsigned losses;     /* the object's count at the same time */
+    bool asked;          /* its requests are being handled (waits.h) */
+    struct pool_job job; /* handles its requests in the pool */
 
     /* ---- data ---- */
     struct logs *logs; /* not owned; constant; NULL: the draft is in metadata/ */
     struct lock io, lock;
-    /* Changed with both locks, like the size: */
-    /* A helper renamed over a view becomes that view: changed with the lock of live, too. */
+    /* Changed only with both locks held, as the size is: */
+    /* Changes when a helper is renamed over a view, and then with the lock of live held as well. */
     _Atomic enum tensor_view view;
-    uint64_t limit; /* writes may not go past it */
+    uint64_t limit; /* no write may go past it */
     struct extents written;
-    uint64_t cut; /* bytes from here on do not come from the base: all are in `written` */
-    /* How often it was truncated: judgements of truncated bytes do not count. */
+    uint64_t cut; /* no bytes from here on come from the base: all are in `written` */
+    /* How often the draft was truncated, because judgements of truncated bytes do not count. */
     unsigned truncations;
-    struct npy npy; /* the header of a NumPy view, if npy.header is not 0 */
-    /*
-     * Protected by `io`: the space in the log for bytes [room.at, room.at + room.len) of the view.
-     * No judgement has seen that space. Without a log: no space.
-     */
+    struct npy npy; /* the header of a NumPy view, unless npy.header is 0 */
+    /* Protected by `io`: space in the log for bytes [room.at, room.at + room.len) of the view,
+     * which no judgement has seen. There is no space if room.log is NULL. */
     struct extent room;
-    /* Bytes [sent, run) of that space were written in order but not yet sent to the disk. */
+    /* Bytes [sent, run) of that space were written sequentially but not yet sent to the disk. */
     uint64_t sent, run;
-    /* Protected by `lock`: the base, and */
+    /* Protected by `lock`: */
     struct tensor_base *base;     /* a reference */
     struct tensor_ranges judging; /* the ranges being judged */
-    /* Members of the judge: */
-    /* The layout by which all bytes were judged that will not be judged again. */
+    /* Used only by the judge: */
+    /* The layout used to judge the bytes that will not be judged again. */
     struct tensor_layout layout;
 };
 
@@ -168,11 +166,11 @@ struct draft {
 struct draft *draft_new(void);
 void draft_free(struct draft *d); /* may be NULL */
 
-/* Change the state. Only this function does. */
+/* Change the state of a draft; no other function does. */
 void draft_event(struct draft *d, enum draft_event event);
 /* True if there is something to judge. */
 bool draft_is_due(enum draft_state state);
-/* True if bytes written to a view are not accepted. */
+/* True if a draft in this state has bytes that have not been accepted. */
 bool draft_is_unaccepted(enum draft_state state);
 
 static inline bool draft_is_text(const struct draft *d)
@@ -186,80 +184,76 @@ static inline bool draft_is_helper(const struct draft *d)
 }
 
 /*
- * ---- the data in the draft of a view: written bytes, over the view's content when the draft was
- * begun ----
+ * ---- data in the draft of a view: written bytes that overlay the view's content from when the
+ * draft was begun ----
  *
  *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
  *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read
- *     r = tensor_draft_judge(d, &watch, &edit, &e);    (tensor_judge.h) at a flush, fsync or release
+ *     r = tensor_draft_judge(d, &watch, &edit, &e);    (tensor_judge.h) at flush, fsync, release
  *     TENSOR_CHANGED:  r = tensor_edit_apply(&edit, change, name, n, &e);
  *                      r == 0: tensor_draft_passed(d, base with the new content)
  *                      r < 0:  tensor_draft_failed(d)
  *     tensor_edit_free(&edit);
  *     draft_free(d);
  *
- * Bytes are in the model's log (logs.h): a draft is a list of stretches of it, over the view of the
- * base. Bytes not judged yet are overwritten in place; bytes that are being judged, or were, never
- * change: new ones are written elsewhere. Where the draft was truncated and grew again, there are
- * zeros.
+ * Bytes are in the model's log (logs.h): a draft is a list of stretches of the log that overlay the
+ * view of the base. Bytes not judged yet are overwritten in place; bytes that are being or have
+ * been judged never change: new ones are written elsewhere. Where a draft was truncated and then
+ * grew again, it has zeros.
  *
- * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write
- * meanwhile: their bytes are part of this judgement or the next. `io` is held for one write and
- * while the disk is accessed, but not while values are compared and encoded; `lock` is held only
- * briefly, to access the members that it protects, and comes after all other locks.
+ * Threads: any. One thread at a time judges, until passed() or failed(). Others may read and write
+ * in the meantime; their bytes are part of this judgement or the next. `io` is held for one write
+ * and while the disk is accessed, but not while values are compared and encoded; `lock` is held
+ * only briefly, to access the members that it protects, and is taken after all other locks.
  */
 
-/* Limit on a draft whose length is not limited by a tensor, in bytes: larger than any tensor. */
+/* Limit in bytes on a draft whose length no tensor limits; larger than any tensor. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
-/* Maximum length of a text of `type` or `shape`. */
+/* Maximum length of the text in `type` or `shape`. */
 #define TENSOR_TEXT_MAX 4096
 
 /*
- * Make a draft of a view that exists, or of any view of a tensor that does not exist, or of a
- * helper (which is never judged). The logs must outlive it. Takes a reference to the base. Does not
- * access the disk: the first write creates a log. Returns 0 or -ENOMEM.
+ * Make a draft for a view that exists, for any view of a tensor that does not exist, or for a
+ * helper (which is never judged). The logs must outlive the draft. Takes a reference to the base.
+ * Does not access the disk; the first write creates a log. Returns 0 or -ENOMEM.
  */
 int tensor_draft_make(struct logs *logs, struct tensor_base *base, enum tensor_view view,
                       struct draft **ret, struct err *e);
 
 /*
- * Write to the draft. append: at its present end; else at `off`. Returns 0, or 1 for a text whose
- * line is complete and ends with these bytes; -EFBIG (longer than the view can be), -EINVAL (a
- * complete or incomplete NumPy header that cannot become a valid one; a text that has a hole or is
- * too long), -ENOSPC, -ENOMEM, -EIO or -errno. On failure the content at the place of the write is
+ * Write to the draft at `off` or, if `append` is set, at its present end. Returns 0; 1 for a text
+ * whose line is completed by these bytes; -EFBIG (longer than the view can be), -EINVAL (a complete
+ * or incomplete NumPy header that cannot become a valid one; a text that has a hole or is too
+ * long), -ENOSPC, -ENOMEM, -EIO or -errno. On failure, the content in the range of the write is
  * undefined.
  */
 int tensor_draft_write(struct draft *d, bool append, uint64_t off, const void *bytes, size_t n,
                        struct err *e);
 /* Returns 0, -EFBIG, -ENOMEM or -errno. */
 int tensor_draft_truncate(struct draft *d, uint64_t size, struct err *e);
-/* Handle fallocate(2) with mode 0, or keeping the size. Reserves no space. Returns 0 or -EFBIG. */
+/* Handle fallocate(2), with or without keeping the size. Reserves no space. Returns 0 or -EFBIG. */
 int tensor_draft_allocate(struct draft *d, uint64_t off, uint64_t n, bool keep_size, struct err *e);
 /* Read up to n bytes at `off`; *got is less at the end. Returns 0, -ENOMEM, -EIO or -errno. */
 int tensor_draft_read(struct draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-/*
- * Note that the edit was accepted: the draft continues from this base, which includes it. Quick;
- * call it before the model can be edited again. Takes a reference.
- */
+/* Note that the edit was accepted. The draft continues from the base `now`, which includes the edit
+ * and to which this takes a reference. Quick; call it before the model can be edited again. */
 void tensor_draft_passed(struct draft *d, struct tensor_base *now);
 /* Note that the edit was not accepted. */
 void tensor_draft_failed(struct draft *d);
-/*
- * Take back a line that a signal has stopped: while it was judged (judged), or before, when no
- * other line waits (all).
- */
+/* Take back a line that a signal has stopped. judged: it was stopped during its judgement. all: it
+ * was stopped before that, and no other line waits. */
 void tensor_draft_take_back(struct draft *d, bool judged, bool all);
 /*
- * Count all bytes of a helper as written to this view, so that they must be judged; or make it a
- * helper again. Takes a reference to the base. With `io`. The second function checks that this is
- * possible: 0, -EFBIG, -EINVAL or -errno, as for a write.
+ * Count all bytes of a helper as written to this view, so that they must be judged; or turn the
+ * draft back into a helper. Takes a reference to the base. Call with `io` held. The second function
+ * checks that this is possible. Returns 0, -EFBIG, -EINVAL or -errno, as for a write.
  */
 void tensor_draft_become(struct draft *d, enum tensor_view view, struct tensor_base *base);
 int tensor_draft_check(struct draft *d, struct err *e);
 
 /* ---- for judges ---- */
 
-/* The data to judge, as of the beginning of the judgement. */
+/* The data to judge, as it was when the judgement began. */
 struct tensor_round {
     struct tensor_base *base;   /* a reference */
     struct extents shown;       /* owned: extents whose bytes do not change */
@@ -269,26 +263,28 @@ struct tensor_round {
     unsigned truncations;
 };
 
-/* Begin a judgement. Returns 0 if no bytes were written, 1 if _end() must follow, or -errno. */
+/* Begin a judgement. Returns 0 if no bytes were written, 1 if tensor_draft_end() must follow, or
+ * -errno. */
 int tensor_draft_begin(struct draft *d, struct tensor_round *ret);
-/* Judge all of it, by this header, showing no bytes of the base any more. Returns 0 or -errno. */
+/* Judge the whole draft by this header; it no longer shows any bytes of the base. Returns 0 or
+ * -errno. */
 int tensor_draft_detach(struct draft *d, struct tensor_round *round, const struct npy *npy);
-/* Copy bytes [lo, hi) to the log unless they are there. Returns 0 or -errno. */
+/* Copy bytes [lo, hi) to the log unless they are already in it. Returns 0 or -errno. */
 int tensor_draft_hold(struct draft *d, uint64_t lo, uint64_t hi);
-/* Read bytes [off, off + n) of the view as judged, zeros past the size. Returns 0, -EIO or
+/* Read bytes [off, off + n) of the view as judged; bytes past the size are zero. Returns 0, -EIO or
  * -errno. */
 int tensor_round_read(const struct draft *d, const struct tensor_round *round, uint64_t off,
                       void *dst, size_t n);
-/* Get these bytes as a piece: how many, and their place; *ret: log NULL: in the base. Returns 0 or
- * -errno. */
+/* Get a piece of these bytes: its length and place; ret->log is NULL if it is in the base. Returns
+ * 0 or -errno. */
 int tensor_round_piece(const struct draft *d, const struct tensor_round *round, uint64_t off,
                        uint64_t n, struct tensor_piece *ret, struct err *e);
-/* Get all its bytes, which then never change, as a tensor of this shape. Returns 0, or -errno with
- * a message. */
+/* Get all bytes of the draft as a tensor of this shape; they never change afterwards. Returns 0, or
+ * -errno with a message. */
 int tensor_draft_share(struct draft *d, const struct tensor_shape *shape, struct tensor_edit *ret,
                        struct err *e);
 /* End the judgement. keep: passed() or failed() will follow; otherwise all bytes count as not
- * judged. Returns -EAGAIN as above, else r. */
+ * judged. Returns r, or -EAGAIN if the draft was truncated in the meantime. */
 int tensor_draft_end(struct draft *d, struct tensor_round *round, bool keep, int r);
 
 #endif

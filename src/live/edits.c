@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds the model's values of keys, and edits them: see edits.h. */
+/* Finds and edits the values that keys have in the model (edits.h). */
 #include "live/edits.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@
 
 /* ---- stored values ---- */
 
-/* Return the slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
+/* Return the slot of a key if an edit has touched it, else NULL. *stored: whether the model has the
+ * key. */
 static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
 {
     const struct edit_slot *s = NULL;
@@ -61,8 +62,8 @@ struct typed stored_wanted_type(const struct name *x)
     return d && d->typed.set ? d->typed : x->typed;
 }
 
-/* Return the type of the stored value. The whole value is walked: for a draft only once, until the
- * value changes. */
+/* Return the type of the stored value, for which the whole value must be read. For a draft this
+ * happens only once, until the value changes. */
 static struct typed stored_type(const struct live *l, const struct name *x)
 {
     struct gguf_value v;
@@ -75,7 +76,7 @@ static struct typed stored_type(const struct live *l, const struct name *x)
         return known->type;
     *known = (struct typed_value){shown_id(&s), s.kv, type_of_value(&v)};
     if (known->type.inner && strchr(known->type.inner, ','))
-        /* Of several inner arrays, each has the type of the previous one. */
+        /* Each of several inner arrays has the type of the one before it. */
         known->type.inner = NULL;
     return known->type;
 }
@@ -164,10 +165,8 @@ void look_measure(struct shown *s, struct live_attr *ret)
 
 /* ---- by name and number ---- */
 
-/*
- * Return the number of an untouched key of the model below all pending edits, whose rank is still
- * the original. The second function returns the key of a number.
- */
+/* Return the number of an untouched key of the model below all pending edits, which still has its
+ * original rank. The second function returns the key with a number. */
 static uint32_t first_number(const struct snapshot *g, uint32_t kv)
 {
     return g->rank ? (uint32_t)(g->rank[kv] / EDIT_RANK_STEP - 1) : kv;
@@ -192,7 +191,7 @@ bool look_untouched(const struct live *l, const struct snapshot *g, uint32_t kv,
     const uint64_t rank = g->rank ? g->rank[kv] : edit_first_rank(kv);
     if (rank % EDIT_RANK_STEP || rank > l->names.first * EDIT_RANK_STEP ||
         (g->rank &&
-         /* A restored key has its old rank. */
+         /* A restored key has its old rank, too. */
          key_of_number(g, first_number(g, kv)) != kv) ||
         names_file(&l->names, first_number(g, kv)))
         return false;
@@ -214,7 +213,7 @@ static struct name *touch(struct live *l, uint32_t kv)
     const struct snapshot *g = base_snapshot(l);
     const struct gguf_kv *k = &snapshot_own(g)->kv[kv];
     const char *key = gguf_key(snapshot_own(g), k);
-    struct name *x = look_untouched(l, g, kv, &number) /* else another name had its place before */
+    struct name *x = look_untouched(l, g, kv, &number) /* else another name had its place */
                          ? names_touch(&l->names, number, key, k->key_len)
                          : names_get_key(&l->names, key, k->key_len);
     if (x)
@@ -231,7 +230,7 @@ struct name *look_key(struct live *l, const char *key, size_t n)
     return kv == UINT32_MAX ? x : touch(l, kv);
 }
 
-/* Return the visible key with this name, below all pending edits. */
+/* Return the visible key with this name below all pending edits. */
 static uint32_t find_key(const struct live *l, const char *text)
 {
     const struct snapshot *g = base_snapshot(l);
@@ -358,8 +357,8 @@ bool has_nul_names(const struct gguf *g)
     return false;
 }
 
-/* Return the address of the bytes. An empty text has no memory, but needs an address for pointer
- * arithmetic. */
+/* Return the address of the bytes. An empty text has no memory, but pointer arithmetic needs an
+ * address. */
 static const uint8_t *bytes_of(const struct buf *text)
 {
     return text->len ? text->data : (const uint8_t *)"";
@@ -375,10 +374,8 @@ struct typed edits_type(const struct live *l, const struct name *x, const struct
     return type;
 }
 
-/*
- * Make an operation part of the change. It must be planned before it is accepted if it moves the
- * tensors, or if the key may equal another one up to a NUL: the parser detects both.
- */
+/* Accept an operation as part of the change. It must be planned first if it moves the tensors, or
+ * if the key may equal another one up to a NUL, because the parser detects problems with both. */
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
@@ -430,7 +427,8 @@ int edits_parse(const struct live *l, const struct name *x, const struct buf *te
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* A key that cannot be edited is reported before any other fault. */
+/* Parse a text and set the key to the value. That a key cannot be edited is reported before any
+ * other fault. */
 static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -451,7 +449,8 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
         return r;
     name_spare(&l->names, x);
     x->typed.set = false;
-    /* Not an edit: when an editor restores the value after a refused write, the reason stays. */
+    /* This is not an edit: when an editor restores the value after a refused write, the reason
+     * stays. */
     if (r == 0)
         return 0;
     x->mtime = when_date();
@@ -464,13 +463,13 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    assert(s.snap); /* else it has a draft, which gets the type: type_to_come() */
+    assert(s.snap); /* otherwise it has a draft, and type_to_come() sets that's type */
     if (strcmp(x->key, "general.alignment") == 0)
         return err_set(e, -EINVAL, "its type cannot be changed");
     shown_text(&s, &text);
     if (buf_error(&text))
         return no_memory(e);
-    if (x->file && x->file->draft) /* opened as KEY:TYPE, which came later */
+    if (x->file && x->file->draft) /* it was opened as KEY:TYPE, which is outdated now */
         x->file->draft->typed.set = false;
     x->typed = type;
     int r = edits_accept(l, x, &text, e);
@@ -487,7 +486,7 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
     size_t n;
     if (!value->snap) {
         int r = now.snap ? edits_remove(l, x, e) : 0;
-        x->typed.set = false; /* it never had a type that counts */
+        x->typed.set = false; /* its type never counted */
         return r;
     }
     (void)shown_value(value, &v);
@@ -503,8 +502,7 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
 
 /* ---- names ---- */
 
-/* Remember the type and place of a key that is about to leave its name, in case it is created
- * again. */
+/* Remember the type and place of a key that is about to be removed, in case it is created again. */
 static void remember(const struct live *l, struct name *x)
 {
     struct gguf_value v;
@@ -525,7 +523,7 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
         r = accepted(l, x, NULL, mark, e);
     if (r > 0) {
         name_spare(&l->names, x);
-        name_set_error(&l->names, x, NULL); /* it was about a value that is being removed */
+        name_set_error(&l->names, x, NULL); /* the error was about a value that is being removed */
     }
     return r;
 }
@@ -538,7 +536,7 @@ int edits_remove_due(struct live *l)
         struct err e = {0};
         if (!x->doomed || edits_remove(l, x, &e) >= 0)
             continue;
-        name_spare(&l->names, x); /* the key is back */
+        name_spare(&l->names, x); /* the key is visible again */
         x->typed.set = false;
         result = name_refused(l, x, &e);
     }
@@ -557,7 +555,7 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
     if (r > 0) {
         name_spare(&l->names, to);
         to->mtime = from->mtime;
-        from->rank = 0; /* its place goes with it */
+        from->rank = 0; /* the place moves with the key */
         to->typed.set = false;
         name_set_error(&l->names, to, NULL);
     }

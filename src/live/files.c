@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens, creates, reads, writes and closes files: see live.h. Writes go to a draft. */
+/* Opens, creates, reads, writes and closes files (files.h). Writes go to a draft. */
 #include "live/files.h"
 
 #include <errno.h>
@@ -18,18 +18,18 @@
 
 struct live_file {
     struct file *file;
-    bool writes;   /* it is a writer of the draft */
-    bool append;   /* each write goes to the end */
+    bool writes;   /* the handle is a writer of the draft */
+    bool append;   /* each write goes to the end of the file */
     bool wrote;    /* this handle wrote a part of the draft */
     bool fresh;    /* this handle wrote a part of the draft since its last flush */
-    uint64_t edit; /* the edit that accepted its writes: see waits.h */
-    int refused;   /* 0, or the error of its last flush or fsync, until it writes again, ... */
-    unsigned of;   /* ... and the restarts of the draft by then */
+    uint64_t edit; /* the edit that accepted its writes (waits.h) */
+    int refused;   /* 0, or the error of its last flush or fsync, until it writes again */
+    unsigned of;   /* draft->restarts at the time of `refused` */
 };
 
 /* ---- open and release ---- */
 
-/* made: no file had this name before. */
+/* Open a file in a handle. made: no file had this name before. */
 static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool made,
                        const struct err *unready)
 {
@@ -37,7 +37,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     if (f->kind == FILE_LINK)
         return -ELOOP;
     if (writes && !file_name(f))
-        return -ESTALE; /* the kernel looks the name up again */
+        return -ESTALE; /* makes the kernel look the name up again */
     int r = writes ? draft_join(l, f, flags & O_TRUNC, made, unready) : 0;
     if (r < 0)
         return r;
@@ -100,8 +100,8 @@ int live_make(struct live *l, const char *name, struct live_attr *ret)
     return 0;
 }
 
-/* Get the content of a file opened for reading: bytes in memory, or a value to render. A helper is
- * read unchanged. */
+/* Get the content of a file opened for reading, which is bytes in memory or a value to render. A
+ * helper is read unchanged. */
 static int text_of(const struct live *l, struct file *f, struct live_text *ret)
 {
     const struct buf *bytes = file_bytes(f);
@@ -113,7 +113,7 @@ static int text_of(const struct live *l, struct file *f, struct live_text *ret)
     else
         ret->value = look_shown(l, f);
     if (!file_name(f) && !bytes && !ret->value.snap)
-        /* The key was removed after the lookup, so the kernel looks the name up again. */
+        /* The key was removed after the lookup; this makes the kernel look the name up again. */
         return -ESTALE;
     return buf_error(&ret->bytes);
 }
@@ -132,9 +132,9 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     int r = f ? open_locked(l, h, f, flags, false, &unready) : l->names.missing;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
-    else if (r == 0) /* it may continue with that draft */
+    else if (r == 0) /* not before: this handle may continue with that draft */
         files_end_made(l);
-    if (r < 0 && h->file) /* no memory for its text */
+    if (r < 0 && h->file) /* there was no memory for its text */
         release_locked(l, h);
     lock_drop(&l->lock);
     if (r < 0)
@@ -146,7 +146,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 /* ---- create ---- */
 
-/* Makes a file for a name that has none. */
+/* Make a file for a name that does not have one. */
 static int make_file(struct live *l, const char *text, struct file **ret)
 {
     struct names *n = &l->names;
@@ -167,7 +167,7 @@ static int make_file(struct live *l, const char *text, struct file **ret)
     return 0;
 }
 
-/* Undoes make_file(), because the file could not be opened. */
+/* Undo make_file(), because the file could not be opened. */
 static void unmake(struct live *l, struct file *f)
 {
     if (f->kind == FILE_KEY)
@@ -176,7 +176,7 @@ static void unmake(struct live *l, struct file *f)
         name_leave(&l->names, f->of);
 }
 
-/* Create a file. KEY:TYPE is KEY, created with that type if it does not exist. */
+/* Create a file. KEY:TYPE means KEY, which is created with that type if it does not exist. */
 static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
                          struct live_attr *ret, struct live_file *h)
 {
@@ -227,10 +227,8 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
 
 /* ---- read and write ---- */
 
-/*
- * Other writers may move the content meanwhile, so it is copied under the lock. A file that was a
- * helper when it was opened keeps its bytes until it is closed.
- */
+/* The content is copied with the lock held, because other writers may move it. A file that was a
+ * helper when it was opened keeps its bytes until it is closed. */
 size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
 {
     LOCKED(&l->lock);
@@ -275,18 +273,18 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     return r;
 }
 
-/* True if another file has its name: bytes written to it share the fate of the edit that did
- * that. */
+/* True if another file has taken this file's name. Bytes written to this one share the fate of the
+ * edit that replaced it. */
 static bool is_replaced(const struct file *f)
 {
     return f->kind == FILE_KEY && !file_name(f) && f->draft->state == DRAFT_WRITTEN;
 }
 
-/* Accept the draft. *edit: the edit with this handle's writes. Returns 0 or -errno. */
+/* Accept the draft. *edit: the edit that has this handle's writes. Returns 0 or -errno. */
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
     const unsigned restarts = h->file->draft->restarts;
-    if (h->refused && h->of != restarts) /* another program has started over */
+    if (h->refused && h->of != restarts) /* another program has started over since */
         return h->refused;
     int r = draft_settle(l, h->file);
     h->refused = r < 0 ? r : 0;
@@ -306,7 +304,7 @@ static int settle_and_wait(struct live *l, struct live_file *h, struct live_wait
     return r < 0 ? r : writer_flush(l, &h->file->promise, edit, w);
 }
 
-/* Writes of other handles may be half of a text, so those handles flush them themselves. */
+/* The writes of other handles may be half a text, so those handles flush them themselves. */
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 {
     if (!h->writes)
@@ -318,8 +316,8 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     return settle_and_wait(l, h, w);
 }
 
-/* If no write of this handle was accepted, sync the key's edits, whichever handle wrote them (sync
- * FILE). */
+/* Sync a file. If no write through this handle was accepted, sync the key's edits, whichever handle
+ * made them (sync FILE). */
 static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
     const struct name *x = file_name(h->file);
@@ -338,7 +336,7 @@ static int fsync_folder(struct live *l, struct live_wait *w)
     if (l->objects.doomed.n || l->objects.n_new)
         objects_sync(&l->objects);
     int r = writer_sync_all(l, w);
-    if (r != LIVE_PARKED || !writer_has_work(l)) /* the write that it waits for has begun */
+    if (r != LIVE_PARKED || !writer_has_work(l)) /* there is no write to hurry */
         l->objects.now = false;
     return r;
 }
@@ -378,7 +376,7 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     return draft_truncate(l, h->file, size);
 }
 
-/* True for keys that every model needs, or that this program reserves for itself. */
+/* True for keys that every model needs or that this program reserves for itself. */
 static bool stays(const struct name *x)
 {
     return strcmp(x->key, "general.architecture") == 0 || key_is_own(x->key, x->key_len);
@@ -395,7 +393,7 @@ static void doom(struct live *l, struct name *x)
     writer_later(l, WRITER_SOON);
 }
 
-/* Remove a hidden key whose last copy is gone: that was intended. NULL: no key. */
+/* Remove a hidden key whose last copy is gone, because that was intended. key may be NULL. */
 static void lost_backup(struct live *l, struct name *key)
 {
     if (!key)
@@ -441,13 +439,13 @@ int live_unlink(struct live *l, const char *text)
 
 struct move {
     struct live *l;
-    struct names *n;        /* its names */
-    struct name *from, *to; /* both names are looked up before any change */
+    struct names *n;        /* the names of `l` */
+    struct name *from, *to; /* both are looked up before any change */
     struct live_wait *wait;
 };
 
-/* Copy the shown text or, for a key that an undo removed while it is open, the text that its
- * writers have. */
+/* Copy the text being shown. For a key that was removed by an undo while it was open, copy the text
+ * that its writers have. */
 static int copy_text(const struct move *m, struct buf *out)
 {
     const struct draft *d = m->from->file->draft;
@@ -463,7 +461,7 @@ static int copy_text(const struct move *m, struct buf *out)
     return buf_error(out);
 }
 
-/* Another file takes the helper's name, so remove its previous file. */
+/* Remove the file of a helper whose name another file is about to take. */
 static void replace_helper(const struct move *m)
 {
     if (m->to->file)
@@ -499,7 +497,7 @@ static int key_to_helper(const struct move *m)
     struct file *f = m->from->file;
     name_take(n, m->to, f);
     f->kind = FILE_HELPER;
-    f->typed = type; /* for its new name, in case it becomes a key */
+    f->typed = type; /* for the new name, in case that becomes a key */
     f->inherited = true;
     m->to->mtime = m->from->mtime;
     if (f->draft) {
@@ -515,10 +513,8 @@ static int key_to_helper(const struct move *m)
     return 0;
 }
 
-/*
- * Refuse a rename: the old value returns, even if the key was moved out of the way (sed -i.bak). If
- * the new name has no file, the old one gets the reason.
- */
+/* Refuse a rename. The old value returns, even if the key was moved out of the way (sed -i.bak). If
+ * the new name has no file, the old name gets the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
     name_spare(m->n, m->to);
@@ -545,8 +541,8 @@ static int accept_helper(const struct move *m, const struct buf *text, struct er
     return r;
 }
 
-/* Give the name to an open file without a value: bytes written to it will become the value of that
- * name. */
+/* Give the name to an open file that has no value yet: bytes written to it will become the value of
+ * that name. */
 static int unfinished(const struct move *m)
 {
     if (key_is_own(m->to->key, m->to->key_len))
@@ -561,7 +557,7 @@ static int unfinished(const struct move *m)
     return 0;
 }
 
-/* Handle a rename after the open but before the first write (programs with their own buffer). */
+/* Handle a rename between the open and the first write, as by programs with their own buffer. */
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
@@ -571,14 +567,14 @@ static int unwritten_to_key(const struct move *m)
     draft_to_key(m->l, f->draft, m->to, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
-    lost_backup(m->l, f->parked); /* of another key: a key that has a file again is not hidden */
+    lost_backup(m->l, f->parked); /* another key: one with a file again is not hidden */
     return 0;
 }
 
-/* Make the helper's file the key's; `left`: its bytes, if it is being written. */
+/* Make the helper's file the key's file. left: its bytes if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
-    if (is_edit) /* the mtime goes with it: gedit compares it at the next save */
+    if (is_edit) /* the mtime moves along, because gedit compares it at the next save */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
         draft_to_key(m->l, f->draft, m->to, false);
@@ -587,7 +583,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
     batch_move(m->l, m->from, m->to);
 }
 
-/* Make the helper's bytes the key's value (sed -i, rsync, some editors). */
+/* Make the helper's bytes the key's value, as for sed -i, rsync and some editors. */
 static int helper_to_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf left = BUF_INIT;
@@ -604,13 +600,14 @@ static int helper_to_key(const struct move *m)
     r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
-    struct name *parked = f->parked; /* another key, which has no other copy */
+    struct name *parked = f->parked; /* another key, whose only copy this is */
     become_key(m, f, &left, r > 0);
     lost_backup(m->l, parked);
     return writer_flush(m->l, &f->promise, f->promise.edit, m->wait);
 }
 
-/* Renames a key over an existing or a former one, which keeps its place and type and takes the value. */
+/* Rename a key over an existing or former one, which keeps its own place and type but takes the
+ * value. */
 static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -624,17 +621,17 @@ static int key_over_key(const struct move *m)
     if (r < 0)
         return refused(m, &e);
     r = edits_remove(m->l, m->from, &e);
-    if (r < 0) { /* neither changes */
+    if (r < 0) { /* then neither key is to change */
         batch_undo(m->l, before);
         name_follow(m->l, m->to);
         return refused(m, &e);
     }
-    m->to->edit = m->l->edits; /* both are one edit */
+    m->to->edit = m->l->edits; /* both changes are one edit */
     batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }
 
-/* Renames a key to a name that no key has: it keeps its place. */
+/* Rename a key to a name that no key has; the key keeps its place. */
 static int key_to_new(const struct move *m)
 {
     struct err e = {0};
@@ -651,17 +648,17 @@ static int key_to_key(const struct move *m)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    if (!stored_has(m->l, m->from)) /* it was created and has no value yet */
+    if (!stored_has(m->l, m->from)) /* it was created but has no value yet */
         return unfinished(m);
     int r = batch_room(m->l);
     if (r < 0)
         return r;
     bool known =
-        stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or it was removed */
+        stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or the key was removed */
     return known ? key_over_key(m) : key_to_new(m);
 }
 
-/* Check whether the new name of a file is a key's. Returns 0, or -EINVAL if it cannot be a name. */
+/* Find out whether a file's new name is a key's. Returns 0, or -EINVAL for an invalid name. */
 static int classify_target(struct live *l, const char *text, bool *key)
 {
     const struct name *x = names_find(&l->names, text);
@@ -681,7 +678,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
 {
     bool key;
     struct err e = {0};
-    struct err unready; /* the write reports it */
+    struct err unready; /* a later write reports it */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     struct file *f = look_find_typed(l, old);
@@ -723,7 +720,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
 
 /* ---- links ---- */
 
-/* emacs locks a file with a link .#NAME. A key cannot be a link. */
+/* Create a link, such as the link .#NAME with which emacs locks a file. A key cannot be a link. */
 int live_symlink(struct live *l, const char *text, const char *target, struct live_attr *ret)
 {
     struct names *n = &l->names;
@@ -832,10 +829,8 @@ void live_list_free(struct live_list *list)
     *list = (struct live_list){0};
 }
 
-/*
- * Return the file of entry *i, or of the next entry that still has one. NULL: there are no more;
- * or, if *i is an entry, it is an untouched key.
- */
+/* Return the file of entry *i or of the next entry that still has one. Returns NULL if there are no
+ * more entries or, if *i is the index of an entry, that is an untouched key. */
 static struct file *next_entry(struct live *l, const struct live_list *list, uint64_t *i)
 {
     for (; *i < list->n; ++*i) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles the files of metadata/ while a model can be written: calls of programs on names, and on
- * open files. live.h explains results, waits and threads.
+ * Handles the files in metadata/ while a model can be written: what programs do with names and open
+ * files. live.h explains results, waits and threads.
  *
- * A key renamed to a helper (vim's backup) stays in the model: usually it comes back under its name
- * a moment later, with another text, and that is one edit of the same key.
+ * A key renamed to a helper (vim's backup) stays in the model: usually it returns under its own
+ * name a moment later with a different text, and that is one edit to the same key.
  */
 #ifndef LIVE_FILES_H
 #define LIVE_FILES_H
@@ -20,25 +20,23 @@ struct live_file; /* an open file */
 
 struct live_attr {
     uint32_t number;
-    uint32_t ino; /* st_ino, which belongs to the name, whichever file has it */
+    uint32_t ino; /* st_ino, which belongs to the name, whichever file it has */
     uint64_t size;
     bool link;             /* a symbolic link */
     struct timespec mtime; /* tv_sec 0: not written in this mount */
 };
 
-/* Look a name up. The caller gets a reference to the number, as from live_list_at(), live_create()
- * and live_symlink(). */
+/* Look up a name. The caller gets a reference to the number, as it does from live_list_at(),
+ * live_create() and live_symlink(). */
 int live_lookup(struct live *l, const char *name, struct live_attr *ret);
-/* Drop n references. */
+/* Drop n references to a number. */
 void live_forget(struct live *l, uint32_t number, uint64_t n);
-/* Get the attributes of a file. f: one of its open files, whose written size is reported; or
+/* Get the attributes of a file. f: one of its open files, so that the size written is reported, or
  * NULL. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 
-/*
- * The names in the directory at one moment, whatever files they have when they are listed: keys in
- * the order of the model, then those in no snapshot yet. Initially zero.
- */
+/* The names in the directory at one moment, whatever files they have once listed: keys in the
+ * model's order, then names that are not in a snapshot yet. Initially zero. */
 struct live_list {
     uint32_t *ino; /* owned */
     size_t n;
@@ -46,17 +44,17 @@ struct live_list {
 int live_list(struct live *l, struct live_list *list);
 void live_list_free(struct live_list *list);
 /*
- * Get entry *i or the next that still exists. Returns 1, with its index in *i, or 0 at the end.
- * With `attrs` all of *ret is set, else only number, ino and link, and no reference is taken.
+ * Get entry *i or the next one that still exists. Returns 1 with its index in *i, or 0 at the end.
+ * With `attrs`, all of *ret is set; otherwise only number, ino and link are set, and no reference
+ * is taken.
  */
 int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 
 /*
- * Handle mknod(2), and live_create() with O_EXCL: make a key or helper without content. It will
- * probably be written next: until another file of this model is opened for writing, LIVE_MADE
- * seconds have passed, the directory is synced or the mount ends, it is treated as if it were open
- * for writing.
+ * Make a key or helper without content, for mknod(2) and for live_create() with O_EXCL. It will
+ * probably be written next, so it is treated as open for writing until another file of this model
+ * is opened for writing, LIVE_MADE seconds have passed, the directory is synced, or the mount ends.
  */
 int live_make(struct live *l, const char *name, struct live_attr *ret);
 #define LIVE_MADE 10
@@ -69,39 +67,38 @@ int live_readlink(struct live *l, uint32_t number, struct buf *out);
 
 /* ---- files ---- */
 
-/* The content of a file opened for reading, from then on. */
+/* The content that a file opened for reading has from then on. */
 struct live_text {
-    bool fixed; /* the content is one of the two below; otherwise use live_read() */
-    /* The value that the caller renders, and frees with shown_free(); if there is none, `bytes`. */
+    bool fixed; /* the content is `value` or `bytes`; otherwise use live_read() */
+    /* The value, which the caller renders and frees with shown_free(); without a value, see
+     * `bytes`. */
     struct shown value;
     struct buf bytes; /* owned by the caller */
 };
 
-/* Open a file with the flags of open(2). */
+/* Open a file, with the flags of open(2). */
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
                    struct live_text *text);
-/* Open for reading and writing, creating the file if needed. KEY:TYPE creates KEY with that type. */
+/* Open a file for reading and writing, creating it if needed; KEY:TYPE creates KEY with a type. */
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
                 struct live_file **f);
 /* Read up to n bytes at `off` from a file that is being written or lives in memory. */
 size_t live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst);
-/* Write to a file. -EBADF: it is not open for writing. */
+/* Write to a file. Returns -EBADF if it is not open for writing. */
 int live_write(struct live *l, struct live_file *f, uint64_t off, const void *bytes, size_t n);
 /* Truncate a file. f may be NULL, for truncate(2). */
 int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
                   struct live_wait *w);
 int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
-/*
- * Sync a file; f NULL: the directory, which makes all edits accepted so far durable. Reports a loss
- * that no other call has reported.
- */
+/* Sync a file or, if f is NULL, the directory, which makes all edits accepted so far durable.
+ * Reports a loss that no other call has reported. */
 int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
 void live_release(struct live *l, struct live_file *f);
 
 /* ---- for this layer ---- */
 
-/* Close the file made by mknod(2), which has no value yet, or the empty one. With the lock of
- * `struct live`. */
+/* Close the file made by mknod(2), whose value is still missing or empty. Call with the lock of
+ * `struct live` held. */
 void files_end_made(struct live *l);
 
 #endif

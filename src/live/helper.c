@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Classifies names in metadata/: see helper.h. */
+/* Classifies names in metadata/ (helper.h). */
 #include "live/helper.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static bool all(const char *s, int (*is)(int))
     return true;
 }
 
-/* True for "bak" ... or six letters or digits, as from mktemp(3). */
+/* True for a suffix such as "bak", or for six letters or digits as from mktemp(3). */
 static bool helper_suffix(const char *s)
 {
     static const char *const known[] = {"bak", "orig", "tmp", "new", "old", "rej", "swp", "save"};
@@ -33,10 +33,8 @@ static int is_tempfile(int c)
     return isalnum(c) || c == '_';
 }
 
-/*
- * True for known names without a dot: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (its
- * letters, digits and underscores), and any mktemp(3) name.
- */
+/* True for known names without a dot: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (X is
+ * a letter, digit or underscore), and any mktemp(3) name. */
 static bool known_dotless(const char *s)
 {
     size_t n = strlen(s);
@@ -57,7 +55,7 @@ static bool six(const char *s)
     return n == 6;
 }
 
-/* True for helix's backup: the key's name, six letters or digits, ".bck". */
+/* True for helix's backup: a key's name, followed by six letters or digits and ".bck". */
 static bool is_helix(const char *file, size_t len, key_known_fn *known, void *ctx)
 {
     enum { TAIL = 6 + 4 };
@@ -94,19 +92,19 @@ bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret
 
 /* ---- types ---- */
 
-/* Models have few lists of inner types, so the first ones that a process meets are kept for its
- * lifetime. */
+/* Models have few lists of inner types, so a process keeps the first ones that it meets until it
+ * ends. */
 #define LISTS_MOST 256
 
-/* Return the text of a list; equal lists share it. Returns NULL for too many lists, or without
- * memory. */
+/* Return the text of a list, which equal lists share. Returns NULL if there are too many lists, or
+ * without memory. */
 static const char *keep_list(struct type_list list)
 {
     static _Atomic(const char *) kept[LISTS_MOST];
     for (size_t i = 0; i < LISTS_MOST; i++) {
         const char *p = atomic_load(&kept[i]), *mine = p ? NULL : strndup(list.p, list.n);
         if (mine && !atomic_compare_exchange_strong(&kept[i], &p, mine))
-            free((void *)mine); /* another thread was first, and p is its list */
+            free((void *)mine); /* another thread was first, and p is its text */
         else if (!p)
             return mine;
         if (strlen(p) == list.n && memcmp(p, list.p, list.n) == 0)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Classifies names in metadata/: a key, or one of the files that editors and other tools create
- * beside the edited file. Also parses names of types. Any thread.
- */
+/* Classifies names in metadata/: a key, or one of the files that editors and other tools create
+ * beside the file being edited. Also parses the names of types. Any thread may call it. */
 #ifndef LIVE_HELPER_H
 #define LIVE_HELPER_H
 
@@ -18,38 +16,36 @@
 struct typed {
     bool set;
     uint32_t type, elem;
-    /* The list of types of inner arrays (type_name.h), constant, or NULL if unknown. */
+    /* The list of the types of inner arrays (type_name.h), constant; NULL if unknown. */
     const char *inner;
 };
 
-/*
- * Parse the name of a type: "u32", "array[string]", "array[array[u8]]". Returns false if there is
- * no such type, or there are too many lists of inner types in this process.
- */
+/* Parse the name of a type: "u32", "array[string]", "array[array[u8]]". Returns false if there is
+ * no such type, or if this process already has too many lists of inner types. */
 bool type_by_name(const char *name, size_t n, struct typed *ret);
 /* Return the type of a value, including those of inner arrays. */
 struct typed type_of_value(const struct gguf_value *v);
 
-/* Return the type in the form for text_parse_as(). */
+/* Return the type in the form that text_parse_as() expects. */
 struct type_name type_to_parse(const struct typed *t);
-/* Append the name of the type. */
 void type_put(const struct typed *t, struct buf *out);
 
 /* ---- names ---- */
 
 enum name_class {
-    NAME_KEY,     /* may be a key: it follows the specification's syntax */
-    NAME_HELPER,  /* matches a known pattern: lives in memory, never becomes a key */
-    NAME_STRAY,   /* has no dot, so it is not a key, and matches no known pattern */
-    NAME_INVALID, /* neither */
+    NAME_KEY,     /* may be a key: it follows the syntax in the specification */
+    NAME_HELPER,  /* matches a known pattern; lives in memory and never becomes a key */
+    NAME_STRAY,   /* cannot be a key, as it has no dot, and matches no known pattern */
+    NAME_INVALID, /* none of these */
 };
 
-/* True if a key has this file name; n bytes, not NUL-terminated. */
+/* True if a key has this file name of n bytes, which is not NUL-terminated. */
 typedef bool key_known_fn(void *ctx, const char *file, size_t n);
 
 /*
- * Helpers begin with "." or "#", end in "~", or have no dot; or they are a key's name with a suffix: .bak .orig .tmp
- * .new .old .rej .swp .save, or a dot and six letters or digits, or six letters or digits and .bck.
+ * A helper's name begins with "." or "#", ends in "~", or has no dot; or it is a key's name with a
+ * suffix: .bak .orig .tmp .new .old .rej .swp .save, a dot and six letters or digits, or six
+ * letters or digits and .bck.
  */
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
 

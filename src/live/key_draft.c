@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps drafts in metadata/: see key_draft.h. */
+/* Keeps drafts in metadata/ (key_draft.h). */
 #include "live/key_draft.h"
 
 #include <errno.h>
@@ -42,8 +42,8 @@ void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
     f->kind = kind;
 }
 
-/* True for a key's text, which will become its value; the bytes of a helper or an orphan are not
- * judged. */
+/* True if the file has a key's text, which will become the key's value; the bytes of a helper or an
+ * orphan are not judged. */
 static bool is_key(const struct file *f)
 {
     return f->kind == FILE_KEY && file_name(f);
@@ -57,7 +57,8 @@ static int check_room(const struct live *l, const struct file *f, uint64_t n)
     return n > TEXT_MAX ? -EFBIG : 0;
 }
 
-/* Set the initial content, and the content to restore on failure. empty: no content is needed. */
+/* Get the initial content of a draft, and the value to restore on failure. empty: no content is
+ * needed. */
 static int fill(struct live *l, struct file *f, bool empty, struct buf *text, struct shown *before)
 {
     if (f->kind == FILE_HELPER) {
@@ -75,9 +76,9 @@ static int fill(struct live *l, struct file *f, bool empty, struct buf *text, st
 /* ---- a key's text ---- */
 
 /*
- * True for a text that ends in a newline and to which only blanks, or further lines of an array,
- * can be added, so that an error cannot go away. A text in brackets counts if it ends with one (a
- * JSON string contains no newline). Never true for arrays of arrays.
+ * True for a text that ends in a newline and can only be followed by blanks or more lines of an
+ * array, so that an error in it cannot go away. A text in brackets counts if it ends with a bracket
+ * (a JSON string contains no newline). Never true for arrays of arrays.
  */
 static bool looks_whole(const struct typed *type, const struct buf *text)
 {
@@ -90,7 +91,7 @@ static bool looks_whole(const struct typed *type, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-/* Parse a text. The stored value is always accepted. */
+/* Parse a text; that of the stored value is always accepted. */
 static int parse(const struct live *l, const struct name *x, const struct buf *text,
                  const struct typed *type, struct err *e)
 {
@@ -102,8 +103,8 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
                             payload.data, payload.len, e);
 }
 
-/* True if the shown text begins with these bytes: it is always accepted, even if it is not
- * UTF-8. */
+/* True if the text shown for the stored value begins with these bytes. That text is always
+ * accepted, even if it is not UTF-8. */
 static bool begins_stored(const struct live *l, const struct name *x, const struct buf *draft)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -114,8 +115,9 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
 }
 
 /*
- * Judge with cheap checks. If one write brought a text that looks complete, parse it: a shell's
- * echo can only learn of a failure here, because shells ignore the result of close(2).
+ * Judge a write with cheap checks, but parse a text that looks complete after a single write: this
+ * is the only place where a shell's echo learns of a failure, because shells ignore the result of
+ * close(2).
  */
 static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
                        struct err *e)
@@ -137,12 +139,12 @@ static int key_written(struct live *l, struct name *x, const struct draft *d, bo
     int why = parse(l, x, text, &type, e);
     if (r == 0 && why == -EILSEQ)
         return begins_stored(l, x, text) ? 0 : why;
-    if (r == 0) /* only these errors are final */
+    if (r == 0) /* no other errors are final */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_sys(e, r, "cannot become a value of its type");
 }
 
-/* True if the text ends within a line. */
+/* True if the text ends within a line, so that more may follow. */
 static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
 {
     struct typed type = stored_known_type(l, x);
@@ -151,9 +153,9 @@ static bool key_may_go_on(struct live *l, const struct name *x, const struct buf
 }
 
 /*
- * Refuse the draft of a key. If a program wrote half of a text and forked, that half was accepted,
- * because fork(2) and exec(2) also close. Now that the rest is refused, the value from before the
- * draft returns.
+ * Refuse the draft of a key. If a program wrote half a text and forked, that half was accepted,
+ * because fork(2) and exec(2) also close files. Now that the rest is refused, the value from before
+ * the draft returns.
  */
 static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
 {
@@ -168,7 +170,7 @@ static int key_refuse(struct live *l, struct name *x, struct draft *d, const str
     return name_refused(l, x, e);
 }
 
-/* Accept a truncation alone: it makes the empty string or array. */
+/* Accept a truncation alone, which makes an empty string or array. */
 static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
@@ -184,27 +186,25 @@ static void accept_truncation(struct live *l, struct file *f)
     if (r >= 0)
         promise_make(&f->promise, x->edit);
     if (r < 0)
-        l->writer.failed = name_refused(l, x, &e); /* a release cannot report */
+        l->writer.failed = name_refused(l, x, &e); /* a release cannot report errors */
     else if (r > 0)
         (void)writer_accepted(l, NULL);
 }
 
-/*
- * End the draft of a key. At the end of the mount the daemon itself releases the files, not the
- * program, so a text that no flush or fsync has judged is dropped.
- */
+/* End the draft of a key. At the end of the mount, the daemon releases the files, not the program,
+ * so a text that no flush or fsync has judged is dropped. */
 static void key_end(struct live *l, struct file *f)
 {
     if (f->draft->state == DRAFT_EMPTIED)
         accept_truncation(l, f);
-    else if (draft_settle(l, f) > 0) /* the process was killed */
+    else if (draft_settle(l, f) > 0) /* only if the process was killed */
         (void)writer_accepted(l, NULL);
 }
 
 /* ---- content ---- */
 
-/* Make the content `len` bytes long; new bytes are zero. The bytes count towards the limit for all
- * helpers. */
+/* Make the content `len` bytes long, filling with zeros. A helper's bytes count towards the limit
+ * for all helpers. */
 static int set_length(struct live *l, const struct file *f, uint64_t len)
 {
     struct buf *b = &f->draft->text;
@@ -278,9 +278,9 @@ static int restart(struct live *l, struct file *f, bool truncate)
 }
 
 /*
- * True if the draft has ended. A program that opens a file begins with the file's content, not with
- * a draft that was accepted, or refused by a close, and whose last release the kernel may not have
- * reported yet.
+ * True if the draft has ended although the kernel may not have reported its last release yet. A
+ * program that opens the file begins with the file's content, not with a draft that was accepted or
+ * was refused at a close.
  */
 static bool is_over(const struct draft *d)
 {
@@ -303,10 +303,8 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
     return 0;
 }
 
-/*
- * Prepare a write at `off`, or a truncation to `off` bytes: a program that goes past the end of the
- * accepted text has seen the stored text, and refers to that.
- */
+/* Prepare a write at `off`, or a truncation to `off` bytes. A program that goes past the end of the
+ * accepted text has seen the stored text and refers to that. */
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
     bool beyond = f->draft->state == DRAFT_ACCEPTED && off > f->draft->text.len;
@@ -324,8 +322,8 @@ static int refuse(struct live *l, struct file *f, const struct err *e)
     return key_refuse(l, f->of, f->draft, e);
 }
 
-/* Write to a draft. A partly written text is not a value, so any failure refuses the whole
- * draft. */
+/* Write to a draft. Any failure refuses the whole draft, because a partly written text is not a
+ * value. */
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n)
 {
@@ -348,7 +346,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
         memcpy(d->text.data + off, bytes, n);
     if (r < 0)
         (void)err_sys(&e, r, "cannot be written");
-    else if (is_key(f) && (d->whole || append)) /* an append keeps the rest */
+    else if (is_key(f) && (d->whole || append)) /* an append keeps the text before it */
         r = key_written(l, f->of, d, d->text.len == n, &e);
     return r < 0 ? refuse(l, f, &e) : 0;
 }
@@ -375,8 +373,8 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 /* ---- from draft to value ---- */
 
 /*
- * Judge the draft at a close. The close may come from a fork in another thread while the text is
- * half written. A text that may still become a value is refused for that close only, and dropped by
+ * Judge the draft at a close, which may come from a fork in another thread while the text is half
+ * written. A text that may still become a value is refused for that close only, and is dropped at
  * the last close.
  */
 static int judge_now(struct live *l, struct file *f)
@@ -404,12 +402,12 @@ int draft_settle(struct live *l, struct file *f)
     assert(lock_held(&l->lock));
     if (!is_key(f))
         return 0;
-    if (d->state == DRAFT_SHORT) /* not written since */
+    if (d->state == DRAFT_SHORT) /* not written since then */
         return -EINVAL;
     return d->state == DRAFT_WRITTEN && !d->why.code ? judge_now(l, f) : d->why.code;
 }
 
-/* ---- the end, and moves from file to file ---- */
+/* ---- the end, and changes between keys and helpers ---- */
 
 void draft_leave(struct live *l, struct file *f)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Begins and ends editing, and finds facts about files: see live.h. */
+/* Begins and ends editing, and finds facts about files (live.h). */
 #include "live/live.h"
 
 #include <errno.h>
@@ -120,7 +120,7 @@ void unsaved_add(struct buf *notes, const char *folder, const char *name, const 
     buf_str(notes, folder);
     buf_add(notes, name, strlen(name) + 1);
     buf_add(notes, why, strlen(why) + 1);
-    if (buf_error(notes)) /* complete notes only */
+    if (buf_error(notes)) /* add complete notes only */
         notes->len = len;
 }
 
@@ -140,7 +140,8 @@ void unsaved_lines(const struct buf *notes, struct buf *out)
         buf_printf(out, "%s: %s\n", n.path, n.why);
 }
 
-/* Return why the value given to a name is not in the model, or NULL if it is, or need not be. */
+/* Return the reason why the value given to a name is not in the model, or NULL if it is there or
+ * need not be. */
 static const char *why_unsaved(const struct live *l, const struct name *x)
 {
     if (x->error)
@@ -149,7 +150,8 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
     return stray ? LOOK_STRAY : NULL;
 }
 
-/* Why what was written to a tensor is not in the model, or NULL. refused: only of edits that were refused. */
+/* Return the reason why the bytes written to a tensor are not in the model, or NULL. refused:
+ * consider only refused edits. */
 static const char *why_not_saved(const struct object *o, bool refused)
 {
     switch (o->state) {
@@ -253,7 +255,8 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
             *ret = newest_view(l->newest);
         return 0;
     }
-    /* Take the view before another one replaces it: a write includes removed keys and tensors. */
+    /* Take the view before another one replaces it, because a write shows removed keys and tensors
+     * again. */
     LOCKED(&l->lock);
     if (whole || !l->objects.doomed.n)
         r = batch_look(l, &e);
@@ -264,7 +267,7 @@ int live_freshen(struct live *l, bool whole, struct view *ret)
     return r;
 }
 
-/* Count new tensors, and drafts and helpers of tensors, which end with the mount. */
+/* Count the new tensors, and the drafts and helpers of tensors, that end with the mount. */
 static size_t unfinished(const struct live *l)
 {
     size_t n = l->objects.n_new;
@@ -282,7 +285,7 @@ static bool is_changed(struct live *l)
     lock_drop(&l->lock);
     if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
         return false;
-    /* One of our own edits may have replaced the file meanwhile. */
+    /* One of our own edits may have replaced the file in the meantime. */
     lock_take(&l->lock);
     bool changed = !is_flying(l) && edit_id_equal(&file.id, &l->file->id);
     lock_drop(&l->lock);
@@ -306,7 +309,7 @@ struct live_counts live_count(struct live *l)
     lock_take(&l->lock);
     struct live_counts c = {.pending = accepted(l) + unfinished(l),
                             .refused = l->names.n_errors + l->objects.n_errors};
-    const bool edited = l->writer.started || l->writer.stop; /* it may have ended */
+    const bool edited = l->writer.started || l->writer.stop; /* the writer may have stopped */
     lock_drop(&l->lock);
     c.changed = edited && is_changed(l);
     return c;
@@ -338,7 +341,8 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino)
 
 /* ---- facts ---- */
 
-/* Find all facts except a value's type, which is determined without the lock. */
+/* Get all facts about a file except the type of its value, which is determined later without the
+ * lock. */
 static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct shown *value)
 {
     LOCKED(&l->lock);
@@ -382,9 +386,9 @@ void live_facts_free(struct live_facts *f)
 }
 
 /*
- * Set the type of a file that is being written: it counts from then on, when the draft is accepted
- * (cp -a); a helper keeps it for the key that it is renamed to (rsync -X). Returns false if it is
- * neither.
+ * Set the type of a file that is being written, to be used when the draft is accepted (cp -a), or
+ * of a helper, which keeps it for the key that it is renamed to (rsync -X). Returns false for any
+ * other file.
  */
 static bool type_to_come(const struct live *l, struct file *f, struct typed type)
 {
@@ -401,9 +405,9 @@ static bool type_to_come(const struct live *l, struct file *f, struct typed type
 }
 
 /*
- * True if a helper that is given a type becomes a key (cp -a from another mount, or from a backup).
- * Not if it has a name that programs which copy attributes use temporarily (rsync's .NAME.XXXXXX,
- * Python's tmpXXXXXXXX), or that of a key's backup.
+ * True if giving this helper a type makes it a key (cp -a from another mount or from a backup).
+ * That is not so if it has the name of a key's backup, or a temporary name of a program that copies
+ * attributes (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX).
  */
 static bool is_key_by_type(struct live *l, const struct file *f)
 {
@@ -421,7 +425,7 @@ static bool is_key_by_type(struct live *l, const struct file *f)
     return class == NAME_STRAY || text[0] == '#' || !strchr(text, '.');
 }
 
-/* Make a helper's bytes the value of the key that its name now stands for. */
+/* Make a helper's bytes the value of the key that its name now denotes. */
 static int accept_content(struct live *l, struct name *x, struct file *f, struct typed type,
                           struct err *e)
 {
@@ -431,20 +435,19 @@ static int accept_content(struct live *l, struct name *x, struct file *f, struct
     return r;
 }
 
-/* True if it was written and not closed since, or emptied: its close judges it. */
+/* True if its close will judge the draft: it was emptied, or not closed since it was written. */
 static bool is_to_come(const struct draft *d)
 {
     return d && (d->state == DRAFT_WRITTEN ? !d->closed : d->state != DRAFT_CLEAN);
 }
 
-/* Turn a helper into the key that its name now stands for. Returns the same results as
- * promote(). */
+/* Turn a helper into the key that its name now denotes. Returns the same results as promote(). */
 static int make_key(struct live *l, struct name *x, struct file *f, struct typed type,
                     struct err *e)
 {
     struct names *n = &l->names;
     struct draft *d = f->draft;
-    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* by its readers */
+    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* the bytes that its readers see */
     if (d)
         buf_add(&seen, d->text.data, d->text.len);
     bool later = is_to_come(d);
@@ -467,8 +470,8 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
     return r;
 }
 
-/* Turn a helper into a key. Returns 1 if the edit must be written, 0 if not yet or if it stays a
- * helper, or -errno. */
+/* Turn a helper into a key. Returns 1 if there is an edit to write, 0 if there is none yet or the
+ * file stays a helper, or -errno. */
 static int promote(struct live *l, struct file *f, struct typed type, struct err *e)
 {
     if (name_set_key(f->of) < 0)
@@ -514,10 +517,8 @@ int live_forgive(struct live *l, uint32_t number)
 
 /* ---- the history ---- */
 
-/*
- * True if no edit is pending or being written. An undo, which restores all keys as one edit,
- * requires this, so that the history has every edit before it.
- */
+/* True if no edit is pending or being written. An undo, which restores all keys as one edit,
+ * requires this so that the history has every earlier edit. */
 static bool is_idle(const struct live *l)
 {
     return !is_flying(l) && !writer_has_work(l);
@@ -528,10 +529,8 @@ static int not_idle(struct err *e)
     return err_set(e, -EBUSY, "edits are still being written");
 }
 
-/*
- * Count all keys that the change adds, changes or removes as edited: all by one edit, the last.
- * Returns 0, -ENOMEM or -EBUSY. A new key comes after them.
- */
+/* Count all keys that the change adds, changes or removes as edited by the last edit. Keys made
+ * later get a rank after theirs. Returns 0, -ENOMEM or -EBUSY. */
 static int note_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -546,7 +545,7 @@ static int note_names(struct live *l, struct err *e)
             return err_set(e, -ENOMEM, "no memory for the keys");
         if (!s->gone && s->rank >= l->names.ranks)
             l->names.ranks = s->rank + EDIT_RANK_STEP;
-        if (!s->gone && !s->value) /* it only moves */
+        if (!s->gone && !s->value) /* the key only moves */
             continue;
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
@@ -560,8 +559,8 @@ static int note_names(struct live *l, struct err *e)
 
 /* ---- the edit ---- */
 
-/* Returns 1 if the edit was accepted, 0 if the keys are already in that state, or -errno. Under the
- * lock. */
+/* Restore a state of the history. Returns 1 if the edit was accepted, 0 if the keys are already in
+ * that state, or -errno. Call with the lock held. */
 static int restore(struct live *l, const struct history_pick *p, struct err *e)
 {
     struct batch *next = &l->next;
@@ -574,7 +573,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->names.nul |= has_nul_names(p->keys);
     next->restored = p->rec.number;
-    batch_note(l, NULL, NULL); /* even if keys only move */
+    batch_note(l, NULL, NULL); /* needed even if keys only move */
     r = note_names(l, e);
     if (r == 0)
         r = batch_freshen(l, e);
@@ -588,7 +587,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     return 1;
 }
 
-/* Record the line to report after the write, and the line until then. */
+/* Record the message for after the write, and the one for the time until then. */
 static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;
@@ -600,7 +599,7 @@ static void say_begun(struct live *l, const struct history_pick *p, const struct
     (void)snprintf(l->undo, sizeof(l->undo), "it is not written yet");
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static int undo(struct live *l, const struct snapshot *seen, const struct history_pick *p,
                 struct live_wait *w, struct err *e)
 {
@@ -618,7 +617,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
     return writer_sync(l, &(struct promise){0}, l->edits, w);
 }
 
-/* Return a reference to the state on the disk if no other edit has to be written, or NULL. */
+/* Return a reference to the state on disk, or NULL if an edit has yet to be written. */
 static struct snapshot *disk_snapshot(struct live *l)
 {
     lock_take(&l->lock);
@@ -637,8 +636,8 @@ static void close_history(struct history *h)
     history_close(h);
 }
 
-/* Translate an error of the history's directory, which must not be mistaken for one that the kernel
- * reports about the request. */
+/* Translate an error about the history's directory that would be mistaken for one about the request
+ * itself. */
 static int of_folder(int r)
 {
     return r == -EPERM || r == -EACCES || r == -EROFS ? -EIO : r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits a model: the files of metadata/ while it can be written, accepted edits that are not on the
- * disk yet, and the thread that writes them.
+ * Edits a model: handles the files in metadata/ while they can be written, the accepted edits that
+ * are not on disk yet, and the thread that writes them.
  *
  *     r = live_open(&newest, &file, &options, &l, &e);
  *     r = live_start(l, history, &e);  before the first edit, and after a fork
@@ -10,13 +10,14 @@
  *     live_close(l);
  *
  * The kernel knows a file by its number. docs/editing.md says what a name means, when an edit is
- * accepted and when it is durable.
+ * accepted, and when it is durable.
  *
- * Functions return 0 or -errno with the meaning it has for the system call of the same name, and
- * leave outputs unchanged on failure. If a function takes a wait, the result may be LIVE_PARKED:
- * then another thread calls done() later, once.
+ * Functions return 0, or -errno as the system call of the same name would, and leave outputs
+ * unchanged on failure. A function that takes a wait may return LIVE_PARKED: another thread then
+ * calls done() once, later.
  *
- * Threads: any. No lock is held while a text is rendered or measured, or the disk is accessed.
+ * Threads: any. No lock is held while a text is rendered or measured, or while the disk is
+ * accessed.
  */
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
@@ -37,40 +38,38 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
-    bool tensors;                  /* tensors can also be edited: tensors.h */
-    const struct imatrix *imatrix; /* weights for encoding values; not owned, or NULL */
-    struct logger log;             /* called by any thread */
+    bool tensors;                  /* tensors can also be edited (tensors.h) */
+    const struct imatrix *imatrix; /* weights for encoding values; not owned; may be NULL */
+    struct logger log;             /* any thread may call it */
 };
 
 /*
  * Edit the model whose newest state is `n`, which must also be the state on disk; `file` is its
- * file, for a split model the first. Both must outlive it and may not be changed by other code.
- * Initially key i has number i. Before live_start() the model can only be read. Returns 0 or
+ * file, or the first file of a split model. Both must outlive *ret, and other code must not change
+ * them. Initially, key i has number i. Before live_start() the model can only be read. Returns 0 or
  * -ENOMEM.
  */
 int live_open(struct newest *n, struct edit_file *file, const struct live_options *o,
               struct live **ret);
-/* Join the pool with the writer; call this before the first edit. history: not owned; NULL: no
- * history is kept. */
+/* Add the writer to the pool; call this before the first edit. history: not owned; NULL: no history
+ * is kept. */
 int live_start(struct live *l, struct history_job *history, struct err *e);
-/* Start writing pending edits, before live_finish() of many models. No edit may follow. */
+/* Start writing pending edits; call this for each of many models before live_finish(). No edit may
+ * follow. */
 void live_hurry(struct live *l);
-/* Write pending edits, and end the thread. Returns 0, or the reason for the loss of an edit (it was
- * logged). */
+/* Write pending edits, and end the thread. Returns 0, or the error because of which an edit was
+ * lost (it was logged). */
 int live_finish(struct live *l);
-/*
- * Call this before releasing files that programs may still have open: drafts that no flush, fsync
- * or release has judged are dropped.
- */
+/* Drop the drafts that no flush, fsync or release has judged. Call this before releasing files that
+ * programs may still have open. */
 void live_abandon(struct live *l);
-/*
- * After live_finish(): add a note (see below) for each edit that did not reach the file, and for
- * each file that is dropped because it is not a key.
- */
+/* Add a note (see below) for each edit that did not reach the file, and for each file that is
+ * dropped because it is not a key. Call this after live_finish(). */
 void live_unsaved(struct live *l, struct buf *notes);
 /*
- * Before the first edit, take the notes of an earlier instance for the same model, as if those
- * edits had been made here. Notes that do not apply here stay in `notes`. Returns 0 or -ENOMEM.
+ * Take over the notes of an earlier instance for the same model, as if those edits had been made
+ * here. Call this before the first edit. Notes that do not apply here stay in `notes`. Returns 0 or
+ * -ENOMEM.
  */
 int live_recall(struct live *l, struct buf *notes);
 void live_close(struct live *l); /* may be NULL */
@@ -78,73 +77,74 @@ void live_close(struct live *l); /* may be NULL */
 /* ---- what did not reach the file ---- */
 
 /*
- * Notes: a path in the model (without "metadata/") and the reason, as consecutive NUL-terminated texts. So they can
- * outlive the open model (live_recall()).
+ * A note is a path in the model (without "metadata/") and a reason, as consecutive NUL-terminated
+ * texts, so that notes can outlive the open model (live_recall()).
  *
  *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
  */
 
-/* Precedes the path of a tensor. */
+/* Prefix of a tensor's path. */
 #define UNSAVED_TENSOR "tensors/"
 
 struct note {
     const char *path, *why;
-    size_t next; /* where the next one is */
+    size_t next; /* where the next note is */
 };
 
 void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
 /* Get the next note. Returns false at the end. */
 bool unsaved_next(const struct buf *notes, struct note *n);
-/* Write a line for each note: "PATH: WHY". */
+/* Write a line "PATH: WHY" for each note. */
 void unsaved_lines(const struct buf *notes, struct buf *out);
 
 /* ---- the newest state ---- */
 
 /*
- * Make a snapshot of the accepted edits, unless there is one. whole: for a view of the whole, which
- * shows no removed keys or tensors, even if the removal is still to be written. *ret: that view, to
- * be freed; NULL: not requested.
+ * Make a snapshot of the accepted edits, unless there is one. whole: for a view of the whole model,
+ * which shows no removed keys or tensors, even if the removal has not been written. *ret: that
+ * view, which the caller frees; ret may be NULL.
  */
 int live_freshen(struct live *l, bool whole, struct view *ret);
 
-/* Pending edits are counted up to this number, so that a query stays cheap. */
+/* Counting of pending edits stops at this number, so that a query stays cheap. */
 #define LIVE_COUNT_MOST 101
 
 struct live_counts {
-    size_t pending; /* number of edits not yet written */
+    size_t pending; /* number of edits that have not been written */
     size_t refused; /* number of files whose last write was refused */
-    /* Another program changed a file of the model; determining this accesses the disk. */
+    /* Another program has changed a file of the model; finding out accesses the disk. */
     bool changed;
 };
 struct live_counts live_count(struct live *l);
 /* Add a note for each file whose last write was refused. */
 void live_refused(struct live *l, struct buf *notes);
-/* Return how many edits are accepted. Does not access the disk. */
+/* Return the number of accepted edits that are not written yet. Does not access the disk. */
 size_t live_accepted(struct live *l);
 
-/* True if dropping it would lose only notes, and helpers if these may be lost. No file is open. */
+/* True if no file is open, and dropping the state would lose only notes, and helpers if these may
+ * be lost. */
 bool live_idle(struct live *l, bool helpers);
 
-/* The next numbers: all later ones are at least these. */
+/* The next numbers to be given: all later ones are at least these. */
 struct live_given {
     uint32_t snapshots, keys;
 };
 struct live_given live_given(struct live *l);
 
-/* True if it has no edit to write, and this is a file that it edits. */
+/* True if there is no edit to write, and this is a file that `l` edits. */
 bool live_edits(struct live *l, dev_t dev, ino_t ino);
 
 /* ---- the history ---- */
 
 /*
- * Restore all keys to a state of the history; number 0: before its last edits. This is one edit,
- * written at once in any mode. Returns 0 if they are in that state already; -EBUSY (edits are not
- * written yet: try again after live_fsync() of the directory), -EOPNOTSUPP (no history is kept), or
- * the errors of history_pick(), edit_restore() and edit_plan_make(). live_undo_said() reports the
- * result.
+ * Restore all keys to a state in the history; number 0 means the state before the last edits. This
+ * is one edit, written at once in any mode. Returns 0 if the keys are already in that state, -EBUSY
+ * (edits have not been written: try again after live_fsync() of the directory), -EOPNOTSUPP (no
+ * history is kept), or an error of history_pick(), edit_restore() or edit_plan_make().
+ * live_undo_said() reports the result.
  */
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);
-/* Write a line about the last live_undo(), or nothing if there was none. Returns 0 or -ENOMEM. */
+/* Write a line about the last live_undo(), if any. Returns 0 or -ENOMEM. */
 int live_undo_said(struct live *l, struct buf *out);
 /* Write the states as text (history_text()). Returns 0, -EOPNOTSUPP or -errno. */
 int live_history(struct live *l, struct buf *out, struct err *e);
@@ -157,14 +157,14 @@ int live_history_clear(struct live *l);
  * live_facts_free(). */
 struct live_facts {
     struct buf key, type, error;
-    bool helper; /* it lives in memory, and is not a link */
+    bool helper; /* the file lives in memory and is not a link */
 };
 int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
 void live_facts_free(struct live_facts *f);
-/* Give a file the type with this name. Returns -EINVAL if there is no such type, or the value does
- * not fit it. */
+/* Give a file the type with this name. Returns -EINVAL if there is no such type or if the value
+ * does not fit it. */
 int live_retype(struct live *l, uint32_t number, const void *type, size_t n, struct live_wait *w);
-/* Forget the reason why the file's last write was refused. */
+/* Forget why the file's last write was refused. */
 int live_forgive(struct live *l, uint32_t number);
 
 #endif

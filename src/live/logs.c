@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps the log of a model: see logs.h. */
+/* Keeps the log of a model (logs.h). */
 #include "live/logs.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include "base/bytes.h"
 #include "edit/temp.h"
 
-/* A log with this many bytes is not extended any more. */
+/* A log with at least this many bytes is not extended any more. */
 #define LARGE ((uint64_t)1 << 30)
-/* Limit of a log's length including holes: file systems allow files of 16 TiB and more. */
+/* Limit on a log's length including holes; file systems allow files of 16 TiB or more. */
 #define LONG ((uint64_t)1 << 36)
 
 void logs_init(struct logs *s, const struct edit_file *f)
@@ -46,7 +46,8 @@ static int make(struct logs *s, struct err *e)
     return r;
 }
 
-/* True if nothing refers to the log. Under the lock no new references are made. */
+/* True if nothing else refers to the log. Call with the lock held, so that no new references can be
+ * made. */
 static bool is_unused(const struct log *log)
 {
     return atomic_load(&log->refs) == 1;
@@ -92,7 +93,7 @@ int logs_take_zeros(struct logs *s, uint64_t n, struct log **ret, uint64_t *at, 
 {
     int r = logs_take(s, n, 0, ret, at, e);
     if (r == 0)
-        r = logs_put(s, *ret, *at + n - 1, "", 1); /* the rest is a hole */
+        r = logs_put(s, *ret, *at + n - 1, "", 1); /* the bytes before it are a hole */
     else
         return r;
     if (r < 0)
@@ -128,14 +129,14 @@ static uint64_t end_of(const struct extent *x)
     return x->at + x->len;
 }
 
-/* Return the first extent that ends after `off`, or their number. */
+/* Return the index of the first extent that ends after `off`, or the number of extents. */
 static size_t find(const struct extents *s, uint64_t off)
 {
     const size_t i = UPTO(s->of, at, s->n, off);
     return i && end_of(&s->of[i - 1]) > off ? i - 1 : i;
 }
 
-/* Return bytes [lo, hi) of an extent, with a reference. */
+/* Return the part [lo, hi) of an extent, with a new reference. */
 static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
 {
     struct extent ret = *x;
@@ -147,7 +148,7 @@ static struct extent part(const struct extent *x, uint64_t lo, uint64_t hi)
     return ret;
 }
 
-/* Merge extent i with the next one, which continues it. */
+/* Merge extent i with the next one if that one continues it. */
 static void join(struct extents *s, size_t i)
 {
     struct extent *x = &s->of[i], *next = x + 1;
@@ -160,8 +161,8 @@ static void join(struct extents *s, size_t i)
     s->n--;
 }
 
-/* Replace [lo, hi) with these extents, taking over their references. The list has room for two
- * more. */
+/* Replace bytes [lo, hi) with these extents, taking over their references. The list must have room
+ * for two more extents. */
 static void replace(struct extents *s, uint64_t lo, uint64_t hi, const struct extent *with,
                     size_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps names and files: see names.h. */
+/* Keeps names and files (names.h). */
 #include "live/names.h"
 
 #include <assert.h>
@@ -47,7 +47,7 @@ struct name *names_of_ino(const struct names *n, uint32_t ino)
     return of_link(l);
 }
 
-/* The removed entries leave room. */
+/* Removing the two entries first leaves room, so inserting them cannot fail. */
 void name_swap_inos(struct names *n, struct name *x, struct name *y)
 {
     uint32_t ino = x->ino;
@@ -77,7 +77,7 @@ static int set_key(struct name *x, const char *key, size_t len)
     return 0;
 }
 
-/* Make a name. key NULL: a helper's name. */
+/* Make a name; key is NULL for a helper's. */
 static struct name *make(struct names *n, const char *text, const char *key, size_t len,
                          uint32_t ino)
 {
@@ -102,8 +102,8 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
     return x;
 }
 
-/* Return a name, and make it if needed. key NULL: as in make(). A helper that has a file keeps its
- * name. */
+/* Return a name, making it if needed; key is NULL for a helper's. The name of a helper that has a
+ * file stays a helper's. */
 static struct name *get(struct names *n, const char *text, const char *key, size_t len)
 {
     struct name *x = names_find(n, text);
@@ -146,7 +146,8 @@ void name_unset_key(struct name *x)
     x->key = NULL;
 }
 
-/* Free a name if nothing refers to it. A key that was stored keeps its type and place. */
+/* Free a name if nothing refers to it. The name of a key that was stored stays, with the key's type
+ * and place. */
 void name_reap(struct names *n, struct name *x)
 {
     if (x->file || x->refs || x->error || x->doomed || x->backup || x->rank || x->typed.set)
@@ -169,7 +170,7 @@ void name_set_error(struct names *n, struct name *x, const char *why)
 void name_take(struct names *n, struct name *x, struct file *f)
 {
     struct file *old = x->file;
-    if (f->of) { /* else it is new */
+    if (f->of) { /* otherwise the file is new */
         f->of->file = f->of->file == f ? NULL : f->of->file;
         f->of->refs--;
     }
@@ -241,13 +242,13 @@ struct name *names_touch(struct names *n, uint32_t i, const char *key, size_t le
             name_reap(n, x);
         return NULL;
     }
-    x->mtime = (struct timespec){0}; /* the model's */
+    x->mtime = (struct timespec){0}; /* it has the model's mtime */
     name_take(n, x, f);
     return x;
 }
 
-/* Free a file if nothing refers to it. The name of an original key stays, because without it the
- * key would count as untouched. */
+/* Free a file if nothing refers to it. The name of an original key stays, because the key would
+ * count as untouched without it. */
 void file_reap(struct names *n, struct file *f)
 {
     struct name *x = f->of;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps the states of tensors: see objects.h. */
+/* Keeps the states of tensors (objects.h). */
 #include "live/objects.h"
 
 #include <assert.h>
@@ -118,7 +118,7 @@ void object_clear_name(struct objects *s, struct object *o)
 
 // clang-format off
 static const enum object_state states[OBJECT_STATES][OBJECT_EVENTS] = {
-    /*                  MAKE           ADD            DOOM           REMOVE         BACK           LOSE           REGAIN */
+    /* MAKE ADD DOOM REMOVE BACK LOSE REGAIN */
     [OBJECT_STORED] = {OBJECT_NEW,    NEVER,         OBJECT_DOOMED, OBJECT_ABSENT, NEVER,         OBJECT_LOST,   NEVER},
     [OBJECT_NEW]    = {NEVER,         OBJECT_STORED, NEVER,         OBJECT_GONE,   NEVER,         NEVER,         NEVER},
     [OBJECT_DOOMED] = {NEVER,         NEVER,         OBJECT_DOOMED, OBJECT_ABSENT, OBJECT_STORED, OBJECT_LOST,   NEVER},
@@ -128,7 +128,7 @@ static const enum object_state states[OBJECT_STATES][OBJECT_EVENTS] = {
 };
 // clang-format on
 
-/* True if its error is that of an edit, and counts. */
+/* True if the object's error is that of an edit and is counted. */
 static bool counts(const struct object *o)
 {
     return o->error && (o->state == OBJECT_STORED || o->state == OBJECT_DOOMED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the state of a tensor before an edit: see tensor_base.h. */
+/* Reads the state of a tensor before an edit (tensor_base.h). */
 #include "live/tensor_base.h"
 
 #include <assert.h>
@@ -173,7 +173,7 @@ uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view)
 
 /* ---- bytes ---- */
 
-/* From this size on, copying with a system call is faster than touching the pages. */
+/* From this size on, copying with a system call is faster than accessing the mapped pages. */
 #define MUCH ((size_t)32 << 10)
 
 static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
@@ -183,7 +183,7 @@ static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size
     struct mapped *m = n < MUCH ? NULL : store_mapped(b->store, b->place, off, n, &at);
     const struct source file = m ? mapped_source(m) : (struct source){0};
     int r = m && !m->far ? file.read(&file, at, dst, n) : -EIO;
-    /* store_read() records that the file was truncated. */
+    /* store_read() also records that the file was truncated. */
     return r == -EIO ? store_read(b->store, b->place, off, dst, n, b->nbytes) : r;
 }
 
@@ -200,7 +200,7 @@ static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, siz
     return 0;
 }
 
-/* Number of stored bytes decoded at a time. */
+/* Maximum number of stored bytes decoded at a time. */
 enum { ROOM = 64 * 1024 };
 
 static int read_values(const struct tensor_base *b, const struct form *form, uint64_t off,
@@ -215,7 +215,7 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
         size_t len = (size_t)min_u64(n - done, step - (at - skip));
         quant_extent(t, form->width, at, len, &first, &last);
         r = read_raw(b, first, raw, (size_t)(last - first));
-        /* The values' offset of the first block that is read. */
+        /* Offset, among the values, of the first block that is read. */
         uint64_t start = first / t->block_bytes * t->block_len * form->width;
         if (r == 0)
             form->read(t, b->big, raw, at - start, len, dst + done);
@@ -228,7 +228,7 @@ static int read_values(const struct tensor_base *b, const struct form *form, uin
 int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
                      size_t n)
 {
-    CLEANUP(buf_free) struct buf head = BUF_INIT; /* or a text */
+    CLEANUP(buf_free) struct buf head = BUF_INIT; /* the header, or the whole text */
     if (is_text(view))
         tensor_text(b, view, &head);
     else if (!views[view].form)
@@ -272,7 +272,7 @@ void tensor_edit_free(struct tensor_edit *t)
 
 /* ---- texts ---- */
 
-/* Return the first line, without blanks around it. Only blanks may follow it. */
+/* Get the first line, without surrounding blanks. Only blanks may follow it. */
 static int take_line(const char *text, size_t n, const char **ret, const char **upto, struct err *e)
 {
     const char *last = n ? memchr(text, '\n', n) : NULL, *end = last ? last : text + n;
@@ -294,7 +294,7 @@ static int not_a_type(const char *p, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
     struct nearest near = nearest_to(p, n);
-    /* A name that is only incomplete is meant. */
+    /* If the text is the beginning of a name, that name is meant. */
     for (uint32_t id = 0; quant_find(id); id++)
         if (quant_find(id)->block_len > 0 && strncasecmp(quant_find(id)->name, p, n) == 0)
             return err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", show(shown, p, n),
@@ -354,7 +354,7 @@ static int not_a_shape(const char *p, const char *end, struct err *e)
                    show(shown, p, (size_t)(end - p)));
 }
 
-/* Parse the number at *p; *p moves past it. Returns 0 or -ERANGE. */
+/* Parse the number at *p, and move *p past it. Returns 0 or -ERANGE. */
 static int take_number(const char **p, const char *end, uint64_t *ret)
 {
     uint64_t v = 0;
@@ -388,7 +388,7 @@ static int take_dims(const char *line, const char *end, struct tensor_shape *s, 
     return 0;
 }
 
-/* Convert NumPy's order to the stored one. */
+/* Convert dimensions from NumPy's order to the stored one. */
 static void reverse(struct tensor_shape *s)
 {
     for (uint32_t i = 0; i < s->n_dims / 2; i++) {

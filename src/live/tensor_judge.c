@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Judges drafts: see tensor_judge.h.
+ * Judges drafts (tensor_judge.h).
  *
  * Written bytes are processed in units, on all processors. Each unit yields the bytes that the
  * tensor would have (for `raw`, those of the draft), which are compared with the present ones. Runs
- * of different blocks become pieces: for `raw` the written bytes, for values those encoded into the
- * log.
+ * of blocks that differ become pieces, made of the written bytes for `raw`, and of bytes encoded
+ * into the log for values.
  */
 #include "live/tensor_judge.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- faults ---- */
 
-/* Write "[3, 17]", NumPy's index of an element. */
+/* Write NumPy's index of an element, such as "[3, 17]". */
 static void put_index(struct buf *out, uint64_t element, uint32_t n_dims, const uint64_t *dims)
 {
     uint64_t at[GGUF_MAX_DIMS];
@@ -53,8 +53,8 @@ static int needs_importances(const struct quant_type *t, struct err *e)
                    t->name);
 }
 
-/* Set e to a message about an error of quant_write() or quant_convert(); fault->element counts from
- * the tensor's first. */
+/* Set e to a message about an error of quant_write() or quant_convert(); fault->element is counted
+ * from the tensor's first one. */
 static int report_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
                         uint32_t n_dims, const uint64_t *dims, struct err *e)
 {
@@ -83,11 +83,11 @@ static int report_fault(int code, const struct quant_type *t, const struct quant
     return err_sys(e, code, "values cannot be stored");
 }
 
-/* The units of some work, and the message of the first that failed. */
+/* The units of some work, and the message of the first unit that failed. */
 struct failing {
     struct units units;
     uint64_t unit;
-    struct err e; /* code 0: none */
+    struct err e; /* code 0 if no unit failed */
 };
 static void note_failure(struct failing *f, uint64_t unit, const struct err *e)
 {
@@ -98,7 +98,7 @@ static void note_failure(struct failing *f, uint64_t unit, const struct err *e)
     f->e = *e;
 }
 
-/* Call units_run(), and set a message. */
+/* Call units_run(), and set a message if it fails. */
 static int run_units(struct failing *f, const struct units_watch *watch, struct err *e)
 {
     const int r = units_run(&f->units, watch);
@@ -111,22 +111,20 @@ static int run_units(struct failing *f, const struct units_watch *watch, struct 
 
 /* ---- encoding all values of a tensor ---- */
 
-/* The encoding of all values of a tensor into the log. */
 struct encoding {
-    /* Blocks of this type, in the model's byte order; NULL: values as in the view. */
+    /* Type of the blocks that `read` gets, in the model's byte order; NULL if it gets values as in
+     * the view. */
     const struct quant_type *stored;
     enum quant_view view;
-    /* Reads values [first, first + n), whole blocks. Called by several threads. Returns 0 or
-     * -errno. */
+    /* Reads values [first, first + n), which are whole blocks. Several threads call it. Returns 0
+     * or -errno. */
     int (*read)(void *arg, uint64_t first, void *dst, size_t n);
     void *arg;
-    struct tensor_shape shape; /* of the resulting tensor, valid for tensor_shape_bytes() */
+    struct tensor_shape shape; /* the resulting tensor's, valid for tensor_shape_bytes() */
     bool big;
-    const struct imatrix_row *row; /* NULL: none */
-    /*
-     * Blocks of the same type: a block with the same values keeps its bytes. NULL: all blocks are
-     * encoded, as in a conversion. May have fewer or more elements.
-     */
+    const struct imatrix_row *row; /* NULL if nothing is weighed */
+    /* A tensor of the same type, whose blocks keep their bytes if they have the same values. NULL
+     * if all blocks are encoded, as in a conversion. It may have fewer or more elements. */
     const struct tensor_base *old;
     struct logs *logs;
     /* Set by encode_values(): */
@@ -135,13 +133,13 @@ struct encoding {
     uint64_t old_elem; /* number of elements whose old blocks can be compared */
     struct quant_importances imp;
     const struct quant_importances *weigh; /* imp, or NULL */
-    struct log *log;                       /* log of the bytes, from `at` on */
+    struct log *log;                       /* the log that has the bytes, from `at` on */
     uint64_t at;
     struct failing work;
 };
 
-/* Get the importances of a row for a tensor of this shape. Returns 0, with *arg = ret, or NULL if
- * nothing is weighed; -EINVAL if they do not fit. */
+/* Get the importances of a row for a tensor of this shape. Returns 0, with *arg set to ret, or to
+ * NULL if nothing is weighed. Returns -EINVAL if the importances do not fit. */
 static int find_importances(const struct imatrix_row *row, const struct quant_type *t,
                             uint32_t n_dims, const uint64_t *dims, struct quant_importances *ret,
                             const struct quant_importances **arg, struct err *e)
@@ -158,7 +156,7 @@ struct encoding_room {
     uint8_t raw[TENSOR_STRETCH * 8];
 };
 
-/* Encode values [first, first + n), all of them with old blocks, or all without. */
+/* Encode values [first, first + n), either all or none of which have old blocks. */
 static int encode_part(struct encoding *j, uint64_t first, size_t n, struct encoding_room *room,
                        struct err *e)
 {
@@ -203,8 +201,8 @@ static int encode_unit(void *arg, uint64_t unit, void *room)
 }
 
 /*
- * Encode all values into the log, as an edit. Returns TENSOR_CHANGED, -EDOM, -ERANGE or -EOPNOTSUPP
- * (the message names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM or -errno.
+ * Encode all values into the log, which makes an edit. Returns TENSOR_CHANGED, -EDOM, -ERANGE or
+ * -EOPNOTSUPP (the message names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM or -errno.
  */
 static int encode_values(struct encoding *j, const struct units_watch *watch,
                          struct tensor_edit *ret, struct err *e)
@@ -250,7 +248,7 @@ static int read_stored(void *arg, uint64_t first, void *dst, size_t n)
                             n / t->block_len * t->block_bytes);
 }
 
-/* From this size on the file system is first queried for free space, because encoding takes a
+/* From this size on, the file system is first queried for free space, because encoding takes a
  * while. */
 #define ROOM_ASKED ((uint64_t)1 << 20)
 
@@ -294,7 +292,7 @@ int tensor_convert(struct tensor_base *base, uint32_t type, struct logs *logs,
 enum {
     RAW_UNIT = 256 * 1024, /* number of bytes of `raw` judged at a time */
     RAW_BLOCK = 512,       /* number of bytes compared as a unit */
-    /* Gaps of up to this many equal bytes between two runs are rewritten, to limit the number of
+    /* Gaps of at most this many equal bytes between two runs are rewritten, to limit the number of
      * pieces. */
     GAP = 16 * 1024,
 };
@@ -303,19 +301,19 @@ struct job {
     struct draft *d;
     const struct tensor_base *base;
     const struct tensor_round *round; /* the data to judge */
-    const struct quant_type *type;    /* NULL: bytes are judged, not values */
+    const struct quant_type *type;    /* NULL if bytes are judged, not values */
     enum quant_view view;
     struct quant_importances imp;
     const struct quant_importances *weigh; /* imp, or NULL */
     uint64_t head;                         /* bytes of the draft before the first value */
-    uint64_t unit, block;                  /* bytes of the view per unit, and per block */
-    uint64_t size;                         /* bytes of the view after head */
+    uint64_t unit, block;                  /* bytes of the view per unit and per block */
+    uint64_t size;                         /* bytes of the view after `head` */
     uint32_t raw_block;                    /* bytes per stored block */
-    struct log *log;    /* a reference: the log that values are encoded into ... */
-    uint64_t low, room; /* ... stored byte `low` at `room` */
+    struct log *log;                       /* a reference: the log that values are encoded into */
+    uint64_t low, room;                    /* stored byte `low` is at `room` in the log */
     struct failing work;
     /* Protected by the lock of the units: */
-    struct tensor_piece *piece; /* owned, with a reference to the log of each */
+    struct tensor_piece *piece; /* owned, each with a reference to its log */
     size_t n, cap;
 };
 
@@ -329,7 +327,7 @@ _Static_assert(RAW_UNIT <= TENSOR_STRETCH * 4, "a unit of bytes fits");
 
 /* ---- pieces ---- */
 
-/* Takes over the reference. */
+/* Add a piece, taking over the reference to the log. */
 static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct log *log)
 {
     lock_take(&j->work.units.lock);
@@ -342,7 +340,7 @@ static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src, struct l
     return r;
 }
 
-/* Add a piece of `raw`: bytes that come from the base are equal. */
+/* Add a piece of `raw` for the written bytes; those that come from the base are equal. */
 static int add_written(struct job *j, uint64_t at, uint64_t n)
 {
     struct tensor_piece p;
@@ -355,7 +353,6 @@ static int add_written(struct job *j, uint64_t at, uint64_t n)
     return r;
 }
 
-/* Replace stored bytes [at, at + n) with these. */
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
     uint64_t src = j->room + (at - j->low);
@@ -365,7 +362,7 @@ static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
     return r < 0 ? r : add_at(j, at, n, src, log_ref(j->log));
 }
 
-/* n bytes in blocks that are compared as units; the last may be shorter. */
+/* n bytes to compare block by block; the last block may be shorter. */
 struct compare {
     const uint8_t *old, *raw;
     size_t n, block;
@@ -378,8 +375,8 @@ static bool differs(const struct compare *c, size_t block)
     return memcmp(c->old + at, c->raw + at, n) != 0;
 }
 
-/* Find the next run of different blocks, including small gaps: [*first, *end). Returns false at the
- * end. */
+/* Find the next run [*first, *end) of blocks that differ, including small gaps. Returns false at
+ * the end. */
 static bool next_run(const struct compare *c, size_t *first, size_t *end)
 {
     const size_t blocks = (c->n + c->block - 1) / c->block, gap = GAP / c->block + 1;
@@ -394,7 +391,7 @@ static bool next_run(const struct compare *c, size_t *first, size_t *end)
     return true;
 }
 
-/* Copy all values of the different blocks to the log, so that judging them again gives the same
+/* Copy all values of the blocks that differ to the log, so that judging them again gives the same
  * result. */
 static int hold_changed(struct job *j, uint64_t from, const struct compare *c, size_t first,
                         size_t end)
@@ -411,7 +408,7 @@ static int hold_changed(struct job *j, uint64_t from, const struct compare *c, s
     return r;
 }
 
-/* Add the different blocks from number `from` on. */
+/* Add pieces for the blocks that differ; the first block compared is number `from`. */
 static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
 {
     int r = 0;
@@ -465,16 +462,16 @@ static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *ro
     return logs_failed(r, e);
 }
 
-/* Return the first range to judge that ends after byte `off` of the view, or the number of
- * ranges. */
+/* Return the index of the first range to judge that ends after byte `off` of the view, or the
+ * number of ranges. */
 static size_t find_fresh(const struct job *j, uint64_t off)
 {
     const struct tensor_ranges *f = &j->round->fresh;
     return UPTO(f->of, hi, f->n, off);
 }
 
-/* Find the part of the view, after the header, that was written within [lo, hi), as whole blocks.
- * Returns false if there is none. */
+/* Find the part of [lo, hi) that was written, in bytes of the view after its header, and extend it
+ * to whole blocks. Returns false if nothing was written. */
 static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
 {
     const struct tensor_ranges *f = &j->round->fresh;
@@ -521,8 +518,7 @@ static int by_place(const void *a, const void *b)
     return p->at < q->at ? -1 : p->at > q->at;
 }
 
-/* Reserve space for all values that may differ, in the tensor's order, and aligned as in its
- * file. */
+/* Reserve space for all values that may differ, in the tensor's order, aligned as in its file. */
 static int reserve(struct job *j, struct err *e)
 {
     uint64_t lo = 0, hi = j->size;
@@ -561,7 +557,7 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
     return r;
 }
 
-/* Make the job of a round. npy: the draft's header; NULL: it has none. */
+/* Make the job for a round. npy: the draft's header, or NULL if there is none. */
 static struct job make_job(struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const uint64_t head = npy ? npy->header : 0;
@@ -618,7 +614,7 @@ static int encode_all(struct draft *d, enum quant_view values, uint64_t head,
 
 /* ---- the result for a draft ---- */
 
-/* Check the length. Returns 0, a verdict, or -EINVAL if the length is right. */
+/* Check the length. Returns 0 if it is right, otherwise a verdict or -EINVAL. */
 static int check_length(const struct tensor_round *round, uint64_t whole, struct err *e)
 {
     if (round->size < whole) {
@@ -632,7 +628,7 @@ static int check_length(const struct tensor_round *round, uint64_t whole, struct
     return 0;
 }
 
-/* Returns 0 or a verdict. */
+/* Get the draft's header. Returns 0, a verdict or -errno. */
 static int find_header(struct draft *d, uint64_t size, struct npy *ret, struct err *e)
 {
     lock_take(&d->lock);
@@ -652,10 +648,8 @@ static bool same_dims(const struct tensor_base *b, const struct npy *npy)
            memcmp(b->dims, npy->dims, npy->n_dims * sizeof(npy->dims[0])) == 0;
 }
 
-/*
- * True if values have moved, so that all must be judged: they are compared with the base's view
- * while that shows, later with the judged bytes.
- */
+/* True if values have moved, so that all must be judged. The layout is compared with that of the
+ * base's view while bytes of it are shown, and later with that of the judged bytes. */
 static bool is_moved(const struct draft *d, const struct tensor_round *round, const struct npy *npy)
 {
     const struct tensor_base *base = round->base;
@@ -731,7 +725,7 @@ int tensor_draft_judge(struct draft *d, const struct units_watch *watch, struct 
 
 /* ---- new tensors ---- */
 
-/* A view that implies its type comes after a view that also brings the shape. */
+/* Views of the same type are adjacent; the one that also gives the shape comes first. */
 static const enum tensor_view order[] = {TENSOR_F32_NPY, TENSOR_F32, TENSOR_F16_NPY, TENSOR_F16,
                                          TENSOR_BF16};
 
@@ -755,7 +749,7 @@ static int check_new_length(struct draft *d, uint64_t need, struct err *e)
     return TENSOR_SHORT;
 }
 
-/* Take the bytes unchanged. */
+/* Judge a tensor by its view `raw`, whose bytes are taken unchanged. */
 static int judge_new_raw(const struct tensor_new *t, struct tensor_edit *ret, struct err *e)
 {
     struct draft *d = t->draft[TENSOR_RAW];
@@ -779,7 +773,7 @@ static bool same_shape(const struct tensor_shape *s, const struct npy *npy)
            memcmp(s->dims, npy->dims, s->n_dims * sizeof(s->dims[0])) == 0;
 }
 
-/* Find the shape, and where the values begin. */
+/* Find the shape and where the values begin. */
 static int place_values(const struct tensor_new *t, struct draft *d, struct npy *npy,
                         struct tensor_shape *shape, struct err *e)
 {

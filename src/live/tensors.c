@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes, renames and removes tensors: see tensors.h. */
+/* Makes, renames and removes tensors (tensors.h). */
 #include "live/tensors.h"
 
 #include <assert.h>
@@ -20,7 +20,7 @@
 
 /* ---- finding tensors ---- */
 
-/* Find a tensor. Long names are searched in the base. */
+/* Find a tensor, searching the base for a long name. */
 int tensor_find(const struct live *l, const char *file, struct edit_tensor *ret)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -50,7 +50,7 @@ struct object *tensor_object(struct live *l, uint32_t number)
     return o;
 }
 
-/* Remove a tensor. Its place is remembered, if memory allows. */
+/* Remove a tensor, remembering its place if memory allows. */
 static int drop(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct object *o = object_find(&l->objects, t->id.number);
@@ -95,11 +95,11 @@ int tensor_accepted(struct live *l, struct object *o, struct live_wait *w)
 
 /* ---- due removals ---- */
 
-/* False if the change leaves the model without any tensor. */
+/* True unless the change leaves the model without any tensor. */
 static bool tensors_left(const struct live *l)
 {
     struct edit_tensor *all = NULL;
-    size_t n = 1; /* lack of memory, most probably */
+    size_t n = 1; /* for a failure, most probably a lack of memory */
     if (edit_change_tensors(&l->next.change, &all, &n) == 0)
         free(all);
     return n > 0;
@@ -145,7 +145,7 @@ int tensors_remove_due(struct live *l)
         object_event(s, o, r == 0 ? OBJECT_REMOVE : OBJECT_BACK);
         if (r == 0) {
             promise_make(&o->promise, l->edits);
-        } else { /* it stays, and has the reason */
+        } else { /* it stays, and shows the reason */
             atomic_store(&l->names.other_doomed, true);
             (void)tensor_refused(l, o, &e);
         }
@@ -218,7 +218,7 @@ struct draft *tensors_landed(struct live *l, const struct batch *b)
 
 /* ---- tensors to be judged ---- */
 
-/* Insert in the order of the last write: usually this is the last one. */
+/* Insert a tensor in the order of the last writes; usually it belongs at the end. */
 static void enqueue(struct object_list *due, struct object *o)
 {
     struct object *before = due->last;
@@ -308,7 +308,7 @@ static int new_tensor_rename(struct live *l, struct object *o, const char *name,
     int r = check_name(name, n);
     if (r == 0)
         r = object_set_name(&l->objects, o, name, n);
-    if (r == 0 && o->error) /* its name may have been the reason */
+    if (r == 0 && o->error) /* its old name may have been the reason */
         new_tensor_touch(l, o);
     return r;
 }
@@ -346,7 +346,8 @@ void new_tensor_closed(struct live *l, struct object *o, bool closed)
         new_tensor_queue(l, o);
 }
 
-/* Count a closed file as old as its close, so tensors are added in the order of the program. */
+/* Count a closed file as last written at its close, so that tensors are added in the order in which
+ * the program wrote them. */
 void new_tensor_released(struct live *l, struct object *o, bool closed)
 {
     const struct timespec last = o->last;
@@ -368,7 +369,7 @@ static void new_tensor_take_out(struct live *l, struct object *o, struct draft *
     o->has_type &= d->view != TENSOR_TYPE;
     o->has_shape &= d->view != TENSOR_SHAPE;
     view_drafts_reap(l, o);
-    new_tensor_touch(l, o); /* it may have prevented the tensor */
+    new_tensor_touch(l, o); /* the view may have been what kept the tensor from being added */
 }
 
 int new_tensor_text(struct live *l, const struct draft *d, const char *text, size_t n,
@@ -379,7 +380,7 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
     assert(lock_held(&l->lock));
     int r = is_type ? tensor_type_parse(text, n, &o->type, e)
                     : tensor_shape_parse(text, n, &o->shape, e);
-    if (r == 0 || !d->unlinked) /* a refused helper is a helper again */
+    if (r == 0 || !d->unlinked) /* not if it is a refused helper, which becomes a helper again */
         *(is_type ? &o->has_type : &o->has_shape) = r == 0;
     new_tensor_touch(l, o);
     return r;
@@ -387,7 +388,8 @@ int new_tensor_text(struct live *l, const struct draft *d, const char *text, siz
 
 /* ---- judging ---- */
 
-/* Return the object to judge first, or NULL. The one being judged may have been written since. */
+/* Return the object to judge next, or NULL. The one being judged is skipped; it may have been
+ * written since. */
 static struct object *next_due(const struct live *l)
 {
     struct object *o = l->objects.due.first;
@@ -408,15 +410,13 @@ const struct timespec *new_tensors_due_at(const struct live *l)
     if (!first)
         return NULL;
     at = first->last;
-    at.tv_sec += NEW_QUIET + 1; /* all writes of the same second together */
+    at.tv_sec += NEW_QUIET + 1; /* so that all writes of the same second are judged together */
     at.tv_nsec = 0;
     return &at;
 }
 
-/*
- * Note that the name is in use again: lost tensors with this name are no longer reported, and the
- * place of removed ones is forgotten.
- */
+/* Note that the name is in use again: lost tensors with this name are no longer reported, and the
+ * places of removed ones are forgotten. */
 static void name_taken(struct live *l, const struct object *o)
 {
     struct objects *s = &l->objects;
@@ -429,7 +429,8 @@ static void name_taken(struct live *l, const struct object *o)
         object_clear_name(s, other);
 }
 
-/* Add the tensor: in the place of a removed one with its name, or as the last. */
+/* Add the tensor in the place of a removed one with the same name if there is one, otherwise at the
+ * end. */
 static int add(struct live *l, struct object *o, const struct tensor_edit *edit, struct err *e)
 {
     struct objects *s = &l->objects;
@@ -437,7 +438,7 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     struct edit_tensor t;
     const size_t mark = edit_mark(c);
     int r = 0;
-    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* removed a moment ago, or not */
+    if (edit_tensor_find(c, o->name, o->name_len, &t)) /* perhaps one removed a moment ago */
         r = tensor_clear(l, &t, e);
     const struct object *placed = object_named(s, o->name, o->name_len, OBJECT_ABSENT);
     const uint64_t rank = placed ? placed->rank : l->objects.ranks;
@@ -462,10 +463,8 @@ static int add(struct live *l, struct object *o, const struct tensor_edit *edit,
     return 0;
 }
 
-/*
- * Check whether a view that counts lacks the data of a refused write. Returns 0, or that write's
- * error: the view must be rewritten from the start.
- */
+/* Check that no view that counts lacks the data of a refused write. Returns 0, or that write's
+ * error; the view must then be rewritten from the start. */
 static int check_views(const struct object *o, struct err *e)
 {
     const struct draft *d = o->drafts;
@@ -476,7 +475,7 @@ static int check_views(const struct object *o, struct err *e)
     return e->code;
 }
 
-/* Judge its views in their present state. The lock is released meanwhile. */
+/* Judge the views of a new tensor in their present state, releasing the lock in the meantime. */
 static int judge_views(struct live *l, struct object *o, struct tensor_edit *ret, struct err *e)
 {
     struct tensor_new t = {.big = l->newest->view.snap->gguf->fmt.big,
@@ -502,17 +501,16 @@ static int judge(struct live *l, struct object *o)
     o->dirty = false;
     new_tensor_queue(l, o);
     int r = check_views(o, &e);
-    const bool reported = r < 0 && !l->objects.now; /* reported to the program that wrote it */
+    const bool reported = r < 0 && !l->objects.now; /* to the program that wrote the view */
     if (r == 0)
         r = judge_views(l, o, &edit, &e);
-    const bool again = !l->writer.stop && (o->open || o->dirty); /* a program continues with it */
-    if (o->state != OBJECT_NEW || again) { /* removed meanwhile; or judged again when it is quiet */
+    const bool again = !l->writer.stop && (o->open || o->dirty); /* a program is still writing it */
+    if (o->state != OBJECT_NEW || again) { /* it was removed, or is judged again when quiet */
         o->dirty |= again;
         new_tensor_queue(l, o);
         r = 0;
     } else {
-        if (r == TENSOR_CHANGED &&
-            (r = check_views(o, &e)) == 0) /* at the end it may be written meanwhile */
+        if (r == TENSOR_CHANGED && (r = check_views(o, &e)) == 0) /* written at the end, perhaps */
             r = add(l, o, &edit, &e);
         object_set_error(&l->objects, o, e.code ? e.msg : NULL);
         if (r < 0 && !reported)
@@ -531,7 +529,7 @@ int new_tensors_judge(struct live *l)
     struct object *o;
     assert(lock_held(&l->lock));
     const struct timespec begun = when_now();
-    while ((o = next_due(l)) && !when_before(&begun, &o->last)) { /* each object once */
+    while ((o = next_due(l)) && !when_before(&begun, &o->last)) { /* judge each object once */
         int r = judge(l, o);
         if (r < 0)
             result = r;
@@ -574,7 +572,7 @@ int live_tensor_find(struct live *l, const char *file, uint32_t *number)
     LOCKED(&l->lock);
     int r = find_shown(l, file, &t);
     if (r == 0 && t.old == EDIT_NONE && !new_tensor(l, t.id.number))
-        r = batch_freshen(l, &e); /* it is new, and perhaps in no snapshot yet */
+        r = batch_freshen(l, &e); /* it is new, and perhaps not in a snapshot yet */
     if (r == 0)
         *number = t.id.number;
     return r;
@@ -621,7 +619,7 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 
 #define NOREPLACE (1u << 0) /* Linux's RENAME_NOREPLACE */
 
-/* Get the name for a directory that is created or renamed. Returns 0, -EINVAL or -ENAMETOOLONG. */
+/* Decode the name for a created or renamed directory. Returns 0, -EINVAL or -ENAMETOOLONG. */
 static int decode_name(const char *file, char name[TREE_NAME_MAX + 1], size_t *n)
 {
     int r = name_decode(file, name, n);
@@ -643,7 +641,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return r;
     if (find_shown(l, to, &now) == 0)
         return flags & NOREPLACE ? -EEXIST : -ENOTEMPTY;
-    const bool cleared = tensor_find(l, to, &now) == 0; /* it belongs to a doomed tensor */
+    const bool cleared = tensor_find(l, to, &now) == 0; /* a doomed tensor has the name */
     if (!cleared) {
         r = decode_name(to, text, &now.name_len);
         now.name = text;
@@ -656,7 +654,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         return new_tensor_rename(l, o, now.name, now.name_len);
     const struct object *placed = object_named(&l->objects, t.name, t.name_len, OBJECT_ABSENT);
     size_t mark = edit_mark(c);
-    if (cleared) /* the tensor just removed under the new name goes at once */
+    if (cleared) /* the doomed tensor is removed at once */
         r = tensor_clear(l, &now, &e);
     if (r == 0)
         r = edit_tensor_rename(c, t.name, t.name_len, now.name, now.name_len, &e);
@@ -667,7 +665,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         tensors_follow(l);
         return tensor_refused(l, o, &e);
     }
-    if (placed) /* its place no longer belongs to the name */
+    if (placed) /* the place no longer belongs to that name */
         object_clear_name(&l->objects, object_find(&l->objects, placed->number));
     return tensor_accepted(l, o, w);
 }
@@ -675,7 +673,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w)
 {
-    struct err unready; /* the write reports it */
+    struct err unready; /* a later write reports it */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     return rename_locked(l, from, to, flags, w);
@@ -690,8 +688,8 @@ int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
 
 /* ---- removal ---- */
 
-/* Try a removal, because it is known at once whether it is possible. A strategy that was requested
- * may remove the tensor only with the doomed ones. */
+/* Try a removal, to learn at once whether it is possible. With a requested strategy, it may be
+ * possible only together with the doomed tensors. */
 static int try_remove(struct live *l, const struct edit_tensor *t, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -733,7 +731,7 @@ static int remove_locked(struct live *l, const char *file)
 
 int live_tensor_remove(struct live *l, const char *file)
 {
-    struct err unready; /* the write reports it */
+    struct err unready; /* a later write reports it */
     writer_ready(l, &unready);
     LOCKED(&l->lock);
     return remove_locked(l, file);

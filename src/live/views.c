@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps views of tensors and helpers, with their drafts, handles and judgements: see views.h. */
+/* Keeps views of tensors and helpers, with their drafts, handles and judgements (views.h). */
 #include "live/views.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include "live/tensor_judge.h"
 #include "live/writer.h"
 
-#define VIEW_NO_ROW UINT32_MAX /* row of helpers */
-/* Seconds that a draft with only a NumPy header waits for its program. */
+#define VIEW_NO_ROW UINT32_MAX /* the row of helpers */
+/* For how many seconds a draft with only a NumPy header waits for its program. */
 #define VIEW_BEGUN 10
 
 static int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
@@ -134,8 +134,8 @@ static struct live_view *handle_of(struct link *k)
     return k ? (struct live_view *)((char *)k - offsetof(struct live_view, link)) : NULL;
 }
 
-/* Return the draft of a node: its own, else one that a handle of the node shares, else a dropped
- * one, else NULL. */
+/* Return the draft of a node: its own, otherwise one that a handle of the node shares, otherwise a
+ * dropped one. Returns NULL if there is no such draft. */
 static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 {
     const uint64_t hash = hash_number(node);
@@ -155,10 +155,8 @@ static struct draft *view_at(const struct live *l, uint32_t node, uint32_t row)
 
 /* ---- writes ---- */
 
-/*
- * Record a refused write: the error stays with the draft, except for a helper, which is not judged.
- * It is reported once, although a full disk refuses each page of a mapping.
- */
+/* Record a refused write. The error stays with the draft, unless that is a helper, which is not
+ * judged. It is reported only once, although a full disk refuses each page of a mapping. */
 static int refused(struct live *l, struct draft *d, int r, struct err *e)
 {
     if (!e->code)
@@ -188,8 +186,8 @@ struct round {
     struct live *l;
     struct draft *d;
     bool end;                 /* no more writes will come */
-    time_t told;              /* time of the last log line about its progress; 0: none yet */
-    struct tensor_base *base; /* for a text: a reference to the tensor in its present state */
+    time_t told;              /* when progress was last logged; 0 if it has not been */
+    struct tensor_base *base; /* for a text: a reference to the tensor's present state */
     struct tensor_edit edit;
     struct err e;
 };
@@ -219,7 +217,8 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
     o->told = now;
 }
 
-/* True if the text is the one shown, even a type or shape that cannot be set. */
+/* True if the text is the one that the tensor shows, even if it is a type or shape that cannot be
+ * set. */
 static bool is_what_it_has(const struct round *o, const char *text, size_t n)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
@@ -254,7 +253,8 @@ static int judge_shape(struct round *o, const char *text, size_t n)
     return r;
 }
 
-/* Judge a text, like tensor_draft_judge(). For a new tensor: alone, and at once. */
+/* Judge a text, as tensor_draft_judge() does for values. A new tensor's text is judged alone and at
+ * once. */
 static int judge_text(struct round *o, const struct units_watch *watch)
 {
     struct draft *d = o->d;
@@ -267,12 +267,12 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     r = tensor_round_read(d, &round, 0, text, n);
     if (r < 0) {
         (void)err_sys(&o->e, r, "cannot read the draft");
-    } else if (!o->end && !memchr(text, '\n', n)) { /* the line was truncated meanwhile */
+    } else if (!o->end && !memchr(text, '\n', n)) { /* the line has been truncated */
         r = TENSOR_SHORT;
     } else if (d->made) {
         lock_take(&o->l->lock);
         r = new_tensor_text(o->l, d, text, n, &o->e);
-        if (r < 0) /* the tensor is not added without it */
+        if (r < 0) /* the tensor is not added without this text */
             d->why = o->e;
         lock_drop(&o->l->lock);
     } else if (!is_what_it_has(o, text, n)) {
@@ -284,7 +284,7 @@ static int judge_text(struct round *o, const struct units_watch *watch)
     return r;
 }
 
-/* Check that the draft's base is still the model's state. */
+/* Check that the draft's base is still the present state. */
 static int check_base(const struct draft *d, struct err *e)
 {
     if (d->replaced)
@@ -296,7 +296,7 @@ static int check_base(const struct draft *d, struct err *e)
     return 0;
 }
 
-/* Make it part of the change. With the lock. Returns 0 or -errno. */
+/* Make the edit part of the change. Returns 0 or -errno. Call with the lock held. */
 static int accept(struct round *o)
 {
     struct live *l = o->l;
@@ -328,20 +328,21 @@ static int accept(struct round *o)
     return 0;
 }
 
-/* Store its message, and `why` of the draft, which every later flush repeats. With the lock. */
+/* Record an error, and set a text's `why`, which every later flush repeats. Call with the lock
+ * held. */
 static int report(struct round *o, int r)
 {
     if (!o->e.code)
         (void)err_set(&o->e, r, "%s", strerror(-r));
     o->e.code = r;
-    /* an error in data is found again as long as the data stays */
+    /* an error in data is found again for as long as the data stays */
     if (r != -EINTR && draft_is_text(o->d))
         o->d->why = o->e;
     (void)tensor_refused(o->l, o->d->object, &o->e);
     return r;
 }
 
-/* Handle a text that the tensor already has, perhaps through a pending edit, or had when the draft
+/* Handle content that the tensor already has, perhaps through a pending edit, or had when the draft
  * was begun. */
 static int same(struct round *o)
 {
@@ -352,11 +353,11 @@ static int same(struct round *o)
         return 0;
     }
     (void)report(o, r);
-    d->why = o->e; /* stays so whatever is written to the draft */
+    d->why = o->e; /* lasts, whatever is written to the draft */
     return r;
 }
 
-/* Act on a verdict. With the lock. */
+/* Act on a verdict. Call with the lock held. */
 static int settle(struct round *o, int r)
 {
     struct draft *d = o->d;
@@ -375,7 +376,7 @@ static int settle(struct round *o, int r)
             object_set_error(&o->l->objects, d->object, NULL);
         return same(o);
     }
-    if (r == TENSOR_BEGUN && !d->accepted) { /* its program opens it again (numpy's open_memmap) */
+    if (r == TENSOR_BEGUN && !d->accepted) { /* the program opens it again (numpy's open_memmap) */
         d->begun = seconds();
         object_set_error(&o->l->objects, d->object, "of a NumPy array only the header was written");
         return 0;
@@ -385,17 +386,15 @@ static int settle(struct round *o, int r)
     return o->end ? report(o, -EINVAL) : -EINVAL;
 }
 
-/* Return the reason why a write to the draft was refused, or its new tensor was lost. With the
- * lock. */
+/* Return the error with which a write to the draft was refused or its new tensor was lost, or 0.
+ * Call with the lock held. */
 static int why_not(const struct draft *d)
 {
     return d->made && d->object->lost ? d->object->lost : d->why.code;
 }
 
-/*
- * Return 1 if there is something to judge, 0, or -errno if the draft was refused. A text is
- * compared with the tensor in its present state.
- */
+/* Prepare a judgement. Returns 1 if there is something to judge, 0 if not, or -errno if the draft
+ * was refused. A text will be compared with the tensor's present state. */
 static int prepare(struct round *o)
 {
     struct draft *d = o->d;
@@ -406,7 +405,7 @@ static int prepare(struct round *o)
     const bool wrote = draft_is_due(d->state);
     if (d->replaced)
         return wrote ? report(o, check_base(d, &o->e)) : 0;
-    if (!draft_is_text(d)) /* data of a new tensor is judged together with the other views */
+    if (!draft_is_text(d)) /* a new tensor's data is judged together with its other views */
         return r < 0 ? r : wrote && !d->made;
     d->losses = d->object->losses;
     d->edits = d->object->edits;
@@ -456,10 +455,8 @@ static bool is_outdated(const struct draft *d)
            (d->edits != d->object->edits || d->losses != d->object->losses);
 }
 
-/*
- * Return the newest draft of a view that is not outdated. in_work: the draft is being written, so
- * programs that open the view share it.
- */
+/* Return the newest draft of a view that is not outdated. in_work: find only a draft that is being
+ * written, which programs that open the view share. */
 static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, bool in_work)
 {
     struct draft *d = drafts_of(l, tensor);
@@ -469,7 +466,7 @@ static struct draft *find(const struct live *l, uint32_t tensor, uint32_t row, b
     return d;
 }
 
-/* True if another view of the tensor has bytes that are not accepted. */
+/* True if another view of the tensor has bytes that have not been accepted. */
 static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
@@ -490,7 +487,8 @@ static int base_of(struct live *l, const struct object *o, enum tensor_view view
     return view_base(l, o->number, ret);
 }
 
-/* Make a draft with the view's content, for a node that has none; IDS_NONE: for its own node. */
+/* Make a draft with the view's content, for a node without one. If node is IDS_NONE, the draft gets
+ * a new node. */
 static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, enum tensor_view view,
                 struct draft **ret)
 {
@@ -522,7 +520,8 @@ static int make(struct live *l, uint32_t node, uint32_t tensor, uint32_t row, en
 
 /* ---- open ---- */
 
-/* Make a handle. A handle that truncates a view writes it. Returns NULL without memory. */
+/* Make a handle, which counts as writing the view if it truncates that. Returns NULL without
+ * memory. */
 static struct live_view *new_handle(struct draft *d, uint32_t node, int flags)
 {
     struct live_view *h = calloc(1, sizeof(*h));
@@ -556,7 +555,7 @@ static int join(struct live *l, struct draft *d, uint32_t node, int flags, struc
     return 0;
 }
 
-/* Record that the handle was closed, or is written: one of several threads does. */
+/* Record that the handle was closed or is being written; only one of several threads does so. */
 static void note_closed(struct live *l, struct live_view *h, bool closed)
 {
     struct draft *d = h->d;
@@ -580,7 +579,7 @@ static struct draft *draft_at(struct live *l, uint32_t node, uint32_t row)
     return NULL;
 }
 
-/* *current: the node shows the tensor in its present state. */
+/* Find out whether the node shows the tensor's present state. */
 static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool *current)
 {
     struct edit_tensor t;
@@ -590,7 +589,7 @@ static int is_current(const struct live *l, uint32_t tensor, uint32_t node, bool
 }
 
 /* Begin a draft for a node that is written from now on. The kernel's cache may hold earlier writes
- * to it. */
+ * to the node. */
 static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t row,
                        enum tensor_view view, struct draft **ret, bool *cold)
 {
@@ -607,10 +606,8 @@ static int begin_draft(struct live *l, uint32_t tensor, uint32_t node, uint32_t 
     return 0;
 }
 
-/*
- * Find the draft through which a view being opened is written. If a program found the node just
- * before another one began to write the view through its next node, it shares that draft.
- */
+/* Find the draft for writing a view that is being opened. If a program found the node just before
+ * another program began to write the view through its next node, both share that draft. */
 static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum tensor_view view,
                          uint32_t node, struct draft **ret, bool *cold)
 {
@@ -618,9 +615,9 @@ static int draft_to_open(struct live *l, uint32_t tensor, uint32_t row, enum ten
     struct draft *other = d && (d->helper || d->made) ? NULL : find(l, tensor, row, true);
     bool current;
     if (d && d->state == DRAFT_DROPPED && is_current(l, tensor, node, &current) == 0 && current)
-        d = *ret = NULL; /* another draft begins */
+        d = *ret = NULL; /* begin another draft */
     if (d && (is_outdated(d) || (other && other != d)))
-        return -ESTALE; /* writes to it will never be accepted */
+        return -ESTALE; /* writes to that draft will never be accepted */
     *cold = d ? d->handles == 0 || d->cold || d->node != node : true;
     if (d)
         return 0;
@@ -747,12 +744,12 @@ int live_view_read_node(struct live *l, uint32_t node, uint32_t row, uint64_t of
     return r;
 }
 
-/* Handle a complete line. */
+/* Judge a complete line. */
 static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct draft *d = w->view->d;
     int r = stopped ? -EINTR : view_judge(l, d, false, w);
-    if (r == -EINTR) { /* so it was not written */
+    if (r == -EINTR) { /* so the line counts as not written */
         lock_take(&l->lock);
         const bool all = stopped && !waits_judged_by(l, d, line_asked);
         lock_drop(&l->lock);
@@ -802,7 +799,7 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closes ---- */
 
-/* Wait according to the commit mode, after the draft was judged. */
+/* Wait as the commit mode requires, after the draft was judged. */
 static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 {
     note_closed(l, h, true);
@@ -812,7 +809,7 @@ static int flushed(struct live *l, struct live_view *h, struct live_wait *w)
 
 static int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    /* Each close may end a text, which may lack its newline. */
+    /* Any close may be the end of a text, which may lack its newline. */
     int r = view_judge(l, h->d, draft_is_text(h->d), w);
     if (r >= 0)
         return flushed(l, h, w);
@@ -841,10 +838,8 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return waits_judge(l, h, flush_asked, w);
 }
 
-/*
- * If the draft has no accepted edit, sync the tensor's edits, whichever file they were written to.
- * For a new tensor there is nothing to wait for.
- */
+/* Judge and sync a draft. If it has no accepted edit, sync the edits to the tensor, whichever file
+ * they were written to. For a new tensor, there is nothing to wait for. */
 static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
@@ -857,7 +852,7 @@ static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
     int r = judged ? view_judge(l, d, draft_is_text(d) || d->made, w) : 0;
     if (r < 0 || d->made)
         return r;
-    note_closed(l, h, true); /* before the answer, after which the program may write again */
+    note_closed(l, h, true); /* must precede the answer, after which the program may write */
     lock_take(&l->lock);
     const struct promise *p = d->promise.edit ? &d->promise : &d->object->promise;
     r = writer_sync(l, p, p->edit, w);
@@ -870,7 +865,7 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
     return h->d && !helper_closed(l, h) ? waits_judge(l, h, sync_asked, w) : 0;
 }
 
-/* Make the last judgement, unless a close has reported a refusal. Accepted edits stay. */
+/* Judge the draft for the last time, unless a close has reported a refusal. Accepted edits stay. */
 static void end_writing(struct live *l, struct draft *d)
 {
     const bool refuses = d->state == DRAFT_REFUSED || view_judge(l, d, true, NULL) < 0;
@@ -885,7 +880,7 @@ static void end_writing(struct live *l, struct draft *d)
     }
 }
 
-/* Drop drafts that have waited for their program long enough. With the lock. */
+/* Drop drafts that have waited for their program long enough. Call with the lock held. */
 static void reap_begun(struct live *l)
 {
     for (struct draft *d = l->objects.views, *next; d; d = next) {
@@ -897,8 +892,8 @@ static void reap_begun(struct live *l)
     }
 }
 
-/* Release the last writer: the draft is judged, unless a program still had it open when the mount
- * was ended. */
+/* Release a handle. When the last writer is released, the draft is judged, unless a program still
+ * had it open at the end of the mount. */
 static void release(struct live *l, struct live_view *h)
 {
     struct draft *d = h->d;
@@ -921,7 +916,7 @@ static void release(struct live *l, struct live_view *h)
     d->handles--;
     if (d->made && h->writes)
         new_tensor_released(l, d->object, h->closed);
-    if (d->begun) /* it may be among them */
+    if (d->begun) /* it may be one of them */
         reap_begun(l);
     lock_drop(&l->lock);
     free(h);
@@ -956,7 +951,7 @@ static struct draft *helper_named(const struct live *l, uint32_t tensor, const c
     return d;
 }
 
-/* Make a helper with its own name. */
+/* Make a helper with this name. */
 static int make_helper(struct live *l, uint32_t tensor, const char *name, struct draft **ret)
 {
     char *own = strdup(name);
@@ -1028,7 +1023,8 @@ static int rename_helper(struct live *l, struct draft *d, const char *to, struct
     return 0;
 }
 
-/* Turn it into the draft of this view, or into a helper again. With `io` and the lock. */
+/* Turn a helper into the draft of this view, or back into a helper. Call with `io` and the lock
+ * held. */
 static void become(struct live *l, struct draft *d, enum tensor_view view, uint32_t row,
                    struct tensor_base *base)
 {
@@ -1064,10 +1060,8 @@ static struct draft *replace_others(struct live *l, const struct draft *by)
     return dead;
 }
 
-/*
- * Turn a helper into the draft of a view, and judge it, unless a program still has to close it.
- * Returns 1 if it was judged, 0, or -errno.
- */
+/* Turn a helper into the draft of a view, and judge it unless a program still has to close it.
+ * Returns 1 if it was judged, 0 if not, or -errno. */
 static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
 {
     struct draft *d = h->d;
@@ -1081,7 +1075,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
                                                                                          : 0;
     if (r == 0)
         r = base_of(l, d->object, h->to, &base);
-    if (r == 0) { /* it may become a helper again, so programs must not find it meanwhile */
+    if (r == 0) { /* it may become a helper again, so hide it for now */
         become(l, d, h->to, h->to_row, base);
         d->unlinked = true;
     }
@@ -1095,7 +1089,7 @@ static int take_place(struct live *l, struct live_view *h, struct live_wait *w)
     return r < 0 ? r : whole;
 }
 
-/* Turn a refused draft into a helper again, with its name unless that was taken. */
+/* Turn a refused draft back into a helper, with its old name unless that has been taken. */
 static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 {
     lock_take(&d->io);
@@ -1111,7 +1105,7 @@ static void give_back(struct live *l, struct draft *d, struct tensor_base *own)
 static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
 {
     struct live_view *h = w->view;
-    if (stopped) { /* another request of its draft is being handled */
+    if (stopped) { /* another request for its draft is being handled */
         live_view_release(l, h);
         return -EINTR;
     }
@@ -1133,8 +1127,8 @@ static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
     return r;
 }
 
-/* Rename over a view. The rename holds a writable handle, so that a new tensor is not judged before
- * it is complete. */
+/* Rename a helper over a view. The rename holds a writable handle, so that a new tensor is not
+ * judged before the rename is complete. */
 static int rename_over(struct live *l, struct draft *d, uint32_t row, enum tensor_view view,
                        struct live_view **ret)
 {

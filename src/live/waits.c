@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps waiting requests: see waits.h. */
+/* Keeps waiting requests (waits.h). */
 #include "live/waits.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 /* Interval between two checks for signals to waiting programs, in milliseconds. */
 #define WATCH_MS 200
-/* For up to this many values of a tensor, a judgement is a single unit of work. */
+/* A judgement of at most this many values of a tensor is a single unit of work. */
 #define FEW TENSOR_STRETCH
 
 /* ---- the list ---- */
@@ -38,7 +38,7 @@ static void leave(struct waits *s, const struct live_wait *w)
     take_out(s, at)->begun = false;
 }
 
-/* Add an entry, whose program is watched for signals. */
+/* Add an entry, and watch its program for signals. */
 static void add(struct live *l, struct live_wait *w, enum live_needs needs)
 {
     struct waits *s = &l->waits;
@@ -54,7 +54,7 @@ static void add(struct live *l, struct live_wait *w, enum live_needs needs)
     pool_call_at(&s->watch, &first);
 }
 
-/* Let the entry wait from now on or, after a judgement, continue to wait. */
+/* Let an entry begin to wait or, after a judgement, continue to wait. */
 static int park(struct live *l, struct live_wait *w, enum live_needs needs)
 {
     if (!w->begun)
@@ -87,10 +87,8 @@ static bool is_stopped(struct live_wait *w, const void *arg)
     return w->stopped && w->stopped(w);
 }
 
-/*
- * Stop the entries that `pick` selects: if one is being judged, the judgement ends, and its judge
- * answers it; the others are taken out.
- */
+/* Stop the entries that `pick` selects. If one is being judged, its judgement ends, and the judging
+ * thread answers it; the others are removed and returned. */
 static struct live_wait *stop(struct waits *s, bool (*pick)(struct live_wait *, const void *),
                               const void *arg)
 {
@@ -125,7 +123,7 @@ void live_interrupt(struct live *l, const void *request)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, waits.watch)))
 
-/* Look for later signals: the kernel reports only the first signal to a waiting program. */
+/* Check for further signals, because the kernel reports only the first one to a waiting program. */
 static bool watch(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
@@ -212,7 +210,7 @@ static bool is_to_judge(const struct live_wait *w, const struct draft *d)
     return w->needs == LIVE_JUDGED && !w->begun && w->view->d == d;
 }
 
-/* Return the first entry that waits for a draft. With the lock. */
+/* Return the first entry that waits for a draft. Call with the lock held. */
 static struct live_wait **first_of(struct live *l, const struct draft *d)
 {
     struct live_wait **at = &l->waits.first;
@@ -231,19 +229,18 @@ bool waits_judged_by(const struct live *l, const struct draft *d,
     return w;
 }
 
-/* True if the entry has something to judge. With the lock. */
+/* True if the entry has something to judge. Call with the lock held. */
 static bool is_due(const struct draft *d, const struct live_wait *w)
 {
     const enum draft_state state = d->state;
-    if (d->made ||
-        (draft_is_helper(d) && !w->done)) /* its texts are short; and a helper is released */
+    if (d->made || (draft_is_helper(d) && !w->done)) /* short texts, or the release of a helper */
         return false;
-    if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge it again */
+    if (d->why.code || (state == DRAFT_REFUSED && !w->done)) /* a release does not judge again */
         return false;
     return draft_is_due(state);
 }
 
-/* True if there is little or nothing to judge. With the lock. */
+/* True if there is little or nothing to judge. Call with the lock held. */
 static bool is_quick(const struct live_view *h, const struct live_wait *w)
 {
     const struct draft *d = h->d;
@@ -251,8 +248,8 @@ static bool is_quick(const struct live_view *h, const struct live_wait *w)
            (!draft_is_helper(d) && d->n_elem <= FEW && d->size <= FEW * sizeof(double));
 }
 
-/* Return a draft that no entry waits for any more, if nothing else needs it, for view_drafts_end().
- * With the lock. */
+/* Note that no entry waits for a draft any more. If nothing else needs it, returns it for
+ * view_drafts_end(). Call with the lock held. */
 static struct draft *rest(struct live *l, struct draft *d)
 {
     d->asked = false;
@@ -265,8 +262,8 @@ static struct draft *rest(struct live *l, struct draft *d)
 
 static bool turn(struct pool_job *j, struct timespec *again);
 
-/* Begin the judgement of an entry. If no thread waits for it, its `ask` may free it. With the
- * lock. */
+/* Begin the judgement of an entry. If no thread waits for the entry, it is removed, because its
+ * `ask` may free it. Call with the lock held. */
 static void begin(struct waits *s, struct live_wait **at)
 {
     struct live_wait *w = *at;
@@ -275,8 +272,8 @@ static void begin(struct waits *s, struct live_wait **at)
         (void)take_out(s, at);
 }
 
-/* Note that a draft is idle again, and everything that waited for it is answered: the end of the
- * mount waits for that. */
+/* Note that a draft is idle again and all requests that waited for it are answered. The end of the
+ * mount waits for this. */
 static void end_serving(struct live *l)
 {
     lock_take(&l->lock);
@@ -285,16 +282,18 @@ static void end_serving(struct live *l)
     lock_drop(&l->lock);
 }
 
-/* Leave a draft to the pool, which has a thread as long as the live state has jobs in it. With the
- * lock. */
+/* Leave a draft to the pool, which has a thread as long as the live state has jobs in it. Returns
+ * false if this failed. Call with the lock held. */
 static bool send(const struct live *l, struct draft *d)
 {
     return l->writer.started && pool_do_beside(&d->job, turn) == 0;
 }
 
-/* Take the next entry that waits for a draft. Returns NULL if there is none, and then sets *rests
- * if end_serving() must still be called. over: the entry that was just judged and must be answered,
- * or NULL. here: leave slow entries to the pool. */
+/*
+ * Take the next entry that waits for a draft. If there is no entry to judge here, returns NULL, and
+ * sets *rests if end_serving() must still be called. over: the entry that was just judged and must
+ * be answered, or NULL. here: leave slow entries to the pool.
+ */
 static struct live_wait *take_next(struct live *l, struct draft *d, struct live_wait *over,
                                    bool here, bool *rests)
 {
@@ -312,10 +311,8 @@ static struct live_wait *take_next(struct live *l, struct draft *d, struct live_
     return sent ? NULL : w;
 }
 
-/*
- * Serve an entry that has begun, and all entries waiting behind it. The last one is answered when
- * the draft is idle again, so that the program's next call starts at once.
- */
+/* Serve an entry that has begun and all entries waiting behind it. The last one is answered once
+ * the draft is idle again, so that the program's next call is served at once. */
 static void serve(struct live *l, struct draft *d, struct live_wait *w, bool here, bool rests)
 {
     while (w) {
@@ -337,7 +334,7 @@ static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct draft *d = DRAFT_OF(j);
     struct live *l = d->live;
-    struct err unready; /* the write reports it */
+    struct err unready; /* a later write reports it */
     (void)again;
     writer_ready(l, &unready);
     bool rests;
@@ -371,7 +368,7 @@ int waits_judge(struct live *l, struct live_view *h,
     const bool over = waits && r != LIVE_PARKED;
     bool rests;
     struct live_wait *next = take_next(l, d, over ? w : NULL, true, &rests);
-    if (next && over) { /* the entry does not wait for those behind it */
+    if (next && over) { /* it does not wait for the entries behind it */
         w->done(w, r);
         r = LIVE_PARKED;
     }

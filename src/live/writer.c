@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The only thread that changes the model file: see writer.h.
+ * Runs the only thread that changes the model file (writer.h).
  *
  * Accepted edits collect in `next`. The thread takes them as a whole (they are then in flight),
- * writes them without holding the lock, and answers the waiting requests. Edits accepted meanwhile
- * collect in a new `next`, based on the batch in flight or, if that fails, on the state on disk.
+ * writes them without holding the lock, and answers the waiting requests. Edits accepted in the
+ * meantime collect in a new `next`, based on the batch in flight or, if writing that fails, on the
+ * state on disk.
  */
 #include "live/writer.h"
 
@@ -24,21 +25,21 @@
 #include "live/tensors.h"
 #include "live/views.h"
 
-/* Seconds without another edit after which edits that no request waits for are written. */
+/* Edits that no request waits for are written after this many seconds without another edit. */
 #define LATER 2
-/* Milliseconds for which the last known free space is relied on. */
+/* For how many milliseconds the last known free space is relied on. */
 #define ROOM_MS 1000
 
 /* ---- writing ---- */
 
-/* A batch in flight, used only by the writing thread. */
+/* The write of a batch in flight, used only by the writing thread. */
 struct job {
     struct live *l;
     struct edit_result result;
     struct timespec begin;
-    uint64_t reported;  /* time of the last logged progress, in seconds */
-    bool made;          /* there is a new store */
-    struct view old[3]; /* views of the state on disk, of the batch in flight, and of readers */
+    uint64_t reported;  /* when progress was last logged, in seconds */
+    bool made;          /* a new store was made */
+    struct view old[3]; /* those of the state on disk, of the batch in flight, and of readers */
 };
 
 static uint64_t elapsed_ms(const struct job *b)
@@ -48,7 +49,7 @@ static uint64_t elapsed_ms(const struct job *b)
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
 
-/* Record the keys before the edit, before it takes effect. */
+/* Record the keys as they are before the edit takes effect. */
 static void on_ready(void *arg)
 {
     const struct job *b = arg;
@@ -66,8 +67,8 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-/* Log the outcome of each edit. b: its write, or NULL if there was none. why: NULL: it is
- * written. */
+/* Log the outcome of each edit. b: the write, or NULL if there was none. why: the reason why the
+ * edits were not written, or NULL if they were. */
 static void log_notes(const struct live *l, const struct buf *notes, const struct job *b,
                       const struct err *why)
 {
@@ -82,7 +83,7 @@ static void log_notes(const struct live *l, const struct buf *notes, const struc
     }
 }
 
-/* Let the keys and tensors of a lost batch show the reason. */
+/* Make the keys and tensors of a lost batch show the reason. */
 static void mark(struct live *l, const struct batch *b, const struct err *e)
 {
     for (size_t i = 0; i < b->change.n; i++) {
@@ -134,10 +135,8 @@ static void store_written(struct live *l, bool replaced, struct store **ret)
     l->writer.unmapped = false;
 }
 
-/*
- * Carry the batch out, without the lock: only this thread changes the batch in flight. *ret is the
- * new store, or NULL if there is none.
- */
+/* Carry out the batch. The lock is not needed, because only this thread changes the batch in
+ * flight. *ret is the new store, or NULL if there is none. */
 static int carry_out(struct live *l, struct job *job, struct store **ret)
 {
     struct batch *b = &l->flight;
@@ -160,8 +159,8 @@ static int carry_out(struct live *l, struct job *job, struct store **ret)
     return r;
 }
 
-/* Note that the batch is on disk. s: its store, which it takes over; NULL: the store could not be
- * made, or is unchanged. */
+/* Note that the batch is on disk. s: its store, which this takes over; NULL if the store could not
+ * be made or is unchanged. */
 static void landed(struct live *l, struct job *job, struct store *s)
 {
     struct store *now = NULL;
@@ -187,7 +186,7 @@ static void retire(struct job *job)
         view_free(&job->old[i]);
 }
 
-/* Write the batch in flight. The lock is released meanwhile. */
+/* Write the batch in flight, releasing the lock in the meantime. */
 static int write_flight(struct live *l, struct job *job)
 {
     struct store *s = NULL;
@@ -201,7 +200,7 @@ static int write_flight(struct live *l, struct job *job)
     return r;
 }
 
-/* Take the planned batch, which is in flight from now on. */
+/* Take the planned batch, which is then in flight. */
 static void take(struct live *l, struct job *job)
 {
     struct batch *b = &l->next;
@@ -215,12 +214,13 @@ static void take(struct live *l, struct job *job)
     l->writer.due.tv_sec = 0;
     l->flight = *b;
     l->flight.view.snap = snapshot_ref(l->newest->view.snap);
-    l->flight.view.store = store_ref(l->newest->view.store); /* no file: it is not what is shown */
+    /* view.file stays NULL: readers do not see this state. */
+    l->flight.view.store = store_ref(l->newest->view.store);
     batch_begin(l);
 }
 
-/* Answer requests without a write: the edits were taken back, or cancel each other out; or they are
- * lost, for the reason r. */
+/* Answer requests without a write, because the edits were taken back, cancel each other out, or are
+ * lost for the reason r. */
 static void answer_without(struct live *l, int r)
 {
     l->writer.due.tv_sec = 0;
@@ -232,8 +232,8 @@ static void answer_without(struct live *l, int r)
     lock_take(&l->lock);
 }
 
-/* End a batch, perhaps an undo: set the report of live_undo_said(). why: it cannot be planned; else
- * NULL. */
+/* If the batch that ends is an undo, set the message for live_undo_said(). why: the reason why it
+ * cannot be planned, or NULL. */
 static void undo_end(struct live *l, const struct batch *b, const struct err *why)
 {
     assert(lock_held(&l->lock));
@@ -244,7 +244,7 @@ static void undo_end(struct live *l, const struct batch *b, const struct err *wh
         live_log(l, LOG_NOTICE, "undo, %s", l->undo);
 }
 
-/* Drop accepted edits that cannot even be planned. */
+/* Drop accepted edits that cannot be planned. */
 static void give_up(struct live *l, const struct err *e)
 {
     report_lost(l, e);
@@ -253,10 +253,8 @@ static void give_up(struct live *l, const struct err *e)
     answer_without(l, e->code);
 }
 
-/*
- * End the batch, and answer waiting requests. If it is unfinished, it is on disk, in the journal:
- * no edit is lost, but waiting requests get the error.
- */
+/* End the batch, and answer waiting requests. An unfinished batch is on disk in the journal, so no
+ * edit is lost, but waiting requests get the error. */
 static void finish(struct live *l, struct job *job, int r)
 {
     const bool lost = r < 0 && !job->result.unfinished;
@@ -288,10 +286,8 @@ static void note_failure(struct live *l, int r)
         l->writer.failed = r;
 }
 
-/*
- * Make due edits pending. The lock is released meanwhile: a request that syncs the directory then
- * waits for everything that was due when it arrived.
- */
+/* Make due edits pending, releasing the lock in the meantime. A request that syncs the directory
+ * during that time waits for everything that was due when it arrived. */
 static void collect(struct live *l)
 {
     unsigned syncs;
@@ -304,7 +300,7 @@ static void collect(struct live *l)
     l->objects.now = false;
 }
 
-/* Write all pending edits. The lock is released meanwhile. */
+/* Write all pending edits, releasing the lock in the meantime. */
 static void write_pending(struct live *l)
 {
     struct job job;
@@ -353,7 +349,6 @@ void writer_converts(struct live *l, bool begin)
     writer_later(l, LATER);
 }
 
-/* Return a failure that was not reported yet, once. */
 int writer_take_failure(struct live *l)
 {
     assert(lock_held(&l->lock));
@@ -374,7 +369,7 @@ static bool is_in_flight(const struct live *l, uint64_t edit)
     return is_flying(l) && edit <= l->flight.last;
 }
 
-/* Wait for the batch that has the edit of w. */
+/* Wait for the batch that has w->edit. */
 static int wait_for_batch(struct live *l, struct live_wait *w)
 {
     const bool flies = is_in_flight(l, w->edit);
@@ -386,7 +381,7 @@ static int wait_for_batch(struct live *l, struct live_wait *w)
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
-    const int lost = promise_kept(p, edit); /* perhaps taken back, and later than `settled` */
+    const int lost = promise_kept(p, edit); /* it may be taken back, and later than `settled` */
     w->edit = edit;
     return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w) : 0;
 }
@@ -420,14 +415,14 @@ bool writer_file(const struct live *l, struct edit_file *ret)
     return true;
 }
 
-/* True if the file was written since, or is being written: then the observed change was not another
- * program's. */
+/* True if the file has been written since or is being written, so that the observed change was not
+ * made by another program. */
 static bool is_written(const struct live *l, const struct edit_file *before)
 {
     return is_flying(l) || !edit_id_equal(&l->file->id, &before->id);
 }
 
-/* Remember the disk's report, unless an edit has been written since. */
+/* Remember what the disk reported, unless an edit is being written. */
 static void note_room(struct live *l, const struct edit_file *f, const struct edit_disk *room)
 {
     if (is_flying(l) || l->room.freeing || !room->known)
@@ -438,9 +433,9 @@ static void note_room(struct live *l, const struct edit_file *f, const struct ed
 }
 
 /*
- * The file may be replaced during the query, so its descriptor is kept open. A write in progress
- * detects problems itself. With the lock, which is released meanwhile. Returns true if the query
- * must be repeated.
+ * Query the disk. The file may be replaced during the query, so its descriptor is kept open. A
+ * write in progress detects problems itself. Returns true if the query must be repeated. Call with
+ * the lock held; it is released in the meantime.
  */
 static bool ask_ready(struct live *l, struct err *e)
 {
@@ -467,7 +462,7 @@ void writer_ready(struct live *l, struct err *e)
     lock_drop(&l->lock);
 }
 
-/* In auto mode, wait for an edit if that does not take long, but not for an old file to be
+/* In auto mode, wait for an edit if that does not take long, but do not wait for an old file to be
  * freed. */
 static int wait_by_mode(struct live *l, struct live_wait *w)
 {
@@ -534,7 +529,7 @@ static bool wants_write(const struct live *l)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, writer.job)))
 
-/* Let syncs of directories continue when all writers are released, or their time is over. */
+/* Let syncs of directories continue once all writers are released or the time is over. */
 static void begin_syncs(struct live *l)
 {
     const struct timespec *until = waits_released_at(l);
@@ -544,7 +539,7 @@ static void begin_syncs(struct live *l)
     waits_released(l, l->next.number);
 }
 
-/* Make one write. */
+/* Write one batch. */
 static bool turn(struct pool_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
